@@ -1,0 +1,203 @@
+"""Which clients consume in which group, and what the group subscribes.
+
+A member is a connection with the client id that its heartbeat named. Heartbeats come every 30 s; a member leaves by
+saying so, with its connection, or when it has been silent for 120 s. The subscription of a group is that of the latest
+heartbeat of any member: this is the protocol's rule, and the reason why members that subscribe differently lose
+messages to each other. So such a difference is warned about, by name, once for each new difference. Pure: the time and
+the connections are given.
+
+Invariants: a group without members does not exist; a client id is listed once, however many connections it has now.
+
+Java: broker/client/ConsumerManager.java, ConsumerGroupInfo.java
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from common.subscription import Subscription
+
+log = logging.getLogger("broker.consumer_groups")
+
+EXPIRY_MS = 120_000
+BROADCASTING, CLUSTERING = "BROADCASTING", "CLUSTERING"
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """One client on one connection."""
+
+    connection: Hashable
+    client_id: str
+    language: str
+    version: int
+    seen: int
+    # What this member itself said last, to compare with what others of the group said: topic -> expression.
+    subscribed: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class ConsumerGroup:
+    """Members by connection, and what the latest heartbeat said of the group."""
+
+    name: str
+    consume_type: str = "CONSUME_PASSIVELY"
+    message_model: str = CLUSTERING
+    consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+    members: dict[Hashable, Member] = field(default_factory=dict)
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    warned: frozenset[str] = frozenset()
+
+    @property
+    def broadcasting(self) -> bool:
+        return self.message_model == BROADCASTING
+
+    def client_ids(self) -> list[str]:
+        """Each client once: a list with doubles would skew how clients share the queues out while one reconnects."""
+        return list(dict.fromkeys(member.client_id for member in self.members.values()))
+
+    def member(self, client_id: str) -> Member | None:
+        """The youngest connection of a client."""
+        found = None
+        for member in self.members.values():
+            if member.client_id == client_id:
+                found = member
+        return found
+
+    def replace_subscriptions(self, latest: Sequence[Subscription]) -> bool:
+        """Take over a heartbeat's subscriptions; true when a topic came or went, not for a newer version alone."""
+        changed = False
+        for new in latest:
+            old = self.subscriptions.get(new.topic)
+            if old is None:
+                changed = True
+            if old is None or new.version > old.version:
+                self.subscriptions[new.topic] = new
+        gone = self.subscriptions.keys() - {new.topic for new in latest}
+        for topic in gone:
+            del self.subscriptions[topic]
+        return changed or bool(gone)
+
+    def differences(self) -> list[str]:
+        """Each topic on which members disagree, as a line that names who says what; empty when they agree."""
+        latest = {member.client_id: member.subscribed for member in self.members.values()}
+        if len(latest) < 2:
+            return []
+        lines = []
+        for topic in sorted({topic for subscribed in latest.values() for topic in subscribed}):
+            said: dict[str | None, list[str]] = {}
+            for client_id, subscribed in latest.items():
+                said.setdefault(subscribed.get(topic), []).append(client_id)
+            if len(said) > 1:
+                lines.append(f"topic {topic}: " + "; ".join(_who_says(*item) for item in said.items()))
+        return lines
+
+
+def _who_says(expression: str | None, clients: list[str]) -> str:
+    named = ", ".join(sorted(clients)[:3]) + (f" and {len(clients) - 3} more" if len(clients) > 3 else "")
+    return f"{named}: {'not at all' if expression is None else repr(expression)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Consuming:
+    """What a heartbeat says of one consumer group."""
+
+    group: str
+    consume_type: str
+    message_model: str
+    consume_from_where: str
+    subscriptions: Sequence[Subscription]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupsStatistics:
+    groups: int
+    members: int
+
+
+class ConsumerGroups:
+    """All consumer groups of one broker."""
+
+    def __init__(self, expiry_ms: int = EXPIRY_MS) -> None:
+        self._expiry = expiry_ms
+        self._groups: dict[str, ConsumerGroup] = {}
+        self._of_connection: dict[Hashable, set[str]] = {}
+
+    def register(self, member: Member, consuming: Consuming) -> bool:
+        """Take in one group of a heartbeat; true when the group has to be told (a member or a topic is new)."""
+        group = self._groups.get(consuming.group)
+        if group is None:
+            group = self._groups[consuming.group] = ConsumerGroup(consuming.group)
+            log.info("consumer group %s: %s is its first member", group.name, member.client_id)
+        group.consume_type = consuming.consume_type
+        group.message_model = consuming.message_model
+        group.consume_from_where = consuming.consume_from_where
+        known = group.members.get(member.connection)
+        joined = known is None or known.client_id != member.client_id
+        if joined and known is None and len(group.members) >= 1:
+            log.info("consumer group %s: %s joined", group.name, member.client_id)
+        member.subscribed = {
+            s.topic: s.expression if s.expression_type == "TAG" else f"{s.expression_type} {s.expression}"
+            for s in consuming.subscriptions
+        }
+        group.members[member.connection] = member
+        self._of_connection.setdefault(member.connection, set()).add(group.name)
+        changed = group.replace_subscriptions(consuming.subscriptions)
+        self._warn_of_differences(group)
+        return joined or changed
+
+    def unregister(self, name: str, connection: Hashable) -> bool:
+        """Take a member out; true when it was one."""
+        group = self._groups.get(name)
+        if group is None:
+            return False
+        member = group.members.pop(connection, None)
+        if member is None:
+            return False
+        log.info("consumer group %s: %s left", name, member.client_id)
+        groups = self._of_connection[connection]
+        groups.discard(name)
+        if not groups:
+            del self._of_connection[connection]
+        if not group.members:
+            del self._groups[name]
+        return True
+
+    def connection_closed(self, connection: Hashable) -> list[str]:
+        """Take a connection out of all groups; returns the groups that it was in."""
+        return [name for name in sorted(self._of_connection.get(connection, ())) if self.unregister(name, connection)]
+
+    def expired(self, now: int) -> list[Member]:
+        """Members that have been silent for too long; the caller closes their connections, which takes them out."""
+        return [
+            member
+            for group in self._groups.values()
+            for member in group.members.values()
+            if now - member.seen > self._expiry
+        ]
+
+    def get(self, name: str) -> ConsumerGroup | None:
+        return self._groups.get(name)
+
+    def all(self) -> Iterable[ConsumerGroup]:
+        return self._groups.values()
+
+    def of_topic(self, topic: str) -> list[str]:
+        """Groups that are online and subscribe the topic."""
+        return [group.name for group in self._groups.values() if topic in group.subscriptions]
+
+    def statistics(self) -> ConsumerGroupsStatistics:
+        return ConsumerGroupsStatistics(len(self._groups), sum(len(group.members) for group in self._groups.values()))
+
+    def _warn_of_differences(self, group: ConsumerGroup) -> None:
+        lines = frozenset(group.differences())
+        for line in sorted(lines - group.warned):
+            log.warning(
+                "consumer group %s: its members subscribe differently; %s. The broker keeps only what the latest "
+                "heartbeat said, so each of them misses messages. Give them the same subscription, or another group.",
+                group.name,
+                line,
+            )
+        group.warned = lines

@@ -1,0 +1,93 @@
+"""Which client holds which queue of a group while it consumes in order.
+
+A lock lives in memory only and dies 60 s after its holder last asked for it (clients ask again every 20 s), so a
+client that vanished does not stop its queues. Asking for one's own lock refreshes it. Pure: the time is given.
+
+Invariants: a queue of a group has at most one holder that is not expired; only the holder can give a lock back.
+
+Java: broker/client/rebalance/RebalanceLockManager.java
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+Queue = TypeVar("Queue", bound=Hashable)
+
+LIFETIME_MS = 60_000
+# A group locks the queues it consumes; no real one comes near this. It bounds what one peer can make us remember.
+MAX_LOCKS_A_GROUP = 100_000
+
+
+@dataclass(slots=True)
+class Lock:
+    client_id: str
+    refreshed: int
+
+    def held(self, now: int, lifetime: int) -> bool:
+        return now - self.refreshed <= lifetime
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLocksStatistics:
+    groups: int
+    locks: int
+
+
+class QueueLocks(Generic[Queue]):
+    """The lock table of one broker."""
+
+    def __init__(self, lifetime_ms: int = LIFETIME_MS) -> None:
+        self._lifetime = lifetime_ms
+        self._groups: dict[str, dict[Queue, Lock]] = {}
+
+    def lock(self, group: str, client_id: str, queues: Iterable[Queue], now: int) -> list[Queue]:
+        """Take or refresh what is free, expired or the client's own; returns which of these queues it holds now."""
+        locks = self._groups.setdefault(group, {})
+        granted: dict[Queue, None] = {}
+        for queue in queues:
+            lock = locks.get(queue)
+            if lock is None:
+                if len(locks) >= MAX_LOCKS_A_GROUP:
+                    continue
+                locks[queue] = Lock(client_id, now)
+            elif lock.client_id == client_id or not lock.held(now, self._lifetime):
+                lock.client_id, lock.refreshed = client_id, now
+            else:
+                continue
+            granted[queue] = None
+        return list(granted)
+
+    def unlock(self, group: str, client_id: str, queues: Iterable[Queue]) -> None:
+        """Give back those of the queues that this client holds; others are left alone."""
+        locks = self._groups.get(group)
+        if locks is None:
+            return
+        for queue in queues:
+            lock = locks.get(queue)
+            if lock is not None and lock.client_id == client_id:
+                del locks[queue]
+        if not locks:
+            del self._groups[group]
+
+    def holder(self, group: str, queue: Queue, now: int) -> str | None:
+        lock = self._groups.get(group, {}).get(queue)
+        return lock.client_id if lock is not None and lock.held(now, self._lifetime) else None
+
+    def expire(self, now: int) -> None:
+        """Forget what has expired, so that groups that left cost nothing."""
+        for group, locks in list(self._groups.items()):
+            kept = {queue: lock for queue, lock in locks.items() if lock.held(now, self._lifetime)}
+            if kept:
+                self._groups[group] = kept
+            else:
+                del self._groups[group]
+
+    def statistics(self) -> QueueLocksStatistics:
+        return QueueLocksStatistics(len(self._groups), sum(map(len, self._groups.values())))
+
+    def __repr__(self) -> str:
+        numbers = self.statistics()
+        return f"<QueueLocks: {numbers.locks} locks in {numbers.groups} groups>"

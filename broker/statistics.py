@@ -1,0 +1,246 @@
+"""How much flows through the broker: counters on the hot path, and the samples from which rates are computed.
+
+A `Flow` is three numbers that only grow. Whoever sends or pulls adds to the flow of one queue and to that of the
+broker; a topic or a group is summed up when somebody asks. Samples of each flow are taken every 10 s (7 are kept: the
+last minute), every 10 minutes (7: the last hour) and every hour (25: the last day), as RocketMQ does, and of the
+broker's totals every second (601: ten minutes). Pure: the time is given.
+
+Invariants: a Flow never shrinks; samples are in the order of time; the statistics of a topic or group that is gone go
+with it, the totals stay.
+
+Java: store/stats/BrokerStatsManager.java, common/stats/StatsItem.java, store/StoreStatsService.java
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+MINUTE_EVERY, HOUR_EVERY, DAY_EVERY = 10_000, 600_000, 3_600_000
+MINUTE_KEPT, HOUR_KEPT, DAY_KEPT = 7, 7, 25
+SECONDS_KEPT = 601
+
+Span = Literal["minute", "hour", "day"]
+SPANS: tuple[Span, ...] = ("minute", "hour", "day")
+Number = Literal["messages", "bytes", "milliseconds"]
+
+
+class Sample(NamedTuple):
+    """A flow at one time."""
+
+    time: int
+    calls: int
+    messages: int
+    bytes: int
+    milliseconds: int
+
+
+class History:
+    """Samples of one flow over the last minute, hour and day."""
+
+    __slots__ = ("day", "hour", "minute")
+
+    def __init__(self) -> None:
+        self.minute: deque[Sample] = deque(maxlen=MINUTE_KEPT)
+        self.hour: deque[Sample] = deque(maxlen=HOUR_KEPT)
+        self.day: deque[Sample] = deque(maxlen=DAY_KEPT)
+
+    def add(self, sample: Sample) -> None:
+        """Take the sample into the spans whose turn it is; the first goes into all of them."""
+        for span, every in ((self.minute, MINUTE_EVERY), (self.hour, HOUR_EVERY), (self.day, DAY_EVERY)):
+            # Half a tick of tolerance, for ticks come a little early or late.
+            if not span or sample.time - span[-1].time >= every - MINUTE_EVERY // 2:
+                span.append(sample)
+
+
+class Flow:
+    """Calls, messages and bytes so far. `extra` is what batches carry above one message a call."""
+
+    __slots__ = ("bytes", "calls", "extra", "history", "milliseconds")
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.extra = 0
+        self.bytes = 0
+        self.milliseconds = 0  # of pulls only
+        self.history: History | None = None  # since the first sample: queues that nobody uses cost nothing
+
+    @property
+    def messages(self) -> int:
+        return self.calls + self.extra
+
+    def add(self, messages: int, size: int) -> None:
+        self.calls += 1
+        self.extra += messages - 1
+        self.bytes += size
+
+    def sample(self, now: int) -> Sample:
+        return Sample(now, self.calls, self.messages, self.bytes, self.milliseconds)
+
+    def remember(self, now: int) -> None:
+        if self.history is None:
+            self.history = History()
+        self.history.add(self.sample(now))
+
+    def __repr__(self) -> str:
+        return f"<Flow: {self.messages} messages, {self.bytes} bytes in {self.calls} calls>"
+
+
+class Rate(NamedTuple):
+    """RocketMQ's three numbers of a span: the sum, the sum a second, and the sum a call."""
+
+    sum: int
+    tps: float
+    avgpt: float
+
+
+@dataclass(slots=True)
+class Today:
+    """Messages put and got until the last two midnights."""
+
+    put_yesterday_morning: int = 0
+    put_this_morning: int = 0
+    get_yesterday_morning: int = 0
+    get_this_morning: int = 0
+    day: int | None = None
+
+
+class Second(NamedTuple):
+    """The broker's totals at one time."""
+
+    time: int
+    put: int
+    got: int
+    got_calls: int
+    found: int
+    missed: int
+
+
+@dataclass(slots=True)
+class Statistics:
+    """All counters of one broker. `cluster` is the key of its own totals."""
+
+    cluster: str
+    put: Flow = field(default_factory=Flow)
+    got: Flow = field(default_factory=Flow)
+    put_failed: int = 0
+    pulls_found: int = 0
+    pulls_missed: int = 0
+    today: Today = field(default_factory=Today)
+    _put: dict[str, dict[int, Flow]] = field(default_factory=dict)
+    _got: dict[tuple[str, str], dict[int, Flow]] = field(default_factory=dict)
+    _sent_back: dict[tuple[str, str], Flow] = field(default_factory=dict)
+    _seconds: deque[Second] = field(default_factory=lambda: deque(maxlen=SECONDS_KEPT))
+
+    def put_flow(self, topic: str, queue_id: int) -> Flow:
+        """The flow into a queue. Keep it: looking it up costs more than adding to it."""
+        return self._put.setdefault(topic, {}).setdefault(queue_id, Flow())
+
+    def pull_flow(self, group: str, topic: str, queue_id: int) -> Flow:
+        flows = self._got.get((group, topic))
+        if flows is None:
+            flows = self._got[group, topic] = {}
+        return flows.get(queue_id) or flows.setdefault(queue_id, Flow())
+
+    def count_sent_back(self, group: str, topic: str) -> None:
+        self._sent_back.setdefault((group, topic), Flow()).add(1, 0)
+
+    def forget_topic(self, topic: str) -> None:
+        self._put.pop(topic, None)
+        self._forget([key for key in [*self._got, *self._sent_back] if key[1] == topic])
+
+    def forget_group(self, group: str) -> None:
+        self._forget([key for key in [*self._got, *self._sent_back] if key[0] == group])
+
+    def _forget(self, keys: Iterable[tuple[str, str]]) -> None:
+        for key in keys:
+            self._got.pop(key, None)
+            self._sent_back.pop(key, None)
+
+    def tick_second(self, now: int) -> None:
+        self._seconds.append(
+            Second(now, self.put.messages, self.got.messages, self.got.calls, self.pulls_found, self.pulls_missed)
+        )
+
+    def tick(self, now: int, day: int) -> None:
+        """Every 10 s. `day` is the number of the local day; a new one begins the counts of today."""
+        for flow in self._flows():
+            flow.remember(now)
+        today = self.today
+        if day != today.day:
+            if today.day is not None:
+                today.put_yesterday_morning, today.put_this_morning = today.put_this_morning, self.put.messages
+                today.get_yesterday_morning, today.get_this_morning = today.get_this_morning, self.got.messages
+            today.day = day
+
+    def per_second(self, number: str, seconds: int) -> float:
+        """The rate of one of the totals over the last so many seconds, or as far as the broker has run."""
+        if len(self._seconds) < 2:
+            return 0.0
+        latest, earlier = self._seconds[-1], self._seconds[max(0, len(self._seconds) - 1 - seconds)]
+        elapsed = latest.time - earlier.time
+        grown: int = getattr(latest, number) - getattr(earlier, number)
+        return grown * 1000 / elapsed if elapsed > 0 else 0.0
+
+    def rates(self, name: str, key: str) -> dict[Span, Rate] | None:
+        """A statistic by RocketMQ's name and key; None where there is nothing of that name and key."""
+        flows = [flow for flow in self._named(name, key) if flow.history is not None]
+        if not flows:
+            return None
+        number: Number = (
+            "bytes" if name.endswith("SIZE") else "milliseconds" if name.endswith("LATENCY") else "messages"
+        )
+        return {span: rate(flows, span, number) for span in SPANS}
+
+    def _named(self, name: str, key: str) -> Iterable[Flow]:
+        match name:
+            case "TOPIC_PUT_NUMS" | "TOPIC_PUT_SIZE":
+                return self._put.get(key, {}).values()
+            case "QUEUE_PUT_NUMS" | "QUEUE_PUT_SIZE":
+                topic, _, queue_id = key.rpartition("@")
+                return _of_queue(self._put.get(topic, {}), queue_id)
+            case "GROUP_GET_NUMS" | "GROUP_GET_SIZE":
+                topic, _, group = key.rpartition("@")
+                return self._got.get((group, topic), {}).values()
+            case "QUEUE_GET_NUMS" | "QUEUE_GET_SIZE" if key.count("@") == 2:
+                topic, queue_id, group = key.split("@")
+                return _of_queue(self._got.get((group, topic), {}), queue_id)
+            case "GROUP_GET_LATENCY" if key.count("@") == 2:
+                queue_id, topic, group = key.split("@")
+                return _of_queue(self._got.get((group, topic), {}), queue_id)
+            case "SNDBCK_PUT_NUMS":
+                topic, _, group = key.rpartition("@")
+                return [flow for of, flow in self._sent_back.items() if of == (group, topic)]
+            case "BROKER_PUT_NUMS" if key == self.cluster:
+                return [self.put]
+            case "BROKER_GET_NUMS" if key == self.cluster:
+                return [self.got]
+        return []
+
+    def _flows(self) -> Iterator[Flow]:
+        yield self.put
+        yield self.got
+        for puts in self._put.values():
+            yield from puts.values()
+        for pulls in self._got.values():
+            yield from pulls.values()
+        yield from self._sent_back.values()
+
+
+def _of_queue(flows: dict[int, Flow], queue_id: str) -> list[Flow]:
+    return [flows[int(queue_id)]] if queue_id.isdecimal() and int(queue_id) in flows else []
+
+
+def rate(flows: Iterable[Flow], span: Span, number: Number) -> Rate:
+    """What these flows carried together between the first and the last sample of a span."""
+    total = calls = elapsed = 0
+    for flow in flows:
+        samples: deque[Sample] = getattr(flow.history, span, deque())
+        if len(samples) >= 2:
+            first, last = samples[0], samples[-1]
+            total += getattr(last, number) - getattr(first, number)
+            calls += last.calls - first.calls
+            elapsed = max(elapsed, last.time - first.time)
+    return Rate(total, total * 1000 / elapsed if elapsed else 0.0, total / calls if calls else 0.0)

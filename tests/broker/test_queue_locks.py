@@ -1,0 +1,113 @@
+"""Queue locks: one holder at a time, whatever clients do and however they vanish."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from broker.queue_locks import LIFETIME_MS, QueueLocks
+
+CLIENTS = st.sampled_from(["a", "b", "c"])
+QUEUES = st.lists(st.integers(0, 4), max_size=5)
+
+
+def test_grants_what_is_free_and_refuses_what_another_holds() -> None:
+    locks: QueueLocks[int] = QueueLocks()
+    assert locks.lock("g", "a", [0, 1], 0) == [0, 1]
+    assert locks.lock("g", "b", [1, 2], 10) == [2]
+    assert locks.lock("g", "a", [1], 20) == [1]
+    assert locks.holder("g", 2, 20) == "b"
+
+
+def test_groups_do_not_see_each_other() -> None:
+    locks: QueueLocks[int] = QueueLocks()
+    assert locks.lock("g", "a", [0], 0) == [0]
+    assert locks.lock("h", "b", [0], 0) == [0]
+
+
+def test_a_queue_asked_for_twice_is_granted_once() -> None:
+    locks: QueueLocks[int] = QueueLocks()
+    assert locks.lock("g", "a", [0, 0], 0) == [0]
+
+
+def test_a_lock_dies_a_minute_after_its_holder_last_asked() -> None:
+    locks: QueueLocks[int] = QueueLocks()
+    locks.lock("g", "a", [0], 0)
+    assert locks.lock("g", "b", [0], LIFETIME_MS) == []
+    assert locks.lock("g", "b", [0], LIFETIME_MS + 1) == [0]
+    assert locks.holder("g", 0, LIFETIME_MS + 1) == "b"
+
+
+def test_asking_again_refreshes() -> None:
+    locks: QueueLocks[int] = QueueLocks()
+    locks.lock("g", "a", [0], 0)
+    locks.lock("g", "a", [0], 50_000)
+    assert locks.lock("g", "b", [0], 100_000) == []
+
+
+def test_only_the_holder_gives_back() -> None:
+    locks: QueueLocks[int] = QueueLocks()
+    locks.lock("g", "a", [0, 1], 0)
+    locks.unlock("g", "b", [0])
+    assert locks.holder("g", 0, 1) == "a"
+    locks.unlock("g", "a", [0])
+    assert locks.holder("g", 0, 1) is None
+    locks.unlock("unknown", "a", [0])
+    assert locks.statistics().locks == 1
+
+
+def test_expired_locks_are_forgotten() -> None:
+    locks: QueueLocks[int] = QueueLocks()
+    locks.lock("g", "a", [0, 1], 0)
+    locks.lock("g", "b", [2], 50_000)
+    locks.expire(LIFETIME_MS + 1)
+    assert locks.statistics().locks == 1
+    locks.expire(50_000 + LIFETIME_MS + 1)
+    assert locks.statistics().groups == 0
+    assert "0 locks" in repr(locks)
+
+
+class OneHolder(RuleBasedStateMachine):
+    """Whoever was granted a queue less than a minute ago and did not give it back holds it, and nobody else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.locks: QueueLocks[int] = QueueLocks()
+        self.now = 0
+        self.granted: dict[int, tuple[str, int]] = {}
+
+    @rule(client=CLIENTS, queues=QUEUES)
+    def lock(self, client: str, queues: list[int]) -> None:
+        granted = self.locks.lock("g", client, queues, self.now)
+        assert set(granted) <= set(queues)
+        for queue in set(queues):
+            owner, since = self.granted.get(queue, (client, self.now))
+            free = owner == client or self.now - since > LIFETIME_MS
+            assert (queue in granted) == free
+        for queue in granted:
+            self.granted[queue] = (client, self.now)
+
+    @rule(client=CLIENTS, queues=QUEUES)
+    def unlock(self, client: str, queues: list[int]) -> None:
+        self.locks.unlock("g", client, queues)
+        for queue in queues:
+            if self.granted.get(queue, ("", 0))[0] == client:
+                del self.granted[queue]
+
+    @rule(ms=st.integers(0, LIFETIME_MS))
+    def wait(self, ms: int) -> None:
+        self.now += ms
+
+    @rule()
+    def expire(self) -> None:
+        self.locks.expire(self.now)
+
+    @invariant()
+    def holders_agree(self) -> None:
+        for queue in range(5):
+            owner, since = self.granted.get(queue, ("", -LIFETIME_MS * 10))
+            expected = owner if owner and self.now - since <= LIFETIME_MS else None
+            assert self.locks.holder("g", queue, self.now) == expected
+
+
+TestOneHolder = OneHolder.TestCase

@@ -1,0 +1,157 @@
+"""Counters and the rates that RocketMQ's tools ask for."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.statistics import DAY_KEPT, MINUTE_KEPT, Flow, History, Rate, Sample, Statistics, rate
+
+
+def minute(statistics: Statistics, name: str, key: str) -> Rate | None:
+    rates = statistics.rates(name, key)
+    return rates["minute"] if rates is not None else None
+
+
+def test_a_topic_is_the_sum_of_its_queues() -> None:
+    statistics = Statistics("C")
+    for queue_id in (0, 1):
+        statistics.put_flow("T", queue_id)
+    statistics.tick(0, 1)
+    for queue_id in (0, 0, 1):
+        statistics.put_flow("T", queue_id).add(1, 100)
+    statistics.put_flow("T", 1).add(5, 500)
+    statistics.tick(10_000, 1)
+    statistics.put_flow("T", 0).add(1, 100)
+    statistics.tick(20_000, 1)
+    assert minute(statistics, "TOPIC_PUT_NUMS", "T") == (9, pytest.approx(0.45), 1.8)
+    assert minute(statistics, "TOPIC_PUT_SIZE", "T") == (900, pytest.approx(45.0), 180.0)
+    assert minute(statistics, "QUEUE_PUT_NUMS", "T@0") == (3, pytest.approx(0.15), 1.0)
+    assert minute(statistics, "QUEUE_PUT_SIZE", "T@1") == (600, pytest.approx(30.0), 300.0)
+
+
+def test_what_a_group_pulls_and_sends_back() -> None:
+    statistics = Statistics("C")
+    flow = statistics.pull_flow("G", "T", 3)
+    statistics.count_sent_back("G", "T")
+    statistics.tick(0, 1)
+    flow.add(32, 3200)
+    flow.milliseconds += 7
+    statistics.got.add(32, 3200)
+    statistics.count_sent_back("G", "T")
+    statistics.tick(10_000, 1)
+    for name, key, value in [
+        ("GROUP_GET_NUMS", "T@G", 32),
+        ("GROUP_GET_SIZE", "T@G", 3200),
+        ("QUEUE_GET_NUMS", "T@3@G", 32),
+        ("QUEUE_GET_SIZE", "T@3@G", 3200),
+        ("GROUP_GET_LATENCY", "3@T@G", 7),
+        ("BROKER_GET_NUMS", "C", 32),
+        ("BROKER_PUT_NUMS", "C", 0),
+        ("SNDBCK_PUT_NUMS", "T@G", 1),
+    ]:
+        found = minute(statistics, name, key)
+        assert found is not None, name
+        assert found.sum == value, name
+    assert statistics.pull_flow("G", "T", 3) is flow
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("NO_SUCH_STATS", "T"),
+        ("TOPIC_PUT_NUMS", "U"),
+        ("QUEUE_PUT_NUMS", "T@9"),
+        ("QUEUE_PUT_NUMS", "T@x"),
+        ("QUEUE_GET_NUMS", "T"),
+        ("GROUP_GET_LATENCY", "T@G"),
+        ("BROKER_PUT_NUMS", "another"),
+    ],
+)
+def test_an_unknown_statistic_is_none(name: str, key: str) -> None:
+    statistics = Statistics("C")
+    statistics.put_flow("T", 0)
+    statistics.tick(0, 1)
+    assert statistics.rates(name, key) is None
+
+
+def test_before_the_first_sample_there_is_nothing_and_one_gives_no_rate() -> None:
+    statistics = Statistics("C")
+    statistics.put_flow("T", 0).add(1, 1)
+    assert statistics.rates("TOPIC_PUT_NUMS", "T") is None
+    statistics.tick(0, 1)
+    assert minute(statistics, "TOPIC_PUT_NUMS", "T") == (0, 0.0, 0.0)
+
+
+def test_spans_keep_a_minute_an_hour_and_a_day() -> None:
+    history = History()
+    for tick in range(0, 2 * 86_400_000, 10_000):
+        history.add(Sample(tick, tick, tick, tick, 0))
+    assert len(history.minute) == MINUTE_KEPT
+    assert history.minute[-1].time - history.minute[0].time == 60_000
+    assert history.hour[-1].time - history.hour[0].time == 3_600_000
+    assert len(history.day) == DAY_KEPT
+    assert history.day[-1].time - history.day[0].time == 86_400_000
+
+
+def test_forgotten_topics_and_groups_leave_the_totals() -> None:
+    statistics = Statistics("C")
+    statistics.put_flow("T", 0).add(3, 30)
+    statistics.put.add(3, 30)
+    statistics.put_flow("U", 0)
+    statistics.pull_flow("G", "T", 0).add(2, 20)
+    statistics.pull_flow("H", "U", 0).add(1, 10)
+    statistics.count_sent_back("G", "T")
+    statistics.count_sent_back("H", "U")
+    statistics.forget_topic("T")
+    statistics.forget_group("H")
+    statistics.tick(0, 1)
+    assert statistics.put.messages == 3
+    for name, key in [
+        ("TOPIC_PUT_NUMS", "T"),
+        ("GROUP_GET_NUMS", "T@G"),
+        ("GROUP_GET_NUMS", "U@H"),
+        ("SNDBCK_PUT_NUMS", "T@G"),
+        ("SNDBCK_PUT_NUMS", "U@H"),
+    ]:
+        assert statistics.rates(name, key) is None, name
+    assert statistics.rates("TOPIC_PUT_NUMS", "U") is not None
+
+
+def test_rates_over_seconds() -> None:
+    statistics = Statistics("C")
+    assert statistics.per_second("put", 10) == 0.0
+    for second in range(700):
+        statistics.tick_second(second * 1000)
+        statistics.put.add(2 if second >= 690 else 1, 1)
+    assert statistics.per_second("put", 10) == pytest.approx(1.9)
+    assert statistics.per_second("put", 600) == pytest.approx(609 / 600)
+
+
+def test_the_day_turns() -> None:
+    statistics = Statistics("C")
+    statistics.tick(0, 7)
+    statistics.put.add(1, 1)
+    statistics.tick(10_000, 7)
+    assert statistics.today.put_this_morning == 0
+    statistics.tick(20_000, 8)
+    statistics.put.add(1, 1)
+    statistics.got.add(1, 1)
+    statistics.tick(30_000, 9)
+    today = statistics.today
+    assert (today.put_yesterday_morning, today.put_this_morning) == (1, 2)
+    assert (today.get_yesterday_morning, today.get_this_morning) == (0, 1)
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 1000)), max_size=30))
+def test_a_rate_is_what_flowed_between_its_samples(steps: list[tuple[int, int]]) -> None:
+    flow = Flow()
+    flow.remember(0)
+    for n, (messages, size) in enumerate(steps, 1):
+        flow.add(messages, size)
+        flow.remember(n * 10_000)
+    kept = steps[-(MINUTE_KEPT - 1) :]
+    assert rate([flow], "minute", "messages").sum == sum(messages for messages, _ in kept)
+    assert rate([flow], "minute", "bytes").sum == sum(size for _, size in kept)
+    assert rate([flow], "day", "bytes").sum == 0
