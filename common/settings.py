@@ -26,7 +26,6 @@ Java: common/BrokerConfig.java and its kin, common/MixAll.java (properties2Objec
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,6 +41,7 @@ Value = TypeVar("Value")
 REDACTED = "******"
 ENVIRONMENT_PREFIX = "ROCKETLET_"
 _METADATA = "rocketlet"
+_described_types: dict[type, tuple[Setting, ...]] = {}  # looking up type hints costs 100 µs, and an update asks often
 
 
 class SettingsError(RocketletError):
@@ -143,11 +143,13 @@ def setting(
     return dataclasses.field(default=default, metadata={_METADATA: known})
 
 
-@functools.cache
 def settings_of(config_type: type) -> tuple[Setting, ...]:
     """The settings of a dataclass in the order of its fields. Each of its fields must be made by `setting`."""
-    kinds = typing.get_type_hints(config_type)
-    return tuple(_described(field, kinds[field.name]) for field in dataclasses.fields(config_type))
+    if config_type not in _described_types:
+        kinds = typing.get_type_hints(config_type)
+        described = [_described(field, kinds[field.name]) for field in dataclasses.fields(config_type)]
+        _described_types[config_type] = tuple(described)
+    return _described_types[config_type]
 
 
 def _described(field: dataclasses.Field[Any], kind: Any) -> Setting:
