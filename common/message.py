@@ -1,0 +1,82 @@
+"""Messages as users write and receive them. The bytes of a stored one are in `message_record`.
+
+Java: common/message/Message.java, common/message/MessageExt.java, common/message/MessageQueue.java
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from common import message_properties as names
+
+
+@dataclass(slots=True)
+class Message:
+    """What a producer sends. `properties` are the user's own; tags, keys, delay and the like have fields here."""
+
+    topic: str
+    body: bytes
+    tags: str | None = None
+    keys: Sequence[str] = ()
+    delay_level: int = 0
+    flag: int = 0
+    properties: dict[str, str] = field(default_factory=dict)
+    wait_store: bool = True
+    sharding_key: str | None = None
+    reply_to: str | None = None
+
+    def all_properties(self) -> dict[str, str]:
+        """The user's properties and those the fields stand for, as they travel."""
+        found = dict(self.properties)
+        if self.keys:
+            found[names.KEYS] = self.keys if isinstance(self.keys, str) else names.KEY_SEPARATOR.join(self.keys)
+        if self.tags:
+            found[names.TAGS] = self.tags
+        if self.delay_level:
+            found[names.DELAY] = str(self.delay_level)
+        if self.sharding_key:
+            found[names.SHARDING_KEY] = self.sharding_key
+        if self.reply_to:
+            found[names.REPLY_TO_CLIENT] = self.reply_to
+        found[names.WAIT] = "true" if self.wait_store else "false"
+        return found
+
+
+@dataclass(slots=True, frozen=True, order=True)
+class MessageQueue:
+    """One queue of a topic on one broker; ordered as Java orders them, for allocation depends on it."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.broker_name}/{self.queue_id}"
+
+
+@dataclass(slots=True)
+class ReceivedMessage:
+    """What a consumer gets. `message_id` is the producer's unique id, or the offset id where there is none.
+
+    `body` is inflated already; `sys_flag` still says how it was stored. Hosts are text, `10.0.0.5:10911`.
+    """
+
+    topic: str
+    body: bytes
+    queue: MessageQueue
+    queue_offset: int
+    log_offset: int
+    message_id: str
+    offset_message_id: str
+    born_timestamp: int
+    born_host: str
+    store_timestamp: int
+    store_host: str
+    reconsume_times: int
+    tags: str | None
+    keys: tuple[str, ...]
+    flag: int
+    sys_flag: int
+    properties: dict[str, str]
+    prepared_transaction_offset: int
