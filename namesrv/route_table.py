@@ -1,0 +1,344 @@
+"""Which broker serves which topic: the name server's five tables, and every rule that changes them.
+
+topics    topic → broker name → QueueData         brokers   broker name → BrokerData (cluster, broker id → address)
+clusters  cluster → broker names                  live      address → Lease (connection, data version, last seen)
+filters   address → filter servers
+
+Pure: `now` is handed in (milliseconds of any clock that never goes back), and a connection is any value that compares
+equal to itself. The connection over which a broker registered is its lease: `forget` ends it at once, `expire` ends the
+silent ones.
+
+Invariants:
+- an address is in `live` exactly when it is in one BrokerData, under the name and id of its lease;
+- a broker name is in `brokers` exactly when it has an address, and then in one cluster; no cluster is empty;
+- no topic is empty, and every QueueData belongs to a name in `brokers`;
+- `changes` grows whenever an answer of `route`, `cluster_info` or a list may differ from the one before.
+
+Three rules differ from RocketMQ's on purpose:
+- A master's table is applied at every registration, not only when its data version is new: after a topic was created by
+  hand, a 4.9 broker announces the new version with that one topic, and a name server which started in between would
+  never learn the others. What an operator ordered about write permission is therefore kept beside the table (`_orders`)
+  and laid over each registration, until the master's data version or address changes or it leaves: the moments at which
+  RocketMQ's own state ends too.
+- Who says goodbye must hold the name and id that it speaks for, so a late goodbye does not remove a successor. Who asks
+  whether its version is known is told to register again when its lease is another connection, which may be dead.
+- An address has one name and id, a name has one cluster: those of the last registration.
+
+Java: namesrv/routeinfo/RouteInfoManager.java
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from common.errors import RocketletError
+from common.topic import PERM_READ, PERM_WRITE
+from namesrv.route_values import (
+    HAS_UNIT_SUBSCRIPTION,
+    MASTER_ID,
+    UNIT,
+    BrokerData,
+    ClusterInfo,
+    DataVersion,
+    Expired,
+    Lease,
+    Master,
+    QueueData,
+    Registration,
+    Route,
+    Statistics,
+)
+
+# A broker's lease without a sign of life. RocketMQ 4.9 has no setting for it.
+LEASE_MS = 120_000
+
+# Bounds on what peers can make us keep: about 1 GB of tables at the very worst, far above any real cluster.
+MAX_ADDRESSES = 10_000
+MAX_TOPICS = 500_000
+
+
+class TableFull(RocketletError):
+    """A registration would take the tables over MAX_ADDRESSES or MAX_TOPICS; nothing of it was applied."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """Write permission taken from (or given to) all topics of a broker, as long as its master says `version`."""
+
+    writable: bool
+    version: DataVersion
+
+    def over(self, data: QueueData) -> QueueData:
+        """Giving back sets read and write alone, as RocketMQ does: a template topic loses its inherit bit."""
+        perm = PERM_READ | PERM_WRITE if self.writable else data.perm & ~PERM_WRITE
+        return data if perm == data.perm else replace(data, perm=perm)
+
+
+class RouteTable:
+    """The five tables, and nothing that waits, writes or looks at a clock."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, dict[str, QueueData]] = {}
+        self._brokers: dict[str, BrokerData] = {}
+        self._clusters: dict[str, set[str]] = {}
+        self._live: dict[str, Lease] = {}
+        self._filters: dict[str, tuple[str, ...]] = {}
+        self._orders: dict[str, _Order] = {}
+        self.changes = 0
+
+    def __repr__(self) -> str:
+        return f"<RouteTable {self.statistics()}>"
+
+    def statistics(self) -> Statistics:
+        return Statistics(len(self._clusters), len(self._brokers), len(self._live), len(self._topics), self.changes)
+
+    # ---- what brokers do
+
+    def register(self, registration: Registration, now: int) -> Master | None:
+        """Apply a registration; the answer is the master of the sender's name, if the sender is a slave and has one.
+
+        Raises TableFull, and then nothing was applied.
+        """
+        topics = (registration.topics or {}) if registration.broker_id == MASTER_ID else {}
+        self._check_room(registration.address, topics)
+        self._settle_address(registration)
+        self._live[registration.address] = Lease(
+            registration.broker_name,
+            registration.broker_id,
+            registration.connection,
+            now,
+            registration.version,
+            registration.ha_address,
+            registration.loopback_address,
+        )
+        if registration.broker_id == MASTER_ID:
+            self._apply_topics(registration.broker_name, topics, registration.version)
+        if registration.filter_servers is not None:
+            self._set_filters(registration.address, registration.filter_servers)
+        return None if registration.broker_id == MASTER_ID else self.master(registration.broker_name)
+
+    def unregister(self, address: str, broker_name: str, broker_id: int) -> bool:
+        """A broker says goodbye. False, and nothing happens, unless that address holds that name and id."""
+        lease = self._live.get(address)
+        if lease is None or (lease.broker_name, lease.broker_id) != (broker_name, broker_id):
+            return False
+        self._remove(address)
+        return True
+
+    def forget(self, connection: Hashable) -> list[str]:
+        """A connection is gone, and with it the brokers whose last registration came over it: these addresses."""
+        gone = [address for address, lease in self._live.items() if lease.connection == connection]
+        for address in gone:
+            self._remove(address)
+        return gone
+
+    def expire(self, now: int, lease_ms: int = LEASE_MS) -> list[Expired]:
+        """Remove the brokers of which nothing was heard for longer than a lease."""
+        silent = [(address, lease) for address, lease in self._live.items() if lease.last_seen + lease_ms < now]
+        for address, _ in silent:
+            self._remove(address)
+        return [Expired(address, lease.broker_name, lease.connection) for address, lease in silent]
+
+    def known_version(
+        self, address: str, asked: DataVersion, connection: Hashable, now: int
+    ) -> tuple[bool, DataVersion | None]:
+        """Whether `asked` is news, and the version stored for the address. No news is a sign of life."""
+        lease = self._live.get(address)
+        if lease is None:
+            return True, None
+        news = lease.version != asked or lease.connection != connection
+        if not news:
+            lease.last_seen = now
+        return news, lease.version
+
+    # ---- what operators do
+
+    def wipe_write_permission(self, broker_name: str) -> int:
+        """No producer may choose this broker any more. Returns how many topics that concerns."""
+        return self._order(broker_name, writable=False)
+
+    def add_write_permission(self, broker_name: str) -> int:
+        """All topics of the broker readable and writable. Returns how many that are."""
+        return self._order(broker_name, writable=True)
+
+    def delete_topic(self, topic: str, cluster: str | None = None) -> None:
+        """Forget a topic, everywhere or in one cluster. A broker that still has it brings it back when it registers."""
+        queues = self._topics.get(topic)
+        if queues is None:
+            return
+        names = (
+            list(queues) if cluster is None else [name for name in self._clusters.get(cluster, ()) if name in queues]
+        )
+        self._drop_queues(topic, names)
+
+    # ---- what everybody asks
+
+    def route(self, topic: str) -> Route | None:
+        """None where no live broker has the topic."""
+        queues = self._topics.get(topic)
+        if not queues:
+            return None
+        brokers = [self._brokers[name].copy() for name in sorted(queues)]
+        filters = {
+            address: self._filters[address]
+            for broker in brokers
+            for address in broker.addresses.values()
+            if address in self._filters
+        }
+        return Route([queues[name] for name in sorted(queues)], brokers, filters)
+
+    def master(self, broker_name: str) -> Master | None:
+        """The master of a name, when it is alive."""
+        broker = self._brokers.get(broker_name)
+        address = broker.addresses.get(MASTER_ID) if broker else None
+        return None if address is None else Master(address, self._live[address].ha_address)
+
+    def broker(self, broker_name: str) -> BrokerData | None:
+        """A broker name with all its addresses."""
+        broker = self._brokers.get(broker_name)
+        return broker.copy() if broker else None
+
+    def cluster_info(self) -> ClusterInfo:
+        return ClusterInfo(
+            [self._brokers[name].copy() for name in sorted(self._brokers)],
+            {cluster: sorted(self._clusters[cluster]) for cluster in sorted(self._clusters)},
+        )
+
+    def local_address(self, address: str) -> str:
+        """The address under which a client on the broker's own host reaches it."""
+        lease = self._live.get(address)
+        return (lease.loopback_address if lease else None) or address
+
+    def all_topics(self) -> list[str]:
+        return sorted(self._topics)
+
+    def topics_of_cluster(self, cluster: str) -> list[str]:
+        names = self._clusters.get(cluster, set())
+        return sorted(topic for topic, queues in self._topics.items() if not names.isdisjoint(queues))
+
+    def system_topics(self) -> tuple[list[str], str | None]:
+        """Cluster and broker names, which double as topics, and some broker that can tell the rest."""
+        return sorted({*self._clusters, *self._brokers}), min(self._live, default=None)
+
+    def unit_topics(self) -> list[str]:
+        return self._flagged(UNIT, 0)
+
+    def unit_subscription_topics(self) -> list[str]:
+        """Topics, unit topics or not, to which a unit subscribes."""
+        return self._flagged(HAS_UNIT_SUBSCRIPTION, 0)
+
+    def unit_subscription_plain_topics(self) -> list[str]:
+        """Topics to which a unit subscribes and which are none themselves."""
+        return self._flagged(HAS_UNIT_SUBSCRIPTION, UNIT)
+
+    # ---- inside
+
+    def _check_room(self, address: str, topics: Iterable[str]) -> None:
+        if address not in self._live and len(self._live) >= MAX_ADDRESSES:
+            raise TableFull(
+                f"{address} cannot register: {MAX_ADDRESSES} brokers are registered already (MAX_ADDRESSES)"
+            )
+        new = sum(1 for topic in topics if topic not in self._topics)
+        if new and len(self._topics) + new > MAX_TOPICS:
+            raise TableFull(
+                f"{address} cannot register {new} new topics: the limit is {MAX_TOPICS} in all (MAX_TOPICS)"
+            )
+
+    def _settle_address(self, registration: Registration) -> None:
+        """Make the address the holder of its name and id, and of nothing else."""
+        name, broker_id, address = registration.broker_name, registration.broker_id, registration.address
+        known = self._live.get(address)
+        if known is not None and known.broker_name != name:
+            self._remove(address)
+        broker = self._brokers.get(name)
+        if broker is None:
+            broker = self._brokers[name] = BrokerData(registration.cluster, name, {})
+        elif broker.cluster != registration.cluster:
+            self._leave_cluster(broker)
+            broker.cluster = registration.cluster
+        self._clusters.setdefault(registration.cluster, set()).add(name)
+        # Here the broker data may lose its last address for a moment and still keep its topics: a slave that became a
+        # master, and a broker that moved to another address, are the same broker to clients.
+        if known is not None and known.broker_name == name and known.broker_id != broker_id:
+            self._vacate(broker, known.broker_id)
+        if broker.addresses.get(broker_id, address) != address:
+            self._vacate(broker, broker_id)
+        if broker.addresses.get(broker_id) != address:
+            broker.addresses[broker_id] = address
+            self.changes += 1
+        elif known is not None and known.loopback_address != registration.loopback_address:
+            self.changes += 1
+
+    def _apply_topics(self, name: str, topics: Mapping[str, QueueData], version: DataVersion) -> None:
+        order = self._orders.get(name)
+        if order is not None and order.version != version:
+            del self._orders[name]
+            order = None
+        for topic, data in topics.items():
+            assert data.broker_name == name
+            shown = order.over(data) if order else data
+            queues = self._topics.setdefault(topic, {})
+            if queues.get(name) != shown:
+                queues[name] = shown
+                self.changes += 1
+
+    def _order(self, name: str, *, writable: bool) -> int:
+        master = self.master(name)
+        order = _Order(writable, self._live[master.address].version if master else DataVersion())
+        if master is not None:
+            self._orders[name] = order
+        concerned = [queues for queues in self._topics.values() if name in queues]
+        for queues in concerned:
+            queues[name] = order.over(queues[name])
+        self.changes += 1
+        return len(concerned)
+
+    def _set_filters(self, address: str, servers: tuple[str, ...]) -> None:
+        if servers == self._filters.get(address, ()):
+            return
+        if servers:
+            self._filters[address] = servers
+        else:
+            del self._filters[address]
+        self.changes += 1
+
+    def _remove(self, address: str) -> None:
+        lease = self._live[address]
+        broker = self._brokers[lease.broker_name]
+        self._vacate(broker, lease.broker_id)
+        if not broker.addresses:
+            self._leave_cluster(broker)
+            del self._brokers[broker.broker_name]
+            for topic in [topic for topic, queues in self._topics.items() if broker.broker_name in queues]:
+                self._drop_queues(topic, [broker.broker_name])
+
+    def _vacate(self, broker: BrokerData, broker_id: int) -> None:
+        """Nobody holds this id any more."""
+        address = broker.addresses.pop(broker_id)
+        del self._live[address]
+        self._filters.pop(address, None)
+        if broker_id == MASTER_ID:
+            self._orders.pop(broker.broker_name, None)
+        self.changes += 1
+
+    def _leave_cluster(self, broker: BrokerData) -> None:
+        self.changes += 1
+        names = self._clusters[broker.cluster]
+        names.discard(broker.broker_name)
+        if not names:
+            del self._clusters[broker.cluster]
+
+    def _drop_queues(self, topic: str, names: list[str]) -> None:
+        self.changes += 1
+        queues = self._topics[topic]
+        for name in names:
+            del queues[name]
+        if not queues:
+            del self._topics[topic]
+
+    def _flagged(self, wanted: int, unwanted: int) -> list[str]:
+        def says(queues: dict[str, QueueData], flag: int) -> bool:
+            return any(data.flags & flag for data in queues.values())
+
+        return sorted(topic for topic, q in self._topics.items() if says(q, wanted) and not says(q, unwanted))

@@ -1,0 +1,124 @@
+"""The values of the route table: what brokers say of themselves, and what clients are told.
+
+Frozen where they are shared. All addresses are `host:port` as the broker wrote them.
+
+Java: common/protocol/route/TopicRouteData.java (with QueueData and BrokerData), common/DataVersion.java
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+
+MASTER_ID = 0
+
+# Bits of topicSysFlag.
+UNIT = 1
+HAS_UNIT_SUBSCRIPTION = 2
+
+
+@dataclass(frozen=True, slots=True)
+class DataVersion:
+    """When and how often a broker changed its topics. Equal versions mean equal tables, to the broker's knowledge."""
+
+    timestamp: int = 0
+    counter: int = 0
+    state_version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class QueueData:
+    """The queues of one topic on one broker."""
+
+    broker_name: str
+    read_queues: int
+    write_queues: int
+    perm: int
+    flags: int = 0
+
+
+@dataclass(slots=True)
+class BrokerData:
+    """A master and its slaves. What the table hands out is a copy."""
+
+    cluster: str
+    broker_name: str
+    addresses: dict[int, str]
+
+    def copy(self) -> BrokerData:
+        """Addresses sorted by broker id, as clients are shown them."""
+        return BrokerData(self.cluster, self.broker_name, dict(sorted(self.addresses.items())))
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What a broker says of itself. Its QueueData carry the broker's own name."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    ha_address: str
+    connection: Hashable
+    version: DataVersion = DataVersion()
+    topics: Mapping[str, QueueData] | None = None
+    filter_servers: tuple[str, ...] | None = None  # None leaves those of the last registration
+    loopback_address: str | None = None  # where clients on the broker's own host may be sent instead
+
+
+@dataclass(slots=True)
+class Lease:
+    """A broker that is alive, as far as we know."""
+
+    broker_name: str
+    broker_id: int
+    connection: Hashable
+    last_seen: int
+    version: DataVersion
+    ha_address: str
+    loopback_address: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Master:
+    """What a slave is told when it registers."""
+
+    address: str
+    ha_address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a topic is."""
+
+    queues: list[QueueData]
+    brokers: list[BrokerData]
+    filter_servers: dict[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterInfo:
+    """Every broker, and the broker names of every cluster."""
+
+    brokers: list[BrokerData]
+    clusters: dict[str, list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """A lease that ran out; its connection is to be closed."""
+
+    address: str
+    broker_name: str
+    connection: Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Sizes of the tables."""
+
+    clusters: int
+    broker_names: int
+    addresses: int
+    topics: int
+    changes: int

@@ -1,0 +1,361 @@
+"""The rules of the route table, one by one, in the words of RocketMQ's name server."""
+
+from __future__ import annotations
+
+import pytest
+
+from namesrv import route_table
+from namesrv.route_table import LEASE_MS, RouteTable, TableFull
+from namesrv.route_values import DataVersion, Master, QueueData, Registration
+
+V1, V2 = DataVersion(1700000000000, 1), DataVersion(1700000000000, 2)
+
+
+def queues(name: str = "broker-a", read: int = 4, write: int = 4, perm: int = 6, flags: int = 0) -> QueueData:
+    return QueueData(name, read, write, perm, flags)
+
+
+def registration(
+    address: str = "10.0.0.7:10911",
+    name: str = "broker-a",
+    broker_id: int = 0,
+    *,
+    cluster: str = "C",
+    connection: object = "conn-1",
+    version: DataVersion = V1,
+    topics: dict[str, QueueData] | None = None,
+    filters: tuple[str, ...] | None = None,
+    loopback: str | None = None,
+) -> Registration:
+    return Registration(
+        cluster, name, broker_id, address, address + "9", connection, version, topics, filters, loopback
+    )
+
+
+def perm_of(table: RouteTable, topic: str) -> int:
+    route = table.route(topic)
+    assert route is not None
+    return route.queues[0].perm
+
+
+@pytest.fixture
+def table() -> RouteTable:
+    return RouteTable()
+
+
+def test_a_registered_topic_is_found(table: RouteTable) -> None:
+    assert table.route("T") is None
+    assert table.register(registration(topics={"T": queues(read=7, write=6)}), now=0) is None
+    route = table.route("T")
+    assert route is not None
+    assert route.queues == [QueueData("broker-a", 7, 6, 6)]
+    assert [(b.cluster, b.broker_name, b.addresses) for b in route.brokers] == [
+        ("C", "broker-a", {0: "10.0.0.7:10911"})
+    ]
+    assert route.filter_servers == {}
+
+
+def test_a_topic_on_two_brokers_has_both_in_its_route(table: RouteTable) -> None:
+    table.register(registration("b:1", "broker-b", topics={"T": queues("broker-b")}), now=0)
+    table.register(registration("a:1", "broker-a", topics={"T": queues("broker-a", perm=4)}), now=0)
+    route = table.route("T")
+    assert route is not None
+    assert [(q.broker_name, q.perm) for q in route.queues] == [("broker-a", 4), ("broker-b", 6)]
+    assert [b.broker_name for b in route.brokers] == ["broker-a", "broker-b"]
+
+
+def test_what_the_table_hands_out_is_not_the_table(table: RouteTable) -> None:
+    table.register(registration(topics={"T": queues()}), now=0)
+    route = table.route("T")
+    assert route is not None
+    route.brokers[0].addresses.clear()
+    route.queues.clear()
+    again = table.route("T")
+    assert again is not None
+    assert again.queues
+    assert again.brokers[0].addresses == {0: "10.0.0.7:10911"}
+
+
+def test_a_registration_of_the_same_version_still_brings_topics_that_were_missing(table: RouteTable) -> None:
+    """A 4.9 broker registers version 2 with one topic (after code 17) at a name server that has just started."""
+    table.register(registration(version=V2, topics={"New": queues()}), now=0)
+    table.register(registration(version=V2, topics={"New": queues(), "Old": queues()}), now=1)
+    assert table.all_topics() == ["New", "Old"]
+
+
+def test_topics_absent_from_a_later_registration_stay(table: RouteTable) -> None:
+    table.register(registration(topics={"T": queues(), "U": queues()}), now=0)
+    table.register(registration(version=V2, topics={"T": queues(read=8)}), now=1)
+    assert table.all_topics() == ["T", "U"]
+    route = table.route("T")
+    assert route is not None
+    assert route.queues[0].read_queues == 8
+
+
+def test_a_slave_brings_no_topics_and_learns_its_master(table: RouteTable) -> None:
+    assert table.register(registration("s:1", broker_id=1, topics={"T": queues()}), now=0) is None
+    assert table.route("T") is None
+    table.register(registration("m:1", topics={"T": queues()}), now=0)
+    assert table.register(registration("s:1", broker_id=1), now=1) == Master("m:1", "m:19")
+    route = table.route("T")
+    assert route is not None
+    assert route.brokers[0].addresses == {0: "m:1", 1: "s:1"}
+
+
+def test_a_slave_that_becomes_a_master_leaves_its_old_id_and_keeps_the_topics(table: RouteTable) -> None:
+    table.register(registration("m:1", connection="m", topics={"T": queues(), "U": queues()}), now=0)
+    table.register(registration("s:1", broker_id=1, connection="s"), now=0)
+    table.forget("m")
+    table.register(registration("s:1", broker_id=0, connection="s", topics={"T": queues()}), now=1)
+    broker = table.broker("broker-a")
+    assert broker is not None
+    assert broker.addresses == {0: "s:1"}
+    assert table.all_topics() == ["T", "U"]
+
+
+def test_a_broker_that_moved_replaces_its_old_address(table: RouteTable) -> None:
+    table.register(registration("old:1", connection="old", topics={"T": queues()}, filters=("f:1",)), now=0)
+    table.register(registration("new:1", connection="new", topics={}), now=1)
+    route = table.route("T")
+    assert route is not None
+    assert route.brokers[0].addresses == {0: "new:1"}
+    assert route.filter_servers == {}
+    assert table.forget("old") == []
+    assert table.route("T") is not None
+    assert table.known_version("old:1", V1, "old", now=2) == (True, None)
+
+
+def test_an_address_that_registers_under_another_name_leaves_the_first(table: RouteTable) -> None:
+    table.register(registration(name="first", topics={"T": queues("first")}), now=0)
+    table.register(registration(name="second", topics={"U": queues("second")}), now=1)
+    assert table.all_topics() == ["U"]
+    assert [b.broker_name for b in table.cluster_info().brokers] == ["second"]
+
+
+def test_a_name_belongs_to_the_cluster_of_its_last_registration(table: RouteTable) -> None:
+    table.register(registration(cluster="C1", topics={"T": queues()}), now=0)
+    table.register(registration(cluster="C2"), now=1)
+    assert table.cluster_info().clusters == {"C2": ["broker-a"]}
+    assert table.topics_of_cluster("C1") == []
+    assert table.topics_of_cluster("C2") == ["T"]
+
+
+def test_unregistration_removes_everything_of_the_last_address(table: RouteTable) -> None:
+    table.register(registration(topics={"T": queues()}, filters=("f:1",)), now=0)
+    assert table.unregister("10.0.0.7:10911", "broker-a", 0)
+    assert table.route("T") is None
+    info = table.cluster_info()
+    assert (info.brokers, info.clusters, table.all_topics()) == ([], {}, [])
+    assert table.statistics().addresses == 0
+
+
+def test_the_topics_stay_while_a_slave_is_there(table: RouteTable) -> None:
+    table.register(registration("m:1", connection="m", topics={"T": queues()}), now=0)
+    table.register(registration("s:1", broker_id=1, connection="s"), now=0)
+    table.unregister("m:1", "broker-a", 0)
+    route = table.route("T")
+    assert route is not None
+    assert route.brokers[0].addresses == {1: "s:1"}
+    table.unregister("s:1", "broker-a", 1)
+    assert table.route("T") is None
+
+
+@pytest.mark.parametrize(
+    ("address", "name", "broker_id"),
+    [("10.0.0.7:10911", "other", 0), ("10.0.0.7:10911", "broker-a", 1), ("10.0.0.8:10911", "broker-a", 0)],
+)
+def test_a_goodbye_for_something_else_changes_nothing(
+    table: RouteTable, address: str, name: str, broker_id: int
+) -> None:
+    table.register(registration(topics={"T": queues()}), now=0)
+    assert not table.unregister(address, name, broker_id)
+    assert table.route("T") is not None
+
+
+def test_a_closed_connection_takes_every_broker_that_registered_over_it(table: RouteTable) -> None:
+    table.register(registration("a:1", "broker-a", connection="one", topics={"T": queues("broker-a")}), now=0)
+    table.register(registration("b:1", "broker-b", connection="one", topics={"T": queues("broker-b")}), now=0)
+    table.register(registration("c:1", "broker-c", connection="two", topics={"T": queues("broker-c")}), now=0)
+    assert sorted(table.forget("one")) == ["a:1", "b:1"]
+    route = table.route("T")
+    assert route is not None
+    assert [q.broker_name for q in route.queues] == ["broker-c"]
+
+
+def test_a_late_close_does_not_remove_a_broker_that_has_reconnected(table: RouteTable) -> None:
+    table.register(registration(connection="old", topics={"T": queues()}), now=0)
+    table.register(registration(connection="new", topics={"T": queues()}), now=1)
+    assert table.forget("old") == []
+    assert table.route("T") is not None
+
+
+def test_a_silent_broker_expires_after_its_lease(table: RouteTable) -> None:
+    table.register(registration(topics={"T": queues()}), now=1000)
+    assert table.expire(1000 + LEASE_MS) == []
+    assert [(e.address, e.broker_name, e.connection) for e in table.expire(1001 + LEASE_MS)] == [
+        ("10.0.0.7:10911", "broker-a", "conn-1")
+    ]
+    assert table.route("T") is None
+
+
+def test_a_known_version_keeps_a_broker_alive(table: RouteTable) -> None:
+    table.register(registration(version=V1), now=0)
+    assert table.known_version("10.0.0.7:10911", V1, "conn-1", now=LEASE_MS) == (False, V1)
+    assert table.expire(LEASE_MS + 1) == []
+    assert table.known_version("10.0.0.7:10911", V2, "conn-1", now=LEASE_MS + 5) == (True, V1)
+    assert len(table.expire(2 * LEASE_MS + 1)) == 1
+    assert table.known_version("10.0.0.7:10911", V1, "conn-1", now=0) == (True, None)
+
+
+def test_a_version_asked_over_a_new_connection_is_news_so_that_the_lease_moves(table: RouteTable) -> None:
+    table.register(registration(version=V1), now=0)
+    assert table.known_version("10.0.0.7:10911", V1, "conn-2", now=LEASE_MS) == (True, V1)
+    assert len(table.expire(LEASE_MS + 1)) == 1
+
+
+def test_the_state_version_of_5x_counts(table: RouteTable) -> None:
+    table.register(registration(version=DataVersion(1, 1, 0)), now=0)
+    assert table.known_version("10.0.0.7:10911", DataVersion(1, 1, 5), "conn-1", now=0)[0]
+
+
+def test_a_wipe_survives_registrations_of_the_same_version_and_ends_with_the_next(table: RouteTable) -> None:
+    topics = {"T": queues(), "U": queues(perm=7)}
+    table.register(registration(topics=topics), now=0)
+    assert table.wipe_write_permission("broker-a") == 2
+    assert (perm_of(table, "T"), perm_of(table, "U")) == (4, 5)
+    table.register(registration(topics={**topics, "Late": queues()}), now=1)
+    assert (perm_of(table, "T"), perm_of(table, "Late")) == (4, 4)
+    table.register(registration(version=V2, topics=topics), now=2)
+    assert (perm_of(table, "T"), perm_of(table, "U")) == (6, 7)
+
+
+def test_write_permission_given_back_is_read_and_write_alone(table: RouteTable) -> None:
+    topics = {"T": queues(perm=4), "TBW102": queues(perm=7)}
+    table.register(registration(topics=topics), now=0)
+    table.wipe_write_permission("broker-a")
+    assert table.add_write_permission("broker-a") == 2
+    assert (perm_of(table, "T"), perm_of(table, "TBW102")) == (6, 6)
+    table.register(registration(topics=topics), now=1)
+    assert (perm_of(table, "T"), perm_of(table, "TBW102")) == (6, 6)
+
+
+def test_a_wipe_concerns_one_broker(table: RouteTable) -> None:
+    table.register(registration("a:1", "broker-a", topics={"T": queues("broker-a")}), now=0)
+    table.register(registration("b:1", "broker-b", topics={"T": queues("broker-b")}), now=0)
+    assert table.wipe_write_permission("no-such") == 0
+    assert table.wipe_write_permission("broker-b") == 1
+    route = table.route("T")
+    assert route is not None
+    assert [q.perm for q in route.queues] == [6, 4]
+
+
+@pytest.mark.parametrize("leaves", ["close", "unregister", "expire"])
+def test_a_broker_that_left_comes_back_writable(table: RouteTable, leaves: str) -> None:
+    """An operator wipes a broker, restarts it, and expects it to be used again, as with RocketMQ."""
+    table.register(registration(topics={"T": queues()}), now=0)
+    table.register(registration("s:1", broker_id=1, connection="slave"), now=LEASE_MS)
+    table.wipe_write_permission("broker-a")
+    if leaves == "close":
+        table.forget("conn-1")
+    elif leaves == "unregister":
+        table.unregister("10.0.0.7:10911", "broker-a", 0)
+    else:
+        table.expire(LEASE_MS + 1)
+    assert perm_of(table, "T") == 4  # its slave is still read from
+    table.register(registration(topics={"T": queues()}), now=LEASE_MS + 2)
+    assert perm_of(table, "T") == 6
+
+
+def test_a_wipe_without_a_master_lasts_until_one_registers(table: RouteTable) -> None:
+    table.register(registration("m:1", connection="m", topics={"T": queues()}), now=0)
+    table.register(registration("s:1", broker_id=1, connection="s"), now=0)
+    table.forget("m")
+    assert table.wipe_write_permission("broker-a") == 1
+    assert perm_of(table, "T") == 4
+    table.register(registration("m:1", connection="m", topics={"T": queues()}), now=1)
+    assert perm_of(table, "T") == 6
+
+
+def test_delete_topic_everywhere_or_in_one_cluster(table: RouteTable) -> None:
+    table.register(registration("a:1", "broker-a", cluster="C1", topics={"T": queues("broker-a")}), now=0)
+    table.register(registration("b:1", "broker-b", cluster="C2", topics={"T": queues("broker-b")}), now=0)
+    table.delete_topic("T", "C2")
+    route = table.route("T")
+    assert route is not None
+    assert [q.broker_name for q in route.queues] == ["broker-a"]
+    table.delete_topic("T", "NoSuch")
+    table.delete_topic("NoSuch")
+    assert table.all_topics() == ["T"]
+    table.delete_topic("T")
+    assert table.route("T") is None
+    assert [b.broker_name for b in table.cluster_info().brokers] == ["broker-a", "broker-b"]
+
+
+def test_lists(table: RouteTable) -> None:
+    assert table.system_topics() == ([], None)
+    table.register(
+        registration(
+            "a:1",
+            "broker-a",
+            cluster="C1",
+            topics={"Unit": queues(flags=1), "Sub": queues(flags=2), "Both": queues(flags=3), "Plain": queues()},
+        ),
+        now=0,
+    )
+    table.register(registration("b:1", "broker-b", cluster="C2", topics={"Plain": queues("broker-b")}), now=0)
+    assert table.all_topics() == ["Both", "Plain", "Sub", "Unit"]
+    assert table.topics_of_cluster("C2") == ["Plain"]
+    assert table.topics_of_cluster("NoSuch") == []
+    assert table.system_topics() == (["C1", "C2", "broker-a", "broker-b"], "a:1")
+    assert table.unit_topics() == ["Both", "Unit"]
+    assert table.unit_subscription_topics() == ["Both", "Sub"]
+    assert table.unit_subscription_plain_topics() == ["Sub"]
+
+
+def test_filter_servers_are_shown_until_a_registration_names_none(table: RouteTable) -> None:
+    table.register(registration("m:1", topics={"T": queues()}, filters=("f:1", "f:2")), now=0)
+    route = table.route("T")
+    assert route is not None
+    assert route.filter_servers == {"m:1": ("f:1", "f:2")}
+    table.register(registration("m:1"), now=1)
+    route = table.route("T")
+    assert route is not None
+    assert route.filter_servers == {"m:1": ("f:1", "f:2")}
+    table.register(registration("m:1", filters=()), now=2)
+    route = table.route("T")
+    assert route is not None
+    assert route.filter_servers == {}
+
+
+def test_a_broker_may_name_an_address_for_its_own_host(table: RouteTable) -> None:
+    table.register(registration(loopback="127.0.0.1:10911"), now=0)
+    assert table.local_address("10.0.0.7:10911") == "127.0.0.1:10911"
+    assert table.local_address("elsewhere:1") == "elsewhere:1"
+    before = table.changes
+    table.register(registration(), now=1)
+    assert table.local_address("10.0.0.7:10911") == "10.0.0.7:10911"
+    assert table.changes > before
+
+
+def test_a_registration_that_says_nothing_new_changes_nothing(table: RouteTable) -> None:
+    table.register(registration(topics={"T": queues()}, filters=()), now=0)
+    table.wipe_write_permission("broker-a")
+    before = table.changes
+    table.register(registration(topics={"T": queues()}, filters=()), now=1)
+    table.known_version("10.0.0.7:10911", V1, "conn-1", now=2)
+    assert table.changes == before
+
+
+def test_full_tables_refuse_what_is_new_and_serve_what_is_known(
+    table: RouteTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(route_table, "MAX_ADDRESSES", 1)
+    monkeypatch.setattr(route_table, "MAX_TOPICS", 2)
+    table.register(registration("a:1", topics={"T": queues(), "U": queues()}), now=0)
+    with pytest.raises(TableFull, match="MAX_ADDRESSES"):
+        table.register(registration("b:1", "broker-b"), now=0)
+    with pytest.raises(TableFull, match="MAX_TOPICS"):
+        table.register(registration("a:1", topics={"V": queues()}), now=0)
+    assert table.all_topics() == ["T", "U"]
+    table.register(registration("a:1", topics={"T": queues(read=9), "U": queues()}), now=1)
+    assert "addresses=1" in repr(table)
