@@ -255,9 +255,14 @@ def nearest(key: str, known: Iterable[str]) -> str | None:
     """The known key that a person most likely meant."""
     import difflib  # 4 ms, and only ever needed when something is wrong
 
-    by_lower_case = {candidate.lower(): candidate for candidate in known}
-    close = difflib.get_close_matches(key.lower().replace("-", "").replace("_", ""), by_lower_case, n=1)
-    return by_lower_case[close[0]] if close else None
+    # Of two spellings that differ in case and dashes only, the first is suggested.
+    candidates = {_plain(candidate): candidate for candidate in reversed(list(known))}
+    close = difflib.get_close_matches(_plain(key), candidates, n=1)
+    return candidates[close[0]] if close else None
+
+
+def _plain(key: str) -> str:
+    return key.lower().replace("-", "").replace("_", "")
 
 
 def _family(kind: Any) -> Any:
@@ -292,7 +297,8 @@ def _parse_names(setting: Setting, text: str) -> tuple[str, ...]:
 
 
 def _parse_choice(setting: Setting, text: str) -> StrEnum:
-    return typing.cast(StrEnum, setting.kind(text))
+    members: Iterable[StrEnum] = setting.kind
+    return next((member for member in members if member.lower() == text.lower()), None) or _reject(text)
 
 
 def _reject(text: str) -> typing.NoReturn:
