@@ -8,7 +8,7 @@ The whole of it follows from the settings dataclasses, so that a new setting nee
 
 `read` sets logging up (it adds LogConfig to the list), logs the warnings and comes back with a `Loaded`. It ends the
 process instead after `-h`, `--version`, `-p` (all settings with their origin), `-m` (the important ones), and with exit
-code 2 and one line a problem on stderr where anything is wrong. `-c` and `-n` are the flags of RocketMQ's start scripts,
+code 2 and one line a problem on stderr where anything is wrong. `-c` and `-n` are flags of RocketMQ's start scripts,
 whose long spellings (`--configFile`, `--printConfigItem`) work too; a setting's flag may be written `--listen-port` or
 `--listenPort`, and a boolean one without a value means true.
 
@@ -26,7 +26,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 from common import logging_setup
-from common.config_file import Loaded, load, read_file
+from common.config_file import Loaded, load, read_file, title_of
 from common.settings import Setting, SettingsError, nearest, settings_of
 
 EXIT_USAGE = 2
@@ -94,7 +94,7 @@ def _parser(program: str, about: str, types: Sequence[type]) -> argparse.Argumen
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     seen: set[str] = set()
     for config_type in types:
-        group = parser.add_argument_group((config_type.__doc__ or config_type.__name__).strip().splitlines()[0])
+        group = parser.add_argument_group(title_of(config_type).rstrip("."))
         for setting in settings_of(config_type):
             if setting.key not in seen:
                 seen.add(setting.key)
@@ -126,13 +126,13 @@ def _refuse(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> None:
     if not unknown:
         return
     flags = [flag for action in parser._actions for flag in action.option_strings if flag.startswith("--")]
-    problems = []
-    for text in unknown:
-        suggestion = nearest(text.partition("=")[0], flags) if text.startswith("-") else None
-        problems.append(
-            f"unknown argument {text}; " + (f"did you mean {suggestion}?" if suggestion else "-h lists all")
-        )
-    raise SettingsError(*problems)
+    # What stands behind an unknown flag is most likely its value, and not worth a line of its own.
+    strange = [text for text in unknown if text.startswith("-")] or unknown
+    raise SettingsError(*(_unknown_argument(text, nearest(text.partition("=")[0], flags)) for text in strange))
+
+
+def _unknown_argument(text: str, suggestion: str | None) -> str:
+    return f"unknown argument {text}; " + (f"did you mean {suggestion}?" if suggestion else "-h lists all")
 
 
 class _Version(argparse.Action):

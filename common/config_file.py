@@ -72,7 +72,7 @@ class Loaded:
         for config in self.configs:
             chosen = [one for one in settings_of(type(config)) if one.important or not important_only]
             if chosen:
-                lines += ["", f"# {_first_sentence(type(config))}"]
+                lines += ["", f"# {title_of(type(config))}"]
             for setting in chosen:
                 value = shown(setting, getattr(config, setting.field))
                 lines.append(f"# [{self.origins[setting.key]}] {_meaning(setting)}")
@@ -208,5 +208,6 @@ def _meaning(setting: Setting) -> str:
     return " ".join(notes)
 
 
-def _first_sentence(config_type: type) -> str:
+def title_of(config_type: type) -> str:
+    """The first line of a settings dataclass's docstring."""
     return (config_type.__doc__ or config_type.__name__).strip().splitlines()[0]
