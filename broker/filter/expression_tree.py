@@ -1,0 +1,101 @@
+"""The tree of a parsed selector: what the parser builds and the compiler reads.
+
+Values are those of Java, for their type decides how a property's text is read: `Integer` and `Long` literals demand
+text that is a whole number in their range, floats accept any number. A bool is an int in Python, so every look at a
+type asks for `type(value) is ...`.
+
+Java: filter/expression/Expression.java and its kin
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+
+
+class Long(int):
+    """A whole number that did not fit an int when it was written, as in `a > 3000000000`."""
+
+    __slots__ = ()
+
+
+Value: TypeAlias = "bool | str | int | float | None"
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    value: Value
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    name: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class BooleanCast:
+    """A bare property where a condition is wanted: FALSE if the message has it, else NULL. Odd, but Java's."""
+
+    operand: Property
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Negate:
+    operand: Node
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    operand: Node
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Logic:
+    """AND or OR of two or more conditions, evaluated from the left until one decides."""
+
+    operator: str
+    terms: tuple[Node, ...]
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    operator: str  # = < <= > >=; <> is Not of =, IS NULL is = with the constant NULL
+    left: Node
+    right: Node
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    operand: Property
+    values: frozenset[str]
+    negated: bool
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class TextTest:
+    operator: str  # CONTAINS STARTSWITH ENDSWITH
+    operand: Node
+    text: str
+    negated: bool
+    at: int
+
+
+Node: TypeAlias = Constant | Property | BooleanCast | Negate | Not | Logic | Comparison | Membership | TextTest
+
+
+def is_condition(node: Node) -> bool:
+    """Whether it gives TRUE, FALSE or NULL, not a text or a number."""
+    if isinstance(node, Constant):
+        return node.value is None or isinstance(node.value, bool)
+    return not isinstance(node, Property | Negate)
