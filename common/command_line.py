@@ -143,4 +143,5 @@ class _Version(argparse.Action):
             number = version("rocketlet")
         except PackageNotFoundError:  # run from a source tree that was never installed
             number = "of a source tree"
-        parser.exit(0, f"{parser.prog} (Rocketlet) {number}\n")
+        sys.stdout.write(f"{parser.prog} (Rocketlet) {number}\n")
+        raise SystemExit(0)
