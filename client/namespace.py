@@ -1,0 +1,42 @@
+"""Namespaces: several tenants on one cluster, each seeing bare names.
+
+A topic or group `x` of namespace `ns` is `ns%x` on the wire, its retry topic `%RETRY%ns%x`. Brokers know nothing of
+it; the client puts the prefix on what goes out and takes it off what comes in. System topics and groups have none.
+
+Java: common/protocol/NamespaceUtil.java
+"""
+
+from __future__ import annotations
+
+from common import topic as topics
+
+SEPARATOR = "%"
+
+
+def wrap(namespace: str, name: str) -> str:
+    """The name on the wire."""
+    if not namespace or not name or _is_system(name):
+        return name
+    prefix, bare = _split_prefix(name)
+    if bare.startswith(namespace + SEPARATOR):
+        return name
+    return f"{prefix}{namespace}{SEPARATOR}{bare}"
+
+
+def unwrap(namespace: str, name: str) -> str:
+    """The name that the user sees; names of other namespaces stay as they are."""
+    if not namespace:
+        return name
+    prefix, bare = _split_prefix(name)
+    return prefix + bare.removeprefix(namespace + SEPARATOR)
+
+
+def _split_prefix(name: str) -> tuple[str, str]:
+    for prefix in (topics.RETRY_PREFIX, topics.DLQ_PREFIX):
+        if name.startswith(prefix):
+            return prefix, name[len(prefix) :]
+    return "", name
+
+
+def _is_system(name: str) -> bool:
+    return topics.is_system_topic(name) or topics.is_system_group(name)

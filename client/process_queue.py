@@ -1,0 +1,189 @@
+"""What was pulled from one queue and is not consumed yet. Pure; one owner, the client's engine.
+
+Messages enter in the order of their offsets and leave in any order. What may be committed is the lowest offset that is
+still open, or, where nothing is open, the offset up to which the queue has been pulled: so a committed offset is never
+ahead of what was consumed, and a crash repeats some messages instead of losing one.
+
+An orderly consumer takes the oldest messages, and either finishes or puts back what it took; nothing overtakes.
+
+Invariant: `count` and `bytes` are those of the open messages; `committable()` never falls while the queue is held.
+
+Java: client/impl/consumer/ProcessQueue.java
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from common.message import MessageQueue, ReceivedMessage
+
+LOCK_VALID_MS = 30_000  # a lock that was not renewed for so long is not trusted; the broker keeps it for 60 s
+PULL_STALL_MS = 120_000  # a queue that was not pulled for so long is given up and taken anew
+
+
+@dataclass(slots=True)
+class ProcessQueueStatistics:
+    """A snapshot, as the answer to GET_CONSUMER_RUNNING_INFO shows it."""
+
+    queue: MessageQueue
+    count: int
+    bytes: int
+    min_offset: int
+    max_offset: int
+    pulled_to: int
+    committable: int
+    locked: bool
+    dropped: bool
+    last_lock: float
+    last_pull: float
+    last_consume: float
+
+
+class ProcessQueue:
+    """One queue's open messages. Times are milliseconds that the caller reads from its clock."""
+
+    __slots__ = (
+        "_open",
+        "_order",
+        "_taken",
+        "bytes",
+        "dropped",
+        "last_consume",
+        "last_lock",
+        "last_pull",
+        "locked",
+        "pulled_to",
+        "queue",
+    )
+
+    def __init__(self, queue: MessageQueue, start: int, now: float) -> None:
+        self.queue = queue
+        self.pulled_to = start
+        self.bytes = 0
+        self.dropped = False
+        self.locked = False
+        self.last_lock = 0.0
+        self.last_pull = now
+        self.last_consume = now
+        self._open: dict[int, ReceivedMessage] = {}
+        # Offsets as they came. Those at the head that are no longer open fall off on the way: next(iter(dict)) would
+        # do without it, but walks over every deleted entry, and a thousand messages deep that costs more than all else.
+        self._order: deque[int] = deque()
+        self._taken: list[ReceivedMessage] = []
+
+    # ---- filling
+
+    def put(self, messages: Iterable[ReceivedMessage], next_offset: int) -> None:
+        """What a pull found; `next_offset` is where the next pull begins."""
+        for message in messages:
+            offset = message.queue_offset
+            if offset not in self._open:
+                self._open[offset] = message
+                self._order.append(offset)
+                self.bytes += len(message.body)
+        self.pulled_to = next_offset
+
+    @property
+    def count(self) -> int:
+        """Open messages."""
+        return len(self._open)
+
+    @property
+    def span(self) -> int:
+        """Distance from the first open offset to the last: finished ones between them wait for one that is stuck."""
+        return self._last() - self._first() if self._open else 0
+
+    def _last(self) -> int:
+        """Requires: something is open."""
+        order, open_messages = self._order, self._open
+        while order[-1] not in open_messages:
+            order.pop()
+        return order[-1]
+
+    def _first(self) -> int:
+        """Requires: something is open."""
+        order, open_messages = self._order, self._open
+        while order[0] not in open_messages:
+            order.popleft()
+        return order[0]
+
+    # ---- emptying
+
+    def finish(self, messages: Iterable[ReceivedMessage]) -> None:
+        """These are consumed, or have been handed on to the retry topic."""
+        for message in messages:
+            if self._open.pop(message.queue_offset, None) is not None:
+                self.bytes -= len(message.body)
+        if not self._open:
+            self._order.clear()
+
+    def committable(self) -> int:
+        """The offset from which a new owner of this queue should go on."""
+        return self._first() if self._open else self.pulled_to
+
+    def oldest(self) -> ReceivedMessage | None:
+        """The open message with the lowest offset."""
+        return self._open[self._first()] if self._open else None
+
+    def is_open(self, message: ReceivedMessage) -> bool:
+        """Whether the message is still to be finished (one that waited too long has been sent back meanwhile)."""
+        return message.queue_offset in self._open
+
+    # ---- in order
+
+    def take(self, at_most: int) -> list[ReceivedMessage]:
+        """The oldest open messages; they stay open until `finish_taken`. Requires: nothing is taken."""
+        assert not self._taken, "one batch of an orderly queue at a time"
+        if not self._open:
+            return []
+        for offset in self._order:
+            if len(self._taken) == at_most:
+                break
+            if offset in self._open:
+                self._taken.append(self._open[offset])
+        return list(self._taken)
+
+    def finish_taken(self) -> None:
+        """The taken messages are consumed."""
+        self.finish(self._taken)
+        self._taken = []
+
+    def put_back(self) -> None:
+        """The taken messages are to be taken again."""
+        self._taken = []
+
+    # ---- state
+
+    def is_locked(self, now: float) -> bool:
+        """Whether the broker's lock on this queue is ours and fresh."""
+        return self.locked and now - self.last_lock <= LOCK_VALID_MS
+
+    def is_stalled(self, now: float) -> bool:
+        """Whether nobody has pulled this queue for two minutes."""
+        return now - self.last_pull > PULL_STALL_MS
+
+    def drop(self) -> None:
+        """The queue is no longer ours. Who still works on its messages finishes them, but commits nothing."""
+        self.dropped = True
+
+    def statistics(self) -> ProcessQueueStatistics:
+        return ProcessQueueStatistics(
+            queue=self.queue,
+            count=self.count,
+            bytes=self.bytes,
+            min_offset=self._first() if self._open else 0,
+            max_offset=self._last() if self._open else 0,
+            pulled_to=self.pulled_to,
+            committable=self.committable(),
+            locked=self.locked,
+            dropped=self.dropped,
+            last_lock=self.last_lock,
+            last_pull=self.last_pull,
+            last_consume=self.last_consume,
+        )
+
+    def __repr__(self) -> str:
+        state = "dropped" if self.dropped else f"{self.count} open, pulled to {self.pulled_to}"
+        return f"<ProcessQueue {self.queue}: {state}>"

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from itertools import chain
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from client.batch_splitter import check_batch, size_in_batch, split
+from client.errors import InvalidMessage
+from common.message import Message
+from common.message_properties import encode
+from common.message_record import BatchItem, encode_batch
+
+messages = st.builds(
+    Message,
+    topic=st.sampled_from(["T", "U"]),
+    body=st.binary(min_size=1, max_size=300),
+    tags=st.none() | st.text("ab€", min_size=1, max_size=5),
+    properties=st.dictionaries(
+        st.text("xyz", min_size=1, max_size=3), st.text("é1", min_size=1, max_size=9), max_size=3
+    ),
+    wait_store=st.booleans(),
+)
+
+
+@given(st.lists(messages, max_size=30), st.integers(200, 2000))
+def test_batches_keep_order_fit_and_are_sendable(many: list[Message], limit: int) -> None:
+    batches = list(split(many, limit))
+    assert list(chain.from_iterable(batches)) == many
+    for batch in batches:
+        check_batch(batch)
+        assert len(batch) == 1 or sum(map(size_in_batch, batch)) <= limit
+
+
+@given(messages)
+def test_the_estimate_is_never_too_small(message: Message) -> None:
+    properties = encode(message.all_properties() | {"UNIQ_KEY": "0" * 32}).encode()
+    assert len(encode_batch([BatchItem(0, message.body, properties)])) <= size_in_batch(message)
+
+
+@pytest.mark.parametrize(
+    ("batch", "says"),
+    [
+        ([], "empty"),
+        ([Message("T", b"x"), Message("U", b"x")], "one topic"),
+        ([Message("T", b"x"), Message("T", b"x", wait_store=False)], "wait_store"),
+        ([Message("T", b"x", delay_level=1)], "delayed"),
+        ([Message("%RETRY%g", b"x")], "retry topic"),
+    ],
+)
+def test_what_cannot_be_one_batch_is_refused(batch: list[Message], says: str) -> None:
+    with pytest.raises(InvalidMessage, match=says):
+        check_batch(batch)
