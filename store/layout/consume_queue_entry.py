@@ -1,0 +1,71 @@
+"""One entry of a consume queue, 20 bytes: where the message is, how long, and the hash of its tags.
+
+    0   8  log offset        8   4  size of the record        12  8  tags code, or an address in the queue's ext files
+
+The entry of queue offset q is at byte 20 q of the queue. A queue that starts in the middle of a file has pre-blank
+entries before its first one. For one entry use the struct (0.1 µs), for many the dtype (a thousand in 3 µs).
+
+Java: store/ConsumeQueue.java
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from common.java_numbers import INT32_MAX
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+ENTRY = Struct(">qiq")
+ENTRY_SIZE = ENTRY.size
+DEFAULT_FILE_SIZE = 300_000 * ENTRY_SIZE
+
+PRE_BLANK = ENTRY.pack(0, INT32_MAX, 0)  # a size of 0 would end the queue for a recovering Java broker
+
+assert ENTRY_SIZE == 20
+
+
+@cache
+def entry_dtype() -> np.dtype[Any]:
+    """The entry as numpy sees it: fields log_offset, size, tags_code, big-endian."""
+    import numpy
+
+    return numpy.dtype([("log_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+
+
+def entries_of(buffer: bytes | bytearray | memoryview) -> NDArray[Any]:
+    """The entries of a buffer without copying it (a rest below 20 bytes is left out). It keeps the buffer alive."""
+    import numpy
+
+    return numpy.frombuffer(buffer, entry_dtype(), len(buffer) // ENTRY_SIZE)
+
+
+def file_size_for(size: int) -> int:
+    """The size a broker really uses for a configured one: rounded up to whole entries."""
+    return -(-size // ENTRY_SIZE) * ENTRY_SIZE
+
+
+def place_of(queue_offset: int, file_size: int = DEFAULT_FILE_SIZE) -> tuple[int, int]:
+    """(offset that names the file, byte inside it) of an entry."""
+    at = queue_offset * ENTRY_SIZE
+    return at - at % file_size, at % file_size
+
+
+def is_pre_blank(log_offset: int, size: int) -> bool:
+    return size == INT32_MAX and log_offset == 0
+
+
+def is_valid(log_offset: int, size: int) -> bool:
+    """What recovery takes for an entry; the zeros behind the end of a queue are none."""
+    return log_offset >= 0 and size > 0
+
+
+def count_valid(buffer: bytes | bytearray | memoryview) -> int:
+    """How many valid entries stand at the beginning of a file, pre-blank ones among them."""
+    entries = entries_of(buffer)
+    bad = (entries["size"] <= 0) | (entries["log_offset"] < 0)
+    return int(bad.argmax()) if bad.any() else len(entries)

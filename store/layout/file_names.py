@@ -1,0 +1,69 @@
+"""Names of files and folders of a store: made and parsed here, and nowhere else.
+
+A file of the log or of a queue is named after the offset of its first byte, zero-padded to 20 digits. An index file is
+named after the local time at which it was made. A foreign name in those folders stops a Java broker, so nothing else
+may ever be put there.
+
+Java: common/UtilAll.java#offset2FileName, store/config/StorePathConfigHelper.java
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+COMMIT_LOG: Final = "commitlog"
+CONSUME_QUEUE: Final = "consumequeue"
+CONSUME_QUEUE_EXT: Final = "consumequeue_ext"
+INDEX: Final = "index"
+CONFIG: Final = "config"
+CHECKPOINT: Final = "checkpoint"
+ABORT: Final = "abort"
+LOCK: Final = "lock"
+
+BATCH_CONSUME_QUEUE: Final = "batchconsumequeue"  # 5.x
+DLEDGER_PREFIX: Final = "dledger-"  # dledger-<self id>/data
+ROCKSDB_MARKER: Final = "CURRENT"  # stands in consumequeue/ where RocksDB keeps the queues (5.2+)
+
+NAME_LENGTH: Final = 20
+
+
+def offset_name(offset: int) -> str:
+    """`00000000001073741824` for 2^30."""
+    return f"{offset:020d}"
+
+
+def parse_offset(name: str) -> int | None:
+    """The offset of a name, or None where it is no name of a log or queue file."""
+    return int(name) if len(name) == NAME_LENGTH and name.isascii() and name.isdigit() else None
+
+
+def index_name(now: int) -> str:
+    """`20231114221320123`: local time to the millisecond, as Java has it."""
+    return f"{datetime.fromtimestamp(now // 1000):%Y%m%d%H%M%S}{now % 1000:03d}"
+
+
+def parse_index_name(name: str) -> int | None:
+    """The number of an index file's name (its order), or None where it is no such name."""
+    return int(name) if len(name) == 17 and name.isascii() and name.isdigit() else None
+
+
+def commit_log_path(offset: int) -> str:
+    return f"{COMMIT_LOG}/{offset_name(offset)}"
+
+
+def queue_folder(topic: str, queue_id: int) -> str:
+    """REQUIRES: the topic's name was checked (`common.topic`), for it becomes a part of a path."""
+    return f"{CONSUME_QUEUE}/{topic}/{queue_id}"
+
+
+def queue_path(topic: str, queue_id: int, offset: int) -> str:
+    return f"{CONSUME_QUEUE}/{topic}/{queue_id}/{offset_name(offset)}"
+
+
+def queue_ext_folder(topic: str, queue_id: int) -> str:
+    return f"{CONSUME_QUEUE_EXT}/{topic}/{queue_id}"
+
+
+def index_path(now: int) -> str:
+    return f"{INDEX}/{index_name(now)}"

@@ -1,0 +1,163 @@
+"""An index file: which messages carry a key. A header, then hash slots, then entries chained from newest to oldest.
+
+    header   0 begin timestamp  8 end timestamp  16 begin log offset  24 end log offset  32 slots used  36 next entry
+    slot     number of the newest entry of that slot, 0 where there is none
+    entry    0 key hash   4 log offset   12 seconds since the begin timestamp   16 previous entry of the slot
+
+Entries count from 1; entry 0 is never used, so a file of n entries holds n - 1. A file is opened with the end of the
+one before as its begin and end; the first put then overwrites the begin, but its own seconds were counted from the old
+one. That is what RocketMQ does, so it is what byte-equal files need.
+
+The table works on any buffer and keeps the header's numbers as attributes; `write_header` puts them into the buffer.
+A query reads only the buffer's slots and entries up to the header's count, so a half-written put is never seen.
+
+Java: store/index/IndexFile.java, store/index/IndexHeader.java
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from struct import Struct
+from typing import NamedTuple
+
+from common.java_numbers import INT32_MAX
+
+HEADER = Struct(">qqqqii")
+HEADER_SIZE = HEADER.size
+SLOT = Struct(">i")
+SLOT_SIZE = 4
+ENTRY = Struct(">iqii")
+ENTRY_SIZE = ENTRY.size
+
+assert (HEADER_SIZE, ENTRY_SIZE) == (40, 20)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexGeometry:
+    """How many slots and entries (entry 0 among them) the files of a store have."""
+
+    slots: int = 5_000_000
+    entries: int = 20_000_000
+
+    @property
+    def entries_at(self) -> int:
+        return HEADER_SIZE + self.slots * SLOT_SIZE
+
+    @property
+    def file_size(self) -> int:
+        return self.entries_at + self.entries * ENTRY_SIZE
+
+
+class IndexHeader(NamedTuple):
+    begin_timestamp: int
+    end_timestamp: int
+    begin_log_offset: int
+    end_log_offset: int
+    slots_used: int
+    next_entry: int
+
+
+def decode_header(buffer: bytes | bytearray | memoryview) -> IndexHeader:
+    """A file that was never written to has zeros where its next entry is 1."""
+    header = IndexHeader._make(HEADER.unpack_from(buffer))
+    return header._replace(next_entry=max(header.next_entry, 1))
+
+
+class IndexTable:
+    """One index file over a buffer of its full size."""
+
+    __slots__ = (
+        "_buffer", "_entries_at", "_previous_end", "begin_log_offset", "begin_timestamp", "end_log_offset",
+        "end_timestamp", "geometry", "next_entry", "slots_used",
+    )  # fmt: skip
+
+    def __init__(self, buffer: bytearray | memoryview, geometry: IndexGeometry) -> None:
+        self._buffer = buffer
+        self._entries_at = geometry.entries_at
+        self.geometry = geometry
+        (
+            self.begin_timestamp, self.end_timestamp, self.begin_log_offset, self.end_log_offset,
+            self.slots_used, self.next_entry,
+        ) = decode_header(buffer)  # fmt: skip
+
+    def follow(self, end_log_offset: int, end_timestamp: int) -> None:
+        """Begin a new file behind one that ended there; REQUIRES that nothing was put yet."""
+        if end_log_offset > 0:
+            self.begin_log_offset = self.end_log_offset = end_log_offset
+        if end_timestamp > 0:
+            self.begin_timestamp = self.end_timestamp = end_timestamp
+
+    @property
+    def is_full(self) -> bool:
+        return self.next_entry >= self.geometry.entries
+
+    def put(self, key_hash: int, log_offset: int, timestamp: int) -> bool:
+        """Enter one key; False where the file is full. REQUIRES a hash that is not negative (`java_numbers`)."""
+        number = self.next_entry
+        if number >= self.geometry.entries:
+            return False
+        buffer = self._buffer
+        slot_at = HEADER_SIZE + key_hash % self.geometry.slots * SLOT_SIZE
+        previous: int = SLOT.unpack_from(buffer, slot_at)[0]
+        if not 0 < previous <= number:
+            previous = 0
+            self.slots_used += 1
+        seconds = 0
+        if self.begin_timestamp > 0 and timestamp > self.begin_timestamp:
+            seconds = min((timestamp - self.begin_timestamp) // 1000, INT32_MAX)
+        ENTRY.pack_into(buffer, self._entries_at + number * ENTRY_SIZE, key_hash, log_offset, seconds, previous)
+        SLOT.pack_into(buffer, slot_at, number)
+        if number == 1:
+            self.begin_log_offset, self.begin_timestamp = log_offset, timestamp
+        self.next_entry = number + 1
+        self.end_log_offset, self.end_timestamp = log_offset, timestamp
+        return True
+
+    def put_many(self, entries: Iterable[tuple[int, int, int]]) -> int:
+        """Enter (hash, log offset, timestamp) triples; how many went in before the file was full."""
+        done = 0
+        for key_hash, log_offset, timestamp in entries:
+            if not self.put(key_hash, log_offset, timestamp):
+                break
+            done += 1
+        return done
+
+    def write_header(self) -> None:
+        HEADER.pack_into(
+            self._buffer, 0, self.begin_timestamp, self.end_timestamp, self.begin_log_offset, self.end_log_offset,
+            self.slots_used, self.next_entry,
+        )  # fmt: skip
+
+    def overlaps(self, begin: int, end: int) -> bool:
+        """Whether the file may hold entries of that time."""
+        return begin <= self.end_timestamp and end >= self.begin_timestamp
+
+    def query(self, key_hash: int, max_count: int, begin: int, end: int) -> list[int]:
+        """Log offsets of a hash within [begin, end], newest first. Times are whole seconds, hashes may collide."""
+        found: list[int] = []
+        number: int = SLOT.unpack_from(self._buffer, HEADER_SIZE + key_hash % self.geometry.slots * SLOT_SIZE)[0]
+        limit = self.next_entry
+        if limit <= 1:
+            return found
+        while 0 < number <= limit and len(found) < max_count:
+            entry_hash, log_offset, seconds, previous = self.entry(number)
+            if seconds < 0:
+                break
+            timestamp = self.begin_timestamp + seconds * 1000
+            if entry_hash == key_hash and begin <= timestamp <= end:
+                found.append(log_offset)
+            if previous >= number or timestamp < begin:
+                break  # a chain only leads to older entries
+            number = previous
+        return found
+
+    def entry(self, number: int) -> tuple[int, int, int, int]:
+        """(hash, log offset, seconds, previous entry) of one entry."""
+        found: tuple[int, int, int, int] = ENTRY.unpack_from(self._buffer, self._entries_at + number * ENTRY_SIZE)
+        return found
+
+    def slot(self, number: int) -> int:
+        """The newest entry of a slot."""
+        newest: int = SLOT.unpack_from(self._buffer, HEADER_SIZE + number * SLOT_SIZE)[0]
+        return newest

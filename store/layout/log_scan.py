@@ -1,0 +1,205 @@
+"""Walking the records of a log file, over any buffer: what recovery, checks and the Spark jobs do.
+
+Places inside the buffer are `at`, places in the log are offsets; `base` is the log offset of the buffer's first byte,
+so the record at `at` must say that it was written for `base + at`. Java never compares the two, but nothing else tells
+a record from its copy inside the body of another one, and from what an older, truncated log left behind.
+
+`scan` walks while records follow one another and says where and why it stopped. `read_through` goes on: it looks for
+the next true record (magic, lengths and its own offset) and reports what lay between as damage. Both forgive what a
+crash can do and nothing else: zeros behind the last record are the end, a blank record is the end of a file.
+
+Java: store/CommitLog.java#recoverAbnormally, #checkMessageAndReturnSize
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from common.message_record import (
+    BLANK_SIZE,
+    FIXED,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V1_BYTES,
+    MAGIC_V2,
+    MAGIC_V2_BYTES,
+    Buffer,
+    Fault,
+    check,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_TWO = Struct(">ii")
+_WINDOW = 1 << 20  # how much is searched at once for the next magic, and for a byte that is not zero
+_ZEROS = bytes(_WINDOW)
+
+
+@dataclass(slots=True, frozen=True)
+class Scan:
+    """The records that follow one another from a place, and why there is no further one at `end`."""
+
+    places: list[int]
+    end: int
+    fault: Fault
+
+
+@dataclass(slots=True, frozen=True)
+class Damage:
+    """A stretch without a readable record; or a record that can be read but whose body fails its CRC."""
+
+    at: int
+    size: int
+    fault: Fault
+
+
+@dataclass(slots=True)
+class Reading:
+    """All that a stretch of the log holds: places of its records, damage between them, and where the data ends.
+
+    `end` is behind the last record or damage; `blank` says that a blank record stands there, so the file is complete.
+    """
+
+    places: list[int] = field(default_factory=list)
+    damages: list[Damage] = field(default_factory=list)
+    end: int = 0
+    blank: bool = False
+
+
+def scan(
+    buffer: Buffer, at: int, end: int, base: int, *, verify_body: bool = True, limit: int | None = None
+) -> Scan:
+    """Walk from `at` while whole records follow one another; at most `limit` of them, then the fault is EMPTY.
+
+    `end` is where the file (or its good part) ends; a record never crosses it.
+    """
+    places: list[int] = []
+    room = len(buffer) if limit is None else limit
+    while len(places) < room:
+        found = check(buffer, at, end, verify_body, base + at)
+        if isinstance(found, Fault):
+            return Scan(places, at, found)
+        places.append(at)
+        at += found
+    return Scan(places, at, Fault.EMPTY)
+
+
+def chain(buffer: Buffer, at: int, end: int) -> tuple[list[int], int]:
+    """The places that sizes and magics alone lead to, and where they lead no further: 0.3 µs a record.
+
+    For callers that then check lengths, offsets and CRCs of all of them at once.
+    """
+    places: list[int] = []
+    append = places.append
+    unpack = _TWO.unpack_from
+    last = end - FIXED
+    while at <= last:
+        size, magic = unpack(buffer, at)
+        if (magic != MAGIC_V1 and magic != MAGIC_V2) or size < FIXED or at + size > end:
+            break
+        append(at)
+        at += size
+    return places, at
+
+
+def read_through(
+    buffer: Buffer, at: int, end: int, base: int, *, verify_body: bool = True, stop: int | None = None
+) -> Reading:
+    """Everything from `at` on that begins before `stop`; `end` is the end of the file."""
+    found = Reading(end=at)
+    stop = end if stop is None else stop
+    while at < stop:
+        size = check(buffer, at, end, verify_body, base + at)
+        if size is Fault.BODY_CRC:  # all lengths and the offset hold: the record can be read, its body not trusted
+            size = _TWO.unpack_from(buffer, at)[0]
+            found.damages.append(Damage(at, size, Fault.BODY_CRC))
+        if not isinstance(size, Fault):
+            found.places.append(at)
+            at += size
+        elif size is Fault.BLANK and is_blank_of(buffer, at, end):
+            found.blank = True
+            break
+        else:
+            following = resync(buffer, at + 1, end, base)
+            if following is None:
+                at = _end_of_data(buffer, at, end, size, found)
+                break
+            found.damages.append(Damage(at, following - at, size))
+            at = following
+    found.end = at
+    return found
+
+
+def _end_of_data(buffer: Buffer, at: int, end: int, fault: Fault, found: Reading) -> int:
+    """Where data ends that no further record follows: at the zeros, behind whatever else stands there."""
+    if fault is Fault.EMPTY and is_zero(buffer, at, end):
+        return at
+    last = last_nonzero(buffer, at, end) + 1
+    found.damages.append(Damage(at, last - at, fault))
+    return last
+
+
+def is_blank_of(buffer: Buffer, at: int, end: int) -> bool:
+    """Whether a blank record stands here that fills the file up to its end."""
+    if end - at < BLANK_SIZE:
+        return False
+    room, magic = _TWO.unpack_from(buffer, at)
+    return bool(magic == MAGIC_BLANK and room == end - at)
+
+
+def resync(buffer: Buffer, at: int, end: int, base: int) -> int | None:
+    """The first place from `at` on where a whole record stands that was written for it, or the file's blank record.
+
+    A copy of a record inside a body has another offset, so it is no true record. The CRC of the body does not matter.
+    """
+    while at < end:
+        window = bytes(buffer[at : min(at + _WINDOW + BLANK_SIZE, end)])
+        for inside in _magics(window):
+            place = at + inside
+            if not isinstance(check(buffer, place, end, False, base + place), Fault) or is_blank_of(buffer, place, end):
+                return place
+        at += _WINDOW
+    return None
+
+
+def _magics(window: bytes) -> list[int]:
+    """Places whose second number is one of the magics, among those that begin in the first _WINDOW bytes."""
+    found = []
+    for magic in (MAGIC_V1_BYTES, MAGIC_V2_BYTES, MAGIC_BLANK.to_bytes(4, "big", signed=True)):
+        at = window.find(magic, 4)
+        while 0 <= at < _WINDOW + 4:
+            found.append(at - 4)
+            at = window.find(magic, at + 1)
+    return sorted(found)
+
+
+def is_zero(buffer: Buffer, at: int, end: int) -> bool:
+    return last_nonzero(buffer, at, end) < at
+
+
+def last_nonzero(buffer: Buffer, at: int, end: int) -> int:
+    """Place of the last byte that is not zero in [at, end), or at - 1: searched from the end, 10 GB/s over zeros."""
+    while end > at:
+        start = max(at, end - _WINDOW)
+        piece = bytes(buffer[start:end])
+        if piece != _ZEROS[: len(piece)]:
+            return start + len(piece.rstrip(b"\0")) - 1
+        end = start
+    return at - 1
+
+
+@cache
+def head_dtype() -> np.dtype[Any]:
+    """The first 48 bytes of a record, which are the same in all, as numpy sees them (big-endian)."""
+    import numpy
+
+    return numpy.dtype(
+        [
+            ("size", ">i4"), ("magic", ">i4"), ("body_crc", ">i4"), ("queue_id", ">i4"), ("flag", ">i4"),
+            ("queue_offset", ">i8"), ("log_offset", ">i8"), ("sys_flag", ">i4"), ("born_timestamp", ">i8"),
+        ]
+    )  # fmt: skip
