@@ -1,0 +1,56 @@
+"""What can go wrong between two processes, cut by whose fault it is.
+
+    RemotingError
+      ConnectFailed     nobody listens there, or not in time
+      ConnectionLost    the connection ended while something was on its way; the peer may have done it all the same
+      CallTimeout       no answer in time; the peer may have done it all the same
+      TooManyRequests   ours: more is on its way than a named setting allows; nothing was sent
+      FrameError        the peer's: bytes that are no frame; ends the connection they came on
+      HeaderError       the peer's: a field of a request is missing or unreadable; answered with code 1
+      BodyError         the peer's: a body is not what its code demands; answered with code 1
+      ChecksumError     the way's: a body arrived changed (msgpack frames alone carry a checksum); ends the connection
+
+An answer with an error code is not an error here: it is an answer, and its caller knows what the code means.
+
+Java: remoting/exception/RemotingException.java and its kin
+"""
+
+from __future__ import annotations
+
+from common.errors import RocketletError
+
+
+class RemotingError(RocketletError):
+    """Root of what remoting raises. You do not get it for an answer with an error code."""
+
+
+class ConnectFailed(RemotingError):
+    """No connection could be made: refused, unreachable, no such host, TLS refused, or not in time."""
+
+
+class ConnectionLost(RemotingError):
+    """The connection ended. Whether the peer saw the request is not known: only repeat what may happen twice."""
+
+
+class CallTimeout(RemotingError):
+    """No answer in time. The connection stays; the late answer, if it comes, is dropped with a log line."""
+
+
+class TooManyRequests(RemotingError):
+    """More requests are on their way than the named setting allows. Nothing was sent: slow down, or raise it."""
+
+
+class FrameError(RemotingError):
+    """Bytes that are no frame: a length over the limit, lengths that contradict each other, an unreadable header."""
+
+
+class ChecksumError(FrameError):
+    """A body that is not the one that was sent, by the CRC-32C in its header."""
+
+
+class HeaderError(RemotingError):
+    """A field of a custom header is missing, or not the number it has to be."""
+
+
+class BodyError(RemotingError):
+    """A body is not JSON, or not of the shape its code demands."""

@@ -1,0 +1,128 @@
+"""What a server asks of the code behind it: a table from request code to handler, and what a handler may answer.
+
+A handler is a function of one `Request`. A plain `def` runs inside the turn that read the request and must not wait; an
+`async def` becomes a task of the connection, and is cancelled when the connection ends. What it may return:
+
+- a `Reply`;
+- bytes, or a list of buffers: a whole frame, made by one of the `*_answer` functions of `remoting/protocol/`, for
+  requests so frequent that a Reply would cost too much;
+- None: no answer at all;
+- `DEFERRED`, from a plain handler: the answer follows by `request.reply(...)`, once, whenever it is known.
+
+`raise Refused(code, remark)` anywhere below a handler answers with that code. Any other exception is a mistake in our
+code: it is logged with its traceback and answered with code 1. A one-way request is never answered.
+
+Buffers in an answer (slices of the log) may be views: they are copied once, when the answers of the turn are joined.
+
+Java: remoting/netty/NettyRequestProcessor.java
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from common.errors import RocketletError
+from remoting.command import ONEWAY, HeaderType, Language, language_of
+from remoting.protocol.header import Header
+from remoting.response_codes import ResponseCode, response_name
+
+if TYPE_CHECKING:
+    from remoting.connection import Connection
+
+Buffer = bytes | bytearray | memoryview
+Ext = Header | Mapping[str, str] | None
+
+
+class Request(Struct, gc=False, eq=False):
+    """One request as its handler sees it.
+
+    `header` is the struct that the table names for the code, or None. `body` is a view of the bytes as they came: it
+    stays valid as long as it is held, but holds the whole chunk it was received in, so what lives longer copies.
+    `received_at` is `trio.current_time()` of the turn. `gc=False`: nothing that a request refers to refers back to it.
+    """
+
+    code: int
+    opaque: int
+    flag: int
+    version: int
+    announced_language: str | int | None
+    remark: str | None
+    header: Any
+    raw_header: bytes
+    body: bytes | memoryview
+    header_type: HeaderType
+    connection: Connection
+    received_at: float
+
+    @property
+    def is_oneway(self) -> bool:
+        """Whether nobody waits for an answer."""
+        return self.flag & ONEWAY != 0
+
+    @property
+    def language(self) -> Language:
+        """The sender's language; a C++ client is answered differently here and there."""
+        return language_of(self.announced_language)
+
+    @property
+    def ext(self) -> dict[str, str]:
+        """Every header field as text, also those that no typed header knows. Decoded at each call: the cold way."""
+        from remoting.frame_codec import decode_header
+
+        return decode_header(self.header_type, self.raw_header).ext or {}
+
+    def reply(self, reply: Answer) -> None:
+        """Answer a request whose handler returned DEFERRED. Without effect once the connection is gone.
+
+        Requires: at most one call a request; `reply(None)` when it shall have no answer after all.
+        """
+        self.connection.answer_deferred(self, reply)
+
+
+class Reply(Struct, gc=False, eq=False):
+    """An answer. `header` is a typed header or a map of text; `body` one buffer, or several to be joined."""
+
+    code: int = ResponseCode.SUCCESS
+    header: Ext = None
+    body: Buffer | Sequence[Buffer] = b""
+    remark: str | None = None
+
+
+class Deferred:
+    """The type of DEFERRED alone."""
+
+    def __repr__(self) -> str:
+        return "DEFERRED"
+
+
+DEFERRED: Final = Deferred()
+
+Answer = Reply | bytes | list[Buffer] | None
+PlainFunction = Callable[[Request], Answer | Deferred]
+AsyncFunction = Callable[[Request], Awaitable[Answer]]
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """How one request code is served: by what, with which typed header, under which family's limit."""
+
+    function: PlainFunction | AsyncFunction
+    header: type[Header] | None = None
+    family: str = "admin"
+
+
+HandlerTable = Mapping[int, Handler]
+
+
+class Refused(RocketletError):
+    """Answers the request with this code and remark. Some answers carry header fields even then (code 11, 310)."""
+
+    def __init__(self, code: int, remark: str = "", header: Ext = None) -> None:
+        super().__init__(f"{response_name(code)}: {remark}")
+        self.code = code
+        self.remark = remark
+        self.header = header

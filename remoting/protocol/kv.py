@@ -1,0 +1,51 @@
+"""The name server's table of keys and values by namespace: 100, 101, 102, 219. Order topics are kept in it.
+
+Java: common/protocol/header/namesrv/PutKVConfigRequestHeader.java and its neighbours, common/protocol/body/KVTable.java
+"""
+
+from __future__ import annotations
+
+from msgspec import field
+
+from remoting.protocol.body import Body
+from remoting.protocol.header import Header, text_of
+
+ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"  # topic -> `broker:queues;broker:queues`
+
+
+class PutKVConfigHeader(Header):
+    """100. A field that is missing is refused with code 1 by the name server."""
+
+    namespace: str | None = None
+    key: str | None = None
+    value: str | None = None
+
+
+class KVConfigHeader(Header):
+    """101 and 102: read, delete."""
+
+    namespace: str | None = None
+    key: str | None = None
+
+
+class KVConfigAnswerHeader(Header):
+    """The answer to 101."""
+
+    value: str | None = None
+
+
+class KVNamespaceHeader(Header):
+    """219: all of one namespace."""
+
+    namespace: str | None = None
+
+
+class KVTable(Body):
+    """Names and texts: the answer to 219, 28 and 103."""
+
+    table: dict[str, str | int | float | bool] = field(default_factory=dict)
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The table as text, whatever a peer has written the values as."""
+        return {key: text_of(value) for key, value in self.table.items()}

@@ -1,0 +1,170 @@
+"""Positions: what a group has consumed (14, 15), where a queue begins and ends (29 to 32), and moving or copying them
+(220 to 223, 308, 314; the tables of 43 and 45).
+
+Java: common/protocol/header/QueryConsumerOffsetRequestHeader.java and its neighbours,
+common/protocol/body/ResetOffsetBody.java, GetConsumerStatusBody.java, ConsumerOffsetSerializeWrapper.java
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import msgspec
+from msgspec import field
+
+from common.message import MessageQueue
+from remoting.errors import BodyError
+from remoting.protocol.body import Body
+from remoting.protocol.header import Header, Int, Long
+from remoting.protocol.queue import WireQueue, object_map, read_object_map
+
+
+class QueryConsumerOffsetHeader(Header):
+    """14: the position of a group in a queue. No position: code 22, never another."""
+
+    queueId: Int
+    topic: str = ""
+    consumerGroup: str = ""
+    bname: str | None = None
+
+
+class UpdateConsumerOffsetHeader(Header):
+    """15, normally one-way: commit a position. Node clients commit -1 for "none"."""
+
+    queueId: Int
+    commitOffset: Long
+    topic: str = ""
+    consumerGroup: str = ""
+    bname: str | None = None
+
+
+class SearchOffsetHeader(Header):
+    """29: the offset nearest to a time."""
+
+    queueId: Int
+    timestamp: Long
+    topic: str = ""
+    boundaryType: str | None = None
+    bname: str | None = None
+
+
+class QueueHeader(Header):
+    """30, 31 and 32: the end, the begin, the time of the first message of a queue."""
+
+    queueId: Int
+    topic: str = ""
+    bname: str | None = None
+
+
+class OffsetAnswerHeader(Header):
+    """The answer to 14, 29, 30 and 31."""
+
+    offset: Long
+
+
+class TimestampAnswerHeader(Header):
+    """The answer to 32; -1 where there is no message."""
+
+    timestamp: Long
+
+
+class ResetOffsetHeader(Header):
+    """222, admin to broker, and 220, broker to client. Timestamp -1 is the end of the queue."""
+
+    timestamp: Long
+    topic: str = ""
+    group: str = ""
+    isForce: bool = False
+
+
+class ConsumerStatusHeader(Header):
+    """223, admin to broker, and 221, broker to client: what a client has consumed."""
+
+    topic: str = ""
+    group: str = ""
+    clientAddr: str | None = None
+
+
+class CloneGroupOffsetHeader(Header):
+    """314: a group begins where another one is. Without topic: in all topics."""
+
+    srcGroup: str = ""
+    destGroup: str = ""
+    topic: str | None = None
+    offline: bool = False
+
+
+class QueryCorrectionOffsetHeader(Header):
+    """308: the smallest positions of the groups in `filterGroups` (comma list) beside those of `compareGroup`."""
+
+    compareGroup: str = ""
+    topic: str = ""
+    filterGroups: str | None = None
+
+
+class ResetOffsetBody(Body):
+    """New positions by queue. C++ clients want a list instead of the map: `to_list_json`."""
+
+    offsetTable: dict[MessageQueue, int]
+
+    def builtins(self) -> Any:
+        return {"offsetTable": object_map(self.offsetTable)}
+
+    def to_list_json(self) -> bytes:
+        """The form for clients whose language is CPP."""
+        entries = [
+            {"brokerName": queue.broker_name, "offset": offset, "queueId": queue.queue_id, "topic": queue.topic}
+            for queue, offset in self.offsetTable.items()
+        ]
+        return msgspec.json.encode({"offsetTable": entries})
+
+    @classmethod
+    def from_builtins(cls, value: Any) -> Self:
+        table = value.get("offsetTable", {}) if isinstance(value, dict) else None
+        if isinstance(table, list):
+            entries = msgspec.convert(table, list[_ListedOffset], strict=False)
+            return cls({entry.queue: entry.offset for entry in entries})
+        return cls(read_object_map(table, int))
+
+
+class _ListedOffset(WireQueue, frozen=True):
+    offset: Long = 0
+
+
+class ConsumerStatusBody(Body):
+    """What clients have consumed: by client in the answer to 223, one client's queues in the answer to 221."""
+
+    messageQueueTable: dict[MessageQueue, int] = field(default_factory=dict)
+    consumerTable: dict[str, dict[MessageQueue, int]] = field(default_factory=dict)
+
+    def builtins(self) -> Any:
+        clients = {client: object_map(table) for client, table in self.consumerTable.items()}
+        return {"consumerTable": clients, "messageQueueTable": object_map(self.messageQueueTable)}
+
+    @classmethod
+    def from_builtins(cls, value: Any) -> Self:
+        if not isinstance(value, dict):
+            raise BodyError("a consumer status is no map")
+        clients = value.get("consumerTable", {})
+        return cls(
+            read_object_map(value.get("messageQueueTable", {}), int),
+            {client: read_object_map(table, int) for client, table in clients.items()},
+        )
+
+
+class ConsumerOffsetTable(Body):
+    """The answer to 43, and config/consumerOffset.json: `topic@group` -> queue -> position."""
+
+    offsetTable: dict[str, dict[int, int]] = field(default_factory=dict)
+
+
+class DelayOffsetTable(Body):
+    """The answer to 45, and config/delayOffset.json: delay level -> position in its queue."""
+
+    offsetTable: dict[int, int] = field(default_factory=dict)
+
+
+class CorrectionOffsetBody(Body):
+    """The answer to 308: queue -> position."""
+
+    correctionOffsets: dict[int, int] = field(default_factory=dict)

@@ -1,0 +1,62 @@
+"""A queue of a topic as bodies carry it, in lists and, outside JSON's rules, as the key of a map.
+
+fastjson writes a map keyed by objects with the object itself as key: `{{"brokerName":"b","queueId":0,"topic":"t"}:5}`.
+All Java tools read that form and some read no other, so we write it; read it with `read_object_map`.
+
+Java: common/message/MessageQueue.java
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from common import fastjson
+from common.message import MessageQueue
+from remoting.errors import BodyError
+from remoting.protocol.header import Int
+
+Value = TypeVar("Value")
+
+
+class WireQueue(msgspec.Struct, frozen=True, order=True):
+    """`{"brokerName":"broker-a","queueId":0,"topic":"T1"}`."""
+
+    brokerName: str
+    queueId: Int
+    topic: str
+
+    @classmethod
+    def of(cls, queue: MessageQueue) -> WireQueue:
+        """The wire's form of a queue."""
+        return cls(queue.broker_name, queue.queue_id, queue.topic)
+
+    @property
+    def queue(self) -> MessageQueue:
+        """The house's form of it."""
+        return MessageQueue(self.topic, self.brokerName, self.queueId)
+
+
+def object_map(table: Mapping[MessageQueue, Any]) -> msgspec.Raw:
+    """The map with the queues themselves as keys."""
+    return fastjson.dumps_object_keys([(WireQueue.of(queue), value) for queue, value in table.items()])
+
+
+def read_object_map(table: Any, kind: type[Value]) -> dict[MessageQueue, Value]:
+    """What `fastjson.loads` made of such a map. Raises BodyError."""
+    if not isinstance(table, dict):
+        raise BodyError(f"expected a map of queues, not {type(table).__name__}")
+    try:
+        return {
+            msgspec.json.decode(key, type=WireQueue, strict=False).queue: msgspec.convert(value, kind, strict=False)
+            for key, value in table.items()
+        }
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise BodyError(f"a map of queues cannot be read: {error}") from None
+
+
+def wire_queues(queues: Iterable[MessageQueue]) -> list[WireQueue]:
+    """The wire's form of several."""
+    return [WireQueue.of(queue) for queue in queues]
