@@ -1,0 +1,149 @@
+"""The name server's only lasting state: small texts by namespace and key, kept in one JSON file.
+
+The namespace that matters is ORDER_TOPIC_CONFIG (topic → `broker:queues;broker:queues`), handed to brokers when they
+register and to clients with a route. Clients write to every name server and read from one.
+
+Invariant: memory never shows what the file does not hold. A change is written first and shown when it is safe; a failed
+write changes nothing and is told to whoever asked.
+
+    {"configTable":{"ORDER_TOPIC_CONFIG":{"TopicO":"broker-a:4"}}}          as RocketMQ writes it
+
+Java: namesrv/kvconfig/KVConfigManager.java
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import trio
+
+from common import fastjson
+from common.errors import RocketletError
+from namesrv.durable_file import DurableFile
+
+log = logging.getLogger("namesrv.kv_config")
+
+ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
+
+# The whole table as JSON. A listing of a namespace has to fit a frame of 16 MiB, even with every sign escaped.
+MAX_BYTES = 8 << 20
+
+PRINT_FIRST_S = 60
+PRINT_EVERY_S = 600
+
+Tables = dict[str, dict[str, str]]
+
+
+class KvFileDamaged(RocketletError):
+    """Neither the file nor the copy beside it can be read. You do not get it where there is no file at all."""
+
+
+class KvConfigFull(RocketletError):
+    """The change would take the table over MAX_BYTES; it was not made."""
+
+
+class KvConfig:
+    """Reads are plain calls; `put` and `delete` return when the change is safe on disk."""
+
+    def __init__(self, file: DurableFile) -> None:
+        self._file = file
+        self._tables: Tables = {}
+        self._writing = trio.Lock()
+        self.changes = 0  # grows with every change, so that answers made of it can be kept
+
+    def __repr__(self) -> str:
+        return f"<KvConfig {self._file.path}: {sum(map(len, self._tables.values()))} keys>"
+
+    def load(self) -> None:
+        """Raises KvFileDamaged, or OSError where the file may not be read."""
+        self._tables = _load(self._file)
+
+    # ---- reads
+
+    def get(self, namespace: str, key: str) -> str | None:
+        return self._tables.get(namespace, {}).get(key)
+
+    def namespace(self, namespace: str) -> Mapping[str, str] | None:
+        """None where the namespace was never written; one whose last key was deleted is empty, as with RocketMQ."""
+        return self._tables.get(namespace)
+
+    # ---- changes
+
+    async def put(self, namespace: str, key: str, value: str) -> None:
+        """Raises KvConfigFull, or OSError."""
+        async with self._writing:
+            await self._change({**self._tables, namespace: {**self._tables.get(namespace, {}), key: value}})
+
+    async def delete(self, namespace: str, key: str) -> None:
+        """Raises OSError. What is not there is gone already."""
+        async with self._writing:
+            if self.get(namespace, key) is not None:
+                left = {name: value for name, value in self._tables[namespace].items() if name != key}
+                await self._change({**self._tables, namespace: left})
+
+    async def _change(self, tables: Tables) -> None:
+        data = fastjson.dumps({"configTable": tables})
+        if len(data) > MAX_BYTES:
+            raise KvConfigFull(f"the KV table would take {len(data)} bytes, the limit is {MAX_BYTES} (MAX_BYTES)")
+        await self._file.replace(data)
+        self._tables = tables
+        self.changes += 1
+
+    # ---- for the operator
+
+    async def print_periodically(self) -> None:
+        """All of it into the log: after a minute, and then every ten."""
+        await trio.sleep(PRINT_FIRST_S)
+        while True:
+            for namespace, table in self._tables.items():
+                for key, value in table.items():
+                    log.info("kv config of namespace %s: %s = %s", namespace, key, value)
+            await trio.sleep(PRINT_EVERY_S)
+
+
+def _load(file: DurableFile) -> Tables:
+    data = file.read()
+    if data is not None:
+        try:
+            return _parse(data)
+        except ValueError as error:
+            damage = f"{file.path}: {error}"
+    else:
+        damage = f"{file.path} is missing"
+    # RocketMQ's own writer deletes the file before it renames the new one, so a power cut under it can leave the copy
+    # alone, or an empty file beside it.
+    backup = file.read_backup()
+    if backup is not None:
+        try:
+            tables = _parse(backup)
+        except ValueError as error:
+            damage += f"; {file.path}.bak: {error}"
+        else:
+            log.warning("%s; took %s.bak, which is one change older", damage, file.path)
+            return tables
+    if data is None:
+        if backup is not None:
+            log.warning("%s; starting without KV configuration", damage)
+        return {}
+    raise KvFileDamaged(f"{damage}. Repair the file, or move it away to start without KV configuration")
+
+
+def _parse(data: bytes) -> Tables:
+    """Raises ValueError."""
+    try:
+        whole: Any = fastjson.loads(data)
+    except fastjson.InvalidJson as error:
+        raise ValueError(str(error)) from error
+    tables = whole.get("configTable") if isinstance(whole, dict) else None
+    if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
+        raise ValueError('no object with an object "configTable" of objects')
+    return {
+        namespace: {key: _text(value) for key, value in table.items() if value is not None}
+        for namespace, table in tables.items()
+    }
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else fastjson.dumps(value).decode()

@@ -1,0 +1,159 @@
+"""KV configuration: what is shown is on disk, what is on disk is read again, and damage is told or mended."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from namesrv import kv_config
+from namesrv.durable_file import DurableFile, RealFiles
+from namesrv.kv_config import KvConfig, KvConfigFull, KvFileDamaged
+
+
+class MemoryFiles:
+    blocking = False
+
+    def __init__(self, held: dict[str, bytes] | None = None) -> None:
+        self.held = held or {}
+        self.fails = False
+        self.writes = 0
+
+    def read(self, path: str) -> bytes | None:
+        return self.held.get(path)
+
+    def write(self, path: str, data: bytes) -> None:
+        if self.fails:
+            raise OSError(28, "No space left on device", path)
+        self.writes += 1
+        self.held[path] = data
+
+    def rename(self, old: str, new: str) -> None:
+        self.held[new] = self.held.pop(old)
+
+    def sync_folder(self, path: str) -> None:
+        pass
+
+
+def opened(files: MemoryFiles) -> KvConfig:
+    config = KvConfig(DurableFile("kv.json", files))
+    config.load()
+    return config
+
+
+async def test_put_get_list_delete_and_read_again() -> None:
+    files = MemoryFiles()
+    config = opened(files)
+    assert config.get("NS1", "k") is None
+    assert config.namespace("NS1") is None
+    await config.put("NS1", "k", "first")
+    await config.put("NS1", "ключ", "wért=✓;x")
+    await config.put("NS1", "k", "v")
+    await config.delete("NS1", "no such")
+    await config.delete("no such", "k")
+    assert json.loads(files.held["kv.json"]) == {"configTable": {"NS1": {"k": "v", "ключ": "wért=✓;x"}}}
+    assert opened(files).namespace("NS1") == {"k": "v", "ключ": "wért=✓;x"}
+    await config.delete("NS1", "k")
+    await config.delete("NS1", "ключ")
+    assert config.namespace("NS1") == {}
+    assert opened(files).namespace("NS1") == {}
+
+
+async def test_the_file_of_a_java_name_server(vectors: Path) -> None:
+    config = KvConfig(DurableFile(str(vectors / "config/namesrv/kvConfig.json"), RealFiles()))
+    config.load()
+    assert config.namespace("ORDER_TOPIC_CONFIG") == {"TopicO": "broker-a:4", "AdmOrder": "broker-a:8"}
+    assert config.get("NS1", "ключ") == "wért=✓;x"
+    assert config.namespace("NSadm") == {}
+
+
+async def test_what_is_written_is_what_java_wrote(vectors: Path) -> None:
+    written = (vectors / "config/namesrv/kvConfig.json").read_bytes()
+    files = MemoryFiles({"kv.json": written})
+    config = opened(files)
+    await config.put("NSadm", "k", "v")
+    await config.delete("NSadm", "k")
+    assert files.held["kv.json"] == written
+    assert files.held["kv.json.bak"] == (vectors / "config/namesrv/kvConfig.json.bak").read_bytes()
+
+
+async def test_a_failed_write_changes_nothing() -> None:
+    files = MemoryFiles()
+    config = opened(files)
+    await config.put("NS", "k", "old")
+    changes = config.changes
+    files.fails = True
+    with pytest.raises(OSError, match="No space"):
+        await config.put("NS", "k", "new")
+    with pytest.raises(OSError, match="No space"):
+        await config.delete("NS", "k")
+    assert (config.get("NS", "k"), config.changes) == ("old", changes)
+    files.fails = False
+    await config.put("NS", "k", "new")
+    assert config.get("NS", "k") == "new"
+
+
+async def test_a_table_that_grows_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kv_config, "MAX_BYTES", 100)
+    config = opened(MemoryFiles())
+    await config.put("NS", "k", "x" * 20)
+    with pytest.raises(KvConfigFull, match="MAX_BYTES"):
+        await config.put("NS", "k2", "x" * 100)
+    assert config.namespace("NS") == {"k": "x" * 20}
+
+
+async def test_changes_at_the_same_time_all_count(tmp_path: Path) -> None:
+    """Over real files, where each write waits in a thread while the others come."""
+    config = KvConfig(DurableFile(str(tmp_path / "kv.json")))
+    config.load()
+    async with trio.open_nursery() as nursery:
+        for i in range(20):
+            nursery.start_soon(config.put, "NS", f"k{i}", str(i))
+    again = KvConfig(DurableFile(str(tmp_path / "kv.json")))
+    again.load()
+    assert again.namespace("NS") == {f"k{i}": str(i) for i in range(20)} == config.namespace("NS")
+
+
+async def test_an_untouched_table_is_not_written() -> None:
+    files = MemoryFiles()
+    await opened(files).delete("NS", "k")
+    assert files.writes == 0
+
+
+@pytest.mark.parametrize("content", [b"", b'{"configTable":{"NS":{"k"', b"[]", b'{"configTable":{"NS":5}}', b"\0" * 64])
+async def test_a_damaged_file_is_mended_from_its_copy(content: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    files = MemoryFiles({"kv.json": content, "kv.json.bak": b'{"configTable":{"NS":{"k":"older"}}}'})
+    assert opened(files).get("NS", "k") == "older"
+    assert "one change older" in caplog.text
+
+
+@pytest.mark.parametrize("backup", [None, b"", b"{"])
+async def test_a_damaged_file_without_a_copy_stops_the_start(backup: bytes | None) -> None:
+    files = MemoryFiles({"kv.json": b"\0\0"} | ({} if backup is None else {"kv.json.bak": backup}))
+    with pytest.raises(KvFileDamaged, match=r"kv\.json: .* move it away"):
+        opened(files)
+
+
+async def test_a_damaged_copy_alone_does_not_stop_the_start(caplog: pytest.LogCaptureFixture) -> None:
+    assert opened(MemoryFiles({"kv.json.bak": b"{"})).namespace("NS") is None
+    assert "without KV configuration" in caplog.text
+
+
+async def test_values_that_are_no_texts_become_texts() -> None:
+    config = opened(MemoryFiles({"kv.json": b'{"configTable":{"NS":{"n":5,"b":true,"o":{"a":1},"z":null}}}'}))
+    assert config.namespace("NS") == {"n": "5", "b": "true", "o": '{"a":1}'}
+
+
+async def test_all_of_it_is_printed_every_ten_minutes(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    config = opened(MemoryFiles())
+    await config.put("NS", "k", "v")
+    with trio.move_on_after(60 + 3 * 600 - 1):
+        await config.print_periodically()
+    assert caplog.text.count("kv config of namespace NS: k = v") == 3
