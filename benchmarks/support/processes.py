@@ -1,0 +1,155 @@
+"""Real processes to measure: our name server and broker, the yardstick, a Java stack. Each in the group of the caller.
+
+Linux gives each session a scheduling group of its own, and a broker in another group than its clients is measured too
+slow; so nothing here starts a session. Only processes started here are ended, by pid.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+YARDSTICK = Path(os.environ.get("YARDSTICK", ROOT.parent / "shared" / "limit"))
+INTEROP = Path(os.environ.get("INTEROP", ROOT.parent / "shared" / "interop"))
+READY_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running server: where it listens, which process it is."""
+
+    port: int
+    pid: int
+    directory: Path
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on, nor on the two below (VIP) and the one above (replication)."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        if all(_can_bind(port + step) for step in (-2, 0, 1)):
+            return port
+
+
+def _can_bind(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def wait_until_listening(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Return when the port answers; raise with the process's own words when it ended instead."""
+    deadline = time.monotonic() + READY_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError(f"{process.args!r} ended with {process.returncode}:\n{log.read_text()[-2000:]}")
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.01)
+        else:
+            return
+    raise RuntimeError(f"{process.args!r} does not listen on {port} after {READY_SECONDS:.0f} s")
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A directory that is gone afterwards; ROCKETLET_BENCH_DIR says on which disk."""
+    directory = Path(tempfile.mkdtemp(prefix="rocketlet-bench-", dir=os.environ.get("ROCKETLET_BENCH_DIR")))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def running(arguments: list[str], port: int, directory: Path, name: str) -> Iterator[Server]:
+    """Run a server until the block ends; its output goes to a file beside its data."""
+    log = directory / f"{name}.out"
+    with log.open("wb") as output:
+        process = subprocess.Popen(arguments, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        try:
+            wait_until_listening(port, process, log)
+            yield Server(port, process.pid, directory)
+        finally:
+            process.terminate()
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@contextmanager
+def name_server(directory: Path) -> Iterator[Server]:
+    """Our name server."""
+    port = free_port()
+    settings = directory / "namesrv.conf"
+    settings.write_text(f"listenPort={port}\nkvConfigPath={directory}/kvConfig.json\n")
+    with running([sys.executable, "-m", "namesrv", "-c", str(settings)], port, directory, "namesrv") as server:
+        yield server
+
+
+@contextmanager
+def broker(directory: Path, name_server_port: int, **settings: object) -> Iterator[Server]:
+    """Our broker with a store below `directory`; `settings` are RocketMQ's keys."""
+    port = free_port()
+    lines: dict[str, object] = {
+        "brokerName": "broker-a",
+        "brokerIP1": "127.0.0.1",
+        "listenPort": port,
+        "namesrvAddr": f"127.0.0.1:{name_server_port}",
+        "storePathRootDir": directory / "store",
+    }
+    lines.update(settings)
+    path = directory / "broker.conf"
+    path.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+    with running([sys.executable, "-m", "broker", "-c", str(path)], port, directory, "broker") as server:
+        yield server
+
+
+@contextmanager
+def stack(**settings: object) -> Iterator[tuple[Server, Server]]:
+    """A name server and a broker of ours in a scratch directory."""
+    with (
+        scratch() as directory,
+        name_server(directory) as names,
+        broker(directory, names.port, **settings) as server,
+    ):
+        yield names, server
+
+
+@contextmanager
+def yardstick() -> Iterator[Server | None]:
+    """The yardstick, or None where it is not beside the project (YARDSTICK names its directory)."""
+    program = YARDSTICK / "limit_server.py"
+    if not program.exists():
+        yield None
+        return
+    port = free_port()
+    with (
+        scratch() as directory,
+        running([sys.executable, str(program), str(port), str(directory)], port, directory, "yardstick") as server,
+    ):
+        yield server
+
+
+def java_stack() -> Path | None:
+    """The script that starts a Java name server and broker, where Java, Maven and the script are present."""
+    script = INTEROP / "stack" / "stack"
+    return script if script.exists() and shutil.which("java") and shutil.which("mvn") else None
