@@ -1,0 +1,189 @@
+"""Settings of the broker itself, by RocketMQ's keys; those of the log and its files are in `store/config.py`.
+
+What is `updatable` may be changed while the broker runs (request 25), all else only in the file. Three defaults differ
+from RocketMQ's, because a safe or useful default costs nobody anything: the broker listens on loopback only until
+`bindAddress` opens it, SQL92 filters are on, and a broker without `brokerIP1` announces an address that it was reached
+at or has, never a guess among several.
+
+Java: common/BrokerConfig.java, remoting/netty/NettyServerConfig.java
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from common.settings import SettingsError, setting
+from common.topic import PERM_READ, PERM_WRITE, TRACE_TOPIC, is_legal_name
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+# The VIP port is the main port minus this.
+VIP_STEP = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """Settings of the broker."""
+
+    # Who and where
+    broker_name: str = setting("", "Name of this broker and of its slaves.", important=True, default_note="host name")
+    broker_cluster_name: str = setting("DefaultCluster", "Cluster that the broker belongs to.", important=True)
+    broker_id: int = setting(0, "0 for the master of its name, above for a slave.", important=True, minimum=0)
+    namesrv_addr: tuple[str, ...] = setting(
+        (), "Name servers to register at, host:port.", important=True, env="NAMESRV_ADDR", flag="-n"
+    )
+    bind_address: str = setting(
+        "127.0.0.1", "Address to listen on; 0.0.0.0 opens the broker to every network of the host.", important=True
+    )
+    listen_port: int = setting(
+        10911, "Port for clients; the VIP port lies two below. 0 takes a free one.", minimum=0, maximum=65535
+    )
+    broker_ip1: str = setting(
+        "",
+        "Address that clients are told.",
+        key="brokerIP1",
+        important=True,
+        default_note="loopback while bindAddress is, else the host's own",
+    )
+    broker_ip2: str = setting("", "Address that slaves are told.", key="brokerIP2", default_note="brokerIP1")
+    region_id: str = setting("DefaultRegion", "Region that send answers name; message traces carry it.", updatable=True)
+
+    # What it allows
+    broker_permission: int = setting(
+        PERM_READ | PERM_WRITE,
+        "6: read and write, 4: read only, 2: write only.",
+        updatable=True,
+        choices=("2", "4", "6"),
+    )
+    start_accept_send_request_time_stamp: int = setting(
+        0, "Sends are refused until this time.", unit="ms since 1970", updatable=True, minimum=0
+    )
+    auto_create_topic_enable: bool = setting(
+        True, "A send to an unknown topic creates it.", updatable=True, important=True
+    )
+    default_topic_queue_nums: int = setting(
+        8, "Queues of topics that a send creates, at most.", updatable=True, minimum=1, maximum=1024
+    )
+    cluster_topic_enable: bool = setting(True, "The topic named after the cluster may be read and written.")
+    broker_topic_enable: bool = setting(True, "The topic named after the broker may be read and written.")
+    auto_create_subscription_group: bool = setting(
+        True, "An unknown consumer group is created when it is first seen.", updatable=True, important=True
+    )
+    reject_transaction_message: bool = setting(
+        False, "Transactional messages are refused.", updatable=True, important=True
+    )
+    trace_topic_enable: bool = setting(False, "The topic of message traces is created.", important=True)
+    msg_trace_topic_name: str = setting(TRACE_TOPIC, "Name of the topic of message traces.", important=True)
+    trace_on: bool = setting(True, "Clients are told to record traces, if they do at all.", updatable=True)
+    config_black_list: tuple[str, ...] = setting(
+        ("configBlackList", "brokerConfigPath"), "Settings that a request to change is refused for (code 16)."
+    )
+
+    # Consumers
+    flush_consumer_offset_interval: int = setting(
+        5000, "How often consumer offsets are written.", unit="ms", updatable=True, minimum=100
+    )
+    long_polling_enable: bool = setting(
+        True, "A pull that finds nothing waits as long as its client asks for.", updatable=True
+    )
+    short_polling_time_mills: int = setting(
+        1000, "How long it waits otherwise.", unit="ms", updatable=True, minimum=0, maximum=30_000
+    )
+    notify_consumer_ids_changed_enable: bool = setting(
+        True, "Members of a group are told when others come and go.", updatable=True
+    )
+    slave_read_enable: bool = setting(
+        False, "Consumers that lag far behind are sent to a slave.", updatable=True, important=True
+    )
+    disable_consume_if_consumer_read_slowly: bool = setting(
+        False, "A group that lags too far behind may not consume any more.", updatable=True
+    )
+    consumer_fallbehind_threshold: int = setting(
+        17_179_869_184, "How far that is.", unit="bytes of the log", updatable=True, minimum=0
+    )
+
+    # Filters
+    enable_property_filter: bool = setting(True, "Consumers may filter by SQL92 expressions.", updatable=True)
+    filter_support_retry: bool = setting(False, "Such filters apply to retried messages too.", updatable=True)
+    enable_calc_filter_bit_map: bool = setting(
+        False, "Filters are applied when a message comes, and the result is kept beside its queue entry."
+    )
+    expect_consumer_num_use_filter: int = setting(32, "Groups a topic that those bits are made for.", minimum=1)
+    max_error_rate_of_bloom_filter: int = setting(
+        20, "How often those bits may be wrong.", unit="percent", minimum=1, maximum=99
+    )
+    filter_data_clean_time_span: int = setting(
+        86_400_000, "How long the filter of a group that left is kept.", unit="ms", updatable=True, minimum=0
+    )
+
+    # Transactions and replies
+    transaction_time_out: int = setting(
+        6000, "Age at which an undecided transaction is asked about.", unit="ms", updatable=True, minimum=0
+    )
+    transaction_check_max: int = setting(
+        15, "How often it is asked about, at most.", updatable=True, minimum=1, important=True
+    )
+    transaction_check_interval: int = setting(
+        60_000, "Pause between two rounds of asking.", unit="ms", updatable=True, minimum=100, important=True
+    )
+    store_reply_message_enable: bool = setting(True, "Replies are stored as well as handed on.", updatable=True)
+
+    # Name servers
+    register_name_server_period: int = setting(
+        30_000, "How often the broker registers.", unit="ms, held between 10 and 60 s", updatable=True, minimum=0
+    )
+    register_broker_timeout_mills: int = setting(
+        6000, "How long a name server may take.", unit="ms", updatable=True, minimum=100
+    )
+    force_register: bool = setting(
+        True, "Register every time; else ask the name servers first whether anything changed.", updatable=True
+    )
+    compressed_register: bool = setting(False, "Send the topic table deflated.", updatable=True)
+
+    # Overload
+    broker_fast_failure_enable: bool = setting(
+        True, "Requests that waited too long are refused instead of worked on.", updatable=True
+    )
+    wait_time_mills_in_send_queue: int = setting(200, "How long a send may wait.", unit="ms", updatable=True, minimum=1)
+    wait_time_mills_in_pull_queue: int = setting(
+        5000, "How long a pull may wait.", unit="ms", updatable=True, minimum=1
+    )
+    wait_time_mills_in_heartbeat_queue: int = setting(
+        31_000, "How long a heartbeat may wait.", unit="ms", updatable=True, minimum=1
+    )
+    wait_time_mills_in_transaction_queue: int = setting(
+        3000, "How long the end of a transaction may wait.", unit="ms", updatable=True, minimum=1
+    )
+    pull_thread_pool_queue_capacity: int = setting(
+        100_000, "Pulls that are held at once, at most; more are answered SYSTEM_BUSY.", updatable=True, minimum=1
+    )
+
+    def __post_init__(self) -> None:
+        problems = [
+            f"{key}={name}: a name of letters, digits, '%', '|', '_' and '-' is needed, for it becomes a topic"
+            for key, name in (("brokerName", self.broker_name), ("brokerClusterName", self.broker_cluster_name))
+            if name and not is_legal_name(name)
+        ]
+        if not self.broker_cluster_name:
+            problems.append("brokerClusterName is empty: give the cluster a name, or leave the line away")
+        if 0 < self.listen_port <= VIP_STEP:
+            problems.append(f"listenPort={self.listen_port}: must leave room for the VIP port two below")
+        if problems:
+            raise SettingsError(*problems)
+
+    @property
+    def loopback_only(self) -> bool:
+        return self.bind_address in LOOPBACK
+
+    @property
+    def registration_pause(self) -> float:
+        """Seconds between two registrations."""
+        return min(max(self.register_name_server_period, 10_000), 60_000) / 1000
+
+
+class Settings:
+    """The broker's settings as they are now. Whoever decides by one reads it here, each time, since it may change."""
+
+    __slots__ = ("now",)
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.now = config

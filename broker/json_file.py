@@ -1,0 +1,121 @@
+"""The broker's tables on disk: one JSON file each, whole at every moment, with the content before it in a `.bak`.
+
+A crash or a full disk leaves the old file or the new, never half of one: `Disk.write_file` writes beside it, flushes,
+renames, and flushes the directory. The file is plain JSON, which Java reads; what Java wrote (bare numeric keys,
+trailing commas) is read. A file that makes no sense is told, kept as `.broken`, and passed over for its `.bak`; both
+together broken mean an empty table and a loud line, never a broker that does not start.
+
+Invariants: `saved()` returns only when everything that had changed before the call is on the disk; a `.bak` is never
+overwritten by a file that could not be read.
+
+Java: common/ConfigManager.java, common/MixAll.java (string2File)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import trio
+
+from common import fastjson
+from common.errors import RocketletError
+from store.disk import Disk
+
+log = logging.getLogger("broker.json_file")
+
+BACKUP, BROKEN = ".bak", ".broken"
+# After a write that failed (disk full, say), until the next is tried.
+RETRY_SECONDS = 5.0
+
+
+class NotSaved(RocketletError):
+    """A table could not be written; what was asked for holds in memory until the broker stops. Make room, ask again."""
+
+
+class JsonFile:
+    """One table's file. `body` gives what is to be written, at the moment of writing."""
+
+    def __init__(self, disk: Disk, path: str, body: Callable[[], Any]) -> None:
+        self.path = path
+        self._disk = disk
+        self._body = body
+        self._lock = trio.Lock()
+        self._changes = 0
+        self._written = 0
+        self._changed = trio.Event()
+        self._readable = False  # whether what is on the disk now may become the backup
+
+    def load(self) -> Any:
+        """What the file says, or its backup; None where there is neither, or no sense in them."""
+        for path in (self.path, self.path + BACKUP):
+            data = self._disk.read_file(path)
+            if not data or not data.strip(b" \t\r\n\0"):
+                continue
+            try:
+                body = fastjson.loads(data)
+            except fastjson.InvalidJson as error:
+                log.error("%s: %s; it is kept as %s%s", path, error, path, BROKEN)
+                self._disk.write_file(path + BROKEN, data)
+                continue
+            if path != self.path:
+                log.warning("%s is missing, empty or broken: its backup %s is used", self.path, path)
+            self._readable = path == self.path
+            return body
+        return None
+
+    @property
+    def dirty(self) -> bool:
+        """Whether something changed since the last write."""
+        return self._written < self._changes
+
+    def changed(self) -> None:
+        """The table is not any more what is on the disk."""
+        self._changes += 1
+        self._changed.set()
+
+    async def saved(self) -> None:
+        """Wait until all changes so far are on the disk. Those who come while one writes share the next write.
+
+        Raises NotSaved.
+        """
+        mine = self._changes
+        async with self._lock:
+            if self._written >= mine:
+                return
+            upto = self._changes
+            data = msgspec.json.format(msgspec.json.encode(self._body()), indent=1)
+            try:
+                if self._disk.inline:
+                    self._write(data)
+                else:
+                    await trio.to_thread.run_sync(self._write, data)
+            except OSError as error:
+                raise NotSaved(f"{self.path} could not be written: {error.strerror or error}; make room or check the "
+                               "permissions of its directory") from error  # fmt: skip
+            self._written = upto
+
+    async def keep_saving(self) -> None:
+        """Write soon after each change, for changes that nobody waits for."""
+        while True:
+            await self._changed.wait()
+            self._changed = trio.Event()
+            try:
+                await self.saved()
+            except NotSaved as error:
+                log.error("%s; next try in %g s", error, RETRY_SECONDS)
+                self._changed.set()
+                await trio.sleep(RETRY_SECONDS)
+
+    def _write(self, data: bytes) -> None:
+        if self._readable:
+            old = self._disk.read_file(self.path)
+            if old is not None:
+                self._disk.write_file(self.path + BACKUP, old)
+        self._disk.write_file(self.path, data)
+        self._readable = True
+
+    def __repr__(self) -> str:
+        return f"<JsonFile {self.path}: {self._changes - self._written} changes to write>"

@@ -1,0 +1,140 @@
+"""What each consumer group may do: consume at all, broadcast, how often a message is tried again, and where.
+
+Groups come from an administrator (200) or are created when they are first seen, if the settings allow it. Pure but for
+its log; whoever changes the table has it written (`subscriptionGroup.json`), which `on_change` tells.
+
+Invariants: a group's name is legal, so its retry topic's is; `version` moves with every change; a SubscriptionGroup is
+replaced, never changed.
+
+Java: broker/subscription/SubscriptionGroupManager.java, common/subscription/SubscriptionGroupConfig.java
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from broker.config import Settings
+from broker.data_version import DataVersion, read_version
+from common import topic as names
+
+log = logging.getLogger("broker.subscription_groups")
+
+# Heartbeats and pulls create groups, so a peer could create them without end.
+MAX_GROUPS = 100_000
+
+
+class SubscriptionGroup(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """One group as wire and disk name it. The defaults are those of a group that creates itself."""
+
+    group_name: str
+    consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    consume_broadcast_enable: bool = True
+    retry_queue_nums: int = 1
+    retry_max_times: int = 16
+    broker_id: int = 0
+    which_broker_when_consume_slowly: int = 1
+    notify_consumer_ids_changed_enable: bool = True
+
+    def to_body(self) -> dict[str, Any]:
+        body: dict[str, Any] = msgspec.to_builtins(self)
+        return body
+
+
+def read_group(fields: Any) -> SubscriptionGroup:
+    """A group of a file or a request. Raises msgspec.ValidationError or InvalidName."""
+    if isinstance(fields, dict):
+        fields = {name: value for name, value in fields.items() if value is not None}
+    group = msgspec.convert(fields, SubscriptionGroup, strict=False)
+    names.check_group_name(group.group_name)
+    return group
+
+
+class SubscriptionGroups:
+    """Every subscription group of one broker."""
+
+    def __init__(self, settings: Settings, clock: Callable[[], int], on_change: Callable[[], None]) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._on_change = on_change
+        self._groups = {name: SubscriptionGroup(group_name=name) for name in sorted(names.SYSTEM_GROUPS)}
+        self.version = DataVersion(clock())
+        # The look-up of groups that exist, which is what all but the first pull of a group needs.
+        self.known: Callable[[str], SubscriptionGroup | None] = self._groups.get
+
+    def find(self, name: str) -> SubscriptionGroup | None:
+        """The group, created now if it is new and the settings allow it."""
+        found = self._groups.get(name)
+        if found is not None:
+            return found
+        allowed = self._settings.now.auto_create_subscription_group or name.startswith(names.SYSTEM_GROUP_PREFIX)
+        if not allowed or not names.is_legal_name(name) or len(name) > names.GROUP_MAX_LENGTH:
+            return None
+        if len(self._groups) >= MAX_GROUPS:
+            log.error("group %s is not created: there are %d already", name, MAX_GROUPS)
+            return None
+        log.info("group %s created when it was first seen", name)
+        return self._put(SubscriptionGroup(group_name=name))
+
+    def update(self, group: SubscriptionGroup) -> None:
+        """Create or replace a group as an administrator asks. Requires: a checked name."""
+        known = group.group_name in self._groups
+        log.info("group %s %s by an administrator: %r", group.group_name, "updated" if known else "created", group)
+        self._put(group)
+
+    def disable_consume(self, name: str) -> None:
+        """Stop a group from consuming."""
+        group = self._groups.get(name)
+        if group is not None and group.consume_enable:
+            self._put(msgspec.structs.replace(group, consume_enable=False))
+
+    def delete(self, name: str) -> bool:
+        """True when there was one."""
+        if self._groups.pop(name, None) is None:
+            return False
+        log.info("group %s deleted", name)
+        self._changed()
+        return True
+
+    def __iter__(self) -> Iterator[SubscriptionGroup]:
+        return iter(self._groups.values())
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __repr__(self) -> str:
+        return f"<SubscriptionGroups: {len(self._groups)} groups, version {self.version.counter}>"
+
+    def to_body(self) -> dict[str, Any]:
+        """The body of request 201 and of subscriptionGroup.json."""
+        return {
+            "dataVersion": self.version.to_body(),
+            "subscriptionGroupTable": {group.group_name: group.to_body() for group in self._groups.values()},
+        }
+
+    def load(self, body: Any) -> None:
+        """Take over what was read from subscriptionGroup.json; what makes no sense is reported and left out."""
+        if not isinstance(body, dict):
+            return
+        table = body.get("subscriptionGroupTable")
+        for name, fields in (table if isinstance(table, dict) else {}).items():
+            try:
+                group = read_group(fields)
+            except (msgspec.ValidationError, names.InvalidName) as error:
+                log.warning("group %r of the group table is left out: %s", name, error)
+                continue
+            self._groups[group.group_name] = group
+        self.version = read_version(body.get("dataVersion")) or self.version
+
+    def _put(self, group: SubscriptionGroup) -> SubscriptionGroup:
+        self._groups[group.group_name] = group
+        self._changed()
+        return group
+
+    def _changed(self) -> None:
+        self.version = self.version.next(self._clock())
+        self._on_change()

@@ -1,0 +1,258 @@
+"""The topics of this broker: how many queues, and what may be done with them.
+
+Topics come from four sides: the broker's own at start, an administrator (17), a first send that creates its topic
+after the template TBW102, and the retry and dead-letter topics of groups. A `Topic` also holds what the path of a send
+needs of it, so that one look-up in a dictionary answers all its questions. Pure but for its log; whoever changes the
+table has it written (`topics.json`) and registered: `on_change` tells.
+
+Invariants: a name in the table is legal, so it may become a part of a path; `version` moves with every change; a Topic
+is replaced, never changed, except that `order` follows what the name server says.
+
+Java: broker/topic/TopicConfigManager.java, common/TopicConfig.java
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from broker.config import BrokerConfig, Settings
+from broker.data_version import DataVersion, read_version
+from broker.statistics import Flow
+from common import topic as names
+from common.topic import PERM_INHERIT, PERM_READ, PERM_WRITE
+
+log = logging.getLogger("broker.topic_table")
+
+READ_WRITE = PERM_READ | PERM_WRITE
+SINGLE_TAG, MULTI_TAG = "SINGLE_TAG", "MULTI_TAG"
+UNIT, UNIT_SUBSCRIPTION = 1, 2
+DELAY_QUEUES = 18
+# A first send creates its topic, so a peer could create them without end; each costs files too.
+MAX_TOPICS = 100_000
+
+
+class Topic:
+    """One topic. `queues` is how many queue ids are legal, `plain` is false where a send has to look closer."""
+
+    __slots__ = ("filter_type", "flows", "name", "order", "perm", "plain", "queues", "read", "sys_flag", "write")
+
+    def __init__(
+        self,
+        name: str,
+        read: int,
+        write: int,
+        perm: int = READ_WRITE,
+        *,
+        sys_flag: int = 0,
+        order: bool = False,
+        filter_type: str = SINGLE_TAG,
+    ) -> None:
+        self.name = name
+        self.read = read
+        self.write = write
+        self.perm = perm
+        self.sys_flag = sys_flag
+        self.order = order
+        self.filter_type = filter_type
+        self.queues = max(read, write)
+        self.flows: dict[int, Flow] = {}
+        self.plain = (
+            name not in names.NOT_SENDABLE and not name.startswith(names.RETRY_PREFIX) and filter_type != MULTI_TAG
+        )
+
+    @property
+    def readable(self) -> bool:
+        return bool(self.perm & PERM_READ)
+
+    @property
+    def writable(self) -> bool:
+        return bool(self.perm & PERM_WRITE)
+
+    def to_body(self, mask: int = -1) -> dict[str, Any]:
+        """As files and registrations carry it; a broker that may not be written to masks the permission."""
+        return {
+            "order": self.order,
+            "perm": self.perm & mask,
+            "readQueueNums": self.read,
+            "topicFilterType": self.filter_type,
+            "topicName": self.name,
+            "topicSysFlag": self.sys_flag,
+            "writeQueueNums": self.write,
+        }
+
+    def same_as(self, other: Topic) -> bool:
+        return self.to_body() == other.to_body()
+
+    def __repr__(self) -> str:
+        return f"<Topic {self.name}: {self.read} read and {self.write} write queues, perm {self.perm}>"
+
+
+class TopicTable:
+    """Every topic of one broker."""
+
+    def __init__(self, settings: Settings, clock: Callable[[], int], on_change: Callable[[], None]) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._on_change = on_change
+        self._topics: dict[str, Topic] = {}
+        self.version = DataVersion(clock())
+        # The send path's look-up: one bound method, no indirection.
+        self.get: Callable[[str], Topic | None] = self._topics.get
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(self._topics.values())
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def create_on_send(self, name: str, template: str, queues: int, *, unit: bool, peer: str) -> Topic | None:
+        """The topic of a first send, after its template, or None where the template does not allow it."""
+        model = self._topics.get(template)
+        if model is None or not model.perm & PERM_INHERIT:
+            return None
+        if template == names.DEFAULT_TOPIC and not self._settings.now.auto_create_topic_enable:
+            return None
+        count = min(queues, model.write)
+        if count <= 0:
+            return None
+        topic = Topic(name, count, count, model.perm & ~PERM_INHERIT, sys_flag=UNIT if unit else 0)
+        return topic if self._create(topic, f"by a send from {peer}, after {template}") else None
+
+    def create(self, name: str, queues: int, *, sys_flag: int = 0, reason: str) -> Topic | None:
+        """The topic of that name; one that the broker needs (a retry topic and the like) is created where missing.
+
+        None where the table is full or the name is not legal.
+        """
+        found = self._topics.get(name)
+        if found is not None:
+            return found
+        topic = Topic(name, queues, queues, sys_flag=sys_flag)
+        return topic if self._create(topic, reason) else None
+
+    def update(self, topic: Topic) -> None:
+        """Create or replace a topic as an administrator asks. Requires: a checked name."""
+        old = self._topics.get(topic.name)
+        if old is not None:
+            topic.flows = old.flows
+            topic.order = old.order
+        self._topics[topic.name] = topic
+        log.info("topic %s %s by an administrator: %r", topic.name, "updated" if old else "created", topic)
+        self._changed()
+
+    def delete(self, name: str) -> bool:
+        """True when there was one."""
+        if self._topics.pop(name, None) is None:
+            return False
+        log.info("topic %s deleted", name)
+        self._changed()
+        return True
+
+    def mark_unit_subscription(self, name: str, has: bool) -> None:
+        """Note in a topic whether a consumer of a unit subscribes it."""
+        topic = self._topics.get(name)
+        if topic is None or bool(topic.sys_flag & UNIT_SUBSCRIPTION) == has:
+            return
+        topic.sys_flag ^= UNIT_SUBSCRIPTION
+        self._changed()
+
+    def follow_order(self, ordered: Iterable[str]) -> None:
+        """Take over from the name server which topics are ordered."""
+        ordered = set(ordered)
+        changed = False
+        for topic in self._topics.values():
+            if topic.order != (topic.name in ordered):
+                topic.order = not topic.order
+                changed = True
+                log.info("topic %s is %s an ordered one", topic.name, "now" if topic.order else "no longer")
+        if changed:
+            self._changed()
+
+    def to_body(self, mask: int = -1) -> dict[str, Any]:
+        """The body of request 21, of a registration and of topics.json."""
+        return {
+            "dataVersion": self.version.to_body(),
+            "topicConfigTable": {topic.name: topic.to_body(mask) for topic in self._topics.values()},
+        }
+
+    def load(self, body: Any) -> None:
+        """Take over what was read from topics.json; what makes no sense in it is reported and left out."""
+        if not isinstance(body, dict):
+            return
+        table = body.get("topicConfigTable")
+        for name, fields in (table if isinstance(table, dict) else {}).items():
+            try:
+                topic = read_topic(name, fields)
+                names.check_topic_name(topic.name)
+            except (names.InvalidName, TypeError, ValueError, AttributeError) as error:
+                log.warning("topic %r of the topic table is left out: %s", name, error)
+                continue
+            self._topics[topic.name] = topic
+        self.version = read_version(body.get("dataVersion")) or self.version
+
+    def create_own(self, broker_name: str) -> None:
+        """The topics that every broker has; those that exist stay as they are."""
+        for topic in own_topics(self._settings.now, broker_name):
+            if topic.name not in self._topics:
+                self._topics[topic.name] = topic
+                self._changed()
+
+    def system_topics(self, broker_name: str) -> list[str]:
+        """The answer to request 305: the reserved names, also where they do not exist, and the broker's own."""
+        cluster = self._settings.now.broker_cluster_name
+        return sorted(names.SYSTEM_TOPICS | {cluster, broker_name, names.reply_topic(cluster)})
+
+    def _create(self, topic: Topic, reason: str) -> bool:
+        if not names.is_legal_name(topic.name):
+            return False
+        if len(self._topics) >= MAX_TOPICS:
+            log.error("topic %s is not created %s: there are %d already", topic.name, reason, MAX_TOPICS)
+            return False
+        self._topics[topic.name] = topic
+        log.info("topic %s created %s: %d queues", topic.name, reason, topic.write)
+        self._changed()
+        return True
+
+    def _changed(self) -> None:
+        self.version = self.version.next(self._clock())
+        self._on_change()
+
+    def __repr__(self) -> str:
+        return f"<TopicTable: {len(self._topics)} topics, version {self.version.counter}>"
+
+
+def own_topics(config: BrokerConfig, broker_name: str) -> list[Topic]:
+    """What a broker creates at its start."""
+    inherited = READ_WRITE | PERM_INHERIT
+    topics = [
+        Topic(names.SELF_TEST_TOPIC, 1, 1),
+        Topic(names.BENCHMARK_TOPIC, 1024, 1024),
+        Topic(config.broker_cluster_name, 16, 16, inherited if config.cluster_topic_enable else PERM_INHERIT),
+        Topic(broker_name, 1, 1, inherited if config.broker_topic_enable else PERM_INHERIT),
+        Topic(names.OFFSET_MOVED_EVENT, 1, 1),
+        Topic(names.SCHEDULE_TOPIC, DELAY_QUEUES, DELAY_QUEUES),
+        Topic(names.reply_topic(config.broker_cluster_name), 1, 1),
+    ]
+    if config.auto_create_topic_enable:
+        queues = config.default_topic_queue_nums
+        topics.append(Topic(names.DEFAULT_TOPIC, queues, queues, inherited))
+    if config.trace_topic_enable:
+        topics.append(Topic(config.msg_trace_topic_name, 1, 1))
+    return topics
+
+
+def read_topic(name: str, fields: Mapping[str, Any]) -> Topic:
+    """A topic of a file. Raises ValueError, TypeError or AttributeError where a field makes no sense."""
+    read, write = int(fields.get("readQueueNums", 16)), int(fields.get("writeQueueNums", 16))
+    if read < 0 or write < 0:
+        raise ValueError(f"{read} read and {write} write queues")
+    return Topic(
+        str(fields.get("topicName") or name),
+        read,
+        write,
+        int(fields.get("perm", READ_WRITE)),
+        sys_flag=int(fields.get("topicSysFlag") or 0),
+        order=bool(fields.get("order")),
+        filter_type=MULTI_TAG if fields.get("topicFilterType") in (MULTI_TAG, 1) else SINGLE_TAG,
+    )

@@ -1,0 +1,127 @@
+"""Subscription groups: created when first seen, set by administrators, kept in a file."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker import subscription_groups
+from broker.config import BrokerConfig, Settings
+from broker.subscription_groups import SubscriptionGroup, SubscriptionGroups, read_group
+from common import fastjson
+
+
+class Groups(SubscriptionGroups):
+    def __init__(self, **settings: object) -> None:
+        self.changes = 0
+        super().__init__(Settings(BrokerConfig(**settings)), lambda: 1_700_000_000_000, self._count)  # type: ignore[arg-type]
+
+    def _count(self) -> None:
+        self.changes += 1
+
+
+def test_a_group_is_created_when_first_seen() -> None:
+    groups = Groups()
+    assert groups.known("CG") is None
+    group = groups.find("CG")
+    assert group is not None
+    assert group.to_body() == {
+        "brokerId": 0,
+        "consumeBroadcastEnable": True,
+        "consumeEnable": True,
+        "consumeFromMinEnable": True,
+        "groupName": "CG",
+        "notifyConsumerIdsChangedEnable": True,
+        "retryMaxTimes": 16,
+        "retryQueueNums": 1,
+        "whichBrokerWhenConsumeSlowly": 1,
+    }
+    assert groups.find("CG") is group
+    assert groups.known("CG") is group
+    assert groups.changes == 1
+
+
+def test_unless_the_settings_say_no() -> None:
+    groups = Groups(auto_create_subscription_group=False)
+    assert groups.find("CG") is None
+    assert groups.find("TOOLS_CONSUMER") is not None
+    assert groups.find("CID_RMQ_SYS_TRANS") is not None
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../x", "x" * 256])
+def test_a_name_that_is_none_creates_nothing(name: str) -> None:
+    assert Groups().find(name) is None
+
+
+def test_groups_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = Groups()
+    monkeypatch.setattr(subscription_groups, "MAX_GROUPS", len(groups) + 1)
+    assert groups.find("a") is not None
+    assert groups.find("b") is None
+
+
+def test_update_disable_delete() -> None:
+    groups = Groups()
+    groups.update(read_group({"groupName": "CG", "retryMaxTimes": "3", "consumeBroadcastEnable": False, "future": 1}))
+    group = groups.known("CG")
+    assert group == SubscriptionGroup(group_name="CG", retry_max_times=3, consume_broadcast_enable=False)
+    groups.disable_consume("CG")
+    groups.disable_consume("CG")
+    disabled = groups.known("CG")
+    assert disabled is not None
+    assert not disabled.consume_enable
+    assert groups.delete("CG")
+    assert not groups.delete("CG")
+    assert groups.changes == 3
+    assert groups.version.counter == 3
+
+
+def test_reads_what_java_wrote_but_for_the_group_without_a_name(
+    vectors: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = fastjson.loads((vectors / "config/frames-broker/subscriptionGroup.json").read_bytes())
+    groups = Groups()
+    with caplog.at_level(logging.WARNING):
+        groups.load(body)
+    del body["subscriptionGroupTable"][""]
+    assert groups.to_body() == body
+    assert len(caplog.records) == 1
+
+
+def test_nonsense_is_no_trouble(caplog: pytest.LogCaptureFixture) -> None:
+    groups = Groups()
+    before = groups.to_body()
+    with caplog.at_level(logging.WARNING):
+        groups.load({"subscriptionGroupTable": {"a": None, "b": {"groupName": "b", "retryMaxTimes": "x"}, "c": []}})
+    groups.load(None)
+    groups.load({"subscriptionGroupTable": 5})
+    assert groups.to_body() == before
+    assert len(caplog.records) == 3
+
+
+@given(
+    st.dictionaries(
+        st.from_regex(r"[%|a-zA-Z0-9_-]{1,20}", fullmatch=True),
+        st.tuples(st.booleans(), st.booleans(), st.integers(-1, 99), st.integers(0, 9)),
+        max_size=8,
+    )
+)
+def test_survives_the_file(settings: dict[str, tuple[bool, bool, int, int]]) -> None:
+    groups = Groups()
+    for name, (consume, broadcast, times, queues) in settings.items():
+        groups.update(
+            SubscriptionGroup(
+                group_name=name,
+                consume_enable=consume,
+                consume_broadcast_enable=broadcast,
+                retry_max_times=times,
+                retry_queue_nums=queues,
+            )
+        )
+    again = Groups()
+    again.load(fastjson.loads(fastjson.dumps(groups.to_body())))
+    assert again.to_body() == groups.to_body()

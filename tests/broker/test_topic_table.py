@@ -1,0 +1,228 @@
+"""The topic table: what is created when, after what, and what survives a file."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker import topic_table
+from broker.config import BrokerConfig, Settings
+from broker.topic_table import MULTI_TAG, UNIT, UNIT_SUBSCRIPTION, Topic, TopicTable
+from common import fastjson
+
+
+class Table(TopicTable):
+    """With a clock that ticks at each change, and a count of those."""
+
+    def __init__(self, **settings: object) -> None:
+        self.changes = 0
+        self.time = 1_700_000_000_000
+        super().__init__(Settings(BrokerConfig(**settings)), lambda: self.time, self._count)  # type: ignore[arg-type]
+
+    def _count(self) -> None:
+        self.changes += 1
+        self.time += 1
+
+
+def test_a_broker_has_its_own_topics_from_the_start() -> None:
+    table = Table()
+    table.create_own("broker-a")
+    shapes = {topic.name: (topic.read, topic.write, topic.perm) for topic in table}
+    assert shapes == {
+        "TBW102": (8, 8, 7),
+        "SELF_TEST_TOPIC": (1, 1, 6),
+        "BenchmarkTest": (1024, 1024, 6),
+        "DefaultCluster": (16, 16, 7),
+        "broker-a": (1, 1, 7),
+        "OFFSET_MOVED_EVENT": (1, 1, 6),
+        "SCHEDULE_TOPIC_XXXX": (18, 18, 6),
+        "DefaultCluster_REPLY_TOPIC": (1, 1, 6),
+    }
+
+
+def test_settings_decide_which_of_its_own() -> None:
+    table = Table(
+        auto_create_topic_enable=False, trace_topic_enable=True, cluster_topic_enable=False, broker_topic_enable=False
+    )
+    table.create_own("b")
+    assert table.get("TBW102") is None
+    trace, cluster, broker = (table.get(name) for name in ("RMQ_SYS_TRACE_TOPIC", "DefaultCluster", "b"))
+    assert trace is not None
+    assert (trace.read, trace.perm) == (1, 6)
+    assert cluster is not None
+    assert broker is not None
+    assert (cluster.perm, broker.perm) == (1, 1)
+
+
+def test_what_exists_is_not_made_again() -> None:
+    table = Table()
+    table.update(Topic("TBW102", 3, 3, 7))
+    table.create_own("b")
+    found = table.get("TBW102")
+    assert found is not None
+    assert found.write == 3
+
+
+def test_a_send_creates_its_topic_after_the_template() -> None:
+    table = Table()
+    table.create_own("b")
+    changes, version = table.changes, table.version
+    topic = table.create_on_send("T", "TBW102", 4, unit=False, peer="here")
+    assert topic is not None
+    assert (topic.read, topic.write, topic.perm, topic.sys_flag) == (4, 4, 6, 0)
+    assert table.get("T") is topic
+    assert table.changes == changes + 1
+    assert table.version.counter == version.counter + 1
+    assert table.version.timestamp > version.timestamp
+    many = table.create_on_send("U", "TBW102", 100, unit=True, peer="here")
+    assert many is not None
+    assert (many.write, many.sys_flag) == (8, UNIT)
+
+
+@pytest.mark.parametrize(
+    ("template", "queues"), [("unknown", 4), ("SELF_TEST_TOPIC", 4), ("TBW102", 0), ("TBW102", -1)]
+)
+def test_a_template_that_does_not_allow_it(template: str, queues: int) -> None:
+    table = Table()
+    table.create_own("b")
+    assert table.create_on_send("T", template, queues, unit=False, peer="here") is None
+    assert table.get("T") is None
+
+
+def test_auto_creation_can_be_switched_off_at_run_time() -> None:
+    settings = Settings(BrokerConfig())
+    table = TopicTable(settings, lambda: 0, lambda: None)
+    table.create_own("b")
+    settings.now = BrokerConfig(auto_create_topic_enable=False)
+    assert table.create_on_send("T", "TBW102", 4, unit=False, peer="here") is None
+
+
+def test_names_that_are_no_names_never_get_in() -> None:
+    table = Table()
+    table.create_own("b")
+    assert table.create_on_send("../x", "TBW102", 4, unit=False, peer="here") is None
+    assert table.create("a b", 1, reason="test") is None
+    assert table.get("../x") is None
+
+
+def test_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_table, "MAX_TOPICS", 9)
+    table = Table()
+    table.create_own("b")
+    assert table.create("T0", 1, reason="test") is not None
+    assert table.create("T1", 1, reason="test") is None
+    assert table.create("T0", 1, reason="test") is not None
+
+
+def test_an_update_keeps_counters_and_order() -> None:
+    table = Table()
+    table.update(Topic("T", 4, 4))
+    table.follow_order(["T"])
+    first = table.get("T")
+    assert first is not None
+    first.flows[0] = topic_table.Flow()
+    table.update(Topic("T", 8, 2, 4))
+    second = table.get("T")
+    assert second is not None
+    assert (second.read, second.write, second.queues, second.readable, second.writable) == (8, 2, 8, True, False)
+    assert second.flows is first.flows
+    assert second.order
+
+
+def test_delete() -> None:
+    table = Table()
+    table.update(Topic("T", 4, 4))
+    assert table.delete("T")
+    assert not table.delete("T")
+    assert table.changes == 2
+
+
+def test_order_and_unit_marks_change_once() -> None:
+    table = Table()
+    table.update(Topic("T", 4, 4))
+    changes = table.changes
+    table.follow_order(["T", "unknown"])
+    table.follow_order(["T"])
+    table.mark_unit_subscription("T", has=True)
+    table.mark_unit_subscription("T", has=True)
+    table.mark_unit_subscription("unknown", has=True)
+    assert table.changes == changes + 2
+    found = table.get("T")
+    assert found is not None
+    assert (found.order, found.sys_flag) == (True, UNIT_SUBSCRIPTION)
+    table.follow_order([])
+    assert not found.order
+
+
+def test_which_topics_a_send_has_to_look_closer_at() -> None:
+    assert Topic("T", 1, 1).plain
+    assert not Topic("%RETRY%g", 1, 1).plain
+    assert not Topic("SCHEDULE_TOPIC_XXXX", 18, 18).plain
+    assert not Topic("T", 1, 1, filter_type=MULTI_TAG).plain
+
+
+def test_system_topics() -> None:
+    assert set(Table().system_topics("b")) == {
+        "TBW102",
+        "SCHEDULE_TOPIC_XXXX",
+        "BenchmarkTest",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRACE_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+        "DefaultCluster",
+        "b",
+        "DefaultCluster_REPLY_TOPIC",
+    }
+
+
+def test_reads_what_java_wrote(vectors: Path) -> None:
+    body = fastjson.loads((vectors / "config/frames-broker/topics.json").read_bytes())
+    table = Table()
+    table.load(body)
+    assert table.to_body()["topicConfigTable"] == body["topicConfigTable"]
+    assert table.to_body()["dataVersion"] == body["dataVersion"]
+
+
+def test_reports_and_skips_nonsense(caplog: pytest.LogCaptureFixture) -> None:
+    table = Table()
+    with caplog.at_level(logging.WARNING):
+        table.load(
+            {"topicConfigTable": {"a/b": {}, "T": {"perm": "x"}, "U": None, "V": {"readQueueNums": -1}, "W": {}}}
+        )
+    assert [topic.name for topic in table] == ["W"]
+    assert len(caplog.records) == 4
+    table.load(None)
+    table.load({"topicConfigTable": []})
+    assert len(table) == 1
+
+
+@given(
+    st.dictionaries(
+        st.from_regex(r"[%|a-zA-Z0-9_-]{1,20}", fullmatch=True),
+        st.tuples(st.integers(0, 99), st.integers(0, 99), st.integers(0, 7), st.booleans(), st.booleans()),
+        max_size=8,
+    )
+)
+def test_survives_the_file(topics: dict[str, tuple[int, int, int, bool, bool]]) -> None:
+    table = Table()
+    for name, (read, write, perm, order, many) in topics.items():
+        filter_type = MULTI_TAG if many else topic_table.SINGLE_TAG
+        table.update(Topic(name, read, write, perm, order=order, filter_type=filter_type))
+    again = Table()
+    again.load(fastjson.loads(fastjson.dumps(table.to_body())))
+    assert again.to_body() == table.to_body()
+    assert len(again) == len(topics)
+
+
+def test_a_masked_permission_is_only_what_is_told() -> None:
+    table = Table()
+    table.update(Topic("T", 4, 4, 7))
+    assert table.to_body(mask=4)["topicConfigTable"]["T"]["perm"] == 4
+    assert table.to_body()["topicConfigTable"]["T"]["perm"] == 7
