@@ -1,0 +1,408 @@
+"""The files of the store: the only place that maps, flushes, reads, renames or locks them.
+
+A `Region` is one file of fixed size, mapped whole and sparse. A `Disk` makes and finds regions and small files. The
+store is written against these two protocols; `RealDisk` is the machine's, `memory_disk.MemoryDisk` the tests'.
+
+Facts behind the shape of it (Linux, ext4, CPython 3.11):
+
+- `mmap.flush()` holds the GIL for the whole flush: 414 ms of flush stalled every task of the process for 415 ms.
+  `os.fdatasync(fd)` writes the same dirty pages of a shared mapping, releases the GIL, and stalls the loop 7 ms. So
+  `Region.flush` is fdatasync, and is called in a worker thread wherever `Disk.inline` is false.
+- Writing through a mapping into a hole of a full disk is no error but SIGBUS, the end of the process. So whoever
+  writes calls `Region.reserve` first: MADV_POPULATE_WRITE (Linux 5.14) makes the kernel find the blocks, and answers
+  EFAULT where a write would have been a SIGBUS. It also takes the page faults together, 1 ms a MiB, where they cost
+  twice as much one by one. Elsewhere posix_fallocate serves.
+- Reading cold pages through the mapping stalls the loop up to 15 ms. `read_now` asks the page cache and returns None
+  when the disk would have to be waited for (RWF_NOWAIT); `read` waits, and belongs in a worker thread.
+- `mmap.close()` raises BufferError while a view of it lives, and a mapping must never be torn from under a reader. So
+  nothing is ever closed: `forget` drops our reference, and the last view of a reader takes the mapping with it, be the
+  file deleted or not. Nor is a mapped file ever shortened, which would make its tail a SIGBUS.
+- Before Python 3.13 each mapping holds a file descriptor of its own; queue files may be many, so `RealDisk` raises the
+  soft limit of open files to the hard one, and a second descriptor is opened only where `read` needs it.
+
+Java: store/MappedFile.java, store/util/LibC.java, common/UtilAll.java (disk ratios)
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import sys
+from dataclasses import dataclass
+from typing import IO, Protocol
+
+from store.errors import StoreLocked
+
+_POPULATE_WRITE = 23  # MADV_POPULATE_WRITE; not named by Python's mmap module
+_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+PAGE = mmap.PAGESIZE
+
+
+class Region(Protocol):
+    """One mapped file. All offsets are inside the file."""
+
+    path: str
+    size: int
+
+    @property
+    def buffer(self) -> memoryview:
+        """The whole file, writable. Its bytes outlive `forget` for whoever still holds a part of it."""
+
+    def reserve(self, begin: int, end: int) -> None:
+        """Make writing to [begin, end) safe. Raises OSError (ENOSPC where the disk is full), with nothing written."""
+
+    def flush(self) -> None:
+        """Wait until all that was written is on the disk. Raises OSError, after which no later success counts."""
+
+    def read(self, at: int, size: int) -> bytes:
+        """Bytes of the file, waiting for the disk."""
+
+    def read_now(self, at: int, size: int) -> bytes | None:
+        """Bytes of the file, or None where the disk would have to be waited for."""
+
+    def next_data(self, at: int) -> int | None:
+        """The first place at or behind `at` that may hold something else than zeros; None if all is hole."""
+
+    def forget(self) -> None:
+        """Drop the mapping. Views of it stay good; this region is not to be used any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One name in a directory."""
+
+    name: str
+    size: int
+    is_directory: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Bytes of the file system a path lies on; `free` is what an ordinary user may still take."""
+
+    total: int
+    free: int
+
+    @property
+    def ratio(self) -> float:
+        """Used part of what can be used, 0 to 1."""
+        return 1 - self.free / self.total if self.total else 0.0
+
+
+class Lock(Protocol):
+    def release(self) -> None: ...
+
+
+class Disk(Protocol):
+    """Files by path. Directories come into being with the first file in them."""
+
+    inline: bool  # flushing takes no time, so it is done in place and not in a worker thread
+
+    def entries(self, directory: str) -> list[Entry]:
+        """What is in a directory, by name; nothing where there is none."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def open(self, path: str) -> Region:
+        """Map an existing file at the length it has."""
+
+    def create(self, path: str, size: int) -> Region:
+        """Make a file of this length, all hole, and map it. Raises FileExistsError."""
+
+    def extend(self, path: str, size: int) -> None:
+        """Make an existing file longer; the new part is hole."""
+
+    def read_file(self, path: str) -> bytes | None:
+        """A small file, or None where there is none."""
+
+    def write_file(self, path: str, data: bytes) -> None:
+        """Replace a small file so that after a crash the old or the new is there, whole. Returns when it is durable."""
+
+    def remove(self, path: str) -> None:
+        """Delete a file; one that is not there is no error."""
+
+    def remove_directory(self, path: str) -> None:
+        """Delete an empty directory; one that is not there, or not empty, is left."""
+
+    def rename(self, path: str, to: str) -> None: ...
+
+    def sync_directory(self, path: str) -> None:
+        """Make names made, renamed and deleted in a directory durable."""
+
+    def modified(self, path: str) -> int:
+        """Time of the file's last change, ms."""
+
+    def usage(self, path: str) -> Usage:
+        """Of the file system that holds a path, or its nearest parent that exists."""
+
+    def memory(self) -> int:
+        """Bytes of RAM that the page cache can grow into."""
+
+    def lock(self, path: str) -> Lock:
+        """Take the exclusive lock of a store. Raises StoreLocked."""
+
+
+class RealRegion:
+    """A file of this machine."""
+
+    __slots__ = ("_descriptor", "_map", "_view", "path", "size")
+
+    def __init__(self, path: str, size: int, descriptor: int) -> None:
+        """Maps the file. The descriptor stays the caller's."""
+        self.path = path
+        self.size = size
+        self._descriptor: int | None = None
+        if sys.version_info >= (3, 13):
+            self._map = mmap.mmap(descriptor, size, trackfd=False)
+        else:
+            self._map = mmap.mmap(descriptor, size)
+        self._view = memoryview(self._map)
+
+    @property
+    def buffer(self) -> memoryview:
+        return self._view
+
+    def reserve(self, begin: int, end: int) -> None:
+        begin -= begin % PAGE
+        end = min(-(-end // PAGE) * PAGE, self.size)
+        if end <= begin:
+            return
+        if _can_populate:
+            try:
+                self._map.madvise(_POPULATE_WRITE, begin, end - begin)
+                return
+            except OSError as error:
+                if error.errno == errno.EFAULT:  # the kernel found no block: what a write would learn by SIGBUS
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path) from error
+                if error.errno != errno.EINVAL:
+                    raise
+        os.posix_fallocate(self._open(), begin, end - begin)
+
+    def flush(self) -> None:
+        if self._descriptor is not None:
+            os.fdatasync(self._descriptor)
+            return
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY)
+        except FileNotFoundError:
+            return  # deleted meanwhile: there is nothing to keep
+        try:
+            os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def read(self, at: int, size: int) -> bytes:
+        size = min(size, self.size - at)
+        parts = []
+        while size > 0:
+            part = os.pread(self._open(), size, at)
+            if not part:
+                raise OSError(errno.EIO, "the file is shorter than it was", self.path)
+            parts.append(part)
+            at += len(part)
+            size -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def read_now(self, at: int, size: int) -> bytes | None:
+        if not _NOWAIT:
+            return bytes(self._view[at : at + size])
+        size = min(size, self.size - at)
+        data = bytearray(size)
+        try:
+            got = os.preadv(self._open(), [data], at, _NOWAIT)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP):
+                return None
+            raise
+        return bytes(data) if got == size else None
+
+    def next_data(self, at: int) -> int | None:
+        try:
+            return os.lseek(self._open(), at, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return None
+            raise
+
+    def forget(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+        self._view = memoryview(b"")
+        del self._map  # not closed: views may live, and the last of them unmaps
+
+    def _open(self) -> int:
+        if self._descriptor is None:
+            self._descriptor = os.open(self.path, os.O_RDWR)
+        return self._descriptor
+
+    def __del__(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+
+    def __repr__(self) -> str:
+        return f"<RealRegion {self.path} {self.size} bytes>"
+
+
+def _populate_works() -> bool:
+    with mmap.mmap(-1, PAGE) as probe:
+        try:
+            probe.madvise(_POPULATE_WRITE, 0, PAGE)
+        except (OSError, ValueError):
+            return False
+    return True
+
+
+_can_populate = sys.platform == "linux" and _populate_works()
+
+
+class RealDisk:
+    """The machine's file system."""
+
+    inline = False
+
+    def __init__(self) -> None:
+        _raise_open_files()
+
+    def entries(self, directory: str) -> list[Entry]:
+        try:
+            with os.scandir(directory) as found:
+                return sorted((_entry(item) for item in found), key=lambda entry: entry.name)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def open(self, path: str) -> RealRegion:
+        descriptor = os.open(path, os.O_RDWR)
+        try:
+            return RealRegion(path, os.fstat(descriptor).st_size, descriptor)
+        finally:
+            os.close(descriptor)
+
+    def create(self, path: str, size: int) -> RealRegion:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        try:
+            os.ftruncate(descriptor, size)
+            return RealRegion(path, size, descriptor)
+        finally:
+            os.close(descriptor)
+
+    def extend(self, path: str, size: int) -> None:
+        if os.path.getsize(path) < size:
+            os.truncate(path, size)
+
+    def read_file(self, path: str) -> bytes | None:
+        try:
+            with open(path, "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+
+    def write_file(self, path: str, data: bytes) -> None:
+        directory = os.path.dirname(path)
+        os.makedirs(directory, exist_ok=True)
+        scratch = path + ".tmp"
+        with open(scratch, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(scratch, path)
+        self.sync_directory(directory)
+
+    def remove(self, path: str) -> None:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass  # gone is gone
+
+    def remove_directory(self, path: str) -> None:
+        try:
+            os.rmdir(path)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
+                raise
+
+    def rename(self, path: str, to: str) -> None:
+        os.makedirs(os.path.dirname(to), exist_ok=True)
+        os.replace(path, to)
+
+    def sync_directory(self, path: str) -> None:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            return
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def modified(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def usage(self, path: str) -> Usage:
+        while not os.path.exists(path) and os.path.dirname(path) != path:
+            path = os.path.dirname(path)
+        stat = os.statvfs(path or ".")
+        used = (stat.f_blocks - stat.f_bfree) * stat.f_frsize
+        free = stat.f_bavail * stat.f_frsize
+        return Usage(used + free, free)  # as `df` and Java count: root's reserve is neither used nor usable
+
+    def memory(self) -> int:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+    def lock(self, path: str) -> RealLock:
+        return RealLock(path)
+
+
+class RealLock:
+    """Java's own lock: an exclusive POSIX lock on byte 0 of the file, whose content is the word lock.
+
+    POSIX locks do not hold between two stores of one process, and closing any descriptor of the file gives the lock up;
+    so the paths that this process holds are remembered.
+    """
+
+    _held: set[str] = set()  # noqa: RUF012 - one for the process is the point
+
+    def __init__(self, path: str) -> None:
+        self._path = os.path.realpath(path)
+        if self._path in self._held:
+            raise StoreLocked(f"{path}: this process has the store open already")
+        os.makedirs(os.path.dirname(self._path), exist_ok=True)
+        self._file: IO[bytes] = open(self._path, "a+b")  # noqa: SIM115 - held until release
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        except OSError as error:
+            self._file.close()
+            raise StoreLocked(
+                f"{path}: another process has this store open; stop it, or give this broker a storePathRootDir of its own"
+            ) from error
+        if self._file.seek(0, os.SEEK_END) == 0:
+            self._file.write(b"lock")
+            self._file.flush()
+        self._held.add(self._path)
+
+    def release(self) -> None:
+        if not self._file.closed:
+            self._file.close()
+            self._held.discard(self._path)
+
+
+def _entry(item: os.DirEntry[str]) -> Entry:
+    is_directory = item.is_dir()
+    return Entry(item.name, 0 if is_directory else item.stat().st_size, is_directory)
+
+
+def _raise_open_files() -> None:
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError):
+            pass  # some sandboxes forbid it; then the soft limit rules, and says so when it is met
