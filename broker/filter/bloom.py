@@ -1,0 +1,104 @@
+"""The bits that a queue's extension keeps per message: which SQL92 groups it passed when it came.
+
+Each group of a topic owns k of m bits, by the murmur3 hash of `group#topic`. A message's map is the union of the bits
+of all groups whose expression it passes, so a group whose bits are not all set is not meant (the map never lies about
+that), and one whose bits are set probably is. k and m follow from the wanted error rate and the number of groups:
+20 % and 32 give 3 bits of 112.
+
+    bit p  →  byte p // 8, mask 1 << p % 8          `GroupA#TopicTest` → 105, 17, 70
+
+Java: filter/util/BloomFilter.java, BitsArray.java
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from common.java_numbers import to_int32
+
+_MASK = (1 << 64) - 1
+_C1, _C2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
+
+
+@dataclass(frozen=True, slots=True)
+class Bloom:
+    """The shape of all bit maps of a broker. On disk: a change makes Java drop all filters it has stored."""
+
+    hashes: int
+    bits: int
+
+    @classmethod
+    def for_groups(cls, groups: int, error_percent: int) -> Bloom:
+        """The shape for so many groups a topic and so many wrong hits in a hundred."""
+        error = error_percent / 100
+        bits = math.ceil(groups * math.log2(1 / error) * math.log2(math.e))
+        return cls(math.ceil(math.log(error) / math.log(0.5)), -(-bits // 8) * 8)
+
+    @property
+    def size(self) -> int:
+        """Bytes of a map."""
+        return self.bits // 8
+
+    def positions(self, group: str, topic: str) -> tuple[int, ...]:
+        """The bits of one group in the maps of a topic."""
+        return _positions(f"{group}#{topic}", self.hashes, self.bits)
+
+    def map_of(self, positions: Iterable[int]) -> bytes:
+        """A map with these bits set."""
+        bits = bytearray(self.size)
+        for position in positions:
+            bits[position >> 3] |= 1 << (position & 7)
+        return bytes(bits)
+
+
+def is_hit(positions: Sequence[int], bit_map: bytes) -> bool:
+    """Whether all of them are set. REQUIRES: the map has the size that the positions were made for."""
+    return all(bit_map[position >> 3] & 1 << (position & 7) for position in positions)
+
+
+@lru_cache(4096)
+def _positions(text: str, hashes: int, bits: int) -> tuple[int, ...]:
+    number = _murmur3(text.encode())
+    low, high = number & 0xFFFFFFFF, number >> 32
+    found = []
+    for i in range(1, hashes + 1):
+        combined = to_int32(low + i * high)
+        found.append((combined if combined >= 0 else ~combined) % bits)
+    return tuple(found)
+
+
+def _murmur3(data: bytes) -> int:
+    """The first half of MurmurHash3 x64 128, seed 0."""
+    h1 = h2 = 0
+    whole = len(data) & ~15
+    for at in range(0, whole, 16):
+        k1 = int.from_bytes(data[at : at + 8], "little")
+        k2 = int.from_bytes(data[at + 8 : at + 16], "little")
+        h1 ^= _rotated(k1 * _C1, 31) * _C2 & _MASK
+        h1 = ((_rotated(h1, 27) + h2) * 5 + 0x52DCE729) & _MASK
+        h2 ^= _rotated(k2 * _C2, 33) * _C1 & _MASK
+        h2 = ((_rotated(h2, 31) + h1) * 5 + 0x38495AB5) & _MASK
+    tail = data[whole:]
+    h2 ^= _rotated(int.from_bytes(tail[8:], "little") * _C2, 33) * _C1 & _MASK
+    h1 ^= _rotated(int.from_bytes(tail[:8], "little") * _C1, 31) * _C2 & _MASK
+    h1 ^= len(data)
+    h2 ^= len(data)
+    h1 = (h1 + h2) & _MASK
+    h2 = (h2 + h1) & _MASK
+    return _mixed(h1) + _mixed(h2) & _MASK
+
+
+def _rotated(number: int, by: int) -> int:
+    number &= _MASK
+    return (number << by | number >> (64 - by)) & _MASK
+
+
+def _mixed(number: int) -> int:
+    number ^= number >> 33
+    number = number * 0xFF51AFD7ED558CCD & _MASK
+    number ^= number >> 33
+    number = number * 0xC4CEB9FE1A85EC53 & _MASK
+    return number ^ number >> 33

@@ -1,0 +1,222 @@
+"""The SQL92 filters that consumer groups have: topic -> group -> expression, compiled once.
+
+Heartbeats bring them, each with a version; a newer version replaces, an equal one revives, an older one is ignored. A
+group that left keeps its filter, marked with the time of its leaving, for a day: messages that come meanwhile still
+get its bits in the queue's extension. On disk this is consumerFilter.json, where everything counts as left until the
+next heartbeat, and where another shape of the bit maps makes all of it worthless. Pure: the time is given.
+
+Invariants: at most MAX_FILTERS expressions are kept; every one of them compiles; `version` grows with every change.
+
+Java: broker/filter/ConsumerFilterManager.java, ConsumerFilterData.java
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from broker.filter.bloom import Bloom
+from broker.filter.lexer import FilterSyntaxError
+from broker.filter.selector import Selector, compiled
+from common.subscription import SQL92, Subscription
+from common.topic import is_legal_name
+
+log = logging.getLogger("broker.filter.consumer_filters")
+
+MAX_FILTERS: Final = 10_000
+DAY_MS: Final = 86_400_000
+_LOADED_DEAD_MS: Final = 30_000
+
+
+@dataclass(slots=True, eq=False)
+class ConsumerFilter:
+    """What one group wants of one topic. `born` is when this expression became known, `left` when its group went."""
+
+    topic: str
+    group: str
+    selector: Selector
+    client_version: int
+    positions: tuple[int, ...]
+    born: int
+    left: int = 0
+
+    @property
+    def dead(self) -> bool:
+        return self.left >= self.born
+
+    def sees_bits_of(self, store_timestamp: int) -> bool:
+        """Whether the bit map of a message stored then can know of this filter."""
+        return store_timestamp > self.born
+
+
+class ConsumerFilters:
+    """All filters of one broker."""
+
+    def __init__(self, bloom: Bloom) -> None:
+        self.bloom = bloom
+        self.version = 0
+        self._topics: dict[str, dict[str, ConsumerFilter]] = {}
+        self._count = 0
+
+    def get(self, topic: str, group: str) -> ConsumerFilter | None:
+        return self._topics.get(topic, {}).get(group)
+
+    def of_topic(self, topic: str) -> Iterable[ConsumerFilter]:
+        return self._topics.get(topic, {}).values()
+
+    def of_group(self, group: str) -> list[ConsumerFilter]:
+        return [groups[group] for groups in self._topics.values() if group in groups]
+
+    def register(self, group: str, subscriptions: Iterable[Subscription], now: int) -> None:
+        """Take in a heartbeat: all that the group subscribes, with tags or without."""
+        topics = set()
+        for subscription in subscriptions:
+            topics.add(subscription.topic)
+            if subscription.expression_type == SQL92 and subscription.expression:
+                self._take(group, subscription, now)
+        for known in self.of_group(group):
+            if known.topic not in topics:
+                self._bury(known, now)
+
+    def group_left(self, group: str, now: int) -> None:
+        """Its last member is gone."""
+        for known in self.of_group(group):
+            self._bury(known, now)
+
+    def bit_map(self, topic: str, properties: bytes) -> bytes:
+        """The bits of all groups that a message passes; empty where the topic has no filter at all."""
+        filters = self._topics.get(topic)
+        if not filters:
+            return b""
+        hit = [known.positions for known in filters.values() if known.selector.matches(properties)]
+        return self.bloom.map_of(position for positions in hit for position in positions)
+
+    def forget_old(self, now: int, kept_ms: int = DAY_MS) -> None:
+        """Drop what left longer ago than that."""
+        for known in list(self._all()):
+            if known.dead and now - known.left >= kept_ms:
+                self._remove(known)
+
+    def to_body(self) -> dict[str, Any]:
+        """The content of consumerFilter.json."""
+        return {
+            "filterDataByTopic": {
+                topic: {
+                    "groupFilterData": {group: _to_json(known, self.bloom) for group, known in groups.items()},
+                    "topic": topic,
+                }
+                for topic, groups in self._topics.items()
+            }
+        }
+
+    def load(self, body: Any, now: int) -> None:
+        """Take over what was read from consumerFilter.json; what makes no sense in it is reported and left out."""
+        table = body.get("filterDataByTopic") if isinstance(body, dict) else None
+        entries = [
+            entry
+            for groups in (table.values() if isinstance(table, dict) else ())
+            if isinstance(groups, dict) and isinstance(groups.get("groupFilterData"), dict)
+            for entry in groups["groupFilterData"].values()
+        ]
+        found = []
+        for entry in entries:
+            try:
+                found.append(self._from_json(entry, now))
+            except (KeyError, TypeError, ValueError, FilterSyntaxError) as error:
+                log.warning("a filter in consumerFilter.json is left out: %s", error)
+        if any(positions != known.positions for known, positions in found):
+            log.warning(
+                "consumerFilter.json was written for other bit maps; its %d filters wait for their groups' next "
+                "heartbeat (expectConsumerNumUseFilter and maxErrorRateOfBloomFilter decide the maps)",
+                len(found),
+            )
+            return
+        for known, _ in found[:MAX_FILTERS]:
+            self._put(known)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __repr__(self) -> str:
+        return f"<ConsumerFilters: {self._count} of {len(self._topics)} topics>"
+
+    def _take(self, group: str, subscription: Subscription, now: int) -> None:
+        topic = subscription.topic
+        old = self.get(topic, group)
+        if old is not None and subscription.version <= old.client_version:
+            if subscription.version == old.client_version and old.dead:
+                old.left = 0
+                self.version += 1
+            return
+        if old is not None and old.selector.expression == subscription.expression:
+            old.client_version, old.left = subscription.version, 0
+            self.version += 1
+            return
+        try:
+            selector = compiled(subscription.expression)
+        except FilterSyntaxError as error:
+            log.warning("group %s has a filter for topic %s that does not compile: %s", group, topic, error)
+            if old is not None:
+                self._remove(old)
+            return
+        if old is None and self._count >= MAX_FILTERS:
+            log.warning("group %s gets no filter for topic %s: the table is full (%d)", group, topic, MAX_FILTERS)
+            return
+        self._put(ConsumerFilter(topic, group, selector, subscription.version, self.bloom.positions(group, topic), now))
+
+    def _bury(self, known: ConsumerFilter, now: int) -> None:
+        if not known.dead:
+            known.left = now
+            self.version += 1
+
+    def _put(self, known: ConsumerFilter) -> None:
+        groups = self._topics.setdefault(known.topic, {})
+        self._count += known.group not in groups
+        groups[known.group] = known
+        self.version += 1
+
+    def _remove(self, known: ConsumerFilter) -> None:
+        groups = self._topics[known.topic]
+        del groups[known.group]
+        if not groups:
+            del self._topics[known.topic]
+        self._count -= 1
+        self.version += 1
+
+    def _all(self) -> Iterator[ConsumerFilter]:
+        for groups in self._topics.values():
+            yield from groups.values()
+
+    def _from_json(self, entry: Any, now: int) -> tuple[ConsumerFilter, tuple[int, ...]]:
+        """The filter, and the positions that the file has for it."""
+        topic, group, born = entry["topic"], entry["consumerGroup"], int(entry["bornTime"])
+        if not is_legal_name(topic) or not is_legal_name(group):
+            raise ValueError(f"topic {topic!r} or group {group!r} is not a legal name")
+        data = entry["bloomFilterData"]
+        known = ConsumerFilter(
+            topic,
+            group,
+            compiled(entry["expression"]),
+            int(entry["clientVersion"]),
+            self.bloom.positions(group, topic),
+            born,
+            int(entry.get("deadTime") or 0) or max(born, now - _LOADED_DEAD_MS),
+        )
+        positions = tuple(data["bitPos"]) if data["bitNum"] == self.bloom.bits else ()
+        return known, positions
+
+
+def _to_json(known: ConsumerFilter, bloom: Bloom) -> dict[str, Any]:
+    return {
+        "bloomFilterData": {"bitNum": bloom.bits, "bitPos": list(known.positions)},
+        "bornTime": known.born,
+        "clientVersion": known.client_version,
+        "consumerGroup": known.group,
+        "dead": known.dead,
+        "deadTime": known.left,
+        "expression": known.selector.expression,
+        "expressionType": SQL92,
+        "topic": known.topic,
+    }

@@ -1,0 +1,72 @@
+"""What decides whether a stored message is for a consumer: up to three questions, the cheapest first.
+
+`by_code` looks at the tags code in the queue entry, `by_unit` at the bit map in the queue's extension, `by_record` at
+the properties in the log. None means that the question does not arise. Yes to all of them hands the message over; the
+first two may say yes too often (hashes collide), never no to a message that is meant.
+
+Java: broker/filter/ExpressionMessageFilter.java, ExpressionForRetryMessageFilter.java
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from broker.filter.bloom import Bloom, is_hit
+from broker.filter.consumer_filters import ConsumerFilter, ConsumerFilters
+from broker.filter.selector import Selector
+from common.message_properties import find
+from common.message_record import Buffer, properties_of
+from common.subscription import TAG, Subscription
+from common.topic import RETRY_PREFIX
+
+ByCode: TypeAlias = Callable[[int], bool]
+ByUnit: TypeAlias = Callable[[int, bytes], bool]  # store timestamp and bit map
+ByRecord: TypeAlias = Callable[[Buffer], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFilter:
+    by_code: ByCode | None = None
+    by_unit: ByUnit | None = None
+    by_record: ByRecord | None = None
+
+
+EVERYTHING = MessageFilter()
+
+
+def by_tags(subscription: Subscription) -> MessageFilter:
+    """For a subscription of tags, as for any whose expression cannot be applied here."""
+    if subscription.expression_type == TAG and subscription.codes:
+        return MessageFilter(by_code=subscription.matches_code)
+    return EVERYTHING
+
+
+def by_selector(selector: Selector) -> MessageFilter:
+    """For an SQL92 expression that came with the pull itself."""
+    return MessageFilter(by_record=lambda record: selector.matches(properties_of(record)))
+
+
+def by_consumer_filter(known: ConsumerFilter, bloom: Bloom) -> MessageFilter:
+    """For an SQL92 expression that the group's heartbeat brought: stored bits may answer for it."""
+
+    def by_unit(store_timestamp: int, bit_map: bytes) -> bool:
+        if len(bit_map) != bloom.size or not known.sees_bits_of(store_timestamp):
+            return True
+        return is_hit(known.positions, bit_map)
+
+    return MessageFilter(by_unit=by_unit, by_record=lambda record: known.selector.matches(properties_of(record)))
+
+
+def by_origin(retry_topic: str, filters: ConsumerFilters) -> MessageFilter:
+    """For a group's retry topic with `filterSupportRetry`: the filter of the topic that a message came from."""
+    group = retry_topic.removeprefix(RETRY_PREFIX)
+
+    def by_record(record: Buffer) -> bool:
+        properties = properties_of(record)
+        origin = find(properties, b"RETRY_TOPIC")
+        known = filters.get(origin.decode("utf-8", "replace"), group) if origin else None
+        return known is None or known.selector.matches(properties)
+
+    return MessageFilter(by_record=by_record)

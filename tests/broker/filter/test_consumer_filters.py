@@ -1,0 +1,164 @@
+"""The table of SQL92 filters: versions, leaving and coming back, and its file."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.filter import consumer_filters
+from broker.filter.bloom import Bloom
+from broker.filter.consumer_filters import DAY_MS, ConsumerFilters
+from common import fastjson
+from common.message_record import decode
+from common.subscription import SQL92, Subscription
+
+BLOOM = Bloom.for_groups(32, 20)
+
+
+def sql(topic: str, expression: str, version: int = 1) -> Subscription:
+    return Subscription(topic, expression, SQL92, version=version)
+
+
+def table(*subscriptions: Subscription, group: str = "g", now: int = 1000) -> ConsumerFilters:
+    filters = ConsumerFilters(BLOOM)
+    filters.register(group, subscriptions, now)
+    return filters
+
+
+def expression_of(filters: ConsumerFilters, topic: str = "t", group: str = "g") -> str | None:
+    known = filters.get(topic, group)
+    return known.selector.expression if known else None
+
+
+def test_tags_have_no_entry() -> None:
+    assert len(table(Subscription("t", "*"), Subscription("u", "A", tags={"A"}, codes={65}))) == 0
+
+
+def test_a_newer_version_replaces_and_an_older_does_not() -> None:
+    filters = table(sql("t", "a = 1", 5))
+    filters.register("g", [sql("t", "a = 2", 4)], 1001)
+    filters.register("g", [sql("t", "a = 3", 5)], 1002)
+    assert expression_of(filters) == "a = 1"
+    filters.register("g", [sql("t", "a = 4", 6)], 1003)
+    known = filters.get("t", "g")
+    assert known is not None
+    assert (known.selector.expression, known.client_version, known.born) == ("a = 4", 6, 1003)
+
+
+def test_the_same_expression_keeps_its_birth() -> None:
+    filters = table(sql("t", "a = 1", 5))
+    before = filters.version
+    filters.register("g", [sql("t", "a = 1", 9)], 2000)
+    known = filters.get("t", "g")
+    assert known is not None
+    assert (known.born, known.client_version) == (1000, 9)
+    assert filters.version > before
+
+
+def test_what_does_not_compile_takes_the_old_away(caplog: pytest.LogCaptureFixture) -> None:
+    filters = table(sql("t", "a = 1", 5))
+    filters.register("g", [sql("t", "a !", 6)], 2000)
+    assert filters.get("t", "g") is None
+    assert len(filters) == 0
+    assert "does not compile" in caplog.text
+    filters.register("g", [sql("t", "a !", 7)], 2000)
+    assert len(filters) == 0
+
+
+def test_leaving_and_coming_back() -> None:
+    filters = table(sql("t", "a = 1", 5), sql("u", "b = 1", 5))
+    filters.register("g", [sql("t", "a = 1", 5)], 2000)
+    gone = filters.get("u", "g")
+    assert gone is not None
+    assert gone.dead
+    filters.group_left("g", 3000)
+    assert [known.left for known in filters.of_group("g")] == [3000, 2000]
+    filters.register("g", [sql("t", "a = 1", 5)], 4000)
+    back = filters.get("t", "g")
+    assert back is not None
+    assert not back.dead
+    filters.forget_old(2000 + DAY_MS)
+    assert [known.topic for known in filters.of_group("g")] == ["t"]
+
+
+def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(consumer_filters, "MAX_FILTERS", 2)
+    filters = table(sql("t", "a = 1"), sql("u", "a = 1"), sql("v", "a = 1"))
+    assert len(filters) == 2
+    assert "full" in caplog.text
+    filters.register("g", [sql("t", "a = 2", 2), sql("u", "a = 1", 2)], 1001)
+    assert expression_of(filters) == "a = 2"
+
+
+def test_the_file_of_a_java_broker(vectors: Path) -> None:
+    text = (vectors / "config" / "sql" / "consumerFilter.json").read_bytes()
+    filters = ConsumerFilters(BLOOM)
+    filters.load(fastjson.loads(text), now=1795006400000)
+    assert len(filters) == 2
+    assert expression_of(filters, "TopicS", "CG_sql0") == "a > 5 AND b = 'x'"
+    assert all(known.dead for known in filters.of_topic("TopicS"))
+    assert json.loads(fastjson.dumps(filters.to_body())) == fastjson.loads(text)
+
+
+def test_loaded_filters_wait_for_their_group() -> None:
+    filters = ConsumerFilters(BLOOM)
+    filters.load(table(sql("t", "a = 1", 5)).to_body(), now=100_000)
+    known = filters.get("t", "g")
+    assert known is not None
+    assert known.left == 70_000
+    filters.register("g", [sql("t", "a = 1", 5)], 100_001)
+    assert not known.dead
+
+
+def test_other_bit_maps_make_the_file_worthless(caplog: pytest.LogCaptureFixture) -> None:
+    other = ConsumerFilters(Bloom.for_groups(64, 20))
+    other.register("g", [sql("t", "a = 1", 5)], 1000)
+    filters = ConsumerFilters(BLOOM)
+    filters.load(other.to_body(), now=2000)
+    assert len(filters) == 0
+    assert "other bit maps" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "change", [{"expression": "a !"}, {"topic": "../x"}, {"bornTime": "x"}, {"bloomFilterData": 1}]
+)
+def test_nonsense_in_the_file_is_left_out(change: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    body = table(sql("t", "a = 1", 5), sql("u", "b = 1", 5)).to_body()
+    body["filterDataByTopic"]["t"]["groupFilterData"]["g"].update(change)
+    filters = ConsumerFilters(BLOOM)
+    filters.load(body, now=2000)
+    assert [known.topic for known in filters.of_group("g")] == ["u"]
+    assert "left out" in caplog.text
+
+
+@pytest.mark.parametrize("body", [None, [], {}, {"filterDataByTopic": 3}, {"filterDataByTopic": {"t": {}}}])
+def test_an_empty_or_foreign_file(body: Any) -> None:
+    filters = ConsumerFilters(BLOOM)
+    filters.load(body, now=1)
+    assert len(filters) == 0
+
+
+def test_bit_maps_as_a_java_broker_stored_them(vectors: Path, tmp_path: Path) -> None:
+    """Every unit of the recorded extension files, computed again from the log and the table of filters."""
+    case = vectors / "stores" / "ext"
+    with tarfile.open(case / "store.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    log = (tmp_path / "store" / "commitlog" / "00000000000000000000").read_bytes()
+    filters = ConsumerFilters(BLOOM)
+    filters.load(fastjson.loads((tmp_path / "store" / "config" / "consumerFilter.json").read_bytes()), now=0)
+    queues = json.loads((case / "expected.json").read_text())["queues"]
+    seen = 0
+    for name, queue in queues.items():
+        for (log_offset, _, _), unit in zip(queue["units"], queue["ext"], strict=True):
+            record = decode(log, log_offset)
+            assert filters.bit_map(name.split("/")[0], record.properties).hex() == unit["bitMap"]
+            seen += 1
+    assert seen == 120
+
+
+def test_repr() -> None:
+    assert repr(table(sql("t", "a = 1"))) == "<ConsumerFilters: 1 of 1 topics>"
