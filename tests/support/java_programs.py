@@ -1,0 +1,188 @@
+"""RocketMQ's own programs, for the tests marked `interop`: the official client's scenarios, and a Java broker.
+
+They come from the folder that the variable INTEROP names (else ../shared/interop beside this repository), with a JDK 17
+and Maven. They are copied and built once a machine, into ${XDG_CACHE_HOME:-~/.cache}/rocketlet-java, under a name made
+of the sources' digest; later runs, and runs at the same time, use what is there. `Missing` says what a machine lacks.
+
+    programs = JavaPrograms.prepare()                            # Missing: skip with its text
+    outcomes = programs.scenarios("127.0.0.1:9876", "routes")    # name → Outcome
+    with programs.broker(tmp_path, "127.0.0.1:9876") as broker: ...
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[2]
+
+# Maven without its jars at hand downloads 60 MB; a scenario group runs for up to three minutes.
+BUILD_TIMEOUT_S = 600
+RUN_TIMEOUT_S = 900
+
+
+class Missing(Exception):
+    """This machine cannot run the programs; the text names what it lacks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a scenario ended: PASS, FAIL or SKIP, and why."""
+
+    verdict: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class JavaPrograms:
+    """The built programs."""
+
+    jar: Path
+    stack: Path
+
+    @classmethod
+    def prepare(cls) -> JavaPrograms:
+        """Build what is not built yet. Raises Missing."""
+        source = Path(os.environ.get("INTEROP") or REPOSITORY.parent / "shared" / "interop")
+        if not (source / "java" / "pom.xml").exists():
+            raise Missing(f"no interop programs in {source}; set INTEROP to their folder")
+        for program in ("java", "mvn"):
+            if shutil.which(program) is None:
+                raise Missing(f"no {program} on the PATH; install a JDK 17 and Maven 3.6 or later")
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rocketlet-java"
+        cache.mkdir(parents=True, exist_ok=True)
+        with _only_one(cache / "build.lock"):
+            built = cache / f"interop-{_digest(source)}"
+            if not built.exists():
+                _build(source, built)
+            if not any((cache / "lib").glob("rocketmq-broker-*.jar")):
+                _run([str(built / "stack" / "stack"), "setup"])
+        return cls(built / "java" / "target" / "interop.jar", built / "stack" / "stack")
+
+    def scenarios(self, namesrv: str, *names: str, binary: bool = False, slow: int = 1) -> dict[str, Outcome]:
+        """Run scenarios or groups of them by the official client."""
+        options = ["--namesrv", namesrv, "--slow", str(slow), *(["--binary"] if binary else [])]
+        with tempfile.TemporaryDirectory() as folder:
+            report = Path(folder) / "report.json"
+            ended = subprocess.run(
+                ["java", "-jar", str(self.jar), *options, "--json", str(report), *names],
+                capture_output=True,
+                text=True,
+                timeout=RUN_TIMEOUT_S,
+                check=False,
+            )
+            sys.stdout.write(ended.stdout + ended.stderr)
+            if ended.returncode not in (0, 1):
+                raise AssertionError(
+                    f"the interop program ended with {ended.returncode}:\n{ended.stdout}{ended.stderr}"
+                )
+            told = json.loads(report.read_text())
+        return {one["name"]: Outcome(one["verdict"], one["why"]) for one in told["scenarios"]}
+
+    @contextmanager
+    def broker(self, folder: Path, namesrv: str, **settings: object) -> Iterator[JavaBroker]:
+        """A Java broker, stopped at the end. `settings` are lines of its configuration."""
+        broker = JavaBroker(self.stack, folder, namesrv, free_broker_port(), {k: str(v) for k, v in settings.items()})
+        broker.start()
+        try:
+            yield broker
+        finally:
+            broker.stop()
+
+    def admin(self, *arguments: str) -> str:
+        """mqadmin's output."""
+        return _run([str(self.stack), "admin", *arguments])
+
+
+@dataclass(slots=True)
+class JavaBroker:
+    """One broker; its store survives a stop and a kill."""
+
+    stack: Path
+    folder: Path
+    namesrv: str
+    port: int
+    settings: dict[str, str]
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Returns when it serves (which comes after its first registration)."""
+        words = [f"{key}={value}" for key, value in self.settings.items()]
+        _run([str(self.stack), "broker", str(self.folder), self.namesrv, str(self.port), *words])
+
+    def kill(self) -> None:
+        """As a power cut would, except that its connections close."""
+        os.kill(int((self.folder / "broker.pid").read_text()), signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Cleanly; it says goodbye to its name servers."""
+        _run([str(self.stack), "stop", str(self.folder)])
+
+
+def free_broker_port() -> int:
+    """A port that is free together with its VIP port (two below) and the one of replication (one above)."""
+    while True:
+        with ExitStack() as held:
+            port = _bound(held, 0)
+            try:
+                for neighbour in (port - 2, port + 1):
+                    _bound(held, neighbour)
+            except OSError:
+                continue
+            return port
+
+
+def _bound(held: ExitStack, port: int) -> int:
+    listening = held.enter_context(closing(socket.socket()))
+    listening.bind(("127.0.0.1", port))
+    bound: int = listening.getsockname()[1]
+    return bound
+
+
+def _digest(folder: Path) -> str:
+    """Of all sources, so that changed ones are built anew."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and "target" not in path.parts:
+            digest.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _build(source: Path, built: Path) -> None:
+    """In a folder beside it that gets its name at the end, so that a build which was cut short is none."""
+    work = built.with_suffix(".work")
+    shutil.rmtree(work, ignore_errors=True)
+    shutil.copytree(source, work, ignore=shutil.ignore_patterns("target"))
+    for path in [work, *work.rglob("*")]:
+        path.chmod(path.stat().st_mode | 0o200)  # the source may be readable only, and the copy is built in
+    _run(["mvn", "-q", "-B", "-f", str(work / "java" / "pom.xml"), "package"])
+    work.rename(built)
+
+
+@contextmanager
+def _only_one(lock: Path) -> Iterator[None]:
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _run(command: list[str]) -> str:
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False)
+    if ended.returncode:
+        raise AssertionError(f"{' '.join(command)} ended with {ended.returncode}:\n{ended.stdout}{ended.stderr}")
+    return ended.stdout
