@@ -45,7 +45,7 @@ def file(text: str) -> ConfigFile:
 
 def refused(text: str = "", **sources: dict[str, str]) -> str:
     with pytest.raises(SettingsError) as caught:
-        load(Server, Store, file=file(text), **sources)  # type: ignore[arg-type]
+        load(Server, Store, file=file(text), **sources)
     return str(caught.value)
 
 

@@ -1,0 +1,251 @@
+"""Reads a source tree without running it, and finds what its imports and calls do against a set of rules.
+
+The rules themselves stand in tests/test_architecture.py; here is only how one looks. Each finding is one line: where,
+what, and what to do about it.
+"""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported name. `target` is the module of ours that it comes from, or the full name of a foreign one."""
+
+    target: str
+    name: str | None  # None for `import a.b`
+    line: int
+    for_types_only: bool
+    relative: bool
+
+
+@dataclass(frozen=True)
+class Module:
+    name: str
+    path: Path
+    is_package: bool
+    tree: ast.Module
+
+    def at(self, line: int) -> str:
+        return f"{self.path}:{line}: {self.name}"
+
+
+class SourceTree:
+    """All modules of the given packages below a root, and their imports."""
+
+    def __init__(self, root: Path, packages: Iterable[str]) -> None:
+        self.packages = tuple(packages)
+        self.modules = {
+            module.name: module
+            for package in self.packages
+            for path in sorted((root / package).rglob("*.py"))
+            for module in [_read(root, path)]
+        }
+
+    @cached_property
+    def imports(self) -> dict[str, list[Import]]:
+        """By module; late ones, inside functions, too."""
+        return {module.name: list(self._imports(module)) for module in self.modules.values()}
+
+    def is_ours(self, target: str) -> bool:
+        return target.partition(".")[0] in self.packages
+
+    def _imports(self, module: Module) -> Iterator[Import]:
+        typing_only = set(_lines_for_types(module.tree))
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    yield Import(self._module_of(alias.name), None, node.lineno, node.lineno in typing_only, False)
+            elif isinstance(node, ast.ImportFrom):
+                base = _absolute(module, node)
+                for alias in node.names:
+                    target = self._module_of(f"{base}.{alias.name}")
+                    name = None if target == f"{base}.{alias.name}" and self.is_ours(target) else alias.name
+                    yield Import(target, name, node.lineno, node.lineno in typing_only, node.level > 0)
+
+    def _module_of(self, dotted: str) -> str:
+        """The longest beginning that is a module of ours; foreign names stay as they are."""
+        if not self.is_ours(dotted):
+            return dotted
+        parts = dotted.split(".")
+        beginnings = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
+        return next((beginning for beginning in beginnings if beginning in self.modules), dotted)
+
+
+def against_the_arrows(tree: SourceTree, arrows: Mapping[str, set[str]]) -> Iterator[str]:
+    """Imports from one room into another that it may not enter. A room is a package, or a part of one, in `arrows`."""
+    for module in tree.modules.values():
+        room = _room(module.name, arrows)
+        for one in tree.imports[module.name]:
+            if not tree.is_ours(one.target):
+                continue
+            entered = _room(one.target, arrows)
+            if entered != room and entered not in arrows[room]:
+                may = ", ".join(sorted(arrows[room])) or "nothing of ours"
+                yield (
+                    f"{module.at(one.line)} imports {one.target}, but {room} may import only {may}. Move what both need"
+                    f" into a package that both may import, or hand it in as an argument from a composition root."
+                )
+
+
+def cycles(tree: SourceTree) -> Iterator[str]:
+    """The first circle of imports among modules, if there is one."""
+    graph = {
+        name: {one.target for one in imports if one.target in tree.modules and one.target != name}
+        for name, imports in tree.imports.items()
+    }
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        circle = " → ".join(reversed(error.args[1]))
+        yield (
+            f"import cycle: {circle}. Move what they share into a third module that imports neither, or let the lower"
+            f" one take what it needs as an argument; a late import inside a function only hides the knot."
+        )
+
+
+def impure(tree: SourceTree, pure: Iterable[str], but_for: Iterable[str], impure_names: Iterable[str]) -> Iterator[str]:
+    """Pure modules that import what acts on the world. What is imported for type checkers alone does not count."""
+    banned = set(impure_names)
+    for module in tree.modules.values():
+        if not _matches(module.name, pure) or _matches(module.name, but_for):
+            continue
+        for one in tree.imports[module.name]:
+            if one.for_types_only or tree.is_ours(one.target):
+                continue
+            top = one.target.partition(".")[0]
+            if top in banned:
+                yield (
+                    f"{module.at(one.line)} is a pure module and imports {top}. Take the time, the randomness or the"
+                    f" bytes as an argument, or move the part that acts into a module that is not on the pure list."
+                )
+
+
+def through_another_door(tree: SourceTree, doors: Mapping[str, Iterable[str]]) -> Iterator[str]:
+    """Imports of foreign modules which only the modules behind `doors[name]` may import."""
+    for module in tree.modules.values():
+        for one in tree.imports[module.name]:
+            top = one.target.partition(".")[0]
+            if top in doors and not _matches(module.name, doors[top]):
+                allowed = ", ".join(doors[top]) or "no module"
+                yield (
+                    f"{module.at(one.line)} imports {top}, whose one door is {allowed}. Call that module instead;"
+                    f" if it lacks something, add it there."
+                )
+
+
+def forbidden_calls(
+    tree: SourceTree, calls: Iterable[str], doors: Iterable[str], advice: str, *, within: Iterable[str] = ("*",)
+) -> Iterator[str]:
+    """Calls such as `time.time` or `open`, also where the name was imported on its own, outside the door modules."""
+    wanted = set(calls)
+    for module in tree.modules.values():
+        if _matches(module.name, doors) or not _matches(module.name, within):
+            continue
+        own_names = {one.name: one.target for one in tree.imports[module.name] if one.target in wanted and one.name}
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Call):
+                called = own_names.get(ast.unparse(node.func), ast.unparse(node.func))
+                if called in wanted:
+                    yield f"{module.at(node.lineno)} calls {called}. {advice}"
+
+
+def composition_roots_known(tree: SourceTree, roots: Mapping[str, Iterable[str]]) -> Iterator[str]:
+    """Modules that import a composition root and are not among those that may."""
+    for module in tree.modules.values():
+        for one in tree.imports[module.name]:
+            if one.target in roots and not _matches(module.name, roots[one.target]):
+                yield (
+                    f"{module.at(one.line)} imports the composition root {one.target}, which knows everybody and so may"
+                    f" be known by {', '.join(roots[one.target])} alone. Take the few collaborators that are needed as"
+                    f" arguments."
+                )
+
+
+def through_a_facade(tree: SourceTree, facades: Iterable[str], users: Iterable[str]) -> Iterator[str]:
+    """Names imported from a package instead of from the module they live in; also relative imports."""
+    for module in tree.modules.values():
+        for one in tree.imports[module.name]:
+            if one.relative:
+                yield f"{module.at(one.line)} imports relatively. Name the module in full: from {one.target} import …"
+            package = tree.modules.get(one.target)
+            if package is None or not package.is_package or module.name == one.target:
+                continue
+            if one.name is None or (one.target in facades and _matches(module.name, users)):
+                continue
+            yield (
+                f"{module.at(one.line)} imports {one.name} from the package {one.target}. Import it from the module"
+                f" that defines it."
+            )
+
+
+def inhabited_packages(tree: SourceTree, except_for: Iterable[str]) -> Iterator[str]:
+    """__init__.py files that hold more than a docstring."""
+    for module in tree.modules.values():
+        if not module.is_package or module.name in except_for:
+            continue
+        body = [node for node in module.tree.body if not _is_docstring(node)]
+        if body:
+            yield (
+                f"{module.at(body[0].lineno)} is a package whose __init__.py holds code. Move it into a module: every"
+                f" import of the package pays for it, Spark's workers too."
+            )
+
+
+def badly_named_classes(tree: SourceTree, suffixes: Iterable[str]) -> Iterator[str]:
+    """Classes whose name ends in a word that says nothing."""
+    endings = tuple(suffixes)
+    for module in tree.modules.values():
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef) and node.name.endswith(endings):
+                yield f"{module.at(node.lineno)} has a class {node.name}. Name what it holds (RouteTable) or does."
+
+
+def without_docstring(tree: SourceTree) -> Iterator[str]:
+    """Modules that do not say what lives in them."""
+    for module in tree.modules.values():
+        if module.tree.body and ast.get_docstring(module.tree) is None:
+            yield f"{module.at(1)} has no docstring. Say what lives there, its invariants, and its Java twin."
+
+
+def _read(root: Path, path: Path) -> Module:
+    relative = path.relative_to(root)
+    parts = list(relative.with_suffix("").parts)
+    is_package = parts[-1] == "__init__"
+    name = ".".join(parts[:-1] if is_package else parts)
+    return Module(name, relative, is_package, ast.parse(path.read_text("utf-8"), str(path)))
+
+
+def _absolute(module: Module, node: ast.ImportFrom) -> str:
+    if node.level == 0:
+        return node.module or ""
+    parts = module.name.split(".")
+    kept = parts[: len(parts) - node.level + (1 if module.is_package else 0)]
+    return ".".join([*kept, *([node.module] if node.module else [])])
+
+
+def _lines_for_types(tree: ast.Module) -> Iterator[int]:
+    """Lines below `if TYPE_CHECKING:`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            for statement in node.body:
+                yield from range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
+
+
+def _room(module: str, arrows: Mapping[str, set[str]]) -> str:
+    return max((room for room in arrows if module == room or module.startswith(f"{room}.")), key=len)
+
+
+def _matches(module: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(module, pattern) for pattern in patterns)
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)

@@ -1,0 +1,253 @@
+"""Who may import whom, and through which door the world is met.
+
+The dictionaries are the rules; ARCHITECTURE.md draws them. Change them only together with it, and with a reason. The
+second half plants a violation of each rule in a tree of its own, to see that it is found and that the message helps.
+"""
+
+from __future__ import annotations
+
+import graphlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+
+from tests.support import architecture
+from tests.support.architecture import SourceTree
+
+ROOT = Path(__file__).parent.parent
+
+# Room: the rooms that it may enter. store.layout is a room of its own: bytes over any buffer, for Spark too.
+ARROWS: dict[str, set[str]] = {
+    "common": set(),
+    "remoting": {"common"},
+    "store.layout": {"common"},
+    "store": {"store.layout", "common"},
+    "namesrv": {"remoting", "common"},
+    "broker": {"store", "store.layout", "remoting", "common"},
+    "client": {"remoting", "common"},
+    "spark_jobs": {"store.layout", "common"},
+    "tools": {"spark_jobs", "broker", "client", "namesrv", "store", "store.layout", "remoting", "common"},
+}
+PACKAGES = [room for room in ARROWS if "." not in room]
+
+# These decide and never do: they are given bytes, values and the time.
+PURE = [
+    "common.*",
+    "remoting.command",
+    "remoting.frame_codec",
+    "remoting.header_*",
+    "remoting.protocol.*",
+    "remoting.re*_codes",
+    "store.layout.*",
+    "namesrv.route_table",
+    "namesrv.route_values",
+    "broker.queue_locks",
+    "broker.filter.*",
+    "client.latency_faults",
+    "client.queue_selection",
+    "client.queue_allocation",
+    "client.process_queue",
+    "spark_jobs.segment_rows",
+    "spark_jobs.index_segments",
+]
+PURE_BUT_FOR = ["common.clock"]
+ACTS_ON_THE_WORLD = ["trio", "asyncio", "os", "mmap", "time", "threading", "random", "socket", "subprocess", "tempfile"]
+
+# Foreign module: the modules of ours that may import it.
+DOORS = {
+    "mmap": ["store.disk"],
+    "msgpack": ["remoting.header_msgpack"],
+    "pyspark": ["spark_jobs.*"],
+    "click": ["*.__main__", "tools.*"],
+    # Nothing that a peer or a file can steer ever unpickles or starts a program.
+    "pickle": [],
+    "marshal": [],
+    "shelve": [],
+    "subprocess": ["tools.*", "spark_jobs.*"],
+}
+
+WALL_TIME = ["time.time", "time.time_ns", "datetime.now", "datetime.utcnow", "datetime.today", "date.today"]
+WALL_TIME += [f"datetime.{call}" for call in WALL_TIME if call.startswith("date")]
+FILE_CALLS = [
+    "open",
+    "io.open",
+    "os.open",
+    "os.fdopen",
+    "os.pread",
+    "os.pwrite",
+    "os.fsync",
+    "os.fdatasync",
+    "os.replace",
+]
+FILE_CALLS += ["os.rename", "os.unlink", "os.remove", "os.truncate", "os.ftruncate"]
+SHELLS = ["os.system", "os.popen", "eval", "exec"]
+
+COMPOSITION_ROOTS = {
+    "broker.broker": ["broker.__main__", "tools.*"],
+    "namesrv.namesrv": ["namesrv.__main__", "tools.*"],
+}
+
+FACADES = ["client", "broker.handlers"]  # the SDK's public names; the table of request codes
+FACADE_USERS = ["tools.*", "broker.*"]
+SUFFIXES = ["Manager", "Service", "Controller", "Impl", "Helper", "Util", "Utils"]
+
+
+@pytest.fixture(scope="module")
+def tree() -> SourceTree:
+    return SourceTree(ROOT, PACKAGES)
+
+
+def findings(tree: SourceTree) -> Iterator[str]:
+    """Everything in the tree that is against a rule."""
+    yield from architecture.against_the_arrows(tree, ARROWS)
+    yield from architecture.cycles(tree)
+    yield from architecture.impure(tree, PURE, PURE_BUT_FOR, ACTS_ON_THE_WORLD)
+    yield from architecture.through_another_door(tree, DOORS)
+    yield from architecture.forbidden_calls(
+        tree, WALL_TIME, ["common.clock"], "Wall time has one door, common/clock.py: take a WallClock or the time."
+    )
+    yield from architecture.forbidden_calls(
+        tree,
+        FILE_CALLS,
+        ["store.disk", "namesrv.durable_file"],
+        "Files are met through a seam, Disk in store/disk.py or Files in namesrv/durable_file.py, so that tests can"
+        " make them fail.",
+        within=["store.*", "broker.*", "namesrv.*", "remoting.*", "common.*"],
+    )
+    yield from architecture.forbidden_calls(tree, SHELLS, [], "Nothing here runs text. Spell out what is to be done.")
+    yield from architecture.composition_roots_known(tree, COMPOSITION_ROOTS)
+    yield from architecture.through_a_facade(tree, FACADES, FACADE_USERS)
+    yield from architecture.inhabited_packages(tree, FACADES)
+    yield from architecture.badly_named_classes(tree, SUFFIXES)
+    yield from architecture.without_docstring(tree)
+
+
+def test_the_tree_keeps_every_rule(tree: SourceTree) -> None:
+    assert list(findings(tree)) == []
+
+
+def test_every_package_is_there_and_typed(tree: SourceTree) -> None:
+    assert {name for name in tree.modules if "." not in name} == set(PACKAGES)
+    assert [package for package in PACKAGES if not (ROOT / package / "py.typed").exists()] == []
+
+
+def test_the_arrows_themselves_make_no_circle() -> None:
+    graphlib.TopologicalSorter(ARROWS).prepare()
+
+
+PLANTED = {
+    "common/errors.py": '"""Errors."""',
+    "store/layout/file_names.py": '"""Names."""\nfrom common.errors import X',
+    "store/disk.py": '"""Disk."""\nimport mmap, os\nos.open("x", 0)',
+    "store/commit_log.py": '"""Log."""\nfrom store.disk import Disk\nfrom store.layout import file_names',
+    "broker/broker.py": '"""Root."""\nimport store.commit_log\nfrom broker.handlers import TABLE',
+    "broker/handlers/__init__.py": '"""Table."""\nfrom broker.handlers.send import send\nTABLE = {10: send}',
+    "broker/handlers/send.py": '"""Send."""\nfrom remoting.command import Command',
+    "broker/__main__.py": '"""Start."""\nimport click\nfrom broker.broker import Broker',
+    "remoting/command.py": '"""Command."""\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import trio',
+    "client/__init__.py": '"""SDK."""\nfrom client.producer import Producer',
+    "client/producer.py": '"""Producer."""\nimport trio',
+    "tools/local.py": '"""Local."""\nfrom client import Producer\nimport namesrv.namesrv',
+    "namesrv/namesrv.py": '"""Root."""',
+    "spark_jobs/rows.py": '"""Rows."""\nimport pyspark\nimport store.layout.file_names',
+}
+
+
+def plant(root: Path, changes: Mapping[str, str] = MappingProxyType({})) -> SourceTree:
+    """A small tree that keeps every rule, and then these files changed."""
+    for name, text in (PLANTED | {**changes}).items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for directory in path.relative_to(root).parents:
+            if directory.name:
+                (root / directory / "__init__.py").touch()
+        path.write_text(text, "utf-8")
+    return SourceTree(root, PACKAGES)
+
+
+def test_a_good_tree_has_no_findings(tmp_path: Path) -> None:
+    assert list(findings(plant(tmp_path))) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "words"),
+    [
+        (
+            "store/commit_log.py",
+            "import remoting.command",
+            "store/commit_log.py:2: store.commit_log imports remoting.command, but store may import only common,"
+            " store.layout. Move what both need into a package that both may import, or hand it in as an argument from"
+            " a composition root.",
+        ),
+        ("broker/long_poll.py", "from client.producer import Producer", "broker may import only"),
+        (
+            "spark_jobs/find.py",
+            "from store.commit_log import CommitLog",
+            "spark_jobs may import only common, store.layout",
+        ),
+        ("store/layout/scan.py", "from store.disk import Disk", "store.layout may import only common"),
+        ("common/message.py", "import store.layout.file_names", "common may import only nothing of ours"),
+        ("client/late.py", "def f():\n    from broker.handlers.send import send", "client may import only"),
+        (
+            "client/typed.py",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import store.disk",
+            "may import only",
+        ),
+        ("common/message.py", "import time", "is a pure module and imports time. Take the time"),
+        ("common/message.py", "def f():\n    from trio import sleep", "is a pure module and imports trio"),
+        ("remoting/protocol/sending.py", "import os.path", "is a pure module and imports os"),
+        ("store/commit_log.py", "import mmap", "imports mmap, whose one door is store.disk"),
+        ("store/commit_log.py", "from mmap import mmap", "imports mmap, whose one door is store.disk"),
+        ("client/producer.py", "import msgpack", "imports msgpack, whose one door is remoting.header_msgpack"),
+        ("tools/report.py", "from pyspark.sql import Row", "imports pyspark, whose one door is spark_jobs.*"),
+        ("broker/config.py", "import click", "imports click, whose one door is *.__main__, tools.*"),
+        ("broker/cache.py", "import pickle", "imports pickle, whose one door is no module"),
+        ("client/producer.py", "import time\ntime.time()", "calls time.time. Wall time has one door"),
+        ("client/producer.py", "import datetime\ndatetime.datetime.now()", "calls datetime.datetime.now. Wall time"),
+        ("client/producer.py", "from datetime import datetime\ndatetime.now()", "calls datetime.now. Wall time"),
+        ("broker/json_file.py", "open('x')", "calls open. Files are met through a seam, Disk in"),
+        ("broker/json_file.py", "import os\nos.replace('x', 'y')", "calls os.replace. Files are met"),
+        ("broker/hooks.py", "import os\nos.system('x')", "calls os.system. Nothing here runs text"),
+        ("broker/long_poll.py", "from broker.broker import Broker", "imports the composition root broker.broker"),
+        ("namesrv/handlers.py", "import namesrv.namesrv", "imports the composition root namesrv.namesrv"),
+        (
+            "client/pull.py",
+            "from client import Producer",
+            "imports Producer from the package client. Import it from the",
+        ),
+        ("client/pull.py", "from .producer import Producer", "imports relatively. Name the module in full"),
+        ("store/__init__.py", "X = 1", "is a package whose __init__.py holds code"),
+        ("broker/topics.py", "class TopicConfigManager: ...", "has a class TopicConfigManager. Name what it holds"),
+    ],
+)
+def test_a_planted_violation_is_found(tmp_path: Path, path: str, text: str, words: str) -> None:
+    found = list(findings(plant(tmp_path, {path: f'"""Planted."""\n{text}'})))
+    assert [finding for finding in found if words in finding], found
+
+
+def test_a_planted_cycle_is_found(tmp_path: Path) -> None:
+    tree = plant(
+        tmp_path,
+        {
+            "store/flush.py": '"""Planted."""\nfrom store.dispatch import run',
+            "store/dispatch.py": '"""Planted."""\nfrom store.queue import Queue',
+            "store/queue.py": '"""Planted."""\ndef late():\n    from store.flush import flush',
+        },
+    )
+    (finding,) = findings(tree)
+    assert finding.startswith("import cycle: ")
+    for module in ("store.flush", "store.dispatch", "store.queue"):
+        assert module in finding
+    assert "Move what they share into a third module" in finding
+
+
+def test_a_module_without_docstring_is_found(tmp_path: Path) -> None:
+    (finding,) = findings(plant(tmp_path, {"client/pull.py": "import trio"}))
+    assert finding.startswith("client/pull.py:1: client.pull has no docstring.")
+
+
+def test_a_call_by_an_imported_name_is_found(tmp_path: Path) -> None:
+    (finding,) = findings(plant(tmp_path, {"client/pull.py": '"""Planted."""\nfrom time import time_ns\ntime_ns()'}))
+    assert "calls time.time_ns" in finding
