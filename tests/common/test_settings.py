@@ -193,7 +193,7 @@ def test_a_path_cannot_be_declared_updatable() -> None:
 def test_a_type_that_is_not_served_is_refused_when_described() -> None:
     @dataclass(frozen=True)
     class Wrong:
-        numbers: list[int] = setting([], "Numbers.")
+        numbers: tuple[int, ...] = setting((), "Numbers.")
 
     with pytest.raises(TypeError, match="a setting is bool, int"):
         settings_of(Wrong)
