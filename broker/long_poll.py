@@ -1,0 +1,161 @@
+"""Pulls that found nothing and wait for a message: parked on the end of their queue, woken in the turn that moves it.
+
+A parked pull costs no task. Its queue's watermark notes that it may try again; `drain`, called once a turn behind the
+store's dispatch, has it tried, so a message reaches those who wait for it in the turn in which it was sent. A try that
+finds only what the pull's filter refuses parks again, further on, instead of sending the client round in circles. What
+is still parked at its time-out is tried for the last time and answered whatever it finds.
+
+Invariants: each parked pull is answered once, or dropped with its connection; no more than the limit are parked, and
+none behind its queue's end.
+
+Java: broker/longpolling/PullRequestHoldService.java, NotifyMessageArrivingListener.java
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from itertools import count
+
+import trio
+
+from remoting.handler import Answer, Refused, Reply, Request
+from remoting.response_codes import ResponseCode
+from store.watermark import Waiter, Watermark
+
+log = logging.getLogger("broker.long_poll")
+
+# Beside `drain` after each turn, for progress that nobody drained behind; RocketMQ looks every 5 s.
+SWEEP_SECONDS = 1.0
+
+# Tries a parked pull again. True: it must be answered now. Returns an answer, or the offset to wait for next.
+Attempt = Callable[[bool], Answer | int]
+
+
+class Parked:
+    """One pull that waits."""
+
+    __slots__ = ("attempt", "connection", "deadline", "order", "request", "waiter", "watermark")
+
+    def __init__(self, request: Request, watermark: Watermark, deadline: float, order: int, attempt: Attempt) -> None:
+        self.request = request
+        self.connection: Hashable = request.connection
+        self.watermark = watermark
+        self.deadline = deadline
+        self.order = order
+        self.attempt: Attempt | None = attempt  # None: answered or dropped
+        self.waiter: Waiter | None = None
+
+    def __lt__(self, other: Parked) -> bool:
+        return (self.deadline, self.order) < (other.deadline, other.order)
+
+
+@dataclass(frozen=True, slots=True)
+class LongPollStatistics:
+    parked: int
+
+
+class LongPoll:
+    """All parked pulls of one broker. `limit` bounds them; it may change."""
+
+    def __init__(self, limit: Callable[[], int]) -> None:
+        self._limit = limit
+        self._of_connection: dict[Hashable, set[Parked]] = {}
+        self._parked = 0
+        self._ready: list[Parked] = []
+        self._deadlines: list[Parked] = []  # a heap; those answered meanwhile stay until they surface
+        self._orders = count()
+        self._sooner = trio.Event()
+
+    def park(self, request: Request, watermark: Watermark, offset: int, deadline: float, attempt: Attempt) -> bool:
+        """Hold a pull until its queue's end reaches `offset`; false when too many wait already.
+
+        Requires: the handler returns DEFERRED when this is true, and `offset` lies beyond the end.
+        """
+        if self._parked >= self._limit():
+            return False
+        parked = Parked(request, watermark, deadline, next(self._orders), attempt)
+        self._parked += 1
+        self._of_connection.setdefault(parked.connection, set()).add(parked)
+        if not self._deadlines or deadline < self._deadlines[0].deadline:
+            self._sooner.set()
+        heappush(self._deadlines, parked)
+        self._wait(parked, offset)
+        return True
+
+    def drain(self) -> None:
+        """Try again all whose queue has moved. Called behind every dispatch; costs nothing where nobody waits."""
+        while self._ready:
+            ready, self._ready = self._ready, []
+            for parked in ready:
+                self._try(parked, last=False)
+
+    def dropped(self, connection: Hashable) -> None:
+        """Forget the pulls of a connection that is gone."""
+        for parked in self._of_connection.pop(connection, ()):
+            self._forget(parked)
+
+    async def run(self) -> None:
+        """Answer at time-outs, until cancelled."""
+        while True:
+            now = trio.current_time()
+            self.drain()
+            while self._deadlines and self._deadlines[0].deadline <= now:
+                self._try(heappop(self._deadlines), last=True)
+            if len(self._deadlines) > 2 * self._parked + 64:
+                self._deadlines = [parked for parked in self._deadlines if parked.attempt is not None]
+                heapify(self._deadlines)
+            self._sooner = trio.Event()
+            wake_at = min(now + SWEEP_SECONDS, self._deadlines[0].deadline) if self._deadlines else float("inf")
+            with trio.move_on_at(wake_at):
+                await self._sooner.wait()
+
+    def answer_all(self) -> None:
+        """Answer everything that waits as it stands: the broker stops."""
+        for parked in [parked for parked_set in self._of_connection.values() for parked in parked_set]:
+            self._try(parked, last=True)
+
+    def statistics(self) -> LongPollStatistics:
+        return LongPollStatistics(self._parked)
+
+    def __repr__(self) -> str:
+        return f"<LongPoll: {self._parked} pulls wait>"
+
+    def _wait(self, parked: Parked, offset: int) -> None:
+        if offset <= parked.watermark.value:
+            self._ready.append(parked)
+        else:
+            parked.waiter = parked.watermark.call_at(offset, lambda: self._ready.append(parked))
+
+    def _try(self, parked: Parked, last: bool) -> None:
+        attempt = parked.attempt
+        if attempt is None:
+            return
+        try:
+            answer = attempt(last)
+        except Refused as refused:
+            answer = Reply(refused.code, remark=refused.remark)
+        except Exception:
+            # As the server treats a handler: one request fails, and says so.
+            log.exception("a held pull failed: %r", parked.request)
+            answer = Reply(ResponseCode.SYSTEM_ERROR, remark="the pull failed; the broker's log has the reason")
+        if isinstance(answer, int):
+            assert not last, "the last try has to answer"
+            self._wait(parked, answer)
+            return
+        waiting = self._of_connection.get(parked.connection)
+        if waiting is not None:
+            waiting.discard(parked)
+            if not waiting:
+                del self._of_connection[parked.connection]
+        self._forget(parked)
+        parked.request.reply(answer)
+
+    def _forget(self, parked: Parked) -> None:
+        if parked.attempt is not None:
+            parked.attempt = None
+            self._parked -= 1
+            if parked.waiter is not None:
+                parked.waiter.cancel()

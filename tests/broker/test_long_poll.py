@@ -1,0 +1,209 @@
+"""Parked pulls: woken by progress, answered at their time-out, dropped with their connection, answered once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.long_poll import LongPoll
+from remoting.handler import Answer, Refused, Reply
+from store.watermark import Watermark
+
+
+class FakeRequest:
+    """Records its answer."""
+
+    def __init__(self, connection: object = "connection") -> None:
+        self.connection = connection
+        self.answers: list[Any] = []
+        self.time: float | None = None
+
+    def reply(self, answer: Answer) -> None:
+        self.answers.append(answer)
+        self.time = trio.current_time()
+
+
+class Pull:
+    """A pull of one queue: answers what came behind its offset, once that is enough."""
+
+    def __init__(self, poll: LongPoll, queue: Watermark, *, connection: object = "c", needs: int = 1) -> None:
+        self.request = FakeRequest(connection)
+        self.queue = queue
+        self.offset = queue.value
+        self.needs = needs
+        self.tries: list[bool] = []
+        self.parked = poll.park(self.request, queue, self.offset + 1, trio.current_time() + 15, self.attempt)  # type: ignore[arg-type]
+
+    def attempt(self, last: bool) -> Answer | int:
+        self.tries.append(last)
+        if last or self.queue.value >= self.offset + self.needs:
+            return Reply(0 if self.queue.value > self.offset else 19)
+        return self.queue.value + 1
+
+    @property
+    def code(self) -> int | None:
+        return self.request.answers[0].code if self.request.answers else None
+
+
+@asynccontextmanager
+async def long_poll(limit: int = 100) -> Any:
+    poll = LongPoll(lambda: limit)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(poll.run)
+        yield poll
+        nursery.cancel_scope.cancel()
+
+
+async def test_progress_wakes_those_of_the_queue(autojump_clock: trio.testing.MockClock) -> None:
+    async with long_poll() as poll:
+        one, other = Watermark(5), Watermark(0)
+        pull, another = Pull(poll, one), Pull(poll, other)
+        one.advance(6)
+        assert pull.code is None  # the watermark only takes note
+        poll.drain()
+        assert (pull.code, pull.tries) == (0, [False])
+        assert another.code is None
+        assert poll.statistics().parked == 1
+
+
+async def test_the_time_out_answers(autojump_clock: trio.testing.MockClock) -> None:
+    async with long_poll() as poll:
+        pull = Pull(poll, Watermark(5))
+        started = trio.current_time()
+        await trio.sleep(14.9)
+        later = Pull(poll, Watermark(0))
+        assert pull.code is None
+        await trio.sleep(0.2)
+        assert (pull.code, pull.tries) == (19, [True])
+        assert pull.request.time == pytest.approx(started + 15)
+        assert later.code is None
+        await trio.sleep(15)
+        assert later.code == 19
+        assert poll.statistics().parked == 0
+
+
+async def test_a_shorter_time_out_is_not_kept_waiting_by_a_longer_one(autojump_clock: trio.testing.MockClock) -> None:
+    async with long_poll() as poll:
+        Pull(poll, Watermark(0))
+        await trio.sleep(0.001)
+        request = FakeRequest()
+        started = trio.current_time()
+        poll.park(request, Watermark(0), 1, started + 0.05, lambda last: Reply(19))  # type: ignore[arg-type]
+        await trio.sleep(1)
+        assert request.time == pytest.approx(started + 0.05)
+
+
+async def test_progress_that_nobody_drained_is_seen_soon(autojump_clock: trio.testing.MockClock) -> None:
+    async with long_poll() as poll:
+        queue = Watermark(0)
+        pull = Pull(poll, queue)
+        queue.advance(1)
+        await trio.sleep(1.1)
+        assert pull.code == 0
+
+
+async def test_what_the_filter_refuses_parks_again(autojump_clock: trio.testing.MockClock) -> None:
+    async with long_poll() as poll:
+        queue = Watermark(0)
+        pull = Pull(poll, queue, needs=3)
+        for end in (1, 2):
+            queue.advance(end)
+            poll.drain()
+            assert pull.code is None
+        queue.advance(3)
+        poll.drain()
+        assert (pull.code, pull.tries) == (0, [False] * 3)
+
+
+async def test_pulls_of_a_closed_connection_are_forgotten(autojump_clock: trio.testing.MockClock) -> None:
+    async with long_poll() as poll:
+        queue = Watermark(0)
+        gone, stays = Pull(poll, queue, connection="gone"), Pull(poll, queue, connection="stays")
+        poll.dropped("gone")
+        poll.dropped("unknown")
+        queue.advance(1)
+        poll.drain()
+        await trio.sleep(20)
+        assert gone.code is None
+        assert gone.tries == []
+        assert stays.code == 0
+        assert queue.statistics().waiting == 0
+
+
+async def test_the_limit(autojump_clock: trio.testing.MockClock) -> None:
+    async with long_poll(limit=2) as poll:
+        queue = Watermark(0)
+        pulls = [Pull(poll, queue) for _ in range(3)]
+        assert [pull.parked for pull in pulls] == [True, True, False]
+        queue.advance(1)
+        poll.drain()
+        assert Pull(poll, queue).parked
+
+
+async def test_a_try_that_fails_is_answered(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(last: bool) -> Answer:
+        raise Refused(17, "no topic any more")
+
+    def crash(last: bool) -> Answer:
+        raise ZeroDivisionError
+
+    async with long_poll() as poll:
+        queue = Watermark(0)
+        refused, crashed = FakeRequest(), FakeRequest()
+        poll.park(refused, queue, 1, 100, refuse)  # type: ignore[arg-type]
+        poll.park(crashed, queue, 1, 100, crash)  # type: ignore[arg-type]
+        queue.advance(1)
+        poll.drain()
+    assert (refused.answers[0].code, refused.answers[0].remark) == (17, "no topic any more")
+    assert crashed.answers[0].code == 1
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_at_the_end_all_are_answered(autojump_clock: trio.testing.MockClock) -> None:
+    async with long_poll() as poll:
+        pulls = [Pull(poll, Watermark(0), connection=n) for n in range(3)]
+        poll.answer_all()
+        assert [pull.code for pull in pulls] == [19] * 3
+        assert poll.statistics().parked == 0
+
+
+def steps() -> Iterator[str]:
+    yield from ("park", "advance", "drain", "drop", "sleep")
+
+
+@given(st.lists(st.tuples(st.sampled_from(list(steps())), st.integers(0, 2)), max_size=40))
+def test_each_pull_is_answered_once_or_dropped(script: list[tuple[str, int]]) -> None:
+    """Whatever happens in whatever order, after its time-out each pull has one answer, or none if its peer left."""
+
+    async def main() -> None:
+        async with long_poll() as poll:
+            queues = [Watermark(0) for _ in range(3)]
+            pulls: list[Pull] = []
+            dropped: set[int] = set()
+            for step, n in script:
+                if step == "park":
+                    pulls.append(Pull(poll, queues[n], connection=n, needs=n + 1))
+                elif step == "advance":
+                    queues[n].advance(queues[n].value + 1)
+                elif step == "drain":
+                    poll.drain()
+                elif step == "drop":
+                    dropped |= {id(pull) for pull in pulls if pull.request.connection == n and pull.code is None}
+                    poll.dropped(n)
+                else:
+                    await trio.sleep(n * 4)
+            await trio.sleep(16)
+            for pull in pulls:
+                assert len(pull.request.answers) == (0 if id(pull) in dropped else 1)
+            assert poll.statistics().parked == 0
+            assert all(queue.statistics().waiting == 0 for queue in queues)
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
