@@ -10,6 +10,7 @@ Java: remoting/protocol/RemotingSerializable.java
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Self
 
@@ -22,7 +23,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Body(msgspec.Struct):
-    """Root of all bodies. Those with maps keyed by queues override `builtins` and `from_builtins`."""
+    """Root of all bodies."""
 
     def to_json(self) -> bytes:
         """The body as it travels."""
@@ -32,9 +33,14 @@ class Body(msgspec.Struct):
     def from_json(cls, data: bytes | memoryview) -> Self:
         """The body out of its bytes. Raises BodyError."""
         try:
-            return _decoder(cls).decode(data)
+            body: Self = _decoder(cls).decode(data)
+            return body
         except msgspec.DecodeError:
-            pass  # of another shape than plain JSON has, or broken: the tolerant way tells
+            return cls.from_odd_json(data)  # of another shape than plain JSON has, or broken
+
+    @classmethod
+    def from_odd_json(cls, data: bytes | memoryview) -> Self:
+        """The tolerant way. Raises BodyError."""
         try:
             return cls.from_builtins(without_nulls(fastjson.loads(bytes(data))))
         except (fastjson.InvalidJson, msgspec.ValidationError) as error:
@@ -50,6 +56,17 @@ class Body(msgspec.Struct):
         return msgspec.convert(value, cls, strict=False)
 
 
+class QueueKeyedBody(Body):
+    """Root of bodies with maps keyed by queues: their type is not JSON's, so only the tolerant way can read them.
+
+    They write `builtins` and `from_builtins` themselves.
+    """
+
+    @classmethod
+    def from_json(cls, data: bytes | memoryview) -> Self:
+        return cls.from_odd_json(data)
+
+
 def without_nulls(value: Any) -> Any:
     """The same value without the fields that are null, so that their defaults hold."""
     if isinstance(value, dict):
@@ -59,11 +76,13 @@ def without_nulls(value: Any) -> Any:
     return value
 
 
-def named(value: str | int | float, names: tuple[str, ...]) -> str:
-    """An enum as its name: C++ clients send the ordinal. Unknown ordinals become the first name."""
-    if isinstance(value, str):
-        return value
-    return names[int(value)] if 0 <= value < len(names) else names[0]
+def name_ordinals(value: Any, enums: Mapping[str, tuple[str, ...]]) -> None:
+    """Turn the ordinals among these fields of an object into names: C++ and Go clients send them."""
+    if isinstance(value, dict):
+        for field, names in enums.items():
+            ordinal = value.get(field)
+            if isinstance(ordinal, int) and 0 <= ordinal < len(names):
+                value[field] = names[ordinal]
 
 
 @lru_cache(None)

@@ -5,6 +5,9 @@ Java: common/protocol/header/namesrv/PutKVConfigRequestHeader.java and its neigh
 
 from __future__ import annotations
 
+from typing import Any, Self
+
+import msgspec
 from msgspec import field
 
 from remoting.protocol.body import Body
@@ -43,9 +46,9 @@ class KVNamespaceHeader(Header):
 class KVTable(Body):
     """Names and texts: the answer to 219, 28 and 103."""
 
-    table: dict[str, str | int | float | bool] = field(default_factory=dict)
+    table: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def texts(self) -> dict[str, str]:
-        """The table as text, whatever a peer has written the values as."""
-        return {key: text_of(value) for key, value in self.table.items()}
+    @classmethod
+    def from_builtins(cls, value: Any) -> Self:
+        table = value.get("table", {}) if isinstance(value, dict) else {}
+        return msgspec.convert({"table": {key: text_of(inner) for key, inner in table.items()}}, cls)

@@ -14,7 +14,7 @@ from msgspec import field
 
 from common.message import MessageQueue
 from remoting.errors import BodyError
-from remoting.protocol.body import Body
+from remoting.protocol.body import Body, QueueKeyedBody
 from remoting.protocol.header import Header, Int, Long
 from remoting.protocol.queue import WireQueue, object_map, read_object_map
 
@@ -102,7 +102,7 @@ class QueryCorrectionOffsetHeader(Header):
     filterGroups: str | None = None
 
 
-class ResetOffsetBody(Body):
+class ResetOffsetBody(QueueKeyedBody):
     """New positions by queue. C++ clients want a list instead of the map: `to_list_json`."""
 
     offsetTable: dict[MessageQueue, int]
@@ -131,7 +131,7 @@ class _ListedOffset(WireQueue, frozen=True):
     offset: Long = 0
 
 
-class ConsumerStatusBody(Body):
+class ConsumerStatusBody(QueueKeyedBody):
     """What clients have consumed: by client in the answer to 223, one client's queues in the answer to 221."""
 
     messageQueueTable: dict[MessageQueue, int] = field(default_factory=dict)

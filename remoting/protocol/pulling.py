@@ -1,7 +1,7 @@
 """Reading messages: pulls (11, and 361 of a 5.x lite pull consumer), by key (12), by place in the log (33).
 
-Java: common/protocol/header/PullMessageRequestHeader.java, PullMessageResponseHeader.java, QueryMessageRequestHeader.java,
-ViewMessageRequestHeader.java; common/sysflag/PullSysFlag.java
+Java: common/protocol/header/PullMessageRequestHeader.java, PullMessageResponseHeader.java,
+QueryMessageRequestHeader.java, ViewMessageRequestHeader.java; common/sysflag/PullSysFlag.java
 """
 
 from __future__ import annotations

@@ -1,0 +1,104 @@
+"""Topics and groups as configured: their bodies, their version, and the requests that change and list them (17, 21,
+200, 201, 207, 215; 25 and 26, 318 and 319 whose bodies are properties text).
+
+Defaults are those of an automatically made topic or group.
+
+Java: common/TopicConfig.java, common/subscription/SubscriptionGroupConfig.java, common/DataVersion.java,
+common/protocol/body/TopicConfigSerializeWrapper.java, SubscriptionGroupWrapper.java,
+common/protocol/header/CreateTopicRequestHeader.java
+"""
+
+from __future__ import annotations
+
+from msgspec import field
+
+from remoting.protocol.body import Body
+from remoting.protocol.header import Header, Int, Long
+
+SINGLE_TAG = "SINGLE_TAG"
+MULTI_TAG = "MULTI_TAG"
+FILTER_TYPES = (SINGLE_TAG, MULTI_TAG)
+
+# Bits of topicSysFlag.
+UNIT = 1
+UNIT_SUBSCRIPTION = 2
+
+
+class DataVersion(Body):
+    """Which state of a table this is; equal means equal in both."""
+
+    counter: Long = 0
+    timestamp: Long = 0
+
+
+class TopicConfig(Body):
+    """One topic at one broker. `perm`: 4 read, 2 write, 1 inherit."""
+
+    order: bool = False
+    perm: Int = 6
+    readQueueNums: Int = 8
+    topicFilterType: str = SINGLE_TAG
+    topicName: str = ""
+    topicSysFlag: Int = 0
+    writeQueueNums: Int = 8
+
+
+class TopicConfigTable(Body):
+    """The answer to 21, and config/topics.json."""
+
+    dataVersion: DataVersion = field(default_factory=DataVersion)
+    topicConfigTable: dict[str, TopicConfig] = field(default_factory=dict)
+
+
+class SubscriptionGroupConfig(Body):
+    """One consumer group: the body of 200."""
+
+    brokerId: Long = 0
+    consumeBroadcastEnable: bool = True
+    consumeEnable: bool = True
+    consumeFromMinEnable: bool = True
+    groupName: str = ""
+    notifyConsumerIdsChangedEnable: bool = True
+    retryMaxTimes: Int = 16
+    retryQueueNums: Int = 1
+    whichBrokerWhenConsumeSlowly: Long = 1
+
+
+class SubscriptionGroupTable(Body):
+    """The answer to 201, and config/subscriptionGroup.json."""
+
+    dataVersion: DataVersion = field(default_factory=DataVersion)
+    subscriptionGroupTable: dict[str, SubscriptionGroupConfig] = field(default_factory=dict)
+
+
+class CreateTopicHeader(Header):
+    """17. Go sends `defaultTopic` as the word defaultTopic; nobody looks at it. `order` is not obeyed by 4.x."""
+
+    topic: str = ""
+    defaultTopic: str = "TBW102"
+    readQueueNums: Int = 8
+    writeQueueNums: Int = 8
+    perm: Int = 6
+    topicFilterType: str = SINGLE_TAG
+    topicSysFlag: Int = 0
+    order: bool = False
+
+
+class DeleteTopicHeader(Header):
+    """215."""
+
+    topic: str = ""
+
+
+class DeleteSubscriptionGroupHeader(Header):
+    """207; 5.x says `cleanOffset` for `removeOffset`."""
+
+    groupName: str = ""
+    removeOffset: bool = False
+    cleanOffset: bool | None = None
+
+
+class BrokerConfigAnswerHeader(Header):
+    """The answer to 26: `version` is a DataVersion as JSON; the body is the properties text."""
+
+    version: str = ""

@@ -1,0 +1,113 @@
+"""Where topics are: routes (105), clusters (106), lists of topics (206, 216, 224, 304, 305, 311 to 313), and taking
+away and giving back a broker's write permission (205, 327).
+
+Java: common/protocol/route/TopicRouteData.java, common/protocol/body/ClusterInfo.java, TopicList.java,
+common/protocol/header/namesrv/GetRouteInfoRequestHeader.java and its neighbours
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import msgspec
+from msgspec import field
+
+from remoting.protocol.body import Body
+from remoting.protocol.header import Header, Int
+
+
+class GetRouteInfoHeader(Header):
+    """105."""
+
+    topic: str = ""
+    acceptStandardJsonOnly: bool | None = None
+
+
+class BrokerData(Body):
+    """The brokers of one name: broker id -> address; 0 is the master."""
+
+    brokerAddrs: dict[int, str] = field(default_factory=dict)
+    brokerName: str = ""
+    cluster: str = ""
+
+
+class QueueData(Body):
+    """How many queues of a topic a broker name has.
+
+    The last field was `topicSynFlag` up to 4.8 and is for the Go client: both are written, either is read.
+    """
+
+    brokerName: str = ""
+    perm: Int = 6
+    readQueueNums: Int = 0
+    topicSynFlag: Int | None = None
+    topicSysFlag: Int = 0
+    writeQueueNums: Int = 0
+
+    def __post_init__(self) -> None:
+        self.topicSysFlag = self.topicSysFlag or self.topicSynFlag or 0
+        self.topicSynFlag = self.topicSysFlag
+
+
+class TopicRouteData(Body):
+    """The answer to 105. At most one entry a broker name in either list."""
+
+    brokerDatas: list[BrokerData] = field(default_factory=list)
+    filterServerTable: dict[str, list[str]] = field(default_factory=dict)
+    orderTopicConf: str | None = None
+    queueDatas: list[QueueData] = field(default_factory=list)
+
+
+class ClusterInfo(Body):
+    """The answer to 106: broker name -> brokers, cluster -> broker names. Both must be there."""
+
+    brokerAddrTable: dict[str, BrokerData] = field(default_factory=dict)
+    clusterAddrTable: dict[str, list[str]] = field(default_factory=dict)
+
+
+class TopicList(Body):
+    """The answer to 206, 224, 304, 305, 311, 312 and 313; `brokerAddr` to 304 alone."""
+
+    topicList: list[str] = field(default_factory=list)
+    brokerAddr: str | None = None
+
+
+class BrokerMembers(Body):
+    """The brokers of one name, for the answer to 901 (5.x)."""
+
+    brokerMemberGroup: BrokerData
+
+    @classmethod
+    def from_builtins(cls, value: Any) -> Self:
+        return msgspec.convert(value, cls, strict=False)
+
+
+class WritePermHeader(Header):
+    """205 and 327."""
+
+    brokerName: str = ""
+
+
+class WipeWritePermAnswerHeader(Header):
+    """The answer to 205."""
+
+    wipeTopicCount: Int
+
+
+class AddWritePermAnswerHeader(Header):
+    """The answer to 327."""
+
+    addTopicCount: Int
+
+
+class DeleteTopicInNamesrvHeader(Header):
+    """216: from all brokers, or from those of one cluster."""
+
+    topic: str = ""
+    clusterName: str | None = None
+
+
+class GetTopicsByClusterHeader(Header):
+    """224."""
+
+    cluster: str = ""
