@@ -3,8 +3,8 @@
 Groups come from an administrator (200) or are created when they are first seen, if the settings allow it. Pure but for
 its log; whoever changes the table has it written (`subscriptionGroup.json`), which `on_change` tells.
 
-Invariants: a group's name is legal, so its retry topic's is; `version` moves with every change; a SubscriptionGroup is
-replaced, never changed.
+Invariants: a group's name is legal, so its retry topic's is; `version` moves with every change; a group in the table
+is replaced, never changed.
 
 Java: broker/subscription/SubscriptionGroupManager.java, common/subscription/SubscriptionGroupConfig.java
 """
@@ -18,8 +18,10 @@ from typing import Any
 import msgspec
 
 from broker.config import Settings
-from broker.data_version import DataVersion, read_version
+from broker.topic_table import read_version
 from common import topic as names
+from remoting.protocol.body import without_nulls
+from remoting.protocol.configuration import DataVersion, SubscriptionGroupConfig, SubscriptionGroupTable
 
 log = logging.getLogger("broker.subscription_groups")
 
@@ -27,30 +29,10 @@ log = logging.getLogger("broker.subscription_groups")
 MAX_GROUPS = 100_000
 
 
-class SubscriptionGroup(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """One group as wire and disk name it. The defaults are those of a group that creates itself."""
-
-    group_name: str
-    consume_enable: bool = True
-    consume_from_min_enable: bool = True
-    consume_broadcast_enable: bool = True
-    retry_queue_nums: int = 1
-    retry_max_times: int = 16
-    broker_id: int = 0
-    which_broker_when_consume_slowly: int = 1
-    notify_consumer_ids_changed_enable: bool = True
-
-    def to_body(self) -> dict[str, Any]:
-        body: dict[str, Any] = msgspec.to_builtins(self)
-        return body
-
-
-def read_group(fields: Any) -> SubscriptionGroup:
-    """A group of a file or a request. Raises msgspec.ValidationError or InvalidName."""
-    if isinstance(fields, dict):
-        fields = {name: value for name, value in fields.items() if value is not None}
-    group = msgspec.convert(fields, SubscriptionGroup, strict=False)
-    names.check_group_name(group.group_name)
+def read_group(fields: Any) -> SubscriptionGroupConfig:
+    """A group of a file. Raises ValidationError or InvalidName."""
+    group = msgspec.convert(without_nulls(fields), SubscriptionGroupConfig, strict=False)
+    names.check_group_name(group.groupName)
     return group
 
 
@@ -61,12 +43,12 @@ class SubscriptionGroups:
         self._settings = settings
         self._clock = clock
         self._on_change = on_change
-        self._groups = {name: SubscriptionGroup(group_name=name) for name in sorted(names.SYSTEM_GROUPS)}
-        self.version = DataVersion(clock())
+        self._groups = {name: SubscriptionGroupConfig(groupName=name) for name in sorted(names.SYSTEM_GROUPS)}
+        self.version = DataVersion(0, clock())
         # The look-up of groups that exist, which is what all but the first pull of a group needs.
-        self.known: Callable[[str], SubscriptionGroup | None] = self._groups.get
+        self.known: Callable[[str], SubscriptionGroupConfig | None] = self._groups.get
 
-    def find(self, name: str) -> SubscriptionGroup | None:
+    def find(self, name: str) -> SubscriptionGroupConfig | None:
         """The group, created now if it is new and the settings allow it."""
         found = self._groups.get(name)
         if found is not None:
@@ -78,19 +60,19 @@ class SubscriptionGroups:
             log.error("group %s is not created: there are %d already", name, MAX_GROUPS)
             return None
         log.info("group %s created when it was first seen", name)
-        return self._put(SubscriptionGroup(group_name=name))
+        return self._put(SubscriptionGroupConfig(groupName=name))
 
-    def update(self, group: SubscriptionGroup) -> None:
+    def update(self, group: SubscriptionGroupConfig) -> None:
         """Create or replace a group as an administrator asks. Requires: a checked name."""
-        known = group.group_name in self._groups
-        log.info("group %s %s by an administrator: %r", group.group_name, "updated" if known else "created", group)
+        known = group.groupName in self._groups
+        log.info("group %s %s by an administrator: %r", group.groupName, "updated" if known else "created", group)
         self._put(group)
 
     def disable_consume(self, name: str) -> None:
         """Stop a group from consuming."""
         group = self._groups.get(name)
-        if group is not None and group.consume_enable:
-            self._put(msgspec.structs.replace(group, consume_enable=False))
+        if group is not None and group.consumeEnable:
+            self._put(msgspec.structs.replace(group, consumeEnable=False))
 
     def delete(self, name: str) -> bool:
         """True when there was one."""
@@ -100,7 +82,7 @@ class SubscriptionGroups:
         self._changed()
         return True
 
-    def __iter__(self) -> Iterator[SubscriptionGroup]:
+    def __iter__(self) -> Iterator[SubscriptionGroupConfig]:
         return iter(self._groups.values())
 
     def __len__(self) -> int:
@@ -109,12 +91,9 @@ class SubscriptionGroups:
     def __repr__(self) -> str:
         return f"<SubscriptionGroups: {len(self._groups)} groups, version {self.version.counter}>"
 
-    def to_body(self) -> dict[str, Any]:
-        """The body of request 201 and of subscriptionGroup.json."""
-        return {
-            "dataVersion": self.version.to_body(),
-            "subscriptionGroupTable": {group.group_name: group.to_body() for group in self._groups.values()},
-        }
+    def to_body(self) -> SubscriptionGroupTable:
+        """The answer to request 201, and subscriptionGroup.json."""
+        return SubscriptionGroupTable(self.version, dict(self._groups))
 
     def load(self, body: Any) -> None:
         """Take over what was read from subscriptionGroup.json; what makes no sense is reported and left out."""
@@ -127,14 +106,14 @@ class SubscriptionGroups:
             except (msgspec.ValidationError, names.InvalidName) as error:
                 log.warning("group %r of the group table is left out: %s", name, error)
                 continue
-            self._groups[group.group_name] = group
-        self.version = read_version(body.get("dataVersion")) or self.version
+            self._groups[group.groupName] = group
+        self.version = read_version(body) or self.version
 
-    def _put(self, group: SubscriptionGroup) -> SubscriptionGroup:
-        self._groups[group.group_name] = group
+    def _put(self, group: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
+        self._groups[group.groupName] = group
         self._changed()
         return group
 
     def _changed(self) -> None:
-        self.version = self.version.next(self._clock())
+        self.version = DataVersion(self.version.counter + 1, self._clock())
         self._on_change()

@@ -14,20 +14,30 @@ Java: broker/topic/TopicConfigManager.java, common/TopicConfig.java
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import msgspec
+
 from broker.config import BrokerConfig, Settings
-from broker.data_version import DataVersion, read_version
 from broker.statistics import Flow
 from common import topic as names
 from common.topic import PERM_INHERIT, PERM_READ, PERM_WRITE
+from remoting.protocol.body import without_nulls
+from remoting.protocol.configuration import (
+    FILTER_TYPES,
+    MULTI_TAG,
+    SINGLE_TAG,
+    UNIT,
+    UNIT_SUBSCRIPTION,
+    DataVersion,
+    TopicConfig,
+    TopicConfigTable,
+)
 
 log = logging.getLogger("broker.topic_table")
 
 READ_WRITE = PERM_READ | PERM_WRITE
-SINGLE_TAG, MULTI_TAG = "SINGLE_TAG", "MULTI_TAG"
-UNIT, UNIT_SUBSCRIPTION = 1, 2
 DELAY_QUEUES = 18
 # A first send creates its topic, so a peer could create them without end; each costs files too.
 MAX_TOPICS = 100_000
@@ -70,20 +80,17 @@ class Topic:
     def writable(self) -> bool:
         return bool(self.perm & PERM_WRITE)
 
-    def to_body(self, mask: int = -1) -> dict[str, Any]:
+    def to_config(self, mask: int = -1) -> TopicConfig:
         """As files and registrations carry it; a broker that may not be written to masks the permission."""
-        return {
-            "order": self.order,
-            "perm": self.perm & mask,
-            "readQueueNums": self.read,
-            "topicFilterType": self.filter_type,
-            "topicName": self.name,
-            "topicSysFlag": self.sys_flag,
-            "writeQueueNums": self.write,
-        }
-
-    def same_as(self, other: Topic) -> bool:
-        return self.to_body() == other.to_body()
+        return TopicConfig(
+            order=self.order,
+            perm=self.perm & mask,
+            readQueueNums=self.read,
+            topicFilterType=self.filter_type,
+            topicName=self.name,
+            topicSysFlag=self.sys_flag,
+            writeQueueNums=self.write,
+        )
 
     def __repr__(self) -> str:
         return f"<Topic {self.name}: {self.read} read and {self.write} write queues, perm {self.perm}>"
@@ -97,7 +104,7 @@ class TopicTable:
         self._clock = clock
         self._on_change = on_change
         self._topics: dict[str, Topic] = {}
-        self.version = DataVersion(clock())
+        self.version = DataVersion(0, clock())
         # The send path's look-up: one bound method, no indirection.
         self.get: Callable[[str], Topic | None] = self._topics.get
 
@@ -169,12 +176,10 @@ class TopicTable:
         if changed:
             self._changed()
 
-    def to_body(self, mask: int = -1) -> dict[str, Any]:
-        """The body of request 21, of a registration and of topics.json."""
-        return {
-            "dataVersion": self.version.to_body(),
-            "topicConfigTable": {topic.name: topic.to_body(mask) for topic in self._topics.values()},
-        }
+    def to_body(self, mask: int = -1) -> TopicConfigTable:
+        """The answer to request 21, a part of a registration, and topics.json."""
+        topics = self._topics.values()
+        return TopicConfigTable(self.version, {topic.name: topic.to_config(mask) for topic in topics})
 
     def load(self, body: Any) -> None:
         """Take over what was read from topics.json; what makes no sense in it is reported and left out."""
@@ -184,12 +189,11 @@ class TopicTable:
         for name, fields in (table if isinstance(table, dict) else {}).items():
             try:
                 topic = read_topic(name, fields)
-                names.check_topic_name(topic.name)
-            except (names.InvalidName, TypeError, ValueError, AttributeError) as error:
+            except (msgspec.ValidationError, names.InvalidName) as error:
                 log.warning("topic %r of the topic table is left out: %s", name, error)
                 continue
             self._topics[topic.name] = topic
-        self.version = read_version(body.get("dataVersion")) or self.version
+        self.version = read_version(body) or self.version
 
     def create_own(self, broker_name: str) -> None:
         """The topics that every broker has; those that exist stay as they are."""
@@ -215,7 +219,7 @@ class TopicTable:
         return True
 
     def _changed(self) -> None:
-        self.version = self.version.next(self._clock())
+        self.version = DataVersion(self.version.counter + 1, self._clock())
         self._on_change()
 
     def __repr__(self) -> str:
@@ -242,17 +246,35 @@ def own_topics(config: BrokerConfig, broker_name: str) -> list[Topic]:
     return topics
 
 
-def read_topic(name: str, fields: Mapping[str, Any]) -> Topic:
-    """A topic of a file. Raises ValueError, TypeError or AttributeError where a field makes no sense."""
-    read, write = int(fields.get("readQueueNums", 16)), int(fields.get("writeQueueNums", 16))
-    if read < 0 or write < 0:
-        raise ValueError(f"{read} read and {write} write queues")
+def read_topic(name: str, fields: Any) -> Topic:
+    """A topic of a file. Raises ValidationError or InvalidName."""
+    config = msgspec.convert(without_nulls(fields), TopicConfig, strict=False)
+    config.topicName = config.topicName or name
+    names.check_topic_name(config.topicName)
+    if config.readQueueNums < 0 or config.writeQueueNums < 0 or config.topicFilterType not in FILTER_TYPES:
+        raise msgspec.ValidationError(
+            f"{config.readQueueNums} read queues, {config.writeQueueNums} write queues, filter"
+            f" type {config.topicFilterType}"
+        )
+    return topic_of(config)
+
+
+def topic_of(config: TopicConfig) -> Topic:
+    """Requires: a checked name, sensible numbers."""
     return Topic(
-        str(fields.get("topicName") or name),
-        read,
-        write,
-        int(fields.get("perm", READ_WRITE)),
-        sys_flag=int(fields.get("topicSysFlag") or 0),
-        order=bool(fields.get("order")),
-        filter_type=MULTI_TAG if fields.get("topicFilterType") in (MULTI_TAG, 1) else SINGLE_TAG,
+        config.topicName,
+        config.readQueueNums,
+        config.writeQueueNums,
+        config.perm,
+        sys_flag=config.topicSysFlag,
+        order=config.order,
+        filter_type=config.topicFilterType,
     )
+
+
+def read_version(body: dict[str, Any]) -> DataVersion | None:
+    """The version in a table's file; None where there is none that makes sense."""
+    try:
+        return msgspec.convert(body.get("dataVersion"), DataVersion, strict=False)
+    except msgspec.ValidationError:
+        return None
