@@ -25,10 +25,11 @@ UNIT_SUBSCRIPTION = 2
 
 
 class DataVersion(Body):
-    """Which state of a table this is; equal means equal in both."""
+    """Which state of a table this is; equal means equal in all. `stateVersion` comes from 5.x."""
 
     counter: Long = 0
     timestamp: Long = 0
+    stateVersion: Long | None = None
 
 
 class TopicConfig(Body):

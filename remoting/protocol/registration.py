@@ -28,7 +28,11 @@ MAX_INFLATED = 256 << 20
 
 
 class RegisterBrokerHeader(Header):
-    """103. `bodyCrc32` covers the body as sent; 0 or nothing: unchecked. `haServerAddr` is where slaves ask."""
+    """103. `bodyCrc32` covers the body as sent; 0 or nothing: unchecked. `haServerAddr` is where slaves ask.
+
+    `loopbackAddr` is ours: where clients on the broker's own host may be sent instead of to `brokerAddr`. A broker
+    says it when nobody chose its address and it listens on loopback too; RocketMQ's name server does not look at it.
+    """
 
     brokerId: Long
     brokerName: str = ""
@@ -37,6 +41,7 @@ class RegisterBrokerHeader(Header):
     haServerAddr: str = ""
     compressed: bool = False
     bodyCrc32: Int | None = None
+    loopbackAddr: str | None = None
 
 
 class RegisterBrokerAnswerHeader(Header):

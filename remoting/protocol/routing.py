@@ -72,6 +72,13 @@ class TopicList(Body):
     brokerAddr: str | None = None
 
 
+class GetBrokerMembersHeader(Header):
+    """901 (5.x)."""
+
+    brokerName: str = ""
+    clusterName: str = ""
+
+
 class BrokerMembers(Body):
     """The brokers of one name, for the answer to 901 (5.x)."""
 
