@@ -1,0 +1,223 @@
+"""What a client can be told, every default in sight. Times are seconds, sizes bytes, as Python has it.
+
+The defaults are RocketMQ 4.9's. Pass a whole config, or single settings by name:
+
+    Producer("group", namesrv="127.0.0.1:9876", send_timeout=5.0, retries=4)
+    Producer("group", config=ProducerConfig(namesrv="127.0.0.1:9876", send_timeout=5.0))
+
+A name that no setting has is an error that lists those with similar names.
+
+Java: client/ClientConfig.java, producer/DefaultMQProducer.java, consumer/DefaultMQPushConsumer.java
+"""
+
+from __future__ import annotations
+
+import difflib
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
+
+from client.errors import InvalidUse
+from client.latency_faults import DEFAULT_AVOIDANCES_MS, DEFAULT_LATENCIES_MS
+from client.queue_allocation import Allocation, averagely
+from client.validators import MAX_MESSAGE_SIZE
+from common import topic as topics
+
+NAMESRV_VARIABLE = "NAMESRV_ADDR"
+DEFAULT_NAMESRV = "127.0.0.1:9876"
+
+# Answers upon which RocketMQ 4.9 tries another broker: SYSTEM_ERROR, SERVICE_NOT_AVAILABLE, NO_PERMISSION,
+# TOPIC_NOT_EXIST, NO_BUYER_ID, NOT_IN_CURRENT_UNIT. SYSTEM_BUSY (2) is not among them; 5.x adds it.
+RETRY_CODES = frozenset({1, 14, 16, 17, 204, 205})
+
+Config = TypeVar("Config", bound="ClientConfig")
+
+
+class ConsumeFrom(enum.Enum):
+    """Where a group starts on a queue for which no offset is stored."""
+
+    LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
+    FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
+    TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
+
+
+class MessageModel(enum.Enum):
+    """Whether the members of a group share a topic's messages or each get all."""
+
+    CLUSTERING = "CLUSTERING"
+    BROADCASTING = "BROADCASTING"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """What producers and consumers have in common."""
+
+    namesrv: str | tuple[str, ...] = ""
+    """`host:port;host:port`. Empty: the environment's NAMESRV_ADDR, else 127.0.0.1:9876."""
+    instance_name: str = ""
+    """Part of the client id; empty: made up, so that each client is a member of its group for itself."""
+    unit_name: str = ""
+    namespace: str = ""
+    """Puts this in front of topics and groups on the wire, and takes it off what comes in."""
+    vip_channel: bool = False
+    """Use the broker's port minus two for everything but pulls."""
+    header_type: int = 0
+    """How headers are written: 0 JSON, 1 ROCKETMQ binary, 2 msgpack (only Rocketlet's own servers read it)."""
+    tls: bool = False
+    tls_ca_file: str = ""
+    """Certificates to trust. Empty with `tls`: none is verified, as RocketMQ's clients do by default."""
+    tls_cert_file: str = ""
+    tls_key_file: str = ""
+    tls_server_name: str = ""
+    """The name that the server's certificate must bear; empty: it is not compared."""
+    access_key: str = ""
+    """Account for brokers with access control; requests are signed with `secret_key`."""
+    secret_key: str = ""
+    security_token: str = ""
+    connect_timeout: float = 3.0
+    request_timeout: float = 3.0
+    """For routes, heartbeats, locks and other small requests."""
+    route_interval: float = 30.0
+    heartbeat_interval: float = 30.0
+    idle_timeout: float = 120.0
+    """A connection without traffic for so long is closed."""
+    max_frame: int = 16 << 20
+    """The largest answer that is taken; the broker's own limit."""
+    max_inflated_size: int = 64 << 20
+    """What one compressed body may unfold into."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig(ClientConfig):
+    """Settings of producers."""
+
+    send_timeout: float = 3.0
+    """Over all tries of one send."""
+    try_timeout: float | None = None
+    """For one try; None: all that is left of `send_timeout`, as RocketMQ has it."""
+    retries: int = 2
+    """Further tries after the first, each on another broker where there is one."""
+    retry_codes: frozenset[int] = RETRY_CODES
+    retry_when_not_stored_safely: bool = False
+    """Try another broker also when a send was stored but its flush or its replica timed out (retryAnotherBroker...)."""
+    compress_over: int = 4096
+    """Bodies larger than this leave as zlib, unless that makes them larger."""
+    compress_level: int = 5
+    max_message_size: int = MAX_MESSAGE_SIZE
+    default_topic: str = topics.DEFAULT_TOPIC
+    """The topic whose settings a new topic gets (createTopicKey)."""
+    default_topic_queues: int = 4
+    latency_faults: bool = False
+    """Avoid brokers that were slow or failed (sendLatencyFaultEnable)."""
+    latencies_ms: tuple[int, ...] = DEFAULT_LATENCIES_MS
+    avoidances_ms: tuple[int, ...] = DEFAULT_AVOIDANCES_MS
+    max_in_flight: int = 4096
+    """Sends on their way at once; a blocking call waits for room, `send_soon` raises TooManyInFlight."""
+    trace: bool = False
+    """Leave a trace of each message in `trace_topic`."""
+    trace_topic: str = topics.TRACE_TOPIC
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig(ClientConfig):
+    """What all consumers have in common."""
+
+    model: MessageModel = MessageModel.CLUSTERING
+    consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET
+    consume_timestamp: int = 0
+    """Milliseconds since 1970 for ConsumeFrom.TIMESTAMP; 0: half an hour before the start."""
+    allocation: Allocation = averagely
+    rebalance_interval: float = 20.0
+    persist_interval: float = 5.0
+    """Offsets are committed so often, and at the end."""
+    pull_batch: int = 32
+    pull_timeout: float = 30.0
+    """For the answer to a pull that the broker may hold."""
+    queue_max_messages: int = 1000
+    """Pulled but not consumed messages of one queue at which pulling pauses (pullThresholdForQueue)."""
+    queue_max_bytes: int = 100 << 20
+    topic_max_messages: int = -1
+    """The same for all own queues of a topic together; -1: no limit."""
+    topic_max_bytes: int = -1
+    max_bytes: int = 512 << 20
+    """And for all queues of this consumer, which RocketMQ does not bound."""
+    offset_directory: str = ""
+    """Where a broadcasting consumer keeps its offsets; empty: `~/.rocketmq_offsets`."""
+    max_reconsume_times: int = -1
+    """Tries before the dead letters; -1: 16, or without end for an orderly consumer."""
+    unit_mode: bool = False
+    trace: bool = False
+    trace_topic: str = topics.TRACE_TOPIC
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushConfig(ConsumerConfig):
+    """Settings of push consumers."""
+
+    orderly: bool = False
+    """One message of a queue at a time, in order, under the broker's lock."""
+    threads: int = 20
+    """Listeners at work at once (consumeThreadMax)."""
+    batch: int = 1
+    """Most messages in one call of a batch listener (consumeMessageBatchMaxSize)."""
+    consume_timeout: float = 900.0
+    """A message that a listener holds for longer is sent back for another try."""
+    max_span: int = 2000
+    """Distance between the first and the last open offset of a queue at which pulling pauses (concurrent only)."""
+    suspend: float = 1.0
+    """How long an orderly queue stops after a failure."""
+    poll_timeout: float = 15.0
+    """How long the broker may hold a pull that finds nothing."""
+    pull_interval: float = 0.0
+    post_subscription_when_pull: bool = False
+    shutdown_timeout: float = 30.0
+    """How long the end waits for listeners that are at work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullConfig(ConsumerConfig):
+    """Settings of lite pull and pull consumers."""
+
+    auto_commit: bool = True
+    poll_timeout: float = 20.0
+    buffered_messages: int = 10_000
+    """Messages over all queues that are pulled ahead of `poll` (pullThresholdForAll)."""
+    max_span: int = 2000
+    topic_interval: float = 30.0
+    """How often `on_queues_changed` looks for new queues of a topic."""
+
+
+def configured(
+    kind: type[Config],
+    config: Config | None,
+    namesrv: str | None,
+    settings: Mapping[str, Any],
+    environ: Mapping[str, str],
+) -> Config:
+    """The config of a client from what its constructor was given. Raises InvalidUse where a setting does not exist."""
+    known = [field.name for field in fields(kind)]
+    for name in settings:
+        if name not in known:
+            similar = ", ".join(difflib.get_close_matches(name, known)) or ", ".join(known)
+            raise InvalidUse(f"there is no setting {name}", advice=f"did you mean {similar}?")
+    chosen = config if config is not None else kind()
+    if namesrv is not None:
+        settings = {**settings, "namesrv": namesrv}
+    chosen = replace(chosen, **settings)
+    if not chosen.namesrv:
+        chosen = replace(chosen, namesrv=environ.get(NAMESRV_VARIABLE) or DEFAULT_NAMESRV)
+    return chosen
+
+
+def name_servers(namesrv: str | tuple[str, ...]) -> tuple[str, ...]:
+    """The single addresses of `host:port;host:port`. Raises InvalidUse for what is no address."""
+    words = namesrv.replace(",", ";").split(";") if isinstance(namesrv, str) else list(namesrv)
+    addresses = tuple(word.strip().removeprefix("http://") for word in words if word.strip())
+    if not addresses:
+        raise InvalidUse("no name server is given", advice="say namesrv='host:9876' or set NAMESRV_ADDR")
+    for address in addresses:
+        host, colon, port = address.rpartition(":")
+        if not colon or not host or not port.isdigit():
+            raise InvalidUse(f"the name server {address!r} is no host:port", advice="several are joined by ';'")
+    return addresses

@@ -1,0 +1,180 @@
+"""What the client knows of topics and brokers. Pure: who asks the name servers is `namesrv_calls`.
+
+A `Route` is one topic's answer, cut for use: the queues to send to, the queues to consume from, the addresses. The
+addresses of all routes together are the client's view of the brokers, for heartbeats, locks and offsets.
+
+A producer sends to the queues of brokers that may be written and whose master is known; a topic with an order
+configuration (`broker-a:4;broker-b:4`) has exactly the queues that it names. A consumer reads from all that may be
+read. A topic that does not exist yet borrows the route of the default topic, with as many queues as the producer asks
+for; the broker creates it on the first send.
+
+Java: client/impl/factory/MQClientInstance.java#topicRouteData2TopicPublishInfo, TopicPublishInfo.java
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import count
+
+from common.message import MessageQueue
+from common.topic import PERM_READ, PERM_WRITE
+from remoting.protocol.routing import QueueData, TopicRouteData
+
+MASTER = 0
+
+
+@dataclass(slots=True, eq=False)
+class Route:
+    """One topic's brokers and queues. `next_turn()` counts sends, for the round robin; any thread may call it."""
+
+    topic: str
+    writable: tuple[MessageQueue, ...]
+    readable: tuple[MessageQueue, ...]
+    addresses: dict[str, dict[int, str]]
+    clusters: dict[str, str]
+    data: TopicRouteData
+    borrowed: bool = False
+    turns: count[int] = field(default_factory=count)
+
+    def next_turn(self) -> int:
+        return next(self.turns)
+
+
+def route_of(topic: str, data: TopicRouteData, first_turn: int = 0) -> Route:
+    """The route of a name server's answer. `first_turn` is random, so that producers do not all begin at one queue."""
+    addresses = {broker.brokerName: dict(broker.brokerAddrs) for broker in data.brokerDatas}
+    queue_datas = sorted(data.queueDatas, key=lambda queues: queues.brokerName)
+    return Route(
+        topic=topic,
+        writable=tuple(_writable(topic, data.orderTopicConf, queue_datas, addresses)),
+        readable=tuple(
+            MessageQueue(topic, queues.brokerName, queue_id)
+            for queues in queue_datas
+            if queues.perm & PERM_READ
+            for queue_id in range(queues.readQueueNums)
+        ),
+        addresses=addresses,
+        clusters={broker.brokerName: broker.cluster for broker in data.brokerDatas},
+        data=data,
+        turns=count(first_turn),
+    )
+
+
+def borrowed_route(topic: str, data: TopicRouteData, queue_count: int, first_turn: int = 0) -> Route:
+    """The default topic's route for a topic that does not exist yet."""
+    limited = [
+        QueueData(
+            brokerName=queues.brokerName,
+            perm=queues.perm,
+            readQueueNums=min(queue_count, queues.readQueueNums),
+            writeQueueNums=min(queue_count, queues.readQueueNums),
+            topicSysFlag=queues.topicSysFlag,
+        )
+        for queues in data.queueDatas
+    ]
+    route = route_of(topic, TopicRouteData(brokerDatas=data.brokerDatas, queueDatas=limited), first_turn)
+    route.borrowed = True
+    return route
+
+
+def _writable(
+    topic: str, order: str | None, queue_datas: Iterable[QueueData], addresses: dict[str, dict[int, str]]
+) -> Iterable[MessageQueue]:
+    if order:
+        for word in order.split(";"):
+            broker_name, _, number = word.partition(":")
+            if number.strip().isdigit():
+                yield from (MessageQueue(topic, broker_name, queue_id) for queue_id in range(int(number)))
+        return
+    for queues in queue_datas:
+        if queues.perm & PERM_WRITE and MASTER in addresses.get(queues.brokerName, ()):
+            yield from (MessageQueue(topic, queues.brokerName, queue_id) for queue_id in range(queues.writeQueueNums))
+
+
+class RouteCache:
+    """The routes of the topics that this client has met, and the brokers in them."""
+
+    def __init__(self) -> None:
+        self._routes: dict[str, Route] = {}
+        # Brokers stay known when they leave the routes, until `forget_vanished`: what was pulled from them is still to
+        # be committed there.
+        self._brokers: dict[str, dict[int, str]] = {}
+
+    def get(self, topic: str) -> Route | None:
+        """The topic's route, if one was ever learnt."""
+        return self._routes.get(topic)
+
+    def topics(self) -> list[str]:
+        """All topics with a route."""
+        return list(self._routes)
+
+    def put(self, route: Route) -> bool:
+        """Learn a route; whether it differs from the one before. The round robin goes on where it was."""
+        before = self._routes.get(route.topic)
+        for broker_name, addresses in route.addresses.items():
+            self._brokers[broker_name] = addresses
+        if before is not None and _same(before, route):
+            before.borrowed = before.borrowed and route.borrowed
+            return False
+        if before is not None:
+            route.turns = before.turns
+        self._routes[route.topic] = route
+        return True
+
+    def forget(self, topic: str) -> None:
+        """The topic is gone, or nobody here wants it any more."""
+        self._routes.pop(topic, None)
+
+    def forget_vanished(self) -> set[str]:
+        """Drop brokers that are in no route any more; the addresses that nobody has now."""
+        before = self.all_addresses()
+        self._brokers = {
+            broker_name: addresses
+            for route in self._routes.values()
+            for broker_name, addresses in route.addresses.items()
+        }
+        return before - self.all_addresses()
+
+    # ---- addresses
+
+    def master(self, broker_name: str) -> str | None:
+        """Where to send, lock and commit."""
+        return self._brokers.get(broker_name, {}).get(MASTER)
+
+    def address(self, broker_name: str, broker_id: int = MASTER, *, only_this: bool = False) -> tuple[str, int] | None:
+        """Address and id of a broker to read from: the wanted one, else the master, else any slave."""
+        addresses = self._brokers.get(broker_name)
+        if not addresses:
+            return None
+        found = addresses.get(broker_id)
+        if found is not None:
+            return found, broker_id
+        if only_this:
+            return None
+        chosen = MASTER if MASTER in addresses else min(addresses)
+        return addresses[chosen], chosen
+
+    def masters(self) -> dict[str, str]:
+        """Address of each known master -> its broker name."""
+        return {addresses[MASTER]: name for name, addresses in self._brokers.items() if MASTER in addresses}
+
+    def all_addresses(self) -> set[str]:
+        """Masters and slaves."""
+        return {address for addresses in self._brokers.values() for address in addresses.values()}
+
+    def name_at(self, address: str) -> str | None:
+        """The broker name of an address."""
+        for name, addresses in self._brokers.items():
+            if address in addresses.values():
+                return name
+        return None
+
+
+def _same(before: Route, now: Route) -> bool:
+    return (
+        before.writable == now.writable
+        and before.readable == now.readable
+        and before.addresses == now.addresses
+        and before.data.orderTopicConf == now.data.orderTopicConf
+    )
