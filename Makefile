@@ -1,0 +1,78 @@
+# Everything a person or a machine does with this tree. `make` alone lists it.
+#
+# Needs Python 3.11 or newer and make; all else comes into .venv (scripts/venv.sh). Nothing outside this directory changes.
+#   make PYTHON=python3.12 …      another interpreter          make VENV=/tmp/venv …      another environment
+#   make test ARGS="-k watermark -x"                           arguments for pytest
+
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+VENV ?= .venv
+export VENV PYTHON
+PY := $(VENV)/bin/python
+INTEROP ?= ../shared/interop
+ARGS ?=
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: quickstart
+quickstart: ## from a clean clone to a produced and consumed message
+	@scripts/venv.sh
+	@$(PY) examples/quickstart/run.py
+
+.PHONY: test
+test: ## the whole test suite (about 2 minutes of installing the first time, PySpark among it)
+	@scripts/venv.sh dev spark
+	@$(PY) -m pytest $(ARGS)
+
+.PHONY: fast
+fast: ## the tests without slow ones and Spark's
+	@scripts/venv.sh dev
+	@$(PY) -m pytest -m "not slow and not spark and not interop" $(ARGS)
+
+.PHONY: format
+format: ## formats the code in place
+	@scripts/venv.sh dev
+	@$(PY) -m ruff format .
+	@$(PY) -m ruff check --fix .
+
+.PHONY: lint
+lint: ## format, lint and types, without changing anything
+	@scripts/venv.sh dev
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+
+.PHONY: check
+check: lint test ## format, lint, types and tests: what must pass before a commit
+
+.PHONY: docs
+docs: ## writes the generated pages of docs/ and builds the site into site/
+	@scripts/venv.sh dev docs
+	@$(PY) -m tools.settings_table
+	@$(PY) -m mkdocs build --strict --quiet
+	@echo "site/index.html"
+
+.PHONY: bench
+bench: ## the benchmarks (benchmarks/README.md)
+	@scripts/venv.sh dev
+	@$(PY) -m benchmarks $(ARGS)
+
+.PHONY: interop
+interop: ## official Java clients against us and ours against Java; needs Java, Maven and INTEROP=directory
+	@scripts/venv.sh dev
+	@INTEROP="$(INTEROP)" $(PY) -m pytest -m interop $(ARGS)
+
+.PHONY: ci
+ci: ## what continuous integration runs
+	@.ci/run
+
+.PHONY: clean
+clean: ## removes what was built and cached, but not .venv
+	@rm -rf build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log *.egg-info
+	@find . -path ./$(VENV) -prune -o -name __pycache__ -type d -print | xargs rm -rf
+
+.PHONY: distclean
+distclean: clean ## removes .venv too
+	@rm -rf $(VENV)

@@ -1,0 +1,45 @@
+"""Says what a wheel lacks: a package's py.typed, the licence, a console script; or holds too much: tests."""
+
+from __future__ import annotations
+
+import sys
+import zipfile
+from collections.abc import Iterator
+
+PACKAGES = ["common", "remoting", "store", "namesrv", "broker", "client", "spark_jobs", "tools"]
+SCRIPTS = ["rocketlet", "mqnamesrv", "mqbroker", "mqadmin"]
+
+
+def findings(wheel: zipfile.ZipFile) -> Iterator[str]:
+    """One line for each thing that is wrong."""
+    names = wheel.namelist()
+    for package in PACKAGES:
+        if f"{package}/py.typed" not in names:
+            yield f"no {package}/py.typed"
+    for licence in ("LICENSE", "NOTICE"):
+        if not any(name.endswith(f".dist-info/licenses/{licence}") for name in names):
+            yield f"no {licence}"
+    strange = sorted({name.partition("/")[0] for name in names} - set(PACKAGES))
+    if len(strange) != 1 or not strange[0].endswith(".dist-info"):
+        yield f"more at the top than the packages: {', '.join(strange)}"
+    entry_points = next((name for name in names if name.endswith("/entry_points.txt")), None)
+    declared = wheel.read(entry_points).decode() if entry_points else ""
+    for script in SCRIPTS:
+        if f"{script} = " not in declared:
+            yield f"no console script {script}"
+
+
+def main() -> None:
+    path = sys.argv[1]
+    with zipfile.ZipFile(path) as wheel:
+        found = list(findings(wheel))
+        size = sum(entry.compress_size for entry in wheel.infolist())
+    for finding in found:
+        sys.stdout.write(f"{path}: {finding}\n")
+    if found:
+        raise SystemExit(1)
+    sys.stdout.write(f"{path.rpartition('/')[2]}: {size // 1024} KiB, complete\n")
+
+
+if __name__ == "__main__":
+    main()
