@@ -107,24 +107,38 @@ def chain(buffer: Buffer, at: int, end: int) -> tuple[list[int], int]:
 
 
 def read_through(
-    buffer: Buffer, at: int, end: int, base: int, *, verify_body: bool = True, stop: int | None = None
+    buffer: Buffer,
+    at: int,
+    end: int,
+    base: int,
+    *,
+    verify_body: bool = True,
+    stop: int | None = None,
+    file_end: int | None = None,
 ) -> Reading:
-    """Everything from `at` on that begins before `stop`; `end` is the end of the file."""
+    """Everything from `at` on that begins before `stop`, and the damage that comes right behind it.
+
+    `end` is where the data ends, `file_end` (for the blank record) where the file does. A reader of the next part of
+    the file starts with `resync` at `stop`, and so between them each record and each damage is seen exactly once.
+    """
     found = Reading(end=at)
     stop = end if stop is None else stop
-    while at < stop:
-        size = check(buffer, at, end, verify_body, base + at)
+    file_end = end if file_end is None else file_end
+    while at < end:
+        size = check(buffer, at, end, verify_body and at < stop, base + at)
         if size is Fault.BODY_CRC:  # all lengths and the offset hold: the record can be read, its body not trusted
             size = _TWO.unpack_from(buffer, at)[0]
             found.damages.append(Damage(at, size, Fault.BODY_CRC))
         if not isinstance(size, Fault):
+            if at >= stop:
+                break
             found.places.append(at)
             at += size
-        elif size is Fault.BLANK and is_blank_of(buffer, at, end):
+        elif size is Fault.BLANK and is_blank_of(buffer, at, file_end):
             found.blank = True
             break
         else:
-            following = resync(buffer, at + 1, end, base)
+            following = resync(buffer, at + 1, end, base, file_end)
             if following is None:
                 at = _end_of_data(buffer, at, end, size, found)
                 break
@@ -143,24 +157,26 @@ def _end_of_data(buffer: Buffer, at: int, end: int, fault: Fault, found: Reading
     return last
 
 
-def is_blank_of(buffer: Buffer, at: int, end: int) -> bool:
+def is_blank_of(buffer: Buffer, at: int, file_end: int) -> bool:
     """Whether a blank record stands here that fills the file up to its end."""
-    if end - at < BLANK_SIZE:
+    if min(file_end, len(buffer)) - at < BLANK_SIZE:
         return False
     room, magic = _TWO.unpack_from(buffer, at)
-    return bool(magic == MAGIC_BLANK and room == end - at)
+    return bool(magic == MAGIC_BLANK and room == file_end - at)
 
 
-def resync(buffer: Buffer, at: int, end: int, base: int) -> int | None:
+def resync(buffer: Buffer, at: int, end: int, base: int, file_end: int | None = None) -> int | None:
     """The first place from `at` on where a whole record stands that was written for it, or the file's blank record.
 
     A copy of a record inside a body has another offset, so it is no true record. The CRC of the body does not matter.
     """
+    file_end = end if file_end is None else file_end
     while at < end:
         window = bytes(buffer[at : min(at + _WINDOW + BLANK_SIZE, end)])
         for inside in _magics(window):
             place = at + inside
-            if not isinstance(check(buffer, place, end, False, base + place), Fault) or is_blank_of(buffer, place, end):
+            whole = not isinstance(check(buffer, place, end, False, base + place), Fault)
+            if whole or is_blank_of(buffer, place, file_end):
                 return place
         at += _WINDOW
     return None

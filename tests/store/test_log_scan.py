@@ -138,3 +138,34 @@ def test_heads_as_numpy_sees_them() -> None:
     file, places = log_of([b"a", b"bb"])
     head = np.frombuffer(file, head_dtype(), 1, places[1])[0]
     assert (head["log_offset"], head["queue_offset"], head["size"]) == (BASE + places[1], 1, places[2] - places[1])
+
+
+def read_in_parts(file: bytearray, cuts: list[int]) -> tuple[list[int], list[Damage]]:
+    """What readers of the parts between the cuts find, each knowing only where its part begins."""
+    places: list[int] = []
+    damages: list[Damage] = []
+    for start, stop in pairwise([0, *cuts, FILE]):
+        first = resync(file, start, FILE, BASE) if start else 0
+        if first is not None and first < stop:
+            part = read_through(file, first, FILE, BASE, stop=stop)
+            places += part.places
+            damages += part.damages
+    return places, damages
+
+
+@given(
+    st.lists(st.binary(max_size=120), max_size=12),
+    st.lists(st.tuples(st.integers(0, FILE - 1), st.integers(0, 255)), max_size=3),
+    st.lists(st.integers(1, FILE - 1), max_size=4, unique=True).map(sorted),
+    st.booleans(),
+)
+def test_parts_find_each_record_and_damage_once(
+    bodies: list[bytes], flips: list[tuple[int, int]], cuts: list[int], full: bool
+) -> None:
+    file, places = log_of(bodies)
+    if full:
+        file[places[-1] : places[-1] + 8] = blank(FILE - places[-1])
+    for at, value in flips:
+        file[at] = value
+    whole = read_through(file, 0, FILE, BASE)
+    assert read_in_parts(file, cuts) == (whole.places, whole.damages)
