@@ -88,8 +88,8 @@ class RemoteOffsets:
 class LocalOffsets:
     """Offsets in `<directory>/<client id>/<group>/offsets.json`, for broadcasting consumers.
 
-    Written beside and renamed, with the file before as `.bak`, so that a crash leaves one of the two whole. The file has
-    the shape that RocketMQ gives it.
+    Written beside and renamed, with the file before as `.bak`, so that a crash leaves one of the two whole. The file
+    has the shape that RocketMQ gives it.
     """
 
     def __init__(self, directory: str, client_id: str, group: str) -> None:
