@@ -1,0 +1,34 @@
+"""The text of properties that the broker writes again, in the order in which Java would have written them.
+
+RocketMQ keeps properties in a `HashMap` and writes them in its order, so a record that it rewrites (delayed, half,
+retried) has its properties shuffled by their names' hashes. Readers do not care. We keep that order because it costs
+little and makes such records equal byte for byte, which is how the tests know that nothing else differs.
+
+Java: common/message/MessageDecoder.java#messageProperties2String, java.util.HashMap
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from common.java_numbers import string_hash
+from common.message_properties import encode
+
+_SMALLEST_TABLE = 16
+
+
+def rewritten(properties: Mapping[str, str]) -> bytes:
+    """The bytes of a map, as Java orders them. REQUIRES: its entries stand in the order in which they were put."""
+    slots = _SMALLEST_TABLE
+    while len(properties) > slots * 3 // 4:
+        slots *= 2
+    ordered = sorted(properties, key=lambda name: _spread(name) & (slots - 1))
+    return encode({name: properties[name] for name in ordered}).encode("utf-8", "surrogatepass")
+
+
+@lru_cache(4096)
+def _spread(name: str) -> int:
+    """What a HashMap makes of a hash: its upper half also decides the slot. Names recur, so they are remembered."""
+    number = string_hash(name) & 0xFFFFFFFF
+    return number ^ number >> 16

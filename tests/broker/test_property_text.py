@@ -1,0 +1,54 @@
+"""The order of rewritten properties is that of the recorded records."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.property_text import rewritten
+from common.message_properties import decode_bytes
+from common.message_record import Record, decode
+
+# Records whose properties a Java broker wrote itself, from its map; others keep the order of their producer.
+REWRITTEN = ("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "%RETRY%", "%DLQ%")
+
+
+def records(case: Path) -> list[Record]:
+    expected = json.loads((case / "expected.json").read_text())["records"]
+    with tarfile.open(case / "store.tar.gz") as archive:
+        member = archive.extractfile("store/commitlog/00000000000000000000")
+        assert member is not None
+        log = io.BytesIO(member.read()).getvalue()
+    return [decode(log, record["phy"]) for record in expected if record["phy"] < len(log)]
+
+
+@pytest.mark.parametrize("case", ["mixed", "ipv6"])
+def test_order_of_recorded_records(vectors: Path, case: str) -> None:
+    seen = 0
+    for record in records(vectors / "stores" / case):
+        if record.topic.startswith(REWRITTEN):
+            properties = sorted(decode_bytes(record.properties).items())
+            # Names that share a slot stand as they came: CLUSTER, which the broker adds, behind the producer's.
+            properties.sort(key=lambda item: item[0] == "CLUSTER")
+            assert rewritten(dict(properties)) == record.properties
+            seen += 1
+    assert seen >= 1
+
+
+def test_a_larger_map_has_more_slots() -> None:
+    few = {f"p{number}": "v" for number in range(12)}
+    assert list(decode_bytes(rewritten(few))) != list(decode_bytes(rewritten(few | {"q": "v"})))[:12]
+
+
+NAME = st.text(st.characters(blacklist_characters="\x01\x02", blacklist_categories=["Cs"]), min_size=1)
+
+
+@given(st.dictionaries(NAME, NAME, max_size=40))
+def test_nothing_is_lost(properties: dict[str, str]) -> None:
+    assert decode_bytes(rewritten(properties)) == properties
