@@ -16,6 +16,7 @@ Java: namesrv/NamesrvStartup.java, broker/BrokerStartup.java
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,11 +48,15 @@ class ConfigFile:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The settings of one process: `loaded[NamesrvConfig]` is one of its dataclasses, `origins` goes by key."""
+    """The settings of one process: `loaded[NamesrvConfig]` is one of its dataclasses, `origins` goes by key.
+
+    `file_name` is the configuration file that was read, which is where changes at run time are kept; "" without one.
+    """
 
     configs: tuple[Any, ...]
     origins: Mapping[str, str]
     warnings: tuple[str, ...] = ()
+    file_name: str = ""
 
     def __getitem__(self, config_type: type[Config]) -> Config:
         for config in self.configs:
@@ -64,7 +69,7 @@ class Loaded:
         configs = tuple(with_updates_of_all(self.configs, updates))
         before, after = dict(_values(self.configs)), dict(_values(configs))
         changed = {key: "changed at run time" for key in after if after[key] != before[key]}
-        return Loaded(configs, {**self.origins, **changed}, self.warnings)
+        return Loaded(configs, {**self.origins, **changed}, self.warnings, self.file_name)
 
     def listing(self, *, important_only: bool = False) -> str:
         """What `-p` and `-m` print: a configuration file that may be kept, each line below its origin and meaning."""
@@ -107,7 +112,8 @@ def load(
     gathered.add_environment(environment)
     for key, text in (flags or {}).items():
         gathered.add(key, text, f"flag {gathered.flag(key)}")
-    return gathered.finish(environment.get("HOME") or str(Path.home()))
+    loaded = gathered.finish(environment.get("HOME") or str(Path.home()))
+    return loaded if file is None else dataclasses.replace(loaded, file_name=file.name)
 
 
 class _Gathered:
