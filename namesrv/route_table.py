@@ -90,6 +90,10 @@ class RouteTable:
     def __repr__(self) -> str:
         return f"<RouteTable {self.statistics()}>"
 
+    def __contains__(self, address: str) -> bool:
+        """Whether a broker is registered at the address."""
+        return address in self._live
+
     def statistics(self) -> Statistics:
         return Statistics(len(self._clusters), len(self._brokers), len(self._live), len(self._topics), self.changes)
 

@@ -1,0 +1,33 @@
+"""Which address a client is told, when a broker has two.
+
+A broker whose address nobody chose (no `brokerIP1`) registers the address of its host, and beside it the one it has on
+loopback (`loopbackAddr`). A client that asks through loopback sits on the name server's host; if the broker does too,
+the loopback address is the one that works whatever the host's network looks like: a VPN, several cards, none at all.
+Everybody else is told the registered address. RocketMQ's brokers, and ours with `brokerIP1`, name no second address and
+are shown to everybody as they registered.
+
+Pure. Addresses are `host:port`, an IPv6 host in brackets.
+
+Java: none; RocketMQ tells everybody the same.
+"""
+
+from __future__ import annotations
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only the host itself has this address: 127.0.0.0/8, ::1, and the former written as IPv6."""
+    return address.startswith(("127.", "[::1]:", "[::ffff:127.", "localhost:"))
+
+
+def shares_host(local: str, peer: str) -> bool:
+    """Whether the two ends of a connection are one host: over loopback, or from an address to itself."""
+    return is_loopback(peer) or _host(local) == _host(peer)
+
+
+def second_address(offered: str | None, local: str, peer: str) -> str | None:
+    """What a broker offers for its own host, if it may: `local` and `peer` are the ends of its connection."""
+    return offered if offered and is_loopback(offered) and shares_host(local, peer) else None
+
+
+def _host(address: str) -> str:
+    return address.rpartition(":")[0]

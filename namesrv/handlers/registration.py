@@ -1,0 +1,150 @@
+"""Brokers: 103 register, 104 unregister, 322 ask whether their data version is known.
+
+103  Body by the sender's version: from 37 (V3_0_11) on RegisterBrokerBody, plain or compressed, below a bare topic
+     table. A wrong CRC or an unreadable body is answered with 1 and leaves no trace. The answer carries the order
+     configuration, and for a slave the addresses of its master.
+104  Always 0, also where there is nothing to remove.
+322  `changed`, and the version that is stored for the address.
+
+Not served: 904 and the other codes of 5.x's controller mode (3).
+
+Java: namesrv/processor/DefaultRequestProcessor.java (registerBroker…, unregisterBroker, queryBrokerTopicConfig)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from namesrv.advertised import second_address
+from namesrv.kv_config import KvConfig
+from namesrv.route_table import RouteTable, TableFull
+from namesrv.route_values import DataVersion, QueueData, Registration
+from remoting.command import V3_0_11
+from remoting.handler import Refused, Reply, Request
+from remoting.protocol import configuration
+from remoting.protocol.configuration import TopicConfigTable
+from remoting.protocol.kv import ORDER_TOPIC_CONFIG, KVTable
+from remoting.protocol.registration import (
+    QueryDataVersionAnswerHeader,
+    QueryDataVersionHeader,
+    RegisterBrokerAnswerHeader,
+    RegisterBrokerBody,
+    RegisterBrokerHeader,
+    UnregisterBrokerHeader,
+    body_crc32,
+)
+from remoting.response_codes import ResponseCode
+
+log = logging.getLogger("namesrv.registration")
+
+
+class RegistrationHandlers:
+    """`now` is the clock of leases, in milliseconds."""
+
+    def __init__(self, table: RouteTable, kv: KvConfig, now: Callable[[], int]) -> None:
+        self._table = table
+        self._kv = kv
+        self._now = now
+
+    def register(self, request: Request) -> Reply:
+        """103."""
+        header: RegisterBrokerHeader = request.header
+        _check(header, request.body)
+        registration = _registration(header, request)
+        is_new = header.brokerAddr not in self._table
+        try:
+            master = self._table.register(registration, self._now())
+        except TableFull as error:
+            log.error("%s", error)
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        if is_new:
+            log.info("broker %s registered: %s", header.brokerAddr, _described(header))
+        order = self._kv.namespace(ORDER_TOPIC_CONFIG)
+        return Reply(
+            header=RegisterBrokerAnswerHeader(master.ha_address, master.address)
+            if master
+            else RegisterBrokerAnswerHeader(),
+            body=b"" if order is None else KVTable({**order}).to_json(),
+        )
+
+    def unregister(self, request: Request) -> Reply:
+        """104."""
+        header: UnregisterBrokerHeader = request.header
+        if self._table.unregister(header.brokerAddr, header.brokerName, header.brokerId):
+            log.info("broker %s unregistered: %s", header.brokerAddr, _described(header))
+        return Reply()
+
+    def query_data_version(self, request: Request) -> Reply:
+        """322."""
+        header: QueryDataVersionHeader = request.header
+        asked = configuration.DataVersion.from_json(request.body) if request.body else configuration.DataVersion()
+        changed, known = self._table.known_version(header.brokerAddr, _version(asked), request.connection, self._now())
+        return Reply(
+            header=QueryDataVersionAnswerHeader(changed),
+            body=b"" if known is None else _wire_version(known).to_json(),
+        )
+
+
+def _check(header: RegisterBrokerHeader, body: bytes | memoryview) -> None:
+    """Java would take a nameless broker in, and list it as null."""
+    for name, value in (("brokerName", header.brokerName), ("brokerAddr", header.brokerAddr)):
+        if not value:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"a registration without {name}")
+    if not header.clusterName or header.brokerId < 0:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"{header.brokerAddr} registers for cluster {header.clusterName!r} with brokerId {header.brokerId};"
+            " set brokerClusterName, and a brokerId of 0 or above",
+        )
+    if header.bodyCrc32 and body_crc32(body) != header.bodyCrc32:
+        log.warning("broker %s: crc32 of its registration does not match", header.brokerAddr)
+        raise Refused(ResponseCode.SYSTEM_ERROR, "crc32 not match", RegisterBrokerAnswerHeader())
+
+
+def _registration(header: RegisterBrokerHeader, request: Request) -> Registration:
+    filters: tuple[str, ...] | None = ()
+    table = TopicConfigTable()
+    if request.version < V3_0_11:
+        filters = None
+        if request.body:
+            table = TopicConfigTable.from_json(request.body)
+    elif request.body:
+        read = RegisterBrokerBody.from_compressed if header.compressed else RegisterBrokerBody.from_json
+        body = read(request.body)
+        filters, table = tuple(body.filterServerList), body.topicConfigSerializeWrapper
+    connection = request.connection
+    return Registration(
+        cluster=header.clusterName,
+        broker_name=header.brokerName,
+        broker_id=header.brokerId,
+        address=header.brokerAddr,
+        ha_address=header.haServerAddr,
+        connection=connection,
+        version=_version(table.dataVersion),
+        topics=_topics(table, header.brokerName),
+        filter_servers=filters,
+        loopback_address=second_address(header.loopbackAddr, connection.local, connection.peer),
+    )
+
+
+def _topics(table: TopicConfigTable, broker_name: str) -> dict[str, QueueData]:
+    return {
+        topic.topicName: QueueData(
+            broker_name, topic.readQueueNums, topic.writeQueueNums, topic.perm, topic.topicSysFlag
+        )
+        for topic in table.topicConfigTable.values()
+        if topic.topicName
+    }
+
+
+def _version(version: configuration.DataVersion) -> DataVersion:
+    return DataVersion(version.timestamp, version.counter, version.stateVersion or 0)
+
+
+def _wire_version(version: DataVersion) -> configuration.DataVersion:
+    return configuration.DataVersion(version.counter, version.timestamp, version.state_version or None)
+
+
+def _described(header: RegisterBrokerHeader | UnregisterBrokerHeader) -> str:
+    return f"{header.brokerName} (id {header.brokerId}) of cluster {header.clusterName}"

@@ -1,0 +1,212 @@
+"""Who serves what: 105 route, 106 clusters, 901 members, topic lists 206, 224, 304, 311 to 313; write permission 205
+and 327; 216 forget a topic.
+
+105  17 where no live broker has the topic: the one code upon which producers fall back to TBW102. Clients from 4.9.4
+     on, and who says acceptStandardJsonOnly, get standard JSON; older ones fastjson's (`{0:"host:port"}`), as from a
+     RocketMQ name server. The order configuration is included only while orderMessageEnable is on.
+106  Both tables, quoted keys for everybody (every tool reads them).
+901  (5.x) an unknown name has no members.
+
+A route is asked by every client every 30 s for every topic, and changes hardly ever: its bytes are kept until the table
+or the order configuration changes.
+
+Java: namesrv/processor/DefaultRequestProcessor.java, ClientRequestProcessor.java (5.x)
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import msgspec
+
+from namesrv.advertised import is_loopback
+from namesrv.kv_config import KvConfig
+from namesrv.route_table import RouteTable
+from namesrv.route_values import BrokerData, Route
+from namesrv.run_time_settings import RunTimeSettings
+from remoting.command import V4_9_4
+from remoting.handler import Refused, Reply, Request
+from remoting.protocol import routing
+from remoting.protocol.kv import ORDER_TOPIC_CONFIG
+from remoting.protocol.routing import (
+    AddWritePermAnswerHeader,
+    BrokerMembers,
+    ClusterInfo,
+    DeleteTopicInNamesrvHeader,
+    GetBrokerMembersHeader,
+    GetRouteInfoHeader,
+    GetTopicsByClusterHeader,
+    TopicList,
+    TopicRouteData,
+    WipeWritePermAnswerHeader,
+    WritePermHeader,
+)
+from remoting.response_codes import ResponseCode
+
+log = logging.getLogger("namesrv.routes")
+
+Key = tuple[str, bool, bool]  # topic, standard JSON, asked through loopback
+
+
+class RouteHandlers:
+    """Reads of the route table, and what operators change in it."""
+
+    def __init__(self, table: RouteTable, kv: KvConfig, settings: RunTimeSettings) -> None:
+        self._table = table
+        self._kv = kv
+        self._settings = settings
+        # Only topics that have a route get in, so the tables' own limits bound it.
+        self._routes: dict[Key, bytes] = {}
+        self._routes_of = (-1, -1, False)
+
+    # ---- 105
+
+    def route(self, request: Request) -> Reply:
+        """105."""
+        body = self.route_body(request)
+        if body is None:
+            raise no_route(request.header.topic)
+        return Reply(body=body)
+
+    def route_body(self, request: Request) -> bytes | None:
+        """The encoded route, or None where there is none."""
+        header: GetRouteInfoHeader = request.header
+        state = (self._table.changes, self._kv.changes, self._settings.namesrv.order_message_enable)
+        if state != self._routes_of:
+            self._routes.clear()
+            self._routes_of = state
+        key = (
+            header.topic,
+            request.version >= V4_9_4 or header.acceptStandardJsonOnly is True,
+            is_loopback(request.connection.peer),
+        )
+        body = self._routes.get(key)
+        if body is None:
+            route = self._table.route(header.topic)
+            if route is None:
+                return None
+            body = self._routes[key] = self._encoded(route, *key)
+        return body
+
+    def _encoded(self, route: Route, topic: str, standard: bool, local: bool) -> bytes:
+        enabled = self._settings.namesrv.order_message_enable or self._settings.namesrv.cluster_test
+        body = TopicRouteData(
+            [self._shown(broker, local) for broker in route.brokers],
+            {address: list(servers) for address, servers in route.filter_servers.items()},
+            self._kv.get(ORDER_TOPIC_CONFIG, topic) if enabled else None,
+            [
+                routing.QueueData(
+                    q.broker_name, q.perm, q.read_queues, topicSysFlag=q.flags, writeQueueNums=q.write_queues
+                )
+                for q in route.queues
+            ],
+        )
+        return standard_json(body) if standard else fastjson_route(body)
+
+    def _shown(self, broker: BrokerData, local: bool) -> routing.BrokerData:
+        addresses = broker.addresses
+        if local:
+            addresses = {id_: self._table.local_address(address) for id_, address in addresses.items()}
+        return routing.BrokerData(addresses, broker.broker_name, broker.cluster)
+
+    # ---- clusters and lists
+
+    def cluster_info(self, request: Request) -> Reply:
+        """106."""
+        info = self._table.cluster_info()
+        local = is_loopback(request.connection.peer)
+        brokers = {broker.broker_name: self._shown(broker, local) for broker in info.brokers}
+        return Reply(body=ClusterInfo(brokers, info.clusters).to_json())
+
+    def broker_members(self, request: Request) -> Reply:
+        """901."""
+        header: GetBrokerMembersHeader = request.header
+        broker = self._table.broker(header.brokerName)
+        if broker is None or broker.cluster != header.clusterName:
+            broker = BrokerData(header.clusterName, header.brokerName, {})
+        return Reply(body=BrokerMembers(self._shown(broker, is_loopback(request.connection.peer))).to_json())
+
+    def all_topics(self, _: Request) -> Reply:
+        """206."""
+        return _list(self._table.all_topics())
+
+    def topics_of_cluster(self, request: Request) -> Reply:
+        """224."""
+        header: GetTopicsByClusterHeader = request.header
+        return _list(self._table.topics_of_cluster(header.cluster))
+
+    def system_topics(self, request: Request) -> Reply:
+        """304. mqadmin then asks the broker at `brokerAddr` for its own."""
+        topics, address = self._table.system_topics()
+        if address is not None and is_loopback(request.connection.peer):
+            address = self._table.local_address(address)
+        return Reply(body=TopicList(topics, address).to_json())
+
+    def unit_topics(self, _: Request) -> Reply:
+        """311."""
+        return _list(self._table.unit_topics())
+
+    def unit_subscription_topics(self, _: Request) -> Reply:
+        """312."""
+        return _list(self._table.unit_subscription_topics())
+
+    def unit_subscription_plain_topics(self, _: Request) -> Reply:
+        """313."""
+        return _list(self._table.unit_subscription_plain_topics())
+
+    # ---- what operators change
+
+    def wipe_write_permission(self, request: Request) -> Reply:
+        """205."""
+        header: WritePermHeader = request.header
+        count = self._table.wipe_write_permission(header.brokerName)
+        log.info(
+            "%s: write permission of broker %s wiped, %d topics", request.connection.peer, header.brokerName, count
+        )
+        return Reply(header=WipeWritePermAnswerHeader(count))
+
+    def add_write_permission(self, request: Request) -> Reply:
+        """327."""
+        header: WritePermHeader = request.header
+        count = self._table.add_write_permission(header.brokerName)
+        log.info(
+            "%s: write permission of broker %s added, %d topics", request.connection.peer, header.brokerName, count
+        )
+        return Reply(header=AddWritePermAnswerHeader(count))
+
+    def delete_topic(self, request: Request) -> Reply:
+        """216."""
+        header: DeleteTopicInNamesrvHeader = request.header
+        self._table.delete_topic(header.topic, header.clusterName or None)
+        log.info(
+            "%s: topic %s deleted from %s", request.connection.peer, header.topic, header.clusterName or "everywhere"
+        )
+        return Reply()
+
+
+def no_route(topic: str) -> Refused:
+    return Refused(ResponseCode.TOPIC_NOT_EXIST, f"No topic route info in name server for the topic: {topic or 'null'}")
+
+
+def standard_json(body: TopicRouteData) -> bytes:
+    """As clients from 4.9.4 on read it: what is not ASCII is escaped."""
+    data = body.to_json()
+    return data if data.isascii() else json.dumps(json.loads(data), separators=(",", ":")).encode()
+
+
+def fastjson_route(body: TopicRouteData) -> bytes:
+    """As RocketMQ tells older clients: broker ids without quotes, which is no JSON."""
+    brokers = [
+        {"brokerAddrs": _bare_keys(broker.brokerAddrs), "brokerName": broker.brokerName, "cluster": broker.cluster}
+        for broker in body.brokerDatas
+    ]
+    return msgspec.json.encode({**body.builtins(), "brokerDatas": brokers})
+
+
+def _bare_keys(addresses: dict[int, str]) -> msgspec.Raw:
+    return msgspec.Raw(b"{%b}" % b",".join(b"%d:%b" % (id_, msgspec.json.encode(a)) for id_, a in addresses.items()))
+
+
+def _list(topics: list[str]) -> Reply:
+    return Reply(body=TopicList(topics).to_json())

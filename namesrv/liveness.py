@@ -1,0 +1,74 @@
+"""When a broker is alive no longer: its connection ends, or nothing was heard of it for a lease.
+
+The connection that a broker registered over is its lease: closed, broken or idle, the broker leaves the routes at once.
+One whose host hangs keeps its connection open and is found by the scan: 120 s after its last registration, looked for
+every 10 s. Leases are counted by trio's clock, which nobody sets: a wall clock that is put right by two minutes would
+drop every broker at once.
+
+Java: namesrv/routeinfo/BrokerHousekeepingService.java, RouteInfoManager.java (scanNotActiveBroker)
+"""
+
+from __future__ import annotations
+
+import logging
+
+import trio
+
+from namesrv.route_table import LEASE_MS, RouteTable
+from remoting.connection import Connection
+from remoting.events import ConnectionEvents
+
+log = logging.getLogger("namesrv.liveness")
+
+FIRST_SCAN_S = 5
+SCAN_EVERY_S = 10
+
+
+def now_ms() -> int:
+    """The clock of leases."""
+    return round(trio.current_time() * 1000)
+
+
+class Liveness(ConnectionEvents):
+    """Takes brokers out of the table when they are gone."""
+
+    def __init__(self, table: RouteTable) -> None:
+        self._table = table
+
+    def closed(self, connection: Connection) -> None:
+        self._gone(connection, "closed")
+
+    def idle(self, connection: Connection) -> None:
+        self._gone(connection, "is idle")
+
+    def failed(self, connection: Connection) -> None:
+        self._gone(connection, "failed")
+
+    async def scan(self) -> None:
+        """Until cancelled."""
+        due = trio.current_time() + FIRST_SCAN_S
+        while True:
+            await trio.sleep_until(due)
+            late = trio.current_time() - due
+            # A process that was stopped, or a machine that slept, finds every lease run out, and the registrations
+            # that prove otherwise still unread. They are read before the next scan.
+            if late < SCAN_EVERY_S:
+                self._expire()
+            else:
+                log.warning("the scan for silent brokers is %d s late; giving them until the next", late)
+            due = trio.current_time() + SCAN_EVERY_S
+
+    def _expire(self) -> None:
+        for expired in self._table.expire(now_ms()):
+            log.warning(
+                "broker %s (%s) expired: no registration for %d s",
+                expired.address,
+                expired.broker_name,
+                LEASE_MS // 1000,
+            )
+            assert isinstance(expired.connection, Connection)
+            expired.connection.close()
+
+    def _gone(self, connection: Connection, how: str) -> None:
+        for address in self._table.forget(connection):
+            log.warning("broker %s is gone: its connection from %s %s", address, connection.peer, how)

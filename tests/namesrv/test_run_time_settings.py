@@ -1,0 +1,124 @@
+"""Settings while the name server runs: what may change, what may not, and where a change is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from common.config_file import Loaded, load, read_file
+from common.settings import SettingsError
+from namesrv.config import NamesrvConfig, kept_in_its_file
+from namesrv.durable_file import DurableFile
+from namesrv.run_time_settings import Forbidden, RunTimeSettings
+
+CONF = "# ours\nlistenPort = 19876\n\norderMessageEnable=false  \n! the end\n"
+
+
+def started(tmp_path: Path, text: str = CONF) -> RunTimeSettings:
+    path = tmp_path / "namesrv.conf"
+    path.write_text(text)
+    loaded = kept_in_its_file(load(NamesrvConfig, file=read_file(path), environment={"HOME": "/home/x"}))
+    return RunTimeSettings(loaded, DurableFile(loaded[NamesrvConfig].config_store_path))
+
+
+async def test_a_change_is_taken_kept_and_read_at_the_next_start(tmp_path: Path) -> None:
+    settings = started(tmp_path)
+    assert settings.namesrv.order_message_enable is False
+    assert await settings.update({"orderMessageEnable": "true"}) == []
+    assert settings.namesrv.order_message_enable is True
+    assert "orderMessageEnable=true\n" in settings.properties()
+    text = (tmp_path / "namesrv.conf").read_text()
+    assert text == "# ours\nlistenPort = 19876\n\norderMessageEnable=true\n! the end\n"
+    assert started(tmp_path, text).namesrv.order_message_enable is True
+
+
+async def test_the_file_of_c_is_where_changes_are_kept(tmp_path: Path) -> None:
+    settings = started(tmp_path, "configStorePath=/elsewhere\n")
+    assert settings.namesrv.config_store_path == str(tmp_path / "namesrv.conf")
+
+
+async def test_without_c_a_change_goes_to_config_store_path(tmp_path: Path) -> None:
+    loaded: Loaded = kept_in_its_file(
+        load(NamesrvConfig, flags={"configStorePath": f"{tmp_path}/new/namesrv.properties"})
+    )
+    settings = RunTimeSettings(loaded, DurableFile(loaded[NamesrvConfig].config_store_path))
+    await settings.update({"orderMessageEnable": "true"})
+    assert (tmp_path / "new/namesrv.properties").read_text() == "orderMessageEnable=true\n"
+
+
+@pytest.mark.parametrize(
+    "key", ["kvConfigPath", "configStorePath", "configBlackList", "rocketmqHome"], ids=lambda key: key
+)
+async def test_paths_and_the_black_list_are_forbidden_even_to_themselves(tmp_path: Path, key: str) -> None:
+    settings = started(tmp_path)
+    same = dict(line.split("=", 1) for line in settings.properties().splitlines())[key]
+    for value in (same, "/tmp/elsewhere"):
+        with pytest.raises(Forbidden, match=key):
+            await settings.update({"orderMessageEnable": "true", key: value})
+    assert settings.namesrv.order_message_enable is False
+
+
+async def test_an_emptied_black_list_opens_no_path(tmp_path: Path) -> None:
+    settings = started(tmp_path, "configBlackList=\n")
+    with pytest.raises(Forbidden):
+        await settings.update({"kvConfigPath": "/tmp/x"})
+
+
+async def test_what_is_read_at_start_only_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    settings = started(tmp_path)
+    with pytest.raises(SettingsError, match=r"listenPort.*restart"):
+        await settings.update({"orderMessageEnable": "true", "listenPort": "1"})
+    assert settings.namesrv.order_message_enable is False
+    assert (tmp_path / "namesrv.conf").read_text() == CONF
+    await settings.update({"listenPort": "19876", "clusterTest": "false"})  # what it is anyway
+
+
+async def test_bad_values_and_unknown_keys_are_refused(tmp_path: Path) -> None:
+    settings = started(tmp_path)
+    with pytest.raises(SettingsError, match="true or false"):
+        await settings.update({"orderMessageEnable": "yes"})
+    with pytest.raises(SettingsError, match="did you mean orderMessageEnable"):
+        await settings.update({"orderMessagesEnable": "true"})
+
+
+async def test_rocketmqs_keys_that_are_not_served_are_passed_over(tmp_path: Path) -> None:
+    settings = started(tmp_path)
+    assert await settings.update({"serverWorkerThreads": "16"}) == ["serverWorkerThreads"]
+    assert (tmp_path / "namesrv.conf").read_text() == CONF
+
+
+async def test_a_change_that_cannot_be_written_is_not_taken(tmp_path: Path) -> None:
+    settings = started(tmp_path)
+    (tmp_path / "namesrv.conf").unlink()
+    (tmp_path / "namesrv.conf").mkdir()
+    with pytest.raises(OSError, match=r"namesrv\.conf"):
+        await settings.update({"orderMessageEnable": "true"})
+    assert settings.namesrv.order_message_enable is False
+
+
+async def test_java_shows_the_same_keys(tmp_path: Path, vectors: Path) -> None:
+    shown = {line.partition("=")[0] for line in started(tmp_path).properties().splitlines()}
+    written = (vectors / "config/namesrv-defaults.properties").read_text()
+    java = {line.partition("=")[0] for line in written.splitlines() if "=" in line and not line.startswith("#")}
+    of_the_name_server = {
+        "rocketmqHome",
+        "kvConfigPath",
+        "configStorePath",
+        "productEnvName",
+        "clusterTest",
+        "orderMessageEnable",
+        "configBlackList",
+        "listenPort",
+    }
+    assert of_the_name_server <= java & shown
+
+
+async def test_the_defaults_are_javas(vectors: Path) -> None:
+    lines = (vectors / "config/namesrv-defaults.properties").read_text().splitlines()
+    java = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+    config = NamesrvConfig()
+    assert config.listen_port == int(java["listenPort"])
+    assert config.product_env_name == java["productEnvName"]
+    assert (config.cluster_test, config.order_message_enable) == (False, False)
+    assert ";".join(config.config_black_list) == java["configBlackList"]
