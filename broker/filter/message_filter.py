@@ -20,9 +20,10 @@ from common.message_properties import find
 from common.message_record import Buffer, properties_of
 from common.subscription import TAG, Subscription
 from common.topic import RETRY_PREFIX
+from store.layout.queue_ext_layout import ExtUnit
 
 ByCode: TypeAlias = Callable[[int], bool]
-ByUnit: TypeAlias = Callable[[int, bytes], bool]  # store timestamp and bit map
+ByUnit: TypeAlias = Callable[[ExtUnit], bool]
 ByRecord: TypeAlias = Callable[[Buffer], bool]
 
 
@@ -51,12 +52,20 @@ def by_selector(selector: Selector) -> MessageFilter:
 def by_consumer_filter(known: ConsumerFilter, bloom: Bloom) -> MessageFilter:
     """For an SQL92 expression that the group's heartbeat brought: stored bits may answer for it."""
 
-    def by_unit(store_timestamp: int, bit_map: bytes) -> bool:
-        if len(bit_map) != bloom.size or not known.sees_bits_of(store_timestamp):
+    def by_unit(unit: ExtUnit) -> bool:
+        if len(unit.bit_map) != bloom.size or not known.sees_bits_of(unit.store_timestamp):
             return True
-        return is_hit(known.positions, bit_map)
+        return is_hit(known.positions, unit.bit_map)
 
-    return MessageFilter(by_unit=by_unit, by_record=lambda record: known.selector.matches(properties_of(record)))
+    def by_record(record: Buffer) -> bool:
+        return known.selector.matches(properties_of(record))
+
+    return MessageFilter(_whatever_its_tags, by_unit, by_record)
+
+
+def _whatever_its_tags(code: int) -> bool:
+    """The store looks at a unit only where the code passed."""
+    return True
 
 
 def by_origin(retry_topic: str, filters: ConsumerFilters) -> MessageFilter:

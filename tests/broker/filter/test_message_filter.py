@@ -10,6 +10,7 @@ from common.java_numbers import string_hash
 from common.message_properties import encode as encode_properties
 from common.message_record import Record, encode
 from common.subscription import SQL92, Subscription, parse_tags
+from store.layout.queue_ext_layout import ExtUnit
 
 BLOOM = Bloom.for_groups(32, 20)
 
@@ -52,11 +53,13 @@ def test_bits_answer_for_messages_that_knew_the_filter() -> None:
     wanted = by_consumer_filter(known, BLOOM)
     assert wanted.by_unit is not None
     hit, miss = table.bit_map("t", b"a\x011"), table.bit_map("t", b"a\x012")
-    assert wanted.by_unit(1001, hit)
-    assert not wanted.by_unit(1001, miss)
-    assert wanted.by_unit(1000, miss), "stored before the filter was born"
-    assert wanted.by_unit(1001, b""), "no map was made"
-    assert wanted.by_unit(1001, miss[:-1]), "a map of another shape"
+    assert wanted.by_code is not None
+    assert wanted.by_code(65)
+    assert wanted.by_unit(ExtUnit(34, 65, 1001, hit))
+    assert not wanted.by_unit(ExtUnit(34, 65, 1001, miss))
+    assert wanted.by_unit(ExtUnit(34, 65, 1000, miss)), "stored before the filter was born"
+    assert wanted.by_unit(ExtUnit(20, 65, 1001, b"")), "no map was made"
+    assert wanted.by_unit(ExtUnit(33, 65, 1001, miss[:-1])), "a map of another shape"
     assert wanted.by_record is not None
     assert not wanted.by_record(record(a="2"))
 

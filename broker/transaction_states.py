@@ -1,0 +1,88 @@
+"""Which half messages are over: the bookkeeping that lets the first end of a transaction win.
+
+A half message is over when it was committed, rolled back, given up, or put into the half queue again as a younger copy
+of itself, which then stands for the transaction. `done` is the first offset of the half queue that is not over, which
+is what RocketMQ keeps as the offset of CID_RMQ_SYS_TRANS; of what lies behind it, a set holds what is over already. The
+op queue has an entry for every end that somebody decided; `op_done` is its first entry that is still needed to know
+the half messages behind `done`.
+
+A producer may end a transaction under the offset of any of its copies. Its younger copy is found by the `key` of the
+message, which all copies share. Pure.
+
+Invariants: everything below `done` is over, `done` itself is not; `op_done` only passes entries that speak of half
+messages below `done`; both only grow.
+
+Java: broker/transaction/queue/TransactionalMessageServiceImpl.java (removeMap, doneOpOffset)
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionStatistics:
+    done: int
+    op_done: int
+    over: int
+    copies: int
+
+
+class TransactionStates:
+    """The transactions of one half queue."""
+
+    def __init__(self, done: int, op_done: int) -> None:
+        self.done = done
+        self.op_done = op_done
+        self._over: set[int] = set()
+        self._ops: deque[tuple[int, int]] = deque()  # op offset, highest half offset that it speaks of
+        self._copies: dict[bytes, int] = {}  # key of a transaction that goes on in a copy -> the copy
+
+    def is_over(self, offset: int) -> bool:
+        return offset < self.done or offset in self._over
+
+    def copy_of(self, key: bytes) -> int | None:
+        """The copy in which a transaction goes on, if it was ever put back and is not over."""
+        return self._copies.get(key)
+
+    def ended(self, offset: int, key: bytes) -> None:
+        """Committed, rolled back or given up."""
+        self._over.add(offset)
+        if self._copies.get(key) == offset:
+            del self._copies[key]
+        self._advance()
+
+    def put_back(self, offset: int, copy: int, key: bytes) -> None:
+        """The message stands in the half queue again, at `copy`."""
+        self._over.add(offset)
+        self._copies[key] = copy
+        self._advance()
+
+    def op_written(self, op_offset: int, offsets: Iterable[int]) -> None:
+        """The op queue has an entry there about these half messages. REQUIRES calls in the order of the queue."""
+        self._ops.append((op_offset, max(offsets, default=-1)))
+        self._advance()
+
+    def skip_to(self, done: int, op_done: int) -> None:
+        """What lies before is gone from the queues, as old files are."""
+        self._over = {offset for offset in self._over if offset >= done}
+        self.done = max(self.done, done)
+        self.op_done = max(self.op_done, op_done)
+        self._copies = {key: copy for key, copy in self._copies.items() if copy >= done}
+        self._advance()
+
+    def statistics(self) -> TransactionStatistics:
+        return TransactionStatistics(self.done, self.op_done, len(self._over), len(self._copies))
+
+    def __repr__(self) -> str:
+        return f"<TransactionStates {self.statistics()}>"
+
+    def _advance(self) -> None:
+        while self.done in self._over:
+            self._over.remove(self.done)
+            self.done += 1
+        while self._ops and self._ops[0][1] < self.done:
+            op_offset, _ = self._ops.popleft()
+            self.op_done = max(self.op_done, op_offset + 1)
