@@ -1,7 +1,7 @@
 """Settings of the store, by RocketMQ's keys and with its defaults.
 
-Ours, and not RocketMQ's: `diskFreeFloor` and `diskFreeEnough` beside the ratios (nine tenths of a terabyte used leaves a
-hundred gigabytes, and Java refuses sends there), `sealEnable`, `recoverStepBytes`.
+Ours, and not RocketMQ's: `diskFreeFloor` and `diskFreeEnough` beside the ratios (nine tenths of a terabyte used leaves
+a hundred gigabytes, and Java refuses sends there), `sealEnable`, `recoverStepBytes`.
 
 What fixes the layout of files that exist already (their sizes, slots and entries) must stay as it was when they were
 made, on both sides of a takeover.

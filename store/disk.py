@@ -15,8 +15,9 @@ Facts behind the shape of it (Linux, ext4, CPython 3.11):
 - Reading cold pages through the mapping stalls the loop up to 15 ms. `read_now` asks the page cache and returns None
   when the disk would have to be waited for (RWF_NOWAIT); `read` waits, and belongs in a worker thread.
 - `mmap.close()` raises BufferError while a view of it lives, and a mapping must never be torn from under a reader. So
-  nothing is ever closed: `forget` drops our reference, and the last view of a reader takes the mapping with it, be the
-  file deleted or not. Nor is a mapped file ever shortened, which would make its tail a SIGBUS.
+  nothing is ever closed: who is done with a region drops it, and the last view of a reader takes the mapping with it,
+  be the file deleted or not; likewise the descriptor, which a thread may be reading from. Nor is a mapped file ever
+  shortened, which would make its tail a SIGBUS.
 - Before Python 3.13 each mapping holds a file descriptor of its own; queue files may be many, so `RealDisk` raises the
   soft limit of open files to the hard one, and a second descriptor is opened only where `read` needs it.
 
@@ -48,7 +49,7 @@ class Region(Protocol):
 
     @property
     def buffer(self) -> memoryview:
-        """The whole file, writable. Its bytes outlive `forget` for whoever still holds a part of it."""
+        """The whole file, writable. It lives as long as somebody holds a part of it."""
 
     def reserve(self, begin: int, end: int) -> None:
         """Make writing to [begin, end) safe. Raises OSError (ENOSPC where the disk is full), with nothing written."""
@@ -64,9 +65,6 @@ class Region(Protocol):
 
     def next_data(self, at: int) -> int | None:
         """The first place at or behind `at` that may hold something else than zeros; None if all is hole."""
-
-    def forget(self) -> None:
-        """Drop the mapping. Views of it stay good; this region is not to be used any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +127,7 @@ class Disk(Protocol):
     def rename(self, path: str, to: str) -> None: ...
 
     def sync_directory(self, path: str) -> None:
-        """Make names made, renamed and deleted in a directory durable."""
+        """Make names made, renamed and deleted in a directory durable, its own name among them if it is new."""
 
     def modified(self, path: str) -> int:
         """Time of the file's last change, ms."""
@@ -195,6 +193,10 @@ class RealRegion:
 
     def read(self, at: int, size: int) -> bytes:
         size = min(size, self.size - at)
+        try:
+            self._open()
+        except FileNotFoundError:  # deleted before anybody read it; the mapping still has it
+            return bytes(self._view[at : at + size])
         parts = []
         while size > 0:
             part = os.pread(self._open(), size, at)
@@ -225,13 +227,6 @@ class RealRegion:
             if error.errno == errno.ENXIO:
                 return None
             raise
-
-    def forget(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-        self._view = memoryview(b"")
-        del self._map  # not closed: views may live, and the last of them unmaps
 
     def _open(self) -> int:
         if self._descriptor is None:
@@ -265,6 +260,7 @@ class RealDisk:
 
     def __init__(self) -> None:
         _raise_open_files()
+        self._changed: set[str] = set()  # directories that got a directory since they were synced
 
     def entries(self, directory: str) -> list[Entry]:
         try:
@@ -284,7 +280,7 @@ class RealDisk:
             os.close(descriptor)
 
     def create(self, path: str, size: int) -> RealRegion:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
+        self._make_directory(os.path.dirname(path))
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         try:
             os.ftruncate(descriptor, size)
@@ -305,7 +301,7 @@ class RealDisk:
 
     def write_file(self, path: str, data: bytes) -> None:
         directory = os.path.dirname(path)
-        os.makedirs(directory, exist_ok=True)
+        self._make_directory(directory)
         scratch = path + ".tmp"
         with open(scratch, "wb") as file:
             file.write(data)
@@ -328,18 +324,14 @@ class RealDisk:
                 raise
 
     def rename(self, path: str, to: str) -> None:
-        os.makedirs(os.path.dirname(to), exist_ok=True)
+        self._make_directory(os.path.dirname(to))
         os.replace(path, to)
 
     def sync_directory(self, path: str) -> None:
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        except FileNotFoundError:
-            return
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _sync(path)
+        while (path := os.path.dirname(path)) in self._changed:
+            self._changed.discard(path)
+            _sync(path)
 
     def modified(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
@@ -357,6 +349,13 @@ class RealDisk:
 
     def lock(self, path: str) -> RealLock:
         return RealLock(path)
+
+    def _make_directory(self, path: str) -> None:
+        if path and not os.path.isdir(path):
+            parent = os.path.dirname(path)
+            self._make_directory(parent)
+            os.makedirs(path, exist_ok=True)
+            self._changed.add(parent)
 
 
 class RealLock:
@@ -379,7 +378,7 @@ class RealLock:
         except OSError as error:
             self._file.close()
             raise StoreLocked(
-                f"{path}: another process has this store open; stop it, or give this broker a storePathRootDir of its own"
+                f"{path}: another process has this store open; stop it, or set another storePathRootDir for this broker"
             ) from error
         if self._file.seek(0, os.SEEK_END) == 0:
             self._file.write(b"lock")
@@ -390,6 +389,17 @@ class RealLock:
         if not self._file.closed:
             self._file.close()
             self._held.discard(self._path)
+
+
+def _sync(directory: str) -> None:
+    try:
+        descriptor = os.open(directory or ".", os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _entry(item: os.DirEntry[str]) -> Entry:

@@ -113,9 +113,6 @@ class MemoryRegion:
                 return max(page, at)
         return None
 
-    def forget(self) -> None:
-        self._view = memoryview(b"")
-
 
 @dataclass(frozen=True, slots=True)
 class DiskStatistics:

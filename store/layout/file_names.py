@@ -21,6 +21,12 @@ CHECKPOINT: Final = "checkpoint"
 ABORT: Final = "abort"
 LOCK: Final = "lock"
 
+# A directory of ours beside RocketMQ's: it may be deleted at any time, and a Java broker never looks into it.
+OWN: Final = "rocketlet"
+SEALS: Final = f"{OWN}/seals"
+DAMAGED: Final = f"{OWN}/damaged"
+PROGRESS: Final = f"{OWN}/progress.json"
+
 BATCH_CONSUME_QUEUE: Final = "batchconsumequeue"  # 5.x
 DLEDGER_PREFIX: Final = "dledger-"  # dledger-<self id>/data
 ROCKSDB_MARKER: Final = "CURRENT"  # stands in consumequeue/ where RocksDB keeps the queues (5.2+)

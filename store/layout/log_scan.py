@@ -88,15 +88,15 @@ def scan(
     return Scan(places, at, Fault.EMPTY)
 
 
-def chain(buffer: Buffer, at: int, end: int) -> tuple[list[int], int]:
-    """The places that sizes and magics alone lead to, and where they lead no further: 0.3 µs a record.
+def chain(buffer: Buffer, at: int, end: int, stop: int | None = None) -> tuple[list[int], int]:
+    """The places before `stop` that sizes and magics alone lead to, and where they lead no further: 0.3 µs a record.
 
     For callers that then check lengths, offsets and CRCs of all of them at once.
     """
     places: list[int] = []
     append = places.append
     unpack = _TWO.unpack_from
-    last = end - FIXED
+    last = end - FIXED if stop is None else min(end - FIXED, stop - 1)
     while at <= last:
         size, magic = unpack(buffer, at)
         if (magic != MAGIC_V1 and magic != MAGIC_V2) or size < FIXED or at + size > end:

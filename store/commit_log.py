@@ -1,0 +1,152 @@
+"""The log: every record of every topic, one behind the other, in the order in which they came.
+
+It is the only truth of a store: queues, index and checkpoint can be made from it again. Only this module writes it.
+`append` is a plain `def`, so it is the critical section, and it writes the record straight into the mapping.
+
+Rule of a file's end (store.md 2.3): a record goes into a file only if 8 bytes stay free behind it; else those 8 bytes
+become a blank record that says how much room was left, and the record opens the next file.
+
+Invariants: records lie without gaps from `begin` to `end`; what is behind `end` reads as zeros (recovery sees to
+that, and Java does not: see docs/decisions); `end` only grows.
+
+Java: store/CommitLog.java
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+
+from common.message_record import BLANK_SIZE, Buffer, blank, pack_into
+from store.disk import Disk
+from store.errors import DiskFull, MessageIllegal, StoreError
+from store.mapped_file import MappedFile
+from store.mapped_file_queue import MappedFileQueue
+
+
+class CreateFileFailed(StoreError):
+    """The next log file could not be made: CREATE_MAPPED_FILE_FAILED, answered as SYSTEM_ERROR (1)."""
+
+
+class CommitLog:
+    """The log over its files. Places are log offsets: they begin at 0 with the first record ever."""
+
+    __slots__ = ("_base", "_buffer", "_ready", "_written", "end", "files")
+
+    def __init__(self, disk: Disk, directory: str, file_size: int) -> None:
+        self.files = MappedFileQueue(disk, directory, file_size)
+        self.end = 0
+        # The file that is being written: its buffer, the log offset of its byte 0, and up to which log offset a record
+        # may end there without asking for room first. No file is open for writing while _ready is 0.
+        self._buffer = memoryview(b"")
+        self._base = 0
+        self._ready = 0
+
+    @property
+    def begin(self) -> int:
+        """The oldest offset that is still there."""
+        return self.files.begin
+
+    @property
+    def file_size(self) -> int:
+        return self.files.file_size
+
+    def open_at(self, end: int) -> None:
+        """Go on writing there. REQUIRES zeros behind it."""
+        self.end = end
+        self._ready = 0
+
+    def append(
+        self,
+        size: int,
+        queue_id: int,
+        flag: int,
+        queue_offset: int,
+        sys_flag: int,
+        born_timestamp: int,
+        born_host: bytes,
+        store_timestamp: int,
+        store_host: bytes,
+        reconsume_times: int,
+        prepared_offset: int,
+        body: Buffer,
+        topic: bytes,
+        properties: bytes,
+    ) -> int:
+        """Write one record; returns its log offset. Raises DiskFull or MessageIllegal, with nothing written.
+
+        REQUIRES: `size` is `record_size` of the parts, `topic` a `topic_field`.
+        """
+        at = self.end
+        if at + size > self._ready:
+            at = self.make_room(size)
+        pack_into(
+            self._buffer, at - self._base, size, queue_id, flag, queue_offset, at, sys_flag, born_timestamp, born_host,
+            store_timestamp, store_host, reconsume_times, prepared_offset, body, topic, properties,
+        )  # fmt: skip
+        self.end = at + size
+        return at
+
+    def make_room(self, size: int) -> int:
+        """See that `size` bytes can be written in one file; returns where. May close a file and open the next."""
+        if size + BLANK_SIZE > self.file_size:
+            raise MessageIllegal(
+                f"a record of {size} bytes does not fit into a log file of {self.file_size}; send less, or set a larger"
+                " mappedFileSizeCommitLog before the first start"
+            )
+        file = self.files.find(self.end)
+        if file is None or self.end + size + BLANK_SIZE > file.end:
+            file = self._next_file(file, size)
+        at = self.end - file.begin
+        try:
+            ready = file.make_room(at, at + size + BLANK_SIZE)
+        except OSError as error:
+            raise _no_room(error, file.path) from error
+        self._buffer, self._base = file.buffer, file.begin
+        self._ready = file.begin + ready - BLANK_SIZE
+        return self.end
+
+    def _next_file(self, last: MappedFile | None, size: int) -> MappedFile:
+        """Make the next file, and only then close the last one: on a full disk nothing has changed."""
+        begin = last.end if last is not None else self.end - self.end % self.file_size
+        path = self.files.directory
+        try:
+            file = self.files.find(begin) or self.files.make(begin)
+            file.make_room(0, size + BLANK_SIZE)
+            if last is not None:
+                at = self.end - last.begin
+                last.write(at, blank(last.size - at))
+        except OSError as error:
+            raise _no_room(error, path) from error
+        self.end = begin
+        return file
+
+    def read(self, offset: int, size: int) -> memoryview | None:
+        """A read-only view of the log; None where that is no part of it. Views stay good when files are deleted."""
+        file = self.files.find(offset)
+        if file is None or offset < 0 or size < 0:
+            return None
+        at = offset - file.begin
+        if at + size > file.size or offset + size > self.end:
+            return None
+        return file.buffer[at : at + size].toreadonly()
+
+    def flush_to(self, begin: int, end: int) -> Callable[[], None]:
+        """What makes [begin, end) durable; waits for the disk."""
+        return self.files.flush_of(begin, end)
+
+    def file_views(self) -> Iterator[tuple[int, memoryview]]:
+        """(log offset of its first byte, read-only bytes) of each file, as far as it is written."""
+        for file in list(self.files.files):
+            size = min(self.end, file.end) - file.begin
+            if size > 0:
+                yield file.begin, file.buffer[:size].toreadonly()
+
+    def __repr__(self) -> str:
+        return f"<CommitLog {self.begin} to {self.end}, {len(self.files.files)} files>"
+
+
+def _no_room(error: OSError, path: str) -> StoreError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(f"{path}: no space left on the disk; free some, or lower fileReservedTime. Reads go on")
+    return CreateFileFailed(f"{path}: {error.strerror}")

@@ -1,0 +1,203 @@
+"""One queue of a topic: for each message, in order, where it is in the log.
+
+An entry has 20 bytes (store/layout/consume_queue_entry.py); that of queue offset q stands at byte 20 q. The files may
+begin in the middle of the queue. A queue whose first entry ever is not at the beginning of a file gets pre-blank
+entries before it, which say nothing and are never handed out.
+
+Two ends: `next_offset` is what the next message is given, `end` is up to where entries are written. They differ between
+an append and its dispatch. `begin` is the first offset whose message is still in the log.
+
+Invariants: `begin <= end <= next_offset`; entries are written in order and without gaps, by dispatch and recovery
+only; their log offsets grow; what is behind `end` reads as zeros.
+
+Java: store/ConsumeQueue.java
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from common.message_record import topic_field
+from store.disk import Disk
+from store.layout.consume_queue_entry import ENTRY, ENTRY_SIZE, PRE_BLANK, entries_of, is_pre_blank
+from store.mapped_file import MappedFile
+from store.mapped_file_queue import MappedFileQueue
+from store.watermark import Watermark
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from store.consume_queue_ext import ConsumeQueueExt
+
+# The tags code of an entry whose message was lost to damage in the log. Pulls pass over it. It is no 32-bit hash, no
+# address of an extension unit, and as a delivery time it never comes. On disk: DO NOT CHANGE.
+LOST = 0x7FFFFFFFFFFFFF00
+
+_pack_entry = ENTRY.pack_into
+
+
+class ConsumeQueue:
+    """One queue. Offsets are queue offsets unless a name says otherwise."""
+
+    __slots__ = (
+        "_base", "_buffer", "_ready", "begin", "delay_ms", "end", "ext", "files", "flushed", "hash_prefix",
+        "is_dirty", "next_offset", "queue_id", "topic", "topic_field", "watermark",
+    )  # fmt: skip
+
+    def __init__(self, disk: Disk, directory: str, topic: str, queue_id: int, file_size: int) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.topic_field = topic_field(topic)
+        self.hash_prefix = topic.encode() + b"#"
+        self.delay_ms: int | None = None  # of a delay level's queue: its entries carry the time of delivery
+        self.files = MappedFileQueue(disk, directory, file_size)
+        self.ext: ConsumeQueueExt | None = None
+        self.begin = 0
+        self.end = 0
+        self.next_offset = 0
+        self.flushed = 0
+        self.is_dirty = False
+        self.watermark: Watermark | None = None
+        # The file that is being written, the byte of the queue where it begins, and up to which of its bytes entries
+        # may be written without asking for room.
+        self._buffer = memoryview(b"")
+        self._base = 0
+        self._ready = 0
+
+    def write(self, offset: int, log_offset: int, size: int, tags_code: int) -> None:
+        """Write the entry of an offset. REQUIRES offset == end, or an empty queue. Raises OSError."""
+        at = offset * ENTRY_SIZE - self._base
+        if at >= self._ready:
+            at = self._make_room(offset)
+        _pack_entry(self._buffer, at, log_offset, size, tags_code)
+        self.end = offset + 1
+
+    def _make_room(self, offset: int) -> int:
+        assert offset == self.end or not self.files.files, f"{self!r}: {offset} would leave a gap"
+        at = offset * ENTRY_SIZE
+        size = self.files.file_size
+        file = self.files.find(at)
+        if file is None:
+            is_first = not self.files.files
+            file = self.files.make(at - at % size)
+            if is_first:
+                self._fill_before(file, at)
+        inside = at - file.begin
+        self._ready = file.make_room(inside, inside + ENTRY_SIZE) // ENTRY_SIZE * ENTRY_SIZE
+        self._buffer, self._base = file.buffer, file.begin
+        return inside
+
+    def _fill_before(self, file: MappedFile, at: int) -> None:
+        """Pre-blank what stands before the first entry ever."""
+        count = (at - file.begin) // ENTRY_SIZE
+        if count:
+            file.write(0, PRE_BLANK * count)
+        self.begin = self.end = self.flushed = at // ENTRY_SIZE
+
+    def entry(self, offset: int) -> tuple[int, int, int] | None:
+        """(log offset, size, tags code) of an offset below `end`; None where its file is gone."""
+        file = self.files.find(offset * ENTRY_SIZE)
+        if file is None or not 0 <= offset < self.end:
+            return None
+        found: tuple[int, int, int] = ENTRY.unpack_from(file.buffer, offset * ENTRY_SIZE - file.begin)
+        return found
+
+    def entries(self, offset: int, count: int) -> memoryview:
+        """Bytes of up to `count` entries from an offset on, no farther than the end of their file; may be empty."""
+        at = offset * ENTRY_SIZE
+        file = self.files.find(at)
+        if file is None:
+            return memoryview(b"")
+        inside = at - file.begin
+        stop = min(inside + count * ENTRY_SIZE, self.end * ENTRY_SIZE - file.begin, file.size)
+        return file.buffer[inside : max(stop, inside)].toreadonly()
+
+    def next_file_offset(self, offset: int) -> int:
+        """The first offset of the file behind the one that an offset lies in."""
+        per_file = self.files.file_size // ENTRY_SIZE
+        return offset + per_file - offset % per_file
+
+    def log_end(self) -> int:
+        """Behind the newest message of this queue in the log; 0 where there is none."""
+        last = self.entry(self.end - 1) if self.end > self.begin else None
+        return 0 if last is None or is_pre_blank(last[0], last[1]) else last[0] + last[1]
+
+    def correct_begin(self, log_begin: int) -> None:
+        """Move `begin` to the first message that is still in the log, which now begins at `log_begin`."""
+        low = max(self.begin, self.files.begin // ENTRY_SIZE)
+        self.begin = min(self._first(low, lambda log_offset: log_offset >= log_begin), self.end)
+
+    def _first(self, low: int, holds: Callable[[int], bool]) -> int:
+        """The first offset in [low, end) with `holds(its log offset)`, which must stay true once it is; else end."""
+        high = self.end
+        while low < high:
+            middle = (low + high) // 2
+            entry = self.entry(middle)
+            assert entry is not None
+            if not is_pre_blank(entry[0], entry[1]) and holds(entry[0]):
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def drop_before(self, log_begin: int) -> int:
+        """Delete files all of whose messages are gone from the log, never the last; returns how many."""
+        dropped = 0
+        while len(self.files.files) > 1:
+            first = self.files.files[0]
+            log_offset, _, _ = ENTRY.unpack_from(first.buffer, first.size - ENTRY_SIZE)
+            if log_offset >= log_begin:
+                break
+            self.files.drop_first()
+            dropped += 1
+        self.correct_begin(log_begin)
+        return dropped
+
+    def cut(self, end: int) -> None:
+        """Forget entries from an offset on, leaving zeros. For recovery only."""
+        while self.files.files and self.files.files[-1].begin >= end * ENTRY_SIZE:
+            self.files.drop_last()
+        last = self.files.last
+        if last is not None:
+            last.zero_from(max(end * ENTRY_SIZE - last.begin, 0))
+        self.end = self.next_offset = end
+        self.begin = min(self.begin, end)
+        self.flushed = min(self.flushed, end)
+        self._ready = 0
+
+    def open_at(self, begin: int, end: int) -> None:
+        """Go on writing there, in the files as they are; nothing of it is known to be on disk."""
+        self.begin, self.end, self.next_offset = begin, end, end
+        self.flushed = end
+        self._ready = 0
+
+    def search_time(self, timestamp: int, store_time: Callable[[int], int]) -> int:
+        """The first offset stored at or after a time, within begin to end. `store_time` answers for a log offset."""
+        return self._first(self.begin, lambda log_offset: store_time(log_offset) >= timestamp)
+
+    def watch(self) -> Watermark:
+        """The end of this queue, to wait for."""
+        if self.watermark is None:
+            self.watermark = Watermark(self.end)
+        return self.watermark
+
+    def to_numpy(self) -> NDArray[Any]:
+        """All entries from `begin` to `end` as a read-only array of log_offset, size, tags_code (big-endian).
+
+        A view without copy while they lie in one file, else a copy. It stays good when files are deleted.
+        """
+        import numpy
+
+        parts = []
+        offset = self.begin
+        while offset < self.end:
+            piece = self.entries(offset, self.end - offset)
+            parts.append(entries_of(piece))
+            offset += len(piece) // ENTRY_SIZE
+        array = parts[0] if len(parts) == 1 else numpy.concatenate(parts) if parts else entries_of(b"")
+        array.flags.writeable = False
+        return array
+
+    def __repr__(self) -> str:
+        return f"<ConsumeQueue {self.topic}:{self.queue_id} {self.begin} to {self.end}, next {self.next_offset}>"

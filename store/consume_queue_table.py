@@ -1,0 +1,123 @@
+"""All queues of a store, by topic and queue id: one look-up gives everything that a put and a dispatch need.
+
+A queue object comes into being with its first message, not by being asked for, so that reading nonsense grows nothing.
+Queues with entries that are not flushed stand in `dirty`.
+
+Java: store/DefaultMessageStore.java#consumeQueueTable, store/queue/ConsumeQueueStore.java
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from common.topic import SCHEDULE_TOPIC, is_legal_name
+from store.config import StoreConfig, parse_delay_levels
+from store.consume_queue import ConsumeQueue
+from store.consume_queue_ext import ConsumeQueueExt
+from store.disk import PAGE, Disk
+from store.layout.consume_queue_entry import ENTRY_SIZE
+from store.layout.file_names import CONSUME_QUEUE, CONSUME_QUEUE_EXT, queue_ext_folder, queue_folder
+from store.mapped_file_queue import Oddity
+
+QueueKey = tuple[str, int]
+
+
+class ConsumeQueueTable:
+    """The queues, found by (topic, queue id)."""
+
+    def __init__(self, disk: Disk, config: StoreConfig) -> None:
+        self._disk = disk
+        self._root = config.store_path_root_dir
+        self._file_size = config.queue_file_size
+        self._ext_size = config.mapped_file_size_consume_queue_ext
+        self._with_ext = config.enable_consume_queue_ext
+        self._delays = parse_delay_levels(config.message_delay_level)
+        self.queues: dict[QueueKey, ConsumeQueue] = {}
+        self.dirty: list[ConsumeQueue] = []
+
+    def load(self) -> list[Oddity]:
+        """Find the queues' files. Their ends are not known before recovery. What is odd is told and left out."""
+        odd: list[Oddity] = []
+        folder = f"{self._root}/{CONSUME_QUEUE}"
+        for topic in self._disk.entries(folder):
+            for entry in self._disk.entries(f"{folder}/{topic.name}"):
+                path = f"{folder}/{topic.name}/{entry.name}"
+                if not entry.is_directory or not entry.name.isdigit() or not is_legal_name(topic.name):
+                    odd.append(Oddity(path, "foreign", entry.size))
+                    continue
+                queue = self._new(topic.name, int(entry.name))
+                odd += queue.files.load()
+                if queue.ext is not None:
+                    queue.ext.open()
+        return odd
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        return self.queues.get((topic, queue_id))
+
+    def find_or_make(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """REQUIRES a checked name. Makes no file."""
+        return self.queues.get((topic, queue_id)) or self._new(topic, queue_id)
+
+    def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
+        assert is_legal_name(topic), "names are checked before they meet a path"
+        folder = f"{self._root}/{queue_folder(topic, queue_id)}"
+        queue = ConsumeQueue(self._disk, folder, topic, queue_id, self._file_size)
+        ext_folder = f"{self._root}/{queue_ext_folder(topic, queue_id)}"
+        if self._with_ext or self._disk.entries(ext_folder):
+            queue.ext = ConsumeQueueExt(self._disk, ext_folder, self._ext_size)
+        if topic == SCHEDULE_TOPIC:
+            queue.delay_ms = self.delay_of(queue_id + 1)
+        self.queues[topic, queue_id] = queue
+        return queue
+
+    @property
+    def writes_ext(self) -> bool:
+        return self._with_ext
+
+    def delay_of(self, level: int) -> int:
+        """Milliseconds of a delay level; a level above the last is the last, an unknown one a second."""
+        return self._delays[min(level, len(self._delays)) - 1] if level > 0 else 1000
+
+    def of_topic(self, topic: str) -> list[ConsumeQueue]:
+        return [queue for queue in self.queues.values() if queue.topic == topic]
+
+    def topics(self) -> set[str]:
+        return {topic for topic, _ in self.queues}
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        return iter(self.queues.values())
+
+    def drop(self, queues: Iterable[ConsumeQueue]) -> None:
+        """Delete queues with their files."""
+        for queue in list(queues):
+            self.queues.pop((queue.topic, queue.queue_id), None)
+            queue.files.drop_all()
+            if queue.ext is not None:
+                queue.ext.files.drop_all()
+            for kind in (CONSUME_QUEUE, CONSUME_QUEUE_EXT):
+                self._disk.remove_directory(f"{self._root}/{kind}/{queue.topic}")
+            if queue.is_dirty:
+                queue.is_dirty = False
+                self.dirty.remove(queue)
+
+    def flush_of_dirty(self, least_pages: int) -> Callable[[], None]:
+        """What makes queues with at least so many dirty pages durable; to be called once, where it may wait."""
+        chosen: list[ConsumeQueue] = []
+        left: list[ConsumeQueue] = []
+        for queue in self.dirty:
+            pages = queue.end * ENTRY_SIZE // PAGE - queue.flushed * ENTRY_SIZE // PAGE
+            (chosen if pages >= least_pages else left).append(queue)
+        self.dirty = left
+        steps = []
+        for queue in chosen:
+            steps.append(queue.files.flush_of(queue.flushed * ENTRY_SIZE, queue.end * ENTRY_SIZE))
+            queue.flushed, queue.is_dirty = queue.end, False
+            if queue.ext is not None and queue.ext.flushed < queue.ext.end:
+                steps.append(queue.ext.files.flush_of(queue.ext.flushed, queue.ext.end))
+                queue.ext.flushed = queue.ext.end
+
+        def flush() -> None:
+            for step in steps:
+                step()
+
+        return flush

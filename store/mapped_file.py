@@ -1,0 +1,84 @@
+"""One file of the log, of a queue or of its extension: where it begins in the whole, and its mapping.
+
+The mapping is made when it is first needed: a broker may have tens of thousands of queue files of which a few hundred
+are in use. Whoever writes asks `make_room` first (see store/disk.py on SIGBUS); it grows by doubling up to a MiB, so
+that a small file costs what it holds and a busy one a call every MiB.
+
+Java: store/MappedFile.java
+"""
+
+from __future__ import annotations
+
+import errno
+
+from store.disk import PAGE, Disk, Region
+
+_LARGEST_STEP = 1 << 20  # 1 ms of page faults at a time
+
+
+class MappedFile:
+    """A file whose first byte is byte `begin` of the whole. Places are offsets inside the file."""
+
+    __slots__ = ("_disk", "_region", "begin", "path", "size")
+
+    def __init__(self, disk: Disk, path: str, begin: int, size: int, region: Region | None = None) -> None:
+        self._disk = disk
+        self._region = region
+        self.path = path
+        self.begin = begin
+        self.size = size
+
+    @property
+    def end(self) -> int:
+        """Where the next file begins."""
+        return self.begin + self.size
+
+    @property
+    def region(self) -> Region:
+        if self._region is None:
+            self._region = self._disk.open(self.path)
+        return self._region
+
+    @property
+    def buffer(self) -> memoryview:
+        return self.region.buffer
+
+    def make_room(self, at: int, end: int) -> int:
+        """Make [at, end) safe to write, and more if there is; returns up to where. Raises OSError (ENOSPC)."""
+        wanted = min(self.size, end + min(max(at, 4 * PAGE), _LARGEST_STEP))
+        try:
+            self.region.reserve(at, wanted)
+        except OSError as error:
+            if error.errno != errno.ENOSPC or wanted == end:
+                raise
+            self.region.reserve(at, end)
+            return end
+        return wanted
+
+    def write(self, at: int, data: bytes) -> None:
+        """Write a few bytes outside the hot path."""
+        self.region.reserve(at, at + len(data))
+        self.buffer[at : at + len(data)] = data
+
+    def zero_from(self, at: int) -> int:
+        """Make everything from `at` on read as zeros; holes are left holes. Returns how many bytes were none."""
+        cleared = 0
+        region = self.region
+        place = region.next_data(at)
+        while place is not None and place < self.size:
+            stop = min(self.size, (place // _LARGEST_STEP + 1) * _LARGEST_STEP)
+            piece = region.buffer[place:stop]
+            present = len(piece) - bytes(piece).count(0)
+            if present:
+                region.reserve(place, stop)
+                piece[:] = bytes(stop - place)
+                cleared += present
+            place = region.next_data(stop) if stop < self.size else None
+        return cleared
+
+    def forget(self) -> None:
+        """Drop the mapping; it comes back when it is needed. Views of it stay good."""
+        self._region = None
+
+    def __repr__(self) -> str:
+        return f"<MappedFile {self.path} from {self.begin}>"

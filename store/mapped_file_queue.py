@@ -1,0 +1,137 @@
+"""Files of equal size, one behind the other, that make up one long sequence of bytes.
+
+Each file is named after the offset of its first byte. The sequence need not begin at 0: old files are deleted. A name
+that is no offset, a length that is not the configured one, a file in the middle that is missing: `load` tells them as
+`Oddity`s and leaves what to do about them to who opened it, for only he knows what a crash can have left.
+
+Java: store/MappedFileQueue.java
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from store.disk import Disk
+from store.layout.file_names import offset_name, parse_offset
+from store.mapped_file import MappedFile
+
+
+@dataclass(frozen=True, slots=True)
+class Oddity:
+    """Something in a directory of files that a sound store does not have."""
+
+    path: str
+    what: str  # "foreign", "length", "gap"
+    size: int = 0
+    begin: int = 0
+
+
+class MappedFileQueue:
+    """The files of a directory in order.
+
+    Invariant: `files` are adjacent: each begins where the one before ends.
+    """
+
+    __slots__ = ("_disk", "_names_changed", "directory", "file_size", "files")
+
+    def __init__(self, disk: Disk, directory: str, file_size: int) -> None:
+        self._disk = disk
+        self._names_changed = False
+        self.directory = directory
+        self.file_size = file_size
+        self.files: list[MappedFile] = []
+
+    def load(self) -> list[Oddity]:
+        """Find the files. What is odd is told and left out, so that `files` are whole and adjacent from the first on.
+
+        Of files with a gap between them all are told behind the first gap.
+        """
+        odd: list[Oddity] = []
+        self.files = []
+        for entry in self._disk.entries(self.directory):
+            path = f"{self.directory}/{entry.name}"
+            begin = parse_offset(entry.name)
+            if entry.is_directory:
+                continue
+            if begin is None or begin % self.file_size:
+                odd.append(Oddity(path, "foreign", entry.size))
+            elif self.files and begin != self.files[-1].end:
+                odd.append(Oddity(path, "gap", entry.size, begin))
+            elif entry.size != self.file_size:
+                odd.append(Oddity(path, "length", entry.size, begin))
+            else:
+                self.files.append(MappedFile(self._disk, path, begin, self.file_size))
+        return odd
+
+    @property
+    def begin(self) -> int:
+        return self.files[0].begin if self.files else 0
+
+    @property
+    def last(self) -> MappedFile | None:
+        return self.files[-1] if self.files else None
+
+    def find(self, offset: int) -> MappedFile | None:
+        """The file that holds an offset."""
+        files = self.files
+        if not files:
+            return None
+        index = (offset - files[0].begin) // self.file_size
+        return files[index] if 0 <= index < len(files) else None
+
+    def make(self, begin: int) -> MappedFile:
+        """Make the file that begins there: the next one, or the first. Raises OSError."""
+        assert begin % self.file_size == 0
+        assert not self.files or begin == self.files[-1].end
+        path = f"{self.directory}/{offset_name(begin)}"
+        region = self._disk.create(path, self.file_size)
+        file = MappedFile(self._disk, path, begin, self.file_size, region)
+        self.files.append(file)
+        self._names_changed = True
+        return file
+
+    def drop_first(self) -> MappedFile:
+        """Delete the oldest file. Who reads it still has its bytes until he lets go of them."""
+        file = self.files[0]
+        self._disk.remove(file.path)
+        del self.files[0]
+        file.forget()
+        self._names_changed = True
+        return file
+
+    def drop_last(self) -> MappedFile:
+        file = self.files[-1]
+        self._disk.remove(file.path)
+        self.files.pop()
+        file.forget()
+        self._names_changed = True
+        return file
+
+    def drop_all(self) -> None:
+        """Delete every file and the directory."""
+        while self.files:
+            self.drop_last()
+        self._disk.remove_directory(self.directory)
+
+    def flush_of(self, begin: int, end: int) -> Callable[[], None]:
+        """What makes [begin, end) and the names of the files durable: to be called once, in a thread where it waits."""
+        regions = [file.region for file in self.files if file.begin < end and file.end > begin]
+        names, self._names_changed = self._names_changed, False
+        disk, directory = self._disk, self.directory
+
+        def flush() -> None:
+            for region in regions:
+                region.flush()
+            if names:
+                disk.sync_directory(directory)
+
+        return flush
+
+    def forget(self) -> None:
+        """Drop all mappings."""
+        for file in self.files:
+            file.forget()
+
+    def __repr__(self) -> str:
+        return f"<MappedFileQueue {self.directory}, {len(self.files)} files from {self.begin}>"

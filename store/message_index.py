@@ -1,0 +1,153 @@
+"""The index: which messages carry a key, over all its files.
+
+Entries are put in the order of the log, first a message's unique key, then the words of its keys. A file is named after
+the local time of the message that opened it, and made to be above the one before even where the clock went back, since
+the order of the files is the order of their names. A new file begins with the end of the one before (index_layout.py).
+
+Invariant: all entries of a message at a lower log offset stand before those of one at a higher.
+
+Java: store/index/IndexService.java
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from common.java_numbers import index_key_hash
+from store.config import StoreConfig
+from store.disk import Disk
+from store.index_file import IndexFile, IndexItem
+from store.layout.file_names import INDEX, index_name, parse_index_name
+from store.layout.index_layout import HEADER_SIZE, IndexGeometry
+from store.mapped_file import MappedFile
+from store.mapped_file_queue import Oddity
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStatistics:
+    files: int
+    entries: int
+    end_log_offset: int
+    end_timestamp: int
+
+
+class MessageIndex:
+    """The index files, oldest first."""
+
+    def __init__(self, disk: Disk, config: StoreConfig) -> None:
+        self._disk = disk
+        self.directory = f"{config.store_path_root_dir}/{INDEX}"
+        self.geometry = IndexGeometry(config.max_hash_slot_num, config.max_index_num)
+        self.files: list[IndexFile] = []
+        self._names_changed = False
+
+    def load(self) -> list[Oddity]:
+        """Open the files. One of another length is told, and made whole length: its entries are for recovery to judge.
+
+        Java does not look at the length either; its mapping makes a short file longer.
+        """
+        odd: list[Oddity] = []
+        for entry in self._disk.entries(self.directory):
+            path = f"{self.directory}/{entry.name}"
+            number = parse_index_name(entry.name)
+            if number is None or entry.is_directory or entry.size > self.geometry.file_size:
+                odd.append(Oddity(path, "foreign", entry.size))
+                continue
+            if entry.size < self.geometry.file_size:
+                odd.append(Oddity(path, "length", entry.size))
+                self._disk.extend(path, self.geometry.file_size)
+            file = MappedFile(self._disk, path, number, self.geometry.file_size)
+            self.files.append(IndexFile(file, self.geometry))
+        return odd
+
+    def put_some(self, items: Sequence[IndexItem]) -> int:
+        """Enter keys into the newest file, or into a new one if that is full; returns how many of them, at least one.
+
+        Raises OSError, with nothing entered.
+        """
+        if not self.files or self.files[-1].table.is_full:
+            self.open_next(items[0][2])
+        return self.files[-1].put_many(items)
+
+    def open_next(self, timestamp: int) -> IndexFile:
+        """Make the file behind the last one."""
+        name = index_name(timestamp)
+        last = self.files[-1] if self.files else None
+        if last is not None and int(name) <= last.file.begin:
+            name = f"{last.file.begin + 1:017d}"
+        path = f"{self.directory}/{name}"
+        region = self._disk.create(path, self.geometry.file_size)
+        self._names_changed = True
+        file = MappedFile(self._disk, path, int(name), self.geometry.file_size, region)
+        try:
+            file.make_room(0, HEADER_SIZE)
+        except OSError:
+            self._disk.remove(path)  # a file of zeros would be taken for one that lost its entries
+            raise
+        index_file = IndexFile(file, self.geometry)
+        if last is not None:
+            index_file.table.follow(last.table.end_log_offset, last.table.end_timestamp)
+        index_file.table.write_header()
+        self.files.append(index_file)
+        return index_file
+
+    def find(self, topic: str, key: str, max_count: int, begin: int, end: int) -> list[int]:
+        """Log offsets of messages that may carry a key, within [begin, end] ms, newest first.
+
+        May: different keys can have one hash. Times are whole seconds behind a file's first entry.
+        """
+        key_hash = index_key_hash(topic, key)
+        found: list[int] = []
+        for file in reversed(self.files):
+            if len(found) >= max_count:
+                break
+            if file.table.overlaps(begin, end):
+                found += file.table.query(key_hash, max_count - len(found), begin, end)
+            if file.table.begin_timestamp < begin:
+                break
+        return found
+
+    def drop_before(self, log_begin: int) -> int:
+        """Delete files all of whose messages are gone from the log, never the last; returns how many."""
+        dropped = 0
+        while len(self.files) > 1 and self.files[0].table.end_log_offset < log_begin:
+            self.drop(self.files[0])
+            dropped += 1
+        return dropped
+
+    def drop(self, file: IndexFile) -> None:
+        self.files.remove(file)
+        self._disk.remove(file.file.path)
+        file.file.forget()
+        self._names_changed = True
+
+    def flush_of_dirty(self) -> Callable[[], None]:
+        """What makes all entries durable; to be called once, where it may wait."""
+        regions = []
+        for file in self.files:
+            if file.flushed != file.table.next_entry:
+                regions.append(file.file.region)
+                file.flushed = file.table.next_entry
+        names, self._names_changed = self._names_changed, False
+
+        def flush() -> None:
+            for region in regions:
+                region.flush()
+            if names:
+                self._disk.sync_directory(self.directory)
+
+        return flush
+
+    def full_timestamp(self) -> int:
+        """End time of the newest file that is full: what the checkpoint says of the index."""
+        return max((file.table.end_timestamp for file in self.files if file.table.is_full), default=0)
+
+    def statistics(self) -> IndexStatistics:
+        last = self.files[-1].table if self.files else None
+        return IndexStatistics(
+            len(self.files),
+            sum(file.table.next_entry - 1 for file in self.files),
+            last.end_log_offset if last else 0,
+            last.end_timestamp if last else 0,
+        )

@@ -1,0 +1,373 @@
+"""The store of a broker: log, queues and index over one directory, and the tasks that keep them durable and bounded.
+
+The root of this package: it puts the parts together, and nobody in here imports it.
+
+    store = MessageStore(RealDisk(), config, system_clock)
+    report = await store.open()             # load, recover
+    nursery.start_soon(store.run)           # flush, checkpoint, retention, seals
+    appended = store.put(message)           # plain def: in the log when it returns
+    store.settle()                          # once a turn: queues, index, watermarks
+    await store.flushed_to(appended.end, 5000)
+    await store.close()
+
+`put` and `settle` belong to one turn: between a put and its settle the message is in the log but in no queue, and
+nobody was told. Whoever puts outside a connection's turn calls `settle` himself.
+
+Invariants (design): `flushed <= appended`, `dispatched <= appended`; with a refusal set nothing is written any more.
+
+Java: store/DefaultMessageStore.java
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+import trio
+
+from common.clock import WallClock
+from common.message_flags import PREPARED, ROLLBACK, TRANSACTION_MASK
+from common.message_properties import index_keys
+from common.message_record import HEAD_SIZE, PROPERTIES_MAX, RecordError, decode
+from common.topic import RETRY_TOPIC_MAX_LENGTH, check_topic_name, is_system_topic
+from store.checkpoint import CheckpointFile
+from store.commit_log import CommitLog
+from store.config import StoreConfig
+from store.consume_queue import ConsumeQueue
+from store.consume_queue_table import ConsumeQueueTable
+from store.disk import Disk, Lock
+from store.dispatch import Dispatch
+from store.errors import Closed, DiskFull, MessageIllegal, NotWritable, PropertiesTooLarge
+from store.flush import LogFlush, ThoroughFlush
+from store.layout.file_names import ABORT, LOCK
+from store.message import Appended, FoundByKey, Put, StoreStatistics
+from store.message_index import MessageIndex
+from store.offload import offload
+from store.reading import GetResult, MatchCode, MatchRecord, MatchUnit, Reading
+from store.watermark import Watermark
+
+_log = logging.getLogger("store.message_store")
+
+_SPARE = 65536  # a record may be longer than the longest body by this
+_HEAD_AND_LENGTH = HEAD_SIZE + 2
+
+
+class MessageStore:
+    """See the module's head. Not for threads: everything happens in one trio run."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        config: StoreConfig,
+        clock: WallClock,
+        *,
+        on_progress: Callable[[str], None] | None = None,
+    ) -> None:
+        self.config = config
+        self._disk = disk
+        self._clock = clock
+        self._on_progress = on_progress or _log.info
+        self._root = config.store_path_root_dir
+        self.log = CommitLog(disk, config.commit_log_path, config.mapped_file_size_commit_log)
+        self.queues = ConsumeQueueTable(disk, config)
+        self.index = MessageIndex(disk, config)
+        self._checkpoint = CheckpointFile(disk, self._root)
+        self._dispatch = Dispatch(self.queues, self.index, with_index=config.message_index_enable)
+        self.appended = Watermark()
+        self.dispatched = self._dispatch.dispatched
+        self._log_flush = LogFlush(disk, self.log, self.appended, lambda: self.config)
+        self.flushed = self._log_flush.flushed
+        self._thorough = ThoroughFlush(
+            disk, self.log, self._log_flush, self.queues, self.index, self._dispatch, self._checkpoint,
+            lambda: self.config,
+        )  # fmt: skip
+        self._reading = Reading(self.log, disk.memory())
+        self._lock: Lock | None = None
+        self._refusal: NotWritable | Closed | None = Closed(f"{self._root}: the store is not open")
+        self._puts = self._put_bytes = self._gets = 0
+
+    # ---- life
+
+    async def open(self) -> None:
+        """Take the directory and bring it in order. Raises StoreLocked, CorruptStore, OSError."""
+        self._lock = self._disk.lock(f"{self._root}/{LOCK}")
+        try:
+            await offload(self._disk, self._load)
+        except BaseException:
+            self._lock.release()
+            raise
+        self._refusal = None
+
+    def _load(self) -> None:
+        self.log.files.load()
+        self.queues.load()
+        self.index.load()
+        self._checkpoint.load()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Flush until cancelled. Raises FlushFailed."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._log_flush.run)
+            nursery.start_soon(self._thorough.run)
+            task_status.started()
+
+    async def close(self) -> None:
+        """Dispatch and flush everything, then mark the store as cleanly closed. Call it after `run` has ended.
+
+        Raises FlushFailed; the directory then stays marked as not cleanly closed, and so it does where a full disk
+        left messages undispatched. Nothing is written any more in any case.
+        """
+        if self._lock is None:
+            return
+        self._refusal = self._refusal or Closed(f"{self._root}: the store is closed")
+        try:
+            with trio.CancelScope(shield=True):
+                self.settle()
+                await self._log_flush.flush_once()
+                await self._thorough.save()
+                if not self._dispatch.noted and self.flushed.failure is None:
+                    await offload(self._disk, self._remove_abort)
+        finally:
+            self._lock.release()
+            self._lock = None
+
+    def _remove_abort(self) -> None:
+        self._disk.remove(f"{self._root}/{ABORT}")
+        self._disk.sync_directory(self._root)
+
+    # ---- writing
+
+    def put(self, message: Put) -> Appended:
+        """Append one message to the log. Raises PutRefused, with nothing written."""
+        if self._refusal is not None:
+            raise self._refused()
+        queue = self.queues.queues.get((message.topic, message.queue_id))
+        if queue is None:
+            queue = self._new_queue(message.topic, message.queue_id)
+        size = self._size_of(message, queue)
+        return self._append(message, queue, size)
+
+    def put_batch(self, messages: Sequence[Put]) -> list[Appended]:
+        """Append messages one behind the other in one file: all or none. Raises PutRefused, with nothing written."""
+        if self._refusal is not None:
+            raise self._refused()
+        sized = []
+        for message in messages:
+            queue = self.queues.queues.get((message.topic, message.queue_id))
+            if queue is None:
+                queue = self._new_queue(message.topic, message.queue_id)
+            sized.append((message, queue, self._size_of(message, queue)))
+        try:
+            self.log.make_room(sum(size for _, _, size in sized))
+        except DiskFull as error:
+            self._refuse(error)
+            raise
+        return [self._append(message, queue, size) for message, queue, size in sized]
+
+    def _size_of(self, message: Put, queue: ConsumeQueue) -> int:
+        """The size of its record; raises where it breaks a limit."""
+        properties_size, body_size = len(message.properties), len(message.body)
+        if properties_size > PROPERTIES_MAX:
+            raise PropertiesTooLarge(f"{properties_size} bytes of properties; a message holds at most {PROPERTIES_MAX}")
+        size = (
+            _HEAD_AND_LENGTH - 16 + len(message.born_host) + len(message.store_host)
+            + body_size + len(queue.topic_field) + properties_size
+        )  # fmt: skip
+        limit = self.config.max_message_size
+        if body_size > limit or size > limit + _SPARE:
+            raise MessageIllegal(f"a message of {body_size} bytes; maxMessageSize allows {limit}")
+        return size
+
+    def _append(self, message: Put, queue: ConsumeQueue, size: int) -> Appended:
+        now = self._clock()
+        kind = message.sys_flag & TRANSACTION_MASK
+        if kind != PREPARED and kind != ROLLBACK:
+            queue_offset = queue.next_offset
+            noted_offset = queue_offset
+        else:
+            queue_offset, noted_offset = 0, -1
+        try:
+            offset = self.log.append(
+                size, message.queue_id, message.flag, queue_offset, message.sys_flag, message.born_timestamp,
+                message.born_host, now, message.store_host, message.reconsume_times, message.prepared_offset,
+                message.body, queue.topic_field, message.properties,
+            )  # fmt: skip
+        except DiskFull as error:
+            self._refuse(error)
+            raise
+        if noted_offset >= 0:
+            queue.next_offset = queue_offset + 1
+        tags_code = message.tags_code if queue.delay_ms is None else now + queue.delay_ms
+        keys = message.keys if kind != ROLLBACK else ()
+        self._dispatch.noted.append(
+            (queue, noted_offset, offset, size, tags_code, now, keys, message.filter_bits)
+        )
+        self._puts += 1
+        self._put_bytes += size
+        return Appended(offset, size, queue_offset, now, offset + size)
+
+    def _new_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        check_topic_name(topic)
+        if len(topic.encode()) > RETRY_TOPIC_MAX_LENGTH:
+            raise MessageIllegal(f"the topic {topic[:40]}... is longer than {RETRY_TOPIC_MAX_LENGTH} bytes")
+        return self.queues.find_or_make(topic, queue_id)
+
+    def settle(self) -> None:
+        """File what was put in this turn, and tell those who wait. Call it once a turn, before the answers go out."""
+        try:
+            self._dispatch.settle()
+        except OSError as error:
+            self._refuse(
+                DiskFull(f"{error.filename or self._root}: {error.strerror}; free some space. Reads go on")
+            )
+        self.appended.advance(self.log.end)
+
+    async def flushed_to(self, end: int, timeout_ms: float | None = None) -> None:
+        """Wait until the log is on disk up to there. Raises FlushTimeout or FlushFailed."""
+        await self._log_flush.reach(end, timeout_ms)
+
+    def want_flush(self) -> None:
+        """See that what was put is flushed soon, without waiting for it (waitStoreMsgOK=false)."""
+        self._log_flush.want(self.log.end)
+
+    def _refused(self) -> NotWritable | Closed:
+        assert self._refusal is not None
+        return self._refusal.with_traceback(None)
+
+    def _refuse(self, error: NotWritable) -> None:
+        if self._refusal is None:
+            _log.error("sends are refused from now on: %s", error)
+            self._refusal = error
+
+    @property
+    def refusal(self) -> str:
+        """Why messages are refused now; empty while they are taken."""
+        return str(self._refusal or "")
+
+    # ---- reading
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_count: int,
+        *,
+        match: MatchCode | None = None,
+        match_unit: MatchUnit | None = None,
+        match_record: MatchRecord | None = None,
+        max_bytes: int | None = None,
+    ) -> GetResult:
+        """Messages of a queue from an offset on. A result that is `cold` needs `load` before its body is there."""
+        self._gets += 1
+        queue = self.queues.find(topic, queue_id)
+        return self._reading.get(
+            queue, offset, max_count, self.config, match, match_unit, match_record, max_bytes
+        )
+
+    async def load(self, result: GetResult) -> GetResult:
+        """Read what a cold result found, in a worker thread. Returns the same result, warm."""
+        if result.cold:
+            result.slices = await offload(self._disk, self._reading.loader(result))
+            result.cold = False
+        return result
+
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue itself, for its entries and `to_numpy`."""
+        return self.queues.find(topic, queue_id)
+
+    def queue_end(self, topic: str, queue_id: int) -> int:
+        """Behind the last offset that can be read; 0 for a queue without messages."""
+        queue = self.queues.find(topic, queue_id)
+        return queue.end if queue is not None else 0
+
+    def queue_begin(self, topic: str, queue_id: int) -> int:
+        """The first offset whose message is still there; 0 for a queue that never had one."""
+        queue = self.queues.find(topic, queue_id)
+        return queue.begin if queue is not None else 0
+
+    def watch(self, topic: str, queue_id: int) -> Watermark:
+        """The end of a queue, to wait for; also of one that has no message yet."""
+        queue = self.queues.find(topic, queue_id)
+        if queue is None:
+            check_topic_name(topic)
+            queue = self.queues.find_or_make(topic, queue_id)
+        return queue.watch()
+
+    def record_at(self, log_offset: int, size: int = 0) -> bytes | None:
+        """The record that begins there, byte for byte; None where none does. With `size` it is known to be one."""
+        if not self.log.begin <= log_offset < self.log.end:
+            return None
+        file = self.log.files.find(log_offset)
+        if file is None:
+            return None
+        stop = min(self.log.end, file.end) - file.begin
+        try:
+            record = decode(file.buffer, log_offset - file.begin, stop)
+        except RecordError:
+            return None
+        if record.log_offset != log_offset:
+            return None
+        view = self.log.read(log_offset, record.size)
+        return bytes(view) if view is not None else None
+
+    def store_time_of(self, log_offset: int) -> int:
+        """When the record at an offset was stored; -1 where there is none."""
+        view = self.record_at(log_offset)
+        return decode(view).store_timestamp if view is not None else -1
+
+    def store_time_at(self, topic: str, queue_id: int, offset: int) -> int:
+        """When the message of a queue offset was stored; -1 where there is none."""
+        queue = self.queues.find(topic, queue_id)
+        entry = queue.entry(offset) if queue is not None else None
+        return self.store_time_of(entry[0]) if entry is not None else -1
+
+    def earliest_time(self, topic: str, queue_id: int) -> int:
+        """When the oldest message of a queue was stored; -1 where there is none."""
+        return self.store_time_at(topic, queue_id, self.queue_begin(topic, queue_id))
+
+    def offset_at_time(self, topic: str, queue_id: int, timestamp: int) -> int:
+        """The first offset stored at or after a time; the end of the queue where all are older."""
+        queue = self.queues.find(topic, queue_id)
+        return queue.search_time(timestamp, self.store_time_of) if queue is not None else 0
+
+    def find_by_key(self, topic: str, key: str, max_count: int, begin: int, end: int) -> FoundByKey:
+        """Messages of a topic that carry a key, unique or not, stored within [begin, end] ms."""
+        statistics = self.index.statistics()
+        found = FoundByKey([], statistics.end_timestamp, statistics.end_log_offset)
+        most = min(max_count, self.config.max_msgs_num_batch)
+        for offset in sorted(set(self.index.find(topic, key, most, begin, end))):
+            record = self.record_at(offset)
+            if record is not None and _carries(record, topic, key):
+                found.records.append((offset, record))
+        return found
+
+    # ---- topics
+
+    def delete_topic(self, topic: str) -> int:
+        """Delete the queues of a topic; its messages stay in the log until that is deleted. Returns how many."""
+        queues = self.queues.of_topic(topic)
+        self.queues.drop(queues)
+        return len(queues)
+
+    def clean_unused(self, topics: Iterable[str]) -> list[str]:
+        """Delete the queues of topics that are not among these and are not the system's; returns the topics."""
+        unused = sorted(self.queues.topics() - set(topics))
+        unused = [topic for topic in unused if not is_system_topic(topic)]
+        for topic in unused:
+            self.delete_topic(topic)
+        return unused
+
+    def statistics(self) -> StoreStatistics:
+        index = self.index.statistics()
+        return StoreStatistics(
+            self.log.begin, self.log.end, self.flushed.value, self.dispatched.value, len(self.log.files.files),
+            len(self.queues.queues), self.flushed.statistics().waiting, index.files, index.entries, self._puts,
+            self._put_bytes, self._gets, self._log_flush.rounds, self._disk.usage(self._root).ratio, self.refusal,
+        )  # fmt: skip
+
+
+def _carries(record: bytes, topic: str, key: str) -> bool:
+    """Whether a record has this key: a hash alone may be another's."""
+    found = decode(record)
+    return found.topic == topic and key.encode() in index_keys(found.properties)

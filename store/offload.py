@@ -1,0 +1,26 @@
+"""Calls that wait for a disk leave the loop: into a worker thread, or in place where the disk is in memory.
+
+In place because trio's autojump clock lets time-outs fire while a worker thread still works: tests in virtual time
+must never have one.
+
+Java: common/ServiceThread.java
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import trio
+
+from store.disk import Disk
+
+Result = TypeVar("Result")
+
+
+async def offload(disk: Disk, function: Callable[[], Result]) -> Result:
+    """Run what waits for this disk. It is not interrupted by a cancellation: files are never left half flushed."""
+    if disk.inline:
+        await trio.lowlevel.checkpoint()
+        return function()
+    return await trio.to_thread.run_sync(function)

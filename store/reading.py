@@ -1,0 +1,208 @@
+"""Pulling by queue offset: which messages, how many, and what to answer where there are none.
+
+A pull goes over the entries of the queue, and hands out slices of the log without decoding them. Messages that follow
+one another in the log make one slice. What was written since this process started, or was read lately, is in the page
+cache and is handed out as views of the mapping; of older messages the page cache is asked, and where it would have to
+wait the result is `cold`: its slices are empty, and `MessageStore.load` reads them in a worker thread.
+
+A view in the hands of a slow reader stays good, whatever happens to its file: it keeps the mapping alive.
+
+Java: store/DefaultMessageStore.java#getMessage, store/GetMessageStatus.java
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from store.commit_log import CommitLog
+from store.config import StoreConfig
+from store.consume_queue import LOST, ConsumeQueue
+from store.layout.consume_queue_entry import ENTRY, is_pre_blank
+from store.layout.queue_ext_layout import ExtUnit, is_address
+
+# Entries looked at by one pull: what Java makes of maxFilterMessageSize 16000 / 20, more for a larger pull.
+_LEAST_EXAMINED = 800
+_LARGEST_PULL = 128 << 20
+
+
+class GetStatus(enum.Enum):
+    """RocketMQ's names; the broker puts them into remarks."""
+
+    FOUND = enum.auto()
+    NO_MATCHED_MESSAGE = enum.auto()
+    MESSAGE_WAS_REMOVING = enum.auto()
+    OFFSET_FOUND_NULL = enum.auto()
+    OFFSET_OVERFLOW_BADLY = enum.auto()
+    OFFSET_OVERFLOW_ONE = enum.auto()
+    OFFSET_TOO_SMALL = enum.auto()
+    NO_MATCHED_LOGIC_QUEUE = enum.auto()
+    NO_MESSAGE_IN_QUEUE = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Records that lie one behind the other in the log."""
+
+    log_offset: int
+    size: int
+
+
+@dataclass(slots=True)
+class GetResult:
+    """What a pull found. `slices` hold `count` records one behind the other, byte for byte as stored."""
+
+    status: GetStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    slices: list[memoryview | bytes] = field(default_factory=list)
+    count: int = 0
+    size: int = 0
+    cold: bool = False
+    spans: list[Span] = field(default_factory=list)
+    log_gap: int = 0  # bytes of log between the last message found and the end of the log
+
+    def body(self) -> bytes:
+        """The records joined; REQUIRES that the result is not cold (`MessageStore.load` makes it warm)."""
+        assert not self.cold, "load it first"
+        return bytes(self.slices[0]) if len(self.slices) == 1 else b"".join(self.slices)
+
+
+MatchCode = Callable[[int], bool]
+MatchUnit = Callable[[ExtUnit], bool]
+MatchRecord = Callable[[memoryview], bool]
+
+
+class Reading:
+    """Pulls over one log. `hot_from` is the log offset from which on messages are known to be in the page cache."""
+
+    def __init__(self, log: CommitLog, memory: int) -> None:
+        self._log = log
+        self._memory = memory
+        self.hot_from = 0
+
+    def get(
+        self,
+        queue: ConsumeQueue | None,
+        offset: int,
+        max_count: int,
+        config: StoreConfig,
+        match: MatchCode | None = None,
+        match_unit: MatchUnit | None = None,
+        match_record: MatchRecord | None = None,
+        max_bytes: int | None = None,
+    ) -> GetResult:
+        if queue is None or queue.end == 0:
+            status = GetStatus.NO_MATCHED_LOGIC_QUEUE if queue is None else GetStatus.NO_MESSAGE_IN_QUEUE
+            return GetResult(status, 0, 0, 0)
+        result = GetResult(GetStatus.FOUND, offset, queue.begin, queue.end)
+        if offset < queue.begin:
+            result.status, result.next_offset = GetStatus.OFFSET_TOO_SMALL, queue.begin
+        elif offset == queue.end:
+            result.status = GetStatus.OFFSET_OVERFLOW_ONE
+        elif offset > queue.end:
+            result.status, result.next_offset = GetStatus.OFFSET_OVERFLOW_BADLY, queue.end
+        else:
+            self._collect(result, queue, max_count, config, match, match_unit, match_record, max_bytes)
+        return result
+
+    def _collect(
+        self,
+        result: GetResult,
+        queue: ConsumeQueue,
+        max_count: int,
+        config: StoreConfig,
+        match: MatchCode | None,
+        match_unit: MatchUnit | None,
+        match_record: MatchRecord | None,
+        max_bytes: int | None,
+    ) -> None:
+        log, offset = self._log, result.next_offset
+        recent = self._memory * config.access_message_in_memory_max_ratio // 100
+        in_memory = (config.max_transfer_count_on_message_in_memory, config.max_transfer_bytes_on_message_in_memory)
+        on_disk = (config.max_transfer_count_on_message_in_disk, config.max_transfer_bytes_on_message_in_disk)
+        entries = queue.entries(offset, max(_LEAST_EXAMINED, max_count))
+        if not entries:
+            result.status, result.next_offset = GetStatus.OFFSET_FOUND_NULL, queue.next_file_offset(offset)
+            return
+        limit = min(max_bytes or _LARGEST_PULL, _LARGEST_PULL)
+        count = size = 0
+        spans: list[list[int]] = []
+        status = GetStatus.NO_MATCHED_MESSAGE
+        log_begin, log_end = log.begin, log.end
+        for log_offset, record_size, tags_code in ENTRY.iter_unpack(entries):
+            if tags_code == LOST or is_pre_blank(log_offset, record_size):
+                offset += 1
+                continue
+            if count:
+                most, most_bytes = in_memory if log_end - log_offset <= recent else on_disk
+                if count >= min(most, max_count) or size + record_size > min(most_bytes, limit):
+                    break
+            if match is not None and not self._matches(queue, tags_code, match, match_unit):
+                offset += 1
+                continue
+            if not log_begin <= log_offset <= log_end - record_size:
+                if not count:
+                    status = GetStatus.MESSAGE_WAS_REMOVING
+                offset += 1
+                continue
+            if match_record is not None:
+                record = log.read(log_offset, record_size)
+                if record is None or not match_record(record):
+                    offset += 1
+                    continue
+            if spans and spans[-1][1] == log_offset:
+                spans[-1][1] += record_size
+            else:
+                spans.append([log_offset, log_offset + record_size])
+            count += 1
+            size += record_size
+            offset += 1
+            if max_count <= count:
+                break
+        result.next_offset = offset
+        result.status = GetStatus.FOUND if count else status
+        result.count, result.size = count, size
+        if count:
+            result.spans = [Span(begin, end - begin) for begin, end in spans]
+            result.log_gap = log_end - spans[-1][1]
+            self._take(result)
+
+    def _matches(
+        self, queue: ConsumeQueue, tags_code: int, match: MatchCode, match_unit: MatchUnit | None
+    ) -> bool:
+        if queue.ext is None or not is_address(tags_code):
+            return match(tags_code)
+        unit = queue.ext.read(tags_code)
+        if unit is None:
+            return True  # its file is gone: whoever asks checks the tags again
+        return match(unit.tags_code) and (match_unit is None or match_unit(unit))
+
+    def _take(self, result: GetResult) -> None:
+        """Views of what is hot, bytes of what the page cache has, and nothing of all where it has to wait."""
+        slices: list[memoryview | bytes] = []
+        for span in result.spans:
+            piece = self._slice(span)
+            if piece is None:
+                result.cold = True
+                return
+            slices.append(piece)
+        result.slices = slices
+
+    def _slice(self, span: Span) -> memoryview | bytes | None:
+        if span.log_offset >= self.hot_from:
+            return self._log.read(span.log_offset, span.size)
+        file = self._log.files.find(span.log_offset)
+        assert file is not None
+        return file.region.read_now(span.log_offset - file.begin, span.size)
+
+    def loader(self, result: GetResult) -> Callable[[], list[memoryview | bytes]]:
+        """What reads a cold result's slices, to be called once where it may wait."""
+        places = []
+        for span in result.spans:
+            file = self._log.files.find(span.log_offset)
+            if file is not None:
+                places.append((file.region, span.log_offset - file.begin, span.size))
+        return lambda: [region.read(at, size) for region, at, size in places]
