@@ -1,0 +1,153 @@
+"""The JSON header (type 0): Java's default, and the only one that C++ and Node clients can read.
+
+    {"code":105,"extFields":{"topic":"T1"},"flag":0,"language":"JAVA","opaque":7,"serializeTypeCurrentRPC":"JSON",...}
+
+Written as every client can read it: no blanks, absent what is None, values of extFields always text (the Go client
+takes nothing else). Read in one pass by msgspec straight into typed structs; what that refuses (numbers as floats or
+words, values of extFields that are numbers or objects, unquoted keys) goes through the tolerant reader, at ten times
+the cost. What fastjson refuses too is a FrameError.
+
+Java: remoting/protocol/RemotingSerializable.java, RemotingCommand.java (header codec)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from common import fastjson
+from remoting.command import Command, HeaderType, language_of
+from remoting.errors import FrameError
+from remoting.protocol.header import Header, Int, text_of
+
+
+class Envelope(Struct, gc=False):
+    """The fields every header has. Subclasses add `header`, typed, under the name extFields."""
+
+    code: Int = 0
+    opaque: Int = 0
+    flag: Int = 0
+    version: Int = 0
+    language: str | int | None = None
+    remark: str | None = None
+
+
+class _AnyEnvelope(Envelope, gc=False):
+    extFields: dict[str, str] | None = None
+
+
+class _Written(Struct, gc=False, omit_defaults=True):
+    """What is written: None left out, and the others, which have no default, always there."""
+
+    code: int
+    flag: int
+    language: str
+    opaque: int
+    version: int
+    serializeTypeCurrentRPC: str
+    extFields: dict[str, str] | None = None
+    remark: str | None = None
+
+
+_decode = msgspec.json.Decoder(_AnyEnvelope, strict=False).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def typed_decoder(header: type[Header] | None) -> msgspec.json.Decoder[Any]:
+    """A decoder of whole headers whose extFields are of this type; without type they are skipped."""
+    if header is None:
+        return msgspec.json.Decoder(Envelope, strict=False)
+    fields = [("header", header, msgspec.field(name="extFields"))]
+    return msgspec.json.Decoder(
+        msgspec.defstruct(f"{header.__name__}Envelope", fields, bases=(Envelope,), kw_only=True, gc=False), strict=False
+    )
+
+
+def code_prefix(code: int) -> bytes:
+    """How a header with this code begins if `code` is its first key, as it is from every client known."""
+    return b'{"code":%d' % code
+
+
+def decode(raw: bytes) -> Command:
+    """Any header. Raises FrameError."""
+    try:
+        found = _decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _decode_odd(raw)
+    return Command(
+        found.code,
+        found.opaque,
+        found.flag,
+        language_of(found.language),
+        found.version,
+        found.remark,
+        found.extFields,
+        b"",
+        HeaderType.JSON,
+    )
+
+
+def encode(command: Command) -> bytes:
+    """The header's bytes."""
+    return _encode(
+        _Written(
+            int(command.code),
+            command.flag,
+            command.language.name,
+            command.opaque,
+            command.version,
+            "JSON",
+            command.ext,
+            command.remark,
+        )
+    )
+
+
+def encode_answer(code: int, opaque: int, version: int, remark: str | None, ext: dict[str, str] | None) -> bytes:
+    """An answer's header without a Command in between. Its language is JAVA: some old clients know few others."""
+    return _encode(_Written(code, 1, "JAVA", opaque, version, "JSON", ext, remark))
+
+
+def _decode_odd(raw: bytes) -> Command:
+    """As fastjson reads it."""
+    try:
+        found = fastjson.loads(raw)
+    except fastjson.InvalidJson as error:
+        raise FrameError(f"an unreadable JSON header: {error}") from None
+    if not isinstance(found, dict):
+        raise FrameError(f"a JSON header that is no object but {type(found).__name__}")
+    language, remark, ext = found.get("language"), found.get("remark"), found.get("extFields")
+    if ext is not None and not isinstance(ext, dict):
+        raise FrameError(f"a JSON header whose extFields are {type(ext).__name__}")
+    return Command(
+        _number(found, "code"),
+        _number(found, "opaque"),
+        _number(found, "flag"),
+        language_of(language if isinstance(language, (str, int)) else None),
+        _number(found, "version"),
+        None if remark is None else _text(remark),
+        None if ext is None else {key: _text(value) for key, value in ext.items() if value is not None},
+        b"",
+        HeaderType.JSON,
+    )
+
+
+def _number(found: dict[str, Any], name: str) -> int:
+    value = found.get(name)
+    if value is None or value == "":
+        return 0
+    try:
+        number = int(float(value)) if isinstance(value, str) and "." in value else int(value)
+    except (ValueError, TypeError, OverflowError):
+        raise FrameError(f"a JSON header with {name}={value!r}") from None
+    if not -(1 << 31) <= number < 1 << 31:
+        raise FrameError(f"a JSON header with {name}={number}, which is no 32-bit number")
+    return number
+
+
+def _text(value: Any) -> str:
+    """A value of extFields as the text Java makes of it: C++ and Node clients send numbers, booleans and objects."""
+    text = fastjson.dumps(value).decode() if isinstance(value, (dict, list)) else text_of(value)
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
