@@ -43,6 +43,7 @@ PURE = [
     "store.layout.*",
     "namesrv.route_table",
     "namesrv.route_values",
+    "namesrv.advertised",
     "broker.queue_locks",
     "broker.filter.*",
     "client.latency_faults",
@@ -89,8 +90,8 @@ COMPOSITION_ROOTS = {
     "namesrv.namesrv": ["namesrv.__main__", "tools.*"],
 }
 
-FACADES = ["client", "broker.handlers"]  # the SDK's public names; the table of request codes
-FACADE_USERS = ["tools.*", "broker.*"]
+FACADES = ["client", "broker.handlers", "namesrv.handlers"]  # the SDK's public names; the tables of request codes
+FACADE_USERS = ["tools.*", "broker.*", "namesrv.*"]
 SUFFIXES = ["Manager", "Service", "Controller", "Impl", "Helper", "Util", "Utils"]
 
 
