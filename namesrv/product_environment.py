@@ -13,18 +13,21 @@ Java: namesrv/processor/ClusterTestRequestProcessor.java, common/namesrv/TopAddr
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import trio
 
 from namesrv.config import NamesrvConfig
 from remoting.command import request
-from remoting.connection_pool import ConnectionPool
 from remoting.errors import RemotingError
 from remoting.protocol.routing import GetRouteInfoHeader
 from remoting.request_codes import RequestCode
 from remoting.response_codes import ResponseCode
 from remoting.transport import Network, split_address
+
+if TYPE_CHECKING:
+    from remoting.connection_pool import ConnectionPool
 
 log = logging.getLogger("namesrv.product_environment")
 

@@ -13,30 +13,7 @@ import trio.testing
 from namesrv import kv_config
 from namesrv.durable_file import DurableFile, RealFiles
 from namesrv.kv_config import KvConfig, KvConfigFull, KvFileDamaged
-
-
-class MemoryFiles:
-    blocking = False
-
-    def __init__(self, held: dict[str, bytes] | None = None) -> None:
-        self.held = held or {}
-        self.fails = False
-        self.writes = 0
-
-    def read(self, path: str) -> bytes | None:
-        return self.held.get(path)
-
-    def write(self, path: str, data: bytes) -> None:
-        if self.fails:
-            raise OSError(28, "No space left on device", path)
-        self.writes += 1
-        self.held[path] = data
-
-    def rename(self, old: str, new: str) -> None:
-        self.held[new] = self.held.pop(old)
-
-    def sync_folder(self, path: str) -> None:
-        pass
+from tests.support.memory_files import MemoryFiles
 
 
 def opened(files: MemoryFiles) -> KvConfig:

@@ -1,0 +1,249 @@
+"""What a Java 4.9.8 name server was seen to answer, ours answers too: the same code, header fields and body.
+
+Bodies are compared as JSON (RocketMQ's order of keys is that of a hash table), lists of topics as sets. Two things are
+ours: `topicSynFlag` beside `topicSysFlag` for the Go client, and code 3 where Java leaves its client without an answer.
+"""
+
+from __future__ import annotations
+
+import base64
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common import fastjson
+from common.config_file import load
+from namesrv.config import NamesrvConfig
+from namesrv.durable_file import DurableFile
+from namesrv.handlers import Handlers, handler_table
+from namesrv.handlers.configuration import ConfigurationHandlers
+from namesrv.handlers.kv import KvHandlers
+from namesrv.handlers.registration import RegistrationHandlers
+from namesrv.handlers.routes import RouteHandlers
+from namesrv.kv_config import KvConfig
+from namesrv.route_table import RouteTable
+from namesrv.route_values import QueueData, Registration
+from namesrv.run_time_settings import RunTimeSettings
+from remoting import frame_codec
+from remoting.command import Command
+from remoting.handler import Refused, Reply, Request
+from remoting.protocol.header import from_ext
+from tests.support.memory_files import MemoryFiles
+
+# Scenarios that begin on a name server which knows nothing (or only what `KV` below says).
+FRESH = [
+    "broker-registration.jsonl",
+    "broker-registration-compressed-query-version.jsonl",
+    "broker-unregister.jsonl",
+    "namesrv-config.jsonl",
+    "rocketmq-client/namesrv-kv.jsonl",
+    "rocketmq-server/broker-registration.jsonl",
+    "rocketmq-server/broker-unregister.jsonl",
+]
+# Scenarios on the name server of the recording, where broker-a was registered with 31 topics.
+KNOWING = [
+    "namesrv-broker-lifecycle.jsonl",
+    "namesrv-kv.jsonl",
+    "namesrv-lists.jsonl",
+    "namesrv-route-variants.jsonl",
+    "rocketmq-client/namesrv-route-variants.jsonl",
+    "slave-registration-and-sync.jsonl",
+]
+# What had been put before each recording.
+KV = {
+    "broker-registration-compressed-query-version.jsonl": {"AdmOrder": "broker-a:8"},
+    "namesrv-broker-lifecycle.jsonl": {"TopicO": "broker-a:4"},
+    "namesrv-lists.jsonl": {"TopicO": "broker-a:4"},
+    "rocketmq-client/namesrv-kv.jsonl": {"AdmOrder": "broker-a:8"},
+    "rocketmq-server/broker-registration.jsonl": {"TopicO": "broker-a:4", "AdmOrder": "broker-a:8"},
+    "slave-registration-and-sync.jsonl": {"TopicO": "broker-a:4", "AdmOrder": "broker-a:8"},
+}
+# 319 shows the paths and pools of one machine; test_run_time_settings.py compares the keys.
+SETTINGS = 319
+
+
+class FakeConnection:
+    """A Connection as the handlers see it."""
+
+    local = "10.0.0.1:9876"
+    peer = "10.0.0.2:40000"
+
+
+class Desk:
+    """The handlers without sockets: a frame in, the answer's frame out."""
+
+    def __init__(self, order: dict[str, str] | None = None) -> None:
+        held = {"kv": json.dumps({"configTable": {"ORDER_TOPIC_CONFIG": order} if order else {}}).encode()}
+        self.files = MemoryFiles(held)
+        self.table = RouteTable()
+        self.kv = KvConfig(DurableFile("kv", self.files))
+        self.kv.load()
+        settings = RunTimeSettings(
+            load(NamesrvConfig, flags={"orderMessageEnable": "true"}), DurableFile("conf", self.files)
+        )
+        self.handlers = handler_table(
+            Handlers(
+                RegistrationHandlers(self.table, self.kv, lambda: 0),
+                RouteHandlers(self.table, self.kv, settings),
+                KvHandlers(self.kv),
+                ConfigurationHandlers(settings),
+            )
+        )
+        self.connections: dict[int, Any] = {}
+
+    async def answer(self, frame: bytes, conn: int = 0) -> Command | None:
+        """None for a code that no handler serves."""
+        (command,) = frame_codec.FrameDecoder().feed(frame)
+        handler = self.handlers.get(command.code)
+        if handler is None:
+            return None
+        request = Request(
+            code=command.code,
+            opaque=command.opaque,
+            flag=command.flag,
+            version=command.version,
+            announced_language=command.language,
+            remark=command.remark,
+            header=None if handler.header is None else from_ext(handler.header, command.ext),
+            raw_header=b"",
+            body=command.body,
+            header_type=command.header_type,
+            connection=self.connections.setdefault(conn, FakeConnection()),
+            received_at=0.0,
+        )
+        try:
+            reply: Any = handler.function(request)
+            if inspect.isawaitable(reply):
+                reply = await reply
+        except Refused as refused:
+            reply = Reply(refused.code, refused.header, remark=refused.remark)
+        assert isinstance(reply, Reply)
+        parts = frame_codec.encode_answer(
+            command.header_type, command.opaque, reply.code, reply.header, reply.body, reply.remark
+        )
+        (answer,) = frame_codec.FrameDecoder().feed(b"".join(parts))
+        return answer
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def raw(line: dict[str, Any]) -> bytes:
+    return base64.b64decode(line["b64"])
+
+
+def command_of(line: dict[str, Any]) -> Command:
+    (command,) = frame_codec.FrameDecoder().feed(raw(line))
+    return command
+
+
+def comparable(body: bytes | memoryview) -> Any:
+    value: Any = fastjson.loads(bytes(body)) if body else None
+    if isinstance(value, dict):
+        for queues in value.get("queueDatas", ()):
+            queues.pop("topicSynFlag", None)
+        if "topicList" in value:
+            value["topicList"] = sorted(value["topicList"])
+    return value
+
+
+def assert_same(ours: Command | None, java: Command) -> None:
+    assert ours is not None
+    assert (ours.code, ours.opaque, ours.flag, ours.header_type) == (
+        java.code,
+        java.opaque,
+        java.flag,
+        java.header_type,
+    )
+    assert (ours.ext or {}) == (java.ext or {})
+    # The rest of a remark is Java's advice where to read on.
+    assert (ours.remark or "").startswith((java.remark or "").split("\n")[0].rstrip("."))
+    assert comparable(ours.body) == comparable(java.body)
+
+
+async def replay(desk: Desk, recorded: list[dict[str, Any]]) -> int:
+    """Ask in the order of the recording and compare; how many answers were compared."""
+    answers = {line["request"]["seq"]: command_of(line) for line in recorded if line["response"] and line["request"]}
+    compared = 0
+    for line in recorded:
+        if line["to"] != "namesrv" or line["response"]:
+            continue
+        ours = await desk.answer(raw(line), line["conn"])
+        java = answers.get(line["seq"])
+        if java is None:
+            assert ours is None or line["oneway"] or not line["answered"]
+        elif line["code"] != SETTINGS:
+            assert_same(ours, java)
+            compared += 1
+    return compared
+
+
+async def knowing(vectors: Path, order: dict[str, str] | None) -> Desk:
+    """With broker-a, as it registered itself in the recording."""
+    desk = Desk(order)
+    registration = next(
+        line for line in lines(vectors / "frames/namesrv-lists.jsonl") if line["code"] == 103 and not line["response"]
+    )
+    assert await desk.answer(raw(registration), conn=-1) is not None
+    return desk
+
+
+@pytest.mark.parametrize("name", FRESH)
+async def test_scenarios_on_a_fresh_name_server(vectors: Path, name: str) -> None:
+    assert await replay(Desk(KV.get(name)), lines(vectors / "frames" / name)) > 0
+
+
+@pytest.mark.parametrize("name", KNOWING)
+async def test_scenarios_on_a_name_server_in_use(vectors: Path, name: str) -> None:
+    desk = await knowing(vectors, KV.get(name))
+    assert await replay(desk, lines(vectors / "frames" / name)) > 0
+
+
+async def test_the_bytes_of_a_route_are_javas_but_for_the_second_flag(vectors: Path) -> None:
+    """Both dialects: with quotes around broker ids for clients from 4.9.4 on, without for older ones."""
+    recorded = lines(vectors / "frames/namesrv-route-variants.jsonl")
+    desk = await knowing(vectors, None)
+    requests = {line["seq"]: line for line in recorded if not line["response"]}
+    seen = set()
+    for line in recorded:
+        if line["response"] and line["code"] == 0 and requests[line["request"]["seq"]]["code"] == 105:
+            ours = await desk.answer(raw(requests[line["request"]["seq"]]))
+            assert ours is not None
+            assert bytes(ours.body).replace(b'"topicSynFlag":0,', b"") == bytes(command_of(line).body)
+            seen.add(b'{"0":' in bytes(ours.body))
+    assert seen == {True, False}
+
+
+async def test_every_recorded_route_is_answered_alike_by_whoever_knows_the_same(vectors: Path) -> None:
+    """267 routes of all scenarios: their brokers are registered as the answer shows them, then asked for."""
+    count = 0
+    for path in sorted((vectors / "frames").rglob("*.jsonl")):
+        recorded = lines(path)
+        requests = {line["seq"]: line for line in recorded if line["to"] == "namesrv" and line["code"] == 105}
+        for line in recorded:
+            if line["response"] and line["request"] and line["request"]["seq"] in requests:
+                java = command_of(line)
+                asked = command_of(requests[line["request"]["seq"]])
+                order = (comparable(java.body) or {}).get("orderTopicConf")
+                desk = Desk({asked.ext["topic"]: order} if order and asked.ext else None)
+                register_as_shown(desk.table, (asked.ext or {}).get("topic", ""), comparable(java.body))
+                assert_same(await desk.answer(raw(requests[line["request"]["seq"]])), java)
+                count += 1
+    assert count == 267
+
+
+def register_as_shown(table: RouteTable, topic: str, route: Any) -> None:
+    for broker in (route or {}).get("brokerDatas", ()):
+        name = broker["brokerName"]
+        (shown,) = [one for one in route["queueDatas"] if one["brokerName"] == name]
+        queues = QueueData(name, shown["readQueueNums"], shown["writeQueueNums"], shown["perm"], shown["topicSysFlag"])
+        addresses = {int(broker_id): address for broker_id, address in broker["brokerAddrs"].items()}
+        for broker_id, address in ({0: "the master that died:1"} | addresses).items():
+            table.register(
+                Registration(broker["cluster"], name, broker_id, address, "", address, topics={topic: queues}), now=0
+            )
+        table.unregister("the master that died:1", name, 0)
