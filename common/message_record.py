@@ -112,6 +112,19 @@ class BatchItem(NamedTuple):
     properties: bytes
 
 
+class Outline(NamedTuple):
+    """What queues and index need of a record."""
+
+    size: int
+    queue_id: int
+    queue_offset: int
+    sys_flag: int
+    store_timestamp: int
+    prepared_offset: int
+    topic: bytes
+    properties: bytes
+
+
 def body_crc(body: Buffer) -> int:
     """The CRC as records keep it; 0 for an empty body."""
     return crc32(body) & 0x7FFFFFFF
@@ -284,6 +297,49 @@ def check(buffer: Buffer, at: int, end: int, verify_body: bool = True, log_offse
     if verify_body and crc32(buffer[body_at : body_at + body_size]) & 0x7FFFFFFF != crc:
         return Fault.BODY_CRC
     return int(size)
+
+
+def outline(
+    buffer: Buffer, at: int, end: int, verify_body: bool = True, log_offset: int | None = None
+) -> Outline | Fault:
+    """What queues and index need of the record at a place, or why there is none: `check` and half a `decode` in one.
+
+    For walks over whole logs, where two passes over a record would be twice the time.
+    """
+    if end - at < FIXED:
+        return _short(buffer, at, end)
+    (
+        size, magic, crc, queue_id, _, queue_offset, stored_offset, sys_flag, _, _, store_timestamp, _, _,
+        prepared_offset, body_size,
+    ) = HEAD.unpack_from(buffer, at)  # fmt: skip
+    limit = at + size
+    tail_at = at + HEAD_SIZE + body_size
+    is_usual = magic == MAGIC_V1 and not sys_flag & 0x30 and body_size >= 0 and tail_at + 3 <= limit <= end
+    if not is_usual or (log_offset is not None and stored_offset != log_offset):
+        return _outline_of_unusual(buffer, at, end, verify_body, log_offset)
+    tail = bytes(buffer[tail_at:limit])
+    properties_at = tail[0] + 3
+    if len(tail) < properties_at or _SHORT.unpack_from(tail, properties_at - 2)[0] != len(tail) - properties_at:
+        return Fault.LENGTHS
+    if verify_body and crc32(buffer[tail_at - body_size : tail_at]) & 0x7FFFFFFF != crc:
+        return Fault.BODY_CRC
+    return Outline(
+        size, queue_id, queue_offset, sys_flag, store_timestamp, prepared_offset, tail[1 : properties_at - 2],
+        tail[properties_at:],
+    )  # fmt: skip
+
+
+def _outline_of_unusual(
+    buffer: Buffer, at: int, end: int, verify_body: bool, log_offset: int | None
+) -> Outline | Fault:
+    size = check(buffer, at, end, verify_body, log_offset)
+    if isinstance(size, Fault):
+        return size
+    record = decode(buffer, at, end)
+    return Outline(
+        size, record.queue_id, record.queue_offset, record.sys_flag, record.store_timestamp, record.prepared_offset,
+        record.topic.encode(), record.properties,
+    )  # fmt: skip
 
 
 def _head_fault(size: int, magic: int, room: int) -> Fault | None:

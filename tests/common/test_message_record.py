@@ -18,6 +18,7 @@ from common.message_record import (
     MAGIC_V2,
     BatchItem,
     Fault,
+    Outline,
     Record,
     RecordError,
     blank,
@@ -28,6 +29,7 @@ from common.message_record import (
     encode,
     encode_batch,
     has_good_property_crc,
+    outline,
     property_crc,
     record_size,
     topic_field,
@@ -152,6 +154,28 @@ def test_no_bytes_make_it_fail_otherwise(junk: bytes, head: bytes) -> None:
         assert caught.value.fault is found
     else:
         assert decode(raw).size == found
+
+
+def assert_outline_agrees(raw: bytes, verify_body: bool, log_offset: int | None) -> None:
+    found = outline(raw, 0, len(raw), verify_body, log_offset)
+    expected = check(raw, 0, len(raw), verify_body, log_offset)
+    if isinstance(expected, Fault):
+        assert found is expected
+    else:
+        record = decode(raw)
+        assert found == Outline(
+            expected, record.queue_id, record.queue_offset, record.sys_flag, record.store_timestamp,
+            record.prepared_offset, record.topic.encode(), record.properties,
+        )  # fmt: skip
+
+
+@given(records, st.data())
+def test_an_outline_says_what_check_and_decode_say(record: Record, data: st.DataObject) -> None:
+    raw = bytearray(encode(record))
+    for at in data.draw(st.lists(st.integers(0, len(raw) - 1), max_size=3)):
+        raw[at] ^= data.draw(st.integers(0, 255))
+    raw = raw[: data.draw(st.sampled_from([len(raw), len(raw) - 1, 95]))]
+    assert_outline_agrees(bytes(raw), data.draw(st.booleans()), data.draw(st.sampled_from([None, record.log_offset])))
 
 
 def test_faults_have_names() -> None:
