@@ -62,12 +62,14 @@ class Reading:
     """All that a stretch of the log holds: places of its records, damage between them, and where the data ends.
 
     `end` is behind the last record or damage; `blank` says that a blank record stands there, so the file is complete.
+    `ran_out` says that the bytes ended before a further record or the blank one came.
     """
 
     places: list[int] = field(default_factory=list)
     damages: list[Damage] = field(default_factory=list)
     end: int = 0
     blank: bool = False
+    ran_out: bool = True
 
 
 def scan(
@@ -131,11 +133,12 @@ def read_through(
             found.damages.append(Damage(at, size, Fault.BODY_CRC))
         if not isinstance(size, Fault):
             if at >= stop:
+                found.ran_out = False
                 break
             found.places.append(at)
             at += size
         elif size is Fault.BLANK and is_blank_of(buffer, at, file_end):
-            found.blank = True
+            found.blank, found.ran_out = True, False
             break
         else:
             following = resync(buffer, at + 1, end, base, file_end)

@@ -1,0 +1,270 @@
+"""What of a store's log a job reads: its segments, where their data ends, and how they are cut into splits.
+
+Found once, by the driver, before the job starts; every executor then reads up to the same ends, so a store may be
+written to meanwhile. A store with an `abort` file (a broker runs on it, or crashed) is taken up to the log's good end:
+in the last segment with data the records are followed from the start, and what does not follow is left to the broker.
+
+Without `abort` a reader goes on behind a damage of the last segment, unless what comes next is older than what stands
+before: then it was left behind when a broker cut the log, for cutting moves an end and wipes nothing.
+
+Java: store/MappedFileQueue.java
+"""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from common.message_record import BLANK_SIZE
+from spark_jobs.files import Entry, StoreNotFound, list_folder, read_range
+from spark_jobs.segment_rows import Found, Stretch, find_records, heads_at
+from store.layout.file_names import ABORT, COMMIT_LOG, CONSUME_QUEUE, DLEDGER_PREFIX, ROCKSDB_MARKER, parse_offset
+from store.layout.log_scan import Damage, last_nonzero
+
+DEFAULT_SPLIT = 64 << 20
+_OVERHANG = 256 << 10  # read behind a split for its last record; a longer one costs a second read
+_WINDOW = 16 << 20
+_ZEROS_OF_A_RECORD = 64 << 10
+_LEFT_BEHIND = "left behind when the log was cut: older than what stands before it"
+_NOT_FOLLOWED = "behind the good end of a log that is being written or was not closed"
+
+
+@dataclass(slots=True, frozen=True)
+class Segment:
+    """One file of the log: data up to `end`, zeros or nothing of interest behind it."""
+
+    path: str
+    base: int
+    size: int
+    end: int
+    is_ledger: bool = False
+
+    @property
+    def end_offset(self) -> int:
+        return self.base + self.end
+
+
+@dataclass(slots=True, frozen=True)
+class LogDamage:
+    """A stretch of the log without a readable, trustworthy record."""
+
+    path: str
+    log_offset: int
+    size: int
+    reason: str
+
+
+@dataclass(slots=True, frozen=True)
+class Split:
+    """A part of a segment: the records that begin in [start, stop). `at_record` says that one begins at start."""
+
+    segment: Segment
+    start: int
+    stop: int
+    at_record: bool
+
+
+@dataclass(slots=True)
+class CommitLog:
+    """The segments in order, and the damage that shows without looking into them."""
+
+    segments: list[Segment]
+    damages: list[LogDamage] = field(default_factory=list)
+    is_open: bool = False
+    has_rocksdb_queues: bool = False
+
+    @property
+    def bytes(self) -> int:
+        return sum(segment.end for segment in self.segments)
+
+    @property
+    def begin_offset(self) -> int:
+        return self.segments[0].base if self.segments else 0
+
+    @property
+    def end_offset(self) -> int:
+        return self.segments[-1].end_offset if self.segments else 0
+
+    def splits(self, size: int = DEFAULT_SPLIT) -> list[Split]:
+        """All of the log in parts of at most that size; none crosses a file."""
+        return [
+            Split(segment, start, min(start + size, segment.end), start == 0)
+            for segment in self.segments
+            for start in range(0, segment.end, size)
+        ]
+
+
+def grouped(splits: list[Split], partitions: int) -> list[tuple[Split, ...]]:
+    """The splits in their order, in at most that many groups of about equal bytes."""
+    total = sum(split.stop - split.start for split in splits)
+    groups: list[list[Split]] = [[] for _ in range(max(partitions, 1))]
+    done = 0
+    for split in splits:
+        groups[min(done * len(groups) // max(total, 1), len(groups) - 1)].append(split)
+        done += split.stop - split.start
+    return [tuple(group) for group in groups if group]
+
+
+def log_folders(path: str) -> list[str]:
+    """The folders of log files below a path: a store, its commitlog, or several commitlogs separated by commas."""
+    folders = []
+    for part in path.split(","):
+        root = part.strip().rstrip("/") or "/"
+        names = {entry.name for entry in list_folder(root) if entry.is_folder}
+        ledgers = sorted(name for name in names if name.startswith(DLEDGER_PREFIX))
+        if COMMIT_LOG in names:
+            folders.append(f"{root}/{COMMIT_LOG}")
+        folders += [f"{root}/{name}/data" for name in ledgers]
+        if COMMIT_LOG not in names and not ledgers:
+            folders.append(root)
+    return folders
+
+
+def find_commit_log(path: str, *, tail: str = "auto") -> CommitLog:
+    """Look at a store. `tail` is auto (see above), `stop` (as for a store with `abort`) or `through` (read all).
+
+    Raises StoreNotFound.
+    """
+    folders = log_folders(path)
+    files = [(folder, entry) for folder in folders for entry in list_folder(folder) if not entry.is_folder]
+    is_log_folder = [folder.endswith(f"/{COMMIT_LOG}") for folder in folders]
+    if not any(parse_offset(entry.name) is not None for _, entry in files) and not any(is_log_folder):
+        raise StoreNotFound(
+            f"no log files below {path}: give the store's root or its commitlog folder, as every executor sees it"
+        )
+    roots = {part.strip().rstrip("/") for part in path.split(",")} | {posixpath.dirname(folder) for folder in folders}
+    log = CommitLog([])
+    for root in roots:
+        log.is_open |= any(entry.name == ABORT for entry in list_folder(root))
+        queues = list_folder(f"{root}/{CONSUME_QUEUE}")
+        log.has_rocksdb_queues |= any(entry.name == ROCKSDB_MARKER for entry in queues)
+    _take_segments(log, files)
+    _find_end(log, tail)
+    return log
+
+
+def _take_segments(log: CommitLog, files: list[tuple[str, Entry]]) -> None:
+    """The files that are segments, in order; foreign and odd ones and missing offsets are damages."""
+    full = max((entry.size for _, entry in files if parse_offset(entry.name) is not None), default=0)
+    for folder, entry in files:
+        base, path = parse_offset(entry.name), f"{folder}/{entry.name}"
+        if base is None:
+            log.damages.append(LogDamage(path, -1, entry.size, "a foreign file, which stops a Java broker"))
+            continue
+        if entry.size != full:
+            short = full - entry.size
+            log.damages.append(LogDamage(path, base + entry.size, short, f"the file is {short} bytes too short"))
+        is_ledger = DLEDGER_PREFIX in folder
+        log.segments.append(Segment(path, base, entry.size, entry.size, is_ledger))
+    log.segments.sort(key=lambda segment: segment.base)
+    for one, two in pairwise(log.segments):
+        missing = two.base - one.base - full
+        if missing > 0:
+            log.damages.append(LogDamage(one.path, one.base + full, missing, "missing segments"))
+
+
+def _find_end(log: CommitLog, tail: str) -> None:
+    """Take the empty segments at the end away, and say where data ends in the last one that has any."""
+    while log.segments:
+        last = log.segments.pop()
+        data_end = _data_end(last)
+        if data_end:
+            break
+    else:
+        return
+    followed = _follow(last, data_end)
+    end = max(data_end, followed.end)  # a record may end with zeros
+    fault = followed.fault
+    if fault is not None and tail != "through":
+        reason = ""
+        if log.is_open or tail == "stop":
+            reason = _NOT_FOLLOWED
+        elif _is_left_behind(last, followed, end):
+            reason = _LEFT_BEHIND
+        if reason:
+            why = f"{reason} ({fault.fault.value})"
+            log.damages.append(LogDamage(last.path, last.base + fault.at, end - fault.at, why))
+            end = fault.at
+    if end:
+        log.segments.append(replace(last, end=end))
+
+
+def _data_end(segment: Segment) -> int:
+    """Behind the last byte that is not zero; searched from the end."""
+    end = segment.size
+    while end:
+        start = max(0, end - _WINDOW)
+        data = read_range(segment.path, start, end - start)
+        place = last_nonzero(data, 0, len(data))
+        if place >= 0:
+            return start + place + 1
+        end = start
+    return 0
+
+
+@dataclass(slots=True)
+class _Followed:
+    """How far the records of a segment follow one another: the last of them, and the first damage, if any."""
+
+    end: int = 0
+    last_record: int = -1
+    fault: Damage | None = None
+
+
+def _follow(segment: Segment, data_end: int) -> _Followed:
+    """From the segment's start up to its first damage. Bodies are not checked: a bad one does not end the chain."""
+    # Zeros may be the end of the last record, so look a little behind the last byte that is none.
+    segment = replace(segment, end=min(segment.size, data_end + _ZEROS_OF_A_RECORD))
+    followed = _Followed()
+    while followed.end < segment.end:
+        start = followed.end
+        _, found = read_split(Split(segment, start, min(start + _WINDOW, segment.end), True))
+        places = found.places + start
+        if found.damages:
+            fault = found.damages[0]
+            followed.fault = Damage(fault.at + start, fault.size, fault.fault)
+            places = places[places < followed.fault.at]
+        if len(places):
+            followed.last_record = int(places[-1])
+        followed.end = start + found.end
+        if found.blank:
+            followed.end = min(followed.end + BLANK_SIZE, segment.size)
+        if found.damages or found.blank or not len(places):
+            break
+    return followed
+
+
+def _is_left_behind(segment: Segment, followed: _Followed, end: int) -> bool:
+    """Whether the first record behind the damage is older than the last one before it."""
+    assert followed.fault is not None  # the caller saw it
+    behind = followed.fault.at + followed.fault.size
+    if followed.last_record < 0 or behind >= end:
+        return False
+    before, after = _store_time(segment, followed.last_record), _store_time(segment, behind)
+    return after is not None and before is not None and after < before
+
+
+def _store_time(segment: Segment, place: int) -> int | None:
+    data, found = read_split(Split(segment, place, place + 1, True))
+    return int(heads_at(data, found.places[:1]).store_timestamp[0]) if found.places.size else None
+
+
+def read_split(split: Split, *, verify_body: bool = False) -> tuple[bytearray, Found]:
+    """The bytes from a split's start on, as many as its last record needs, and its records, all inside these bytes."""
+    segment, start = split.segment, split.start
+    overhang = _OVERHANG
+    while True:
+        size = min(split.stop - start + overhang, segment.size - start)
+        data = read_range(segment.path, start, size)
+        stretch = Stretch(
+            data, segment.base + start, 0, split.stop - start, segment.end - start, segment.size - start,
+            split.at_record, segment.is_ledger,
+        )  # fmt: skip
+        if len(data) < size:
+            # A live store deleted or cut the file under us: what is there is all there is.
+            stretch.end = min(stretch.end, len(data))
+        found = find_records(stretch, verify_body)
+        if found is not None:
+            return data, found
+        overhang *= 16

@@ -1,0 +1,117 @@
+"""The Spark jobs' door to files: plain paths, and whatever Arrow's file systems know (`s3://`, `hdfs://`, `gs://`).
+
+Everything is read with plain reads and never mapped: a live store may delete a file under a reader, which a read
+survives with an error and a mapping does not survive at all. Writing is for plain paths only, since a broker is to
+start on the result.
+
+Java: store/MappedFile.java
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from common.errors import RocketletError
+
+
+class StoreNotFound(RocketletError):
+    """There is no such directory, or none that looks like a store; check the path on every executor."""
+
+
+@dataclass(slots=True, frozen=True)
+class Entry:
+    name: str
+    size: int
+    is_folder: bool
+
+
+def is_uri(path: str) -> bool:
+    return "://" in path
+
+
+def list_folder(path: str) -> list[Entry]:
+    """What a directory holds, sorted by name; empty where there is no such directory."""
+    if is_uri(path):
+        return _list_remote(path)
+    try:
+        with os.scandir(path) as entries:
+            found = [Entry(entry.name, entry.stat().st_size, entry.is_dir()) for entry in entries]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(found, key=lambda entry: entry.name)
+
+
+def read_range(path: str, start: int, size: int) -> bytearray:
+    """Up to `size` bytes from `start`; fewer where the file ends."""
+    if is_uri(path):
+        system, inside = _remote(path)
+        with system.open_input_file(inside) as file:
+            return bytearray(file.read_at(min(size, max(file.size() - start, 0)), start))
+    with open(path, "rb", buffering=0) as file:
+        size = min(size, max(os.fstat(file.fileno()).st_size - start, 0))
+        data = bytearray(size)
+        view = memoryview(data)
+        done = 0
+        while done < size and (count := os.preadv(file.fileno(), [view[done:]], start + done)):
+            done += count
+        return data if done == size else data[:done]
+
+
+def read_file(path: str) -> bytes | None:
+    """A small file, or None where there is none."""
+    if is_uri(path):
+        system, inside = _remote(path)
+        if system.get_file_info(inside).type.name != "File":
+            return None
+        with system.open_input_file(inside) as file:
+            return bytes(file.read())
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
+def write_file(path: str, size: int, pieces: Iterable[tuple[int, Any]]) -> None:
+    """A file of that size with these (place, bytes); it stays sparse where nothing is written. Written to the disk."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb", buffering=0) as file:
+        os.truncate(file.fileno(), size)
+        for place, data in pieces:
+            view = memoryview(data).cast("B")
+            while view:
+                count = os.pwrite(file.fileno(), view, place)
+                view, place = view[count:], place + count
+        os.fsync(file.fileno())
+
+
+def replace_folder(new: str, path: str) -> None:
+    """Put a finished folder in its place, where nothing stands."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    os.rename(new, path)
+
+
+def remove_folder(path: str) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _list_remote(path: str) -> list[Entry]:
+    from pyarrow import fs
+
+    system, inside = _remote(path)
+    infos = system.get_file_info(fs.FileSelector(inside, allow_not_found=True))
+    found = [Entry(info.base_name, info.size or 0, info.type == fs.FileType.Directory) for info in infos]
+    return sorted(found, key=lambda entry: entry.name)
+
+
+@lru_cache(64)
+def _remote(path: str) -> tuple[Any, str]:
+    from pyarrow import fs
+
+    system, inside = fs.FileSystem.from_uri(path)
+    return system, inside

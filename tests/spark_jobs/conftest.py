@@ -1,0 +1,53 @@
+"""The recorded stores unpacked once a run, and one Spark session for all tests that need one."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STORES = Path(__file__).parent.parent / "vectors/stores"
+CASES = ["clean", "crash", "mixed", "shapes", "ext", "ipv6", "retained", "slave"]
+DAMAGED = sorted(path.name for path in (STORES / "damaged").iterdir() if path.is_dir())
+
+
+@pytest.fixture(scope="session")
+def store_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The directory of a recorded store (`clean`, `damaged/crash-torn-tail`), for reading only."""
+    unpacked: dict[str, Path] = {}
+
+    def store(case: str) -> Path:
+        if case not in unpacked:
+            folder = tmp_path_factory.mktemp(case.replace("/", "-"))
+            with tarfile.open(STORES / case / "store.tar.gz") as archive:
+                archive.extractall(folder, filter="data")
+            unpacked[case] = folder / "store"
+        return unpacked[case]
+
+    return store
+
+
+def expected_of(case: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((STORES / case / "expected.json").read_text("utf-8"))
+    return found
+
+
+def settings_of(case: str) -> dict[str, str]:
+    found: dict[str, str] = json.loads((STORES / case / "manifest.json").read_text("utf-8"))["settings"]
+    return found
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    from spark_jobs.session import spark_session
+
+    session = spark_session("tests", master="local[2]", settings={"spark.sql.shuffle.partitions": "4"})
+    yield session
+    session.stop()
