@@ -14,10 +14,14 @@ Java: broker/client/ConsumerManager.java, ConsumerGroupInfo.java
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from common.subscription import Subscription
+
+if TYPE_CHECKING:
+    from remoting.connection import Connection
 
 log = logging.getLogger("broker.consumer_groups")
 
@@ -29,7 +33,7 @@ BROADCASTING, CLUSTERING = "BROADCASTING", "CLUSTERING"
 class Member:
     """One client on one connection."""
 
-    connection: Hashable
+    connection: Connection
     client_id: str
     language: str
     version: int
@@ -46,7 +50,7 @@ class ConsumerGroup:
     consume_type: str = "CONSUME_PASSIVELY"
     message_model: str = CLUSTERING
     consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
-    members: dict[Hashable, Member] = field(default_factory=dict)
+    members: dict[Connection, Member] = field(default_factory=dict)
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
     warned: frozenset[str] = frozenset()
 
@@ -123,7 +127,7 @@ class ConsumerGroups:
     def __init__(self, expiry_ms: int = EXPIRY_MS) -> None:
         self._expiry = expiry_ms
         self._groups: dict[str, ConsumerGroup] = {}
-        self._of_connection: dict[Hashable, set[str]] = {}
+        self._of_connection: dict[Connection, set[str]] = {}
 
     def register(self, member: Member, consuming: Consuming) -> bool:
         """Take in one group of a heartbeat; true when the group has to be told (a member or a topic is new)."""
@@ -148,7 +152,7 @@ class ConsumerGroups:
         self._warn_of_differences(group)
         return joined or changed
 
-    def unregister(self, name: str, connection: Hashable) -> bool:
+    def unregister(self, name: str, connection: Connection) -> bool:
         """Take a member out; true when it was one."""
         group = self._groups.get(name)
         if group is None:
@@ -165,7 +169,7 @@ class ConsumerGroups:
             del self._groups[name]
         return True
 
-    def connection_closed(self, connection: Hashable) -> list[str]:
+    def connection_closed(self, connection: Connection) -> list[str]:
         """Take a connection out of all groups; returns the groups that it was in."""
         return [name for name in sorted(self._of_connection.get(connection, ())) if self.unregister(name, connection)]
 

@@ -21,7 +21,7 @@ from itertools import count
 
 import trio
 
-from remoting.handler import Answer, Refused, Reply, Request
+from remoting.handler import Answer, Deferred, Refused, Reply, Request
 from remoting.response_codes import ResponseCode
 from store.watermark import Waiter, Watermark
 
@@ -30,8 +30,9 @@ log = logging.getLogger("broker.long_poll")
 # Beside `drain` after each turn, for progress that nobody drained behind; RocketMQ looks every 5 s.
 SWEEP_SECONDS = 1.0
 
-# Tries a parked pull again. True: it must be answered now. Returns an answer, or the offset to wait for next.
-Attempt = Callable[[bool], Answer | int]
+# Tries a parked pull again. True: it must be answered now. Returns an answer, DEFERRED where somebody else will give
+# it, or the offset to wait for next.
+Attempt = Callable[[bool], Answer | Deferred | int]
 
 
 class Parked:
@@ -151,7 +152,8 @@ class LongPoll:
             if not waiting:
                 del self._of_connection[parked.connection]
         self._forget(parked)
-        parked.request.reply(answer)
+        if not isinstance(answer, Deferred):
+            parked.request.reply(answer)
 
     def _forget(self, parked: Parked) -> None:
         if parked.attempt is not None:

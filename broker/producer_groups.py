@@ -8,10 +8,14 @@ Java: broker/client/ProducerManager.java
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from broker.consumer_groups import EXPIRY_MS, Member
+
+if TYPE_CHECKING:
+    from remoting.connection import Connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +29,16 @@ class ProducerGroups:
 
     def __init__(self, expiry_ms: int = EXPIRY_MS) -> None:
         self._expiry = expiry_ms
-        self._groups: dict[str, dict[Hashable, Member]] = {}
-        self._clients: dict[str, dict[Hashable, Member]] = {}
-        self._of_connection: dict[Hashable, set[str]] = {}
+        self._groups: dict[str, dict[Connection, Member]] = {}
+        self._clients: dict[str, dict[Connection, Member]] = {}
+        self._of_connection: dict[Connection, set[str]] = {}
 
     def register(self, group: str, member: Member) -> None:
         self._groups.setdefault(group, {})[member.connection] = member
         self._clients.setdefault(member.client_id, {})[member.connection] = member
         self._of_connection.setdefault(member.connection, set()).add(group)
 
-    def unregister(self, group: str, connection: Hashable) -> bool:
+    def unregister(self, group: str, connection: Connection) -> bool:
         members = self._groups.get(group)
         if members is None or connection not in members:
             return False
@@ -48,7 +52,7 @@ class ProducerGroups:
             self._forget_client(member)
         return True
 
-    def connection_closed(self, connection: Hashable) -> None:
+    def connection_closed(self, connection: Connection) -> None:
         for group in sorted(self._of_connection.get(connection, ())):
             self.unregister(group, connection)
 
@@ -69,7 +73,7 @@ class ProducerGroups:
         members = self._clients.get(client_id)
         return next(reversed(members.values())) if members else None
 
-    def all(self) -> Mapping[str, Mapping[Hashable, Member]]:
+    def all(self) -> Mapping[str, Mapping[Connection, Member]]:
         return self._groups
 
     def statistics(self) -> ProducerGroupsStatistics:

@@ -44,9 +44,24 @@ MAX_TOPICS = 100_000
 
 
 class Topic:
-    """One topic. `queues` is how many queue ids are legal, `plain` is false where a send has to look closer."""
+    """One topic. `queues` is how many queue ids are legal, `plain` is false where a send has to look closer.
 
-    __slots__ = ("filter_type", "flows", "name", "order", "perm", "plain", "queues", "read", "sys_flag", "write")
+    `saved` is false while a topic that a send created is not on the disk yet: until then its sends are not answered.
+    """
+
+    __slots__ = (
+        "filter_type",
+        "flows",
+        "name",
+        "order",
+        "perm",
+        "plain",
+        "queues",
+        "read",
+        "saved",
+        "sys_flag",
+        "write",
+    )
 
     def __init__(
         self,
@@ -68,9 +83,8 @@ class Topic:
         self.filter_type = filter_type
         self.queues = max(read, write)
         self.flows: dict[int, Flow] = {}
-        self.plain = (
-            name not in names.NOT_SENDABLE and not name.startswith(names.RETRY_PREFIX) and filter_type != MULTI_TAG
-        )
+        self.saved = True
+        self.plain = self._is_plain()
 
     @property
     def readable(self) -> bool:
@@ -79,6 +93,14 @@ class Topic:
     @property
     def writable(self) -> bool:
         return bool(self.perm & PERM_WRITE)
+
+    def set_saved(self, saved: bool) -> None:
+        self.saved = saved
+        self.plain = saved and self._is_plain()
+
+    def _is_plain(self) -> bool:
+        special = self.name in names.NOT_SENDABLE or self.name.startswith(names.RETRY_PREFIX)
+        return not special and self.filter_type != MULTI_TAG
 
     def to_config(self, mask: int = -1) -> TopicConfig:
         """As files and registrations carry it; a broker that may not be written to masks the permission."""
@@ -125,6 +147,7 @@ class TopicTable:
         if count <= 0:
             return None
         topic = Topic(name, count, count, model.perm & ~PERM_INHERIT, sys_flag=UNIT if unit else 0)
+        topic.set_saved(False)
         return topic if self._create(topic, f"by a send from {peer}, after {template}") else None
 
     def create(self, name: str, queues: int, *, sys_flag: int = 0, reason: str) -> Topic | None:

@@ -1,0 +1,26 @@
+"""What an administrator is told has happened has happened: on the disk before the answer.
+
+Java: nothing of the kind; ConfigManager.java persists without fsync
+"""
+
+from __future__ import annotations
+
+from broker.identity import Identity
+from broker.json_file import JsonFile, NotSaved
+from remoting.handler import Refused
+from remoting.response_codes import ResponseCode
+
+
+async def acknowledged(*files: JsonFile) -> None:
+    """Wait until these tables are on the disk as they are in memory; else the request is refused with code 1."""
+    for file in files:
+        try:
+            await file.saved()
+        except NotSaved as error:
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+
+
+def refuse_on_slave(identity: Identity) -> None:
+    if identity.slave:
+        raise Refused(ResponseCode.SYSTEM_ERROR, "can't modify topic or subscription group from slave broker, "
+                      "please execute it from master broker.")  # fmt: skip

@@ -1,0 +1,143 @@
+"""28 GET_BROKER_RUNTIME_INFO, 315 VIEW_BROKER_STATS_DATA: what `mqadmin brokerStatus`, `clusterList`, `statsAll` ask.
+
+28 is a table of text by RocketMQ's names. What has no counterpart here (thread pool queues, the transient store pool)
+is there with the value that says "nothing waits". 315 is one statistic over the last minute, hour and day; 1 where
+there is none of that name and key.
+
+Java: broker/processor/AdminBrokerProcessor.java (prepareRuntimeInfo), store/StoreStatsService.java
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from broker.config import Settings
+from broker.statistics import Rate, Statistics
+from remoting.command import VERSION, version_name
+from remoting.handler import Refused, Reply, Request
+from remoting.protocol.inspection import BrokerStatsData, BrokerStatsItem, ViewBrokerStatsHeader
+from remoting.protocol.kv import KVTable
+from remoting.response_codes import ResponseCode
+from store.disk import Usage
+from store.message_store import MessageStore
+
+# RocketMQ shows rates over these spans, as far as the broker has run.
+SPANS = (10, 60, 600)
+_POOLS = ("send", "pull", "query")
+_CAPACITIES = {"send": 10_000, "pull": 100_000, "query": 20_000}
+
+
+class BrokerState:
+    """The broker in numbers. `delays` gives (level, place, end) of each delay queue, `usage` that of a path's disk."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: MessageStore,
+        statistics: Statistics,
+        delays: Callable[[], Iterable[tuple[int, int, int]]],
+        usage: Callable[[str], Usage],
+        clock: Callable[[], int],
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._statistics = statistics
+        self._delays = delays
+        self._usage = usage
+        self._clock = clock
+        self._booted = clock()
+
+    def runtime_info(self, request: Request) -> Reply:
+        table = {
+            **self._of_process(),
+            **self._of_traffic(),
+            **self._of_store(),
+            **self._of_pools(),
+            **{f"scheduleMessageOffset_{level}": f"{place},{end}" for level, place, end in self._delays()},
+        }
+        return Reply(body=KVTable(table).to_json())
+
+    def view_stats(self, request: Request) -> Reply:
+        header: ViewBrokerStatsHeader = request.header
+        rates = self._statistics.rates(header.statsName, header.statsKey)
+        if rates is None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"The stats <{header.statsName}> <{header.statsKey}> not exist")
+        body = BrokerStatsData(_item(rates["day"]), _item(rates["hour"]), _item(rates["minute"]))
+        return Reply(body=body.to_json())
+
+    def _of_process(self) -> dict[str, str]:
+        days, rest = divmod((self._clock() - self._booted) // 1000, 86_400)
+        hours, minutes, seconds = rest // 3600, rest // 60 % 60, rest % 60
+        return {
+            "brokerVersionDesc": version_name(VERSION),
+            "brokerVersion": str(VERSION),
+            "bootTimestamp": str(self._booted),
+            "runtime": f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]",
+            "startAcceptSendRequestTimeStamp": str(self._settings.now.start_accept_send_request_time_stamp),
+        }
+
+    def _of_traffic(self) -> dict[str, str]:
+        numbers, today = self._statistics, self._statistics.today
+        put = numbers.put
+        return {
+            "putMessageTimesTotal": str(put.calls),
+            "putMessageFailedTimes": str(numbers.put_failed),
+            "putMessageSizeTotal": str(put.bytes),
+            "putMessageAverageSize": str(put.bytes / put.messages if put.messages else 0.0),
+            "putMessageEntireTimeMax": "0",
+            "getMessageEntireTimeMax": "0",
+            "putTps": self._over_spans("put"),
+            "getFoundTps": self._over_spans("found"),
+            "getMissTps": self._over_spans("missed"),
+            "getTotalTps": self._over_spans("got_calls"),
+            "getTransferedTps": self._over_spans("got"),
+            "msgPutTotalYesterdayMorning": str(today.put_yesterday_morning),
+            "msgPutTotalTodayMorning": str(today.put_this_morning),
+            "msgPutTotalTodayNow": str(put.messages),
+            "msgGetTotalYesterdayMorning": str(today.get_yesterday_morning),
+            "msgGetTotalTodayMorning": str(today.get_this_morning),
+            "msgGetTotalTodayNow": str(numbers.got.messages),
+        }
+
+    def _over_spans(self, number: str) -> str:
+        return " ".join(str(self._statistics.per_second(number, seconds)) for seconds in SPANS)
+
+    def _of_store(self) -> dict[str, str]:
+        store, path = self._store.statistics(), self._store.config.commit_log_path
+        disk = self._usage(path)
+        return {
+            "commitLogMinOffset": str(store.log_begin),
+            "commitLogMaxOffset": str(store.log_end),
+            "earliestMessageTimeStamp": str(self._store.store_time_of(store.log_begin)),
+            "dispatchBehindBytes": str(store.log_end - store.dispatched),
+            "remainHowManyDataToFlush": f"{store.log_end - store.flushed} B",
+            "remainHowManyDataToCommit": "0 B",
+            "dispatchMaxBuffer": "0",
+            "pageCacheLockTimeMills": "0",
+            "remainTransientStoreBufferNumbs": str((1 << 31) - 1),
+            "commitLogDiskRatio": f"{disk.ratio:.2f}",
+            "consumeQueueDiskRatio": f"{store.disk_ratio:.2f}",
+            f"commitLogDiskRatio_{path}": f"{disk.ratio:.2f}",
+            "commitLogDirCapacity": f"Total : {_size(disk.total)}, Free : {_size(disk.free)}.",
+        }
+
+    def _of_pools(self) -> dict[str, str]:
+        table = {}
+        for pool in _POOLS:
+            table[f"{pool}ThreadPoolQueueSize"] = "0"
+            table[f"{pool}ThreadPoolQueueCapacity"] = str(_CAPACITIES[pool])
+            table[f"{pool}ThreadPoolQueueHeadWaitTimeMills"] = "0"
+        return {**table, "EndTransactionQueueSize": "0", "EndTransactionThreadPoolQueueCapacity": "100000"}
+
+
+def _item(rate: Rate) -> BrokerStatsItem:
+    return BrokerStatsItem(rate.avgpt, rate.sum, rate.tps)
+
+
+def _size(count: float) -> str:
+    """252.0 GiB, as RocketMQ prints sizes."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if count < 1024 or unit == "TiB":
+            break
+        count /= 1024
+    return f"{count:.1f} {unit}"

@@ -1,0 +1,180 @@
+"""222 INVOKE_BROKER_TO_RESET_OFFSET (sends 220), 223 INVOKE_BROKER_TO_GET_CONSUMER_STATUS (asks 221),
+307 GET_CONSUMER_RUNNING_INFO, 309 CONSUME_MESSAGE_DIRECTLY: what only a connected client can do or tell.
+
+307 and 309 go on to the one client that they name, header fields and all, and its answer comes back as it is; 1 where
+that client is not there, too old, or fails, 207 where it does not answer within 10 s. For 309 the broker adds its name
+and the message. 223 asks one client, or all at once, 5 s each; who does not answer is left out.
+
+222 looks up the place of a time in each write queue, where the group must have committed something (else 1), keeps the
+present place where that is behind and no force is asked for, and tells all members; a group without members is 206.
+C++ clients want the places as a list.
+
+Java: broker/processor/AdminBrokerProcessor.java, broker/client/net/Broker2Client.java
+"""
+
+from __future__ import annotations
+
+import logging
+
+import trio
+
+from broker.clients import Clients
+from broker.consumer_groups import ConsumerGroup, Member
+from broker.consumer_offsets import ConsumerOffsets
+from broker.identity import Identity
+from broker.topic_table import TopicTable
+from common.message import MessageQueue
+from common.message_id import InvalidMessageId, parse_offset_message_id
+from remoting.command import V3_0_7_SNAPSHOT, V3_1_8_SNAPSHOT, Command, Language
+from remoting.command import request as command_of
+from remoting.errors import BodyError, CallTimeout, RemotingError
+from remoting.handler import Refused, Reply, Request
+from remoting.protocol.inspection import ConsumeMessageDirectlyHeader, GetConsumerRunningInfoHeader
+from remoting.protocol.offsets import ConsumerStatusBody, ConsumerStatusHeader, ResetOffsetBody, ResetOffsetHeader
+from remoting.request_codes import RequestCode
+from remoting.response_codes import ResponseCode
+from store.message_store import MessageStore
+
+log = logging.getLogger("broker.handlers.client_relays")
+
+RELAY_SECONDS = 10.0
+STATUS_SECONDS = 5.0
+END_OF_QUEUE = -1
+
+
+class ClientRelays:
+    """Requests that are handed on to connected consumers."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        clients: Clients,
+        topics: TopicTable,
+        offsets: ConsumerOffsets,
+        store: MessageStore,
+    ) -> None:
+        self._identity = identity
+        self._clients = clients
+        self._topics = topics
+        self._offsets = offsets
+        self._store = store
+
+    async def running_info(self, request: Request) -> Reply:
+        header: GetConsumerRunningInfoHeader = request.header
+        return await self._relay(request, header.consumerGroup, header.clientId, request.ext, bytes(request.body))
+
+    async def consume_directly(self, request: Request) -> Reply:
+        header: ConsumeMessageDirectlyHeader = request.header
+        self._member(header.consumerGroup, header.clientId or "")
+        try:
+            _, _, log_offset = parse_offset_message_id(header.msgId or "")
+        except InvalidMessageId as error:
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        record = self._store.record_at(log_offset)
+        if record is None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"there is no message {header.msgId} in this broker")
+        ext = {**request.ext, "brokerName": self._identity.name}
+        return await self._relay(request, header.consumerGroup, header.clientId or "", ext, bytes(record))
+
+    async def consumer_status(self, request: Request) -> Reply:
+        header: ConsumerStatusHeader = request.header
+        group = self._clients.consumers.get(header.group)
+        if group is None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"the consumer group[{header.group}] not online")
+        members = [group.member(name) for name in group.client_ids() if header.clientAddr in (None, "", name)]
+        asked = [member for member in members if member is not None]
+        _refuse_old(asked, V3_0_7_SNAPSHOT)
+        found: dict[str, dict[MessageQueue, int]] = {}
+
+        async def ask(member: Member) -> None:
+            question = command_of(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, header)
+            try:
+                answer = await member.connection.call(question, STATUS_SECONDS)
+                if answer.code == ResponseCode.SUCCESS:
+                    found[member.client_id] = ConsumerStatusBody.from_json(answer.body).messageQueueTable
+            except (RemotingError, BodyError) as error:
+                log.warning("client %s does not tell how far it has consumed: %s", member.client_id, error)
+
+        async with trio.open_nursery() as nursery:
+            for member in asked:
+                nursery.start_soon(ask, member)
+        return Reply(body=ConsumerStatusBody(consumerTable=found).to_json())
+
+    def reset_offset(self, request: Request) -> Reply:
+        header: ResetOffsetHeader = request.header
+        places = ResetOffsetBody(self._reset_places(header))
+        group = self._clients.consumers.get(header.group)
+        if group is None:
+            raise Refused(
+                ResponseCode.CONSUMER_NOT_ONLINE,
+                f"Consumer not online, so can not reset offset, Group: {header.group} Topic: {header.topic} "
+                f"Timestamp: {header.timestamp}",
+            )
+        _refuse_old(list(group.members.values()), V3_0_7_SNAPSHOT)
+        self._send_reset(group, header, places)
+        return Reply(body=places.to_json())
+
+    def _reset_places(self, header: ResetOffsetHeader) -> dict[MessageQueue, int]:
+        topic = self._topics.get(header.topic)
+        if topic is None:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"[reset-offset] reset offset failed, no topic in this broker. topic={header.topic}",
+            )
+        places = {}
+        for queue_id in range(topic.write):
+            present = self._offsets.get(header.group, header.topic, queue_id)
+            if present is None:
+                raise Refused(ResponseCode.SYSTEM_ERROR, f"THe consumer group <{header.group}> not exist")
+            if header.timestamp == END_OF_QUEUE:
+                wanted = self._store.queue_end(header.topic, queue_id)
+            else:
+                wanted = max(self._store.offset_at_time(header.topic, queue_id, header.timestamp), 0)
+            queue = MessageQueue(header.topic, self._identity.name, queue_id)
+            places[queue] = wanted if header.isForce or wanted < present else present
+        return places
+
+    def _send_reset(self, group: ConsumerGroup, header: ResetOffsetHeader, places: ResetOffsetBody) -> None:
+        # What force decides is decided already, so the clients are never told of it.
+        told = ResetOffsetHeader(header.timestamp, header.topic, header.group, False)
+        for member in group.members.values():
+            body = places.to_list_json() if member.language == Language.CPP.name else places.to_json()
+            try:
+                member.connection.send_oneway(command_of(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, told, body))
+            except RemotingError as error:
+                log.warning("cannot tell %s to reset its offsets: %s", member.client_id, error)
+            else:
+                log.info("told %s of group %s to reset its offsets of %s", member.client_id, group.name, header.topic)
+
+    async def _relay(self, request: Request, group: str, client_id: str, ext: dict[str, str], body: bytes) -> Reply:
+        member = self._member(group, client_id)
+        _refuse_old([member], V3_1_8_SNAPSHOT)
+        question = Command(request.code, ext=ext, body=body)
+        try:
+            answer = await member.connection.call(question, RELAY_SECONDS)
+        except CallTimeout:
+            raise Refused(
+                ResponseCode.CONSUME_MSG_TIMEOUT,
+                f"consumer <{group}> <{client_id}> did not answer within {RELAY_SECONDS:g} s",
+            ) from None
+        except RemotingError as error:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR, f"invoke consumer <{group}> <{client_id}> failed: {error}"
+            ) from None
+        return Reply(answer.code, answer.ext, answer.body, answer.remark)
+
+    def _member(self, group: str, client_id: str) -> Member:
+        known = self._clients.consumers.get(group)
+        member = known.member(client_id) if known is not None else None
+        if member is None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online")
+        return member
+
+
+def _refuse_old(members: list[Member], version: int) -> None:
+    for member in members:
+        if member.version < version:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"The Consumer <{member.client_id}> Version <{member.version}> too low to finish, please upgrade it",
+            )

@@ -1,0 +1,57 @@
+"""25 UPDATE_BROKER_CONFIG, 26 GET_BROKER_CONFIG.
+
+26 lists every served setting with its value, secrets redacted. 25 changes those that may change while the broker runs,
+all of them or none: 16 for a setting of the black list or one that names a path; 1, with the reason, for one that is
+read at start only, is unknown, or cannot have that value. A change of brokerPermission is told to the name servers.
+What 25 acknowledged is in the configuration file, if the broker was started with one.
+
+Java: broker/processor/AdminBrokerProcessor.java, common/Configuration.java
+"""
+
+from __future__ import annotations
+
+import logging
+
+from broker.registration import Registration
+from broker.run_time_settings import Forbidden, RunTimeSettings
+from common import java_properties
+from common.java_properties import PropertiesError
+from common.settings import SettingsError
+from remoting.handler import Refused, Reply, Request
+from remoting.protocol.configuration import BrokerConfigAnswerHeader
+from remoting.response_codes import ResponseCode
+
+log = logging.getLogger("broker.handlers.configuration")
+
+
+class Configuration:
+    """The two requests about settings."""
+
+    def __init__(self, settings: RunTimeSettings, registration: Registration) -> None:
+        self._settings = settings
+        self._registration = registration
+
+    def get(self, request: Request) -> Reply:
+        header = BrokerConfigAnswerHeader(self._settings.version.to_json().decode())
+        return Reply(header=header, body=self._settings.properties().encode())
+
+    async def update(self, request: Request) -> Reply:
+        peer = request.connection.peer
+        try:
+            updates = java_properties.as_dict(java_properties.decode(bytes(request.body)))
+            changed = await self._settings.update(updates)
+        except Forbidden as error:
+            log.warning("%s: refused to change a setting: %s", peer, error)
+            raise Refused(ResponseCode.NO_PERMISSION, str(error)) from error
+        except (SettingsError, PropertiesError) as error:
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        except OSError as error:
+            log.error("changed settings cannot be written: %s", error)
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR, f"the settings cannot be written: {error}; nothing was changed"
+            ) from error
+        for key, text in changed.items():
+            log.info("setting %s is %s now, by %s", key, text, peer)
+        if "brokerPermission" in changed:
+            await self._registration.register_now()
+        return Reply()

@@ -1,0 +1,65 @@
+"""203 GET_CONSUMER_CONNECTION_LIST, 204 GET_PRODUCER_CONNECTION_LIST, 328 GET_ALL_PRODUCER_INFO: who is connected.
+
+A consumer group without members is 206, an unknown producer group 1.
+
+Java: broker/processor/AdminBrokerProcessor.java
+"""
+
+from __future__ import annotations
+
+from broker.clients import Clients
+from broker.consumer_groups import Member
+from broker.handlers.membership import data_of
+from remoting.handler import Refused, Reply, Request
+from remoting.protocol.inspection import (
+    ClientConnection,
+    ConsumerConnection,
+    ConsumerGroupHeader,
+    ProducerConnection,
+    ProducerGroupHeader,
+    ProducerInfo,
+    ProducerTableInfo,
+)
+from remoting.response_codes import ResponseCode
+
+
+class Connections:
+    """The registries, as administrators see them."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+
+    def consumers(self, request: Request) -> Reply:
+        header: ConsumerGroupHeader = request.header
+        group = self._clients.consumers.get(header.consumerGroup)
+        if group is None:
+            raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{header.consumerGroup}] not online")
+        body = ConsumerConnection(
+            [_connection(member) for member in group.members.values()],
+            group.consume_from_where,
+            group.consume_type,
+            group.message_model,
+            {topic: data_of(subscription) for topic, subscription in group.subscriptions.items()},
+        )
+        return Reply(body=body.to_json())
+
+    def producers(self, request: Request) -> Reply:
+        header: ProducerGroupHeader = request.header
+        members = self._clients.producers.members(header.producerGroup)
+        if not members:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"the producer group[{header.producerGroup}] not exist")
+        return Reply(body=ProducerConnection([_connection(member) for member in members]).to_json())
+
+    def all_producers(self, request: Request) -> Reply:
+        groups = self._clients.producers.all()
+        data = {group: [_info(member) for member in members.values()] for group, members in groups.items()}
+        return Reply(body=ProducerTableInfo(data).to_json())
+
+
+def _connection(member: Member) -> ClientConnection:
+    return ClientConnection(member.connection.peer, member.client_id, member.language, member.version)
+
+
+def _info(member: Member) -> ProducerInfo:
+    # With the slash in front that Java's addresses have.
+    return ProducerInfo(member.client_id, member.language, member.seen, f"/{member.connection.peer}", member.version)

@@ -1,0 +1,180 @@
+"""How far consumers are: 208 GET_CONSUME_STATS, 317 GET_BROKER_CONSUME_STATS, 300 QUERY_TOPIC_CONSUME_BY_WHO,
+303 QUERY_CONSUME_TIME_SPAN, 308 QUERY_CORRECTION_OFFSET, 314 CLONE_GROUP_OFFSET.
+
+208 tells for each read queue of each topic that a group has offsets in (or of one topic) where the queue ends and where
+the group is; topics that are gone, or that the online group does not subscribe any more, are left out. 317 does so for
+all groups. What 314 copied is on the disk before its answer.
+
+Java: broker/processor/AdminBrokerProcessor.java
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from broker.clients import Clients
+from broker.consumer_offsets import ConsumerOffsets, OffsetRefused
+from broker.handlers.acknowledged import acknowledged
+from broker.identity import Identity
+from broker.json_file import JsonFile
+from broker.statistics import Statistics
+from broker.subscription_groups import SubscriptionGroups
+from broker.topic_table import Topic, TopicTable
+from common.message import MessageQueue
+from remoting.handler import Refused, Reply, Request
+from remoting.protocol.inspection import (
+    ConsumeStats,
+    ConsumeStatsList,
+    ConsumeTimeSpanBody,
+    GetBrokerConsumeStatsHeader,
+    GetConsumeStatsHeader,
+    GroupList,
+    OffsetWrapper,
+    QueryConsumeTimeSpanHeader,
+    QueueTimeSpan,
+    TopicHeader,
+)
+from remoting.protocol.offsets import CloneGroupOffsetHeader, CorrectionOffsetBody, QueryCorrectionOffsetHeader
+from remoting.protocol.queue import WireQueue
+from remoting.response_codes import ResponseCode
+from store.message_store import MessageStore
+
+# Told by 308 for a queue in which the compared group is behind all others.
+NOTHING_TO_CORRECT = (1 << 63) - 1
+
+
+class ConsumeProgress:
+    """Offsets of groups beside the ends of queues."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        topics: TopicTable,
+        groups: SubscriptionGroups,
+        clients: Clients,
+        offsets: ConsumerOffsets,
+        offsets_file: JsonFile,
+        store: MessageStore,
+        statistics: Statistics,
+        clock: Callable[[], int],
+    ) -> None:
+        self._identity = identity
+        self._topics = topics
+        self._groups = groups
+        self._clients = clients
+        self._offsets = offsets
+        self._offsets_file = offsets_file
+        self._store = store
+        self._statistics = statistics
+        self._clock = clock
+
+    def of_group(self, request: Request) -> Reply:
+        header: GetConsumeStatsHeader = request.header
+        stats = ConsumeStats()
+        for topic in self._topics_of(header.consumerGroup, header.topic):
+            stats.offsetTable.update(self._progress(header.consumerGroup, topic, topic.read))
+            stats.consumeTps += self._consume_tps(header.consumerGroup, topic.name)
+        return Reply(body=stats.to_json())
+
+    def of_all_groups(self, request: Request) -> Reply:
+        header: GetBrokerConsumeStatsHeader = request.header
+        found, behind = [], 0
+        for group in list(self._groups):
+            stats = []
+            for topic in self._topics_of(group.groupName, None):
+                if header.isOrder and not topic.order:
+                    continue
+                table = self._progress(group.groupName, topic, topic.write)
+                behind += sum(queue.brokerOffset - queue.consumerOffset for queue in table.values())
+                stats.append(ConsumeStats(table, self._consume_tps(group.groupName, topic.name)))
+            found.append({group.groupName: stats})
+        return Reply(body=ConsumeStatsList(found, self._identity.address, behind).to_json())
+
+    def who_consumes(self, request: Request) -> Reply:
+        header: TopicHeader = request.header
+        groups = {*self._offsets.groups_of(header.topic), *self._clients.consumers.of_topic(header.topic)}
+        return Reply(body=GroupList(sorted(groups)).to_json())
+
+    def time_spans(self, request: Request) -> Reply:
+        header: QueryConsumeTimeSpanHeader = request.header
+        topic = self._topics.get(header.topic)
+        if topic is None:
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
+        spans = [self._time_span(header.group, header.topic, queue_id) for queue_id in range(topic.write)]
+        return Reply(body=ConsumeTimeSpanBody(spans).to_json())
+
+    def correction(self, request: Request) -> Reply:
+        header: QueryCorrectionOffsetHeader = request.header
+        left_out = set((header.filterGroups or "").split(","))
+        least: dict[int, int] = {}
+        for group in self._offsets.groups_of(header.topic):
+            if group not in left_out:
+                for queue_id, offset in self._offsets.of(group, header.topic).items():
+                    if offset >= self._store.queue_begin(header.topic, queue_id):
+                        least[queue_id] = min(offset, least.get(queue_id, offset))
+        for queue_id, offset in self._offsets.of(header.compareGroup, header.topic).items():
+            if least.get(queue_id, 0) > offset:
+                least[queue_id] = NOTHING_TO_CORRECT
+        return Reply(body=CorrectionOffsetBody(least).to_json())
+
+    async def clone(self, request: Request) -> Reply:
+        header: CloneGroupOffsetHeader = request.header
+        for topic in self._topics_of(header.srcGroup, header.topic, offline=header.offline):
+            try:
+                self._offsets.clone(header.srcGroup, header.destGroup, topic.name)
+            except OffsetRefused as refused:
+                raise Refused(ResponseCode.SYSTEM_ERROR, str(refused)) from None
+            self._offsets_file.changed()
+        await acknowledged(self._offsets_file)
+        return Reply()
+
+    def _topics_of(self, group: str, only: str | None, *, offline: bool = False) -> list[Topic]:
+        """Topics that a group consumes: with offsets, existing, and subscribed where it is online."""
+        online = self._clients.consumers.get(group)
+        found = []
+        for name in [only] if only else self._offsets.topics_of(group):
+            topic = self._topics.get(name)
+            if topic is None:
+                continue
+            if online is not None and online.subscriptions and name not in online.subscriptions and not offline:
+                continue
+            found.append(topic)
+        return found
+
+    def _progress(self, group: str, topic: Topic, queues: int) -> dict[MessageQueue, OffsetWrapper]:
+        table = {}
+        for queue_id in range(queues):
+            consumed = self._offsets.get(group, topic.name, queue_id) or 0
+            at = self._store.store_time_at(topic.name, queue_id, consumed - 1) if consumed > 0 else 0
+            queue = MessageQueue(topic.name, self._identity.name, queue_id)
+            table[queue] = OffsetWrapper(self._store.queue_end(topic.name, queue_id), consumed, max(at, 0))
+        return table
+
+    def _consume_tps(self, group: str, topic: str) -> float:
+        rates = self._statistics.rates("GROUP_GET_NUMS", f"{topic}@{group}")
+        return rates["minute"].tps if rates else 0.0
+
+    def _time_span(self, group: str, topic: str, queue_id: int) -> QueueTimeSpan:
+        store = self._store
+        end, consumed = store.queue_end(topic, queue_id), self._offsets.get(group, topic, queue_id) or 0
+        first = store.earliest_time(topic, queue_id)
+        last = store.store_time_at(topic, queue_id, end - 1)
+        at = store.store_time_at(topic, queue_id, consumed - 1) if consumed > 0 else first
+        behind = self._clock() - store.store_time_at(topic, queue_id, consumed) if consumed < end else 0
+        return QueueTimeSpan(
+            WireQueue(self._identity.name, queue_id, topic),
+            first,
+            last,
+            at,
+            behind,
+            _text(first),
+            _text(last),
+            _text(at),
+        )
+
+
+def _text(ms: int) -> str:
+    """As RocketMQ prints times for people: 2026-11-18#12:40:06:869."""
+    moment = datetime.fromtimestamp(max(ms, 0) / 1000)
+    return f"{moment:%Y-%m-%d#%H:%M:%S}:{max(ms, 0) % 1000:03d}"

@@ -1,0 +1,67 @@
+"""200 UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, 201 GET_ALL_SUBSCRIPTIONGROUP_CONFIG, 207 DELETE_SUBSCRIPTIONGROUP.
+
+What 200 or 207 acknowledged is on the disk. 207 takes the group's offsets along where it is asked to (`removeOffset`,
+or `cleanOffset` of 5.x).
+
+Not served: 225, 352, 353 of 5.x.
+
+Java: broker/processor/AdminBrokerProcessor.java
+"""
+
+from __future__ import annotations
+
+from broker.consumer_offsets import ConsumerOffsets
+from broker.handlers.acknowledged import acknowledged, refuse_on_slave
+from broker.identity import Identity
+from broker.json_file import JsonFile
+from broker.statistics import Statistics
+from broker.subscription_groups import SubscriptionGroups
+from common import topic as names
+from remoting.handler import Refused, Reply, Request
+from remoting.protocol.configuration import DeleteSubscriptionGroupHeader, SubscriptionGroupConfig
+from remoting.response_codes import ResponseCode
+
+
+class GroupAdmin:
+    """The group table, as administrators see and change it."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        groups: SubscriptionGroups,
+        groups_file: JsonFile,
+        offsets: ConsumerOffsets,
+        offsets_file: JsonFile,
+        statistics: Statistics,
+    ) -> None:
+        self._identity = identity
+        self._groups = groups
+        self._groups_file = groups_file
+        self._offsets = offsets
+        self._offsets_file = offsets_file
+        self._statistics = statistics
+
+    async def update(self, request: Request) -> Reply:
+        refuse_on_slave(self._identity)
+        group = SubscriptionGroupConfig.from_json(request.body)
+        try:
+            names.check_group_name(group.groupName)
+        except names.InvalidName as error:
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        self._groups.update(group)
+        await acknowledged(self._groups_file)
+        return Reply()
+
+    async def delete(self, request: Request) -> Reply:
+        refuse_on_slave(self._identity)
+        header: DeleteSubscriptionGroupHeader = request.header
+        self._groups.delete(header.groupName)
+        self._statistics.forget_group(header.groupName)
+        if header.removeOffset or header.cleanOffset:
+            self._offsets.forget_group(header.groupName)
+            self._offsets_file.changed()
+        await acknowledged(self._groups_file, self._offsets_file)
+        return Reply()
+
+    def all(self, request: Request) -> Reply:
+        return Reply(body=self._groups.to_body().to_json())

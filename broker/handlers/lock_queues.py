@@ -1,0 +1,34 @@
+"""41 LOCK_BATCH_MQ, 42 UNLOCK_BATCH_MQ: a client takes queues of its group for consuming in order, or gives them back.
+
+The answer to 41 lists what the client holds now of what it asked for, perhaps nothing. 42 gives back only what the
+client itself holds and is always a success.
+
+Java: broker/processor/AdminBrokerProcessor.java (lockBatchMQ, unlockBatchMQ)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.queue_locks import QueueLocks
+from remoting.handler import Reply, Request
+from remoting.protocol.membership import LockBatchAnswerBody, LockBatchBody
+from remoting.protocol.queue import WireQueue
+
+
+class LockQueues:
+    """The lock table, as clients ask for it."""
+
+    def __init__(self, locks: QueueLocks[WireQueue], clock: Callable[[], int]) -> None:
+        self._locks = locks
+        self._clock = clock
+
+    def lock(self, request: Request) -> Reply:
+        body = LockBatchBody.from_json(request.body)
+        granted = self._locks.lock(body.consumerGroup, body.clientId, body.mqSet, self._clock())
+        return Reply(body=LockBatchAnswerBody(granted).to_json())
+
+    def unlock(self, request: Request) -> Reply:
+        body = LockBatchBody.from_json(request.body)
+        self._locks.unlock(body.consumerGroup, body.clientId, body.mqSet)
+        return Reply()

@@ -1,0 +1,136 @@
+"""34 HEART_BEAT, 35 UNREGISTER_CLIENT, 38 GET_CONSUMER_LIST_BY_GROUP, 46 CHECK_CLIENT_CONFIG.
+
+A heartbeat registers all producer and consumer groups of one client on its connection. For a consumer group it also
+creates the group, if that is allowed, and its retry topic, which clients look up at once. The answer carries nothing
+but our version in its head, which tells Java clients that SQL92 may be asked for. The list of 38 is the input of every
+rebalance: each client id once; a group without members is code 1. 46 checks a consumer's filter before it starts: 1
+where such filters are switched off or unknown, 23 where the expression does not compile.
+
+Not served: heartbeats of 5.x without subscriptions (a plain answer makes its clients send whole ones).
+
+Java: broker/processor/ClientManageProcessor.java, ConsumerManageProcessor.java
+"""
+
+from __future__ import annotations
+
+from broker.clients import Clients, Heartbeat
+from broker.config import Settings
+from broker.consumer_groups import Consuming
+from broker.filter.lexer import FilterSyntaxError
+from broker.filter.selector import compiled
+from broker.subscription_groups import SubscriptionGroups
+from broker.topic_table import TopicTable
+from common.subscription import SQL92, TAG, Subscription
+from common.topic import retry_topic
+from remoting.handler import Refused, Reply, Request
+from remoting.protocol.configuration import UNIT_SUBSCRIPTION
+from remoting.protocol.membership import (
+    CheckClientBody,
+    ConsumerData,
+    ConsumerListBody,
+    GetConsumerListHeader,
+    HeartbeatData,
+    SubscriptionData,
+    UnregisterClientHeader,
+)
+from remoting.response_codes import ResponseCode
+
+FILTER_OFF = "the broker does not filter by {}; set enablePropertyFilter=true for SQL92, other types are not served"
+
+
+class Membership:
+    """Clients come, say that they live, ask who else is there, and go."""
+
+    def __init__(self, settings: Settings, topics: TopicTable, groups: SubscriptionGroups, clients: Clients) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._groups = groups
+        self._clients = clients
+
+    def heartbeat(self, request: Request) -> Reply:
+        data = HeartbeatData.from_json(request.body)
+        for consumer in data.consumerDataSet:
+            self._create_retry_topic(consumer)
+        beat = Heartbeat(
+            data.clientID,
+            request.language.name,
+            request.version,
+            [consuming_of(consumer) for consumer in data.consumerDataSet if consumer.groupName],
+            [producer.groupName for producer in data.producerDataSet if producer.groupName],
+        )
+        self._clients.heartbeat(request.connection, beat)
+        return Reply()
+
+    def unregister(self, request: Request) -> Reply:
+        header: UnregisterClientHeader = request.header
+        if header.producerGroup:
+            self._clients.leave_producer_group(header.producerGroup, request.connection)
+        if header.consumerGroup:
+            self._clients.leave_consumer_group(header.consumerGroup, request.connection)
+        return Reply()
+
+    def list_group(self, request: Request) -> Reply:
+        header: GetConsumerListHeader = request.header
+        group = self._clients.consumers.get(header.consumerGroup)
+        if group is None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {header.consumerGroup}")
+        return Reply(body=ConsumerListBody(group.client_ids()).to_json())
+
+    def check(self, request: Request) -> Reply:
+        body = CheckClientBody.from_json(request.body)
+        subscription = body.subscriptionData
+        if subscription.expressionType == TAG:
+            return Reply()
+        if subscription.expressionType != SQL92 or not self._settings.now.enable_property_filter:
+            raise Refused(ResponseCode.SYSTEM_ERROR, FILTER_OFF.format(subscription.expressionType))
+        try:
+            compiled(subscription.subString)
+        except FilterSyntaxError as error:
+            raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
+        return Reply()
+
+    def _create_retry_topic(self, consumer: ConsumerData) -> None:
+        group = self._groups.find(consumer.groupName)
+        if group is not None and group.retryQueueNums > 0:
+            self._topics.create(
+                retry_topic(consumer.groupName),
+                group.retryQueueNums,
+                sys_flag=UNIT_SUBSCRIPTION if consumer.unitMode else 0,
+                reason="by a heartbeat of its group",
+            )
+
+
+def consuming_of(consumer: ConsumerData) -> Consuming:
+    """One group of a heartbeat in the broker's terms."""
+    return Consuming(
+        consumer.groupName,
+        str(consumer.consumeType),
+        str(consumer.messageModel),
+        str(consumer.consumeFromWhere),
+        [subscription_of(data) for data in consumer.subscriptionDataSet],
+    )
+
+
+def subscription_of(data: SubscriptionData) -> Subscription:
+    return Subscription(
+        data.topic,
+        data.subString,
+        data.expressionType,
+        set(data.tagsSet),
+        set(data.codeSet),
+        data.subVersion,
+        data.classFilterMode,
+    )
+
+
+def data_of(subscription: Subscription) -> SubscriptionData:
+    """The other way round, for those who ask what a group subscribes."""
+    return SubscriptionData(
+        subscription.topic,
+        subscription.expression,
+        sorted(subscription.tags),
+        sorted(subscription.codes),
+        subscription.version,
+        subscription.expression_type,
+        subscription.class_filter,
+    )

@@ -1,0 +1,43 @@
+"""12 QUERY_MESSAGE, 33 VIEW_MESSAGE_BY_ID: messages by key, and by their place in the log.
+
+12 answers with the newest of the time range, up to `maxNum` and the store's own limit, as whole records one behind the
+other, or with 22. Neighbours that only share the hash of the key may be among them where the index is asked, so the
+store compares the key itself. 33 answers with one record; offset 0 is the first one that is still there.
+
+Java: broker/processor/QueryMessageProcessor.java
+"""
+
+from __future__ import annotations
+
+from remoting.handler import Refused, Reply, Request
+from remoting.protocol.pulling import QueryMessageAnswerHeader, QueryMessageHeader, ViewMessageHeader
+from remoting.response_codes import ResponseCode
+from store.message_store import MessageStore
+
+# What a query by unique key asks for, whatever its maxNum says.
+UNIQUE_KEY_MAX = 32
+
+
+class Queries:
+    """Messages looked up, not consumed."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+
+    def by_key(self, request: Request) -> Reply:
+        header: QueryMessageHeader = request.header
+        count = UNIQUE_KEY_MAX if header.uniqueKeyQuery else header.maxNum
+        found = self._store.find_by_key(header.topic, header.key, count, header.beginTimestamp, header.endTimestamp)
+        answer = QueryMessageAnswerHeader(found.index_timestamp, found.index_log_offset)
+        if not found.records:
+            return Reply(
+                ResponseCode.QUERY_NOT_FOUND, answer, remark="can not find message, maybe time range not correct"
+            )
+        return Reply(header=answer, body=[record for _, record in reversed(found.records)])
+
+    def by_offset(self, request: Request) -> Reply:
+        header: ViewMessageHeader = request.header
+        record = self._store.record_at(header.offset)
+        if record is None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}")
+        return Reply(body=record)

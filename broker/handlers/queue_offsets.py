@@ -1,0 +1,91 @@
+"""14 QUERY_CONSUMER_OFFSET, 15 UPDATE_CONSUMER_OFFSET, 29 SEARCH_OFFSET_BY_TIMESTAMP, 30 GET_MAX_OFFSET,
+31 GET_MIN_OFFSET, 32 GET_EARLIEST_MSG_STORETIME.
+
+14 of a group that has committed nothing is 0 on a young queue (its first message is still there, and recent): a new
+group begins at the beginning of a young topic whatever it asks for, which users of RocketMQ rely on. Else it is 22 and
+no other code, since clients take 22 alone for "none". 15 stores whatever comes, also less than before or -1, and is
+mostly one-way. A queue that does not exist begins and ends at 0 (30, 31), and has no first message (32: -1). 29 is the
+message whose store time is nearest; the earlier of two equally near.
+
+Java: broker/processor/ConsumerManageProcessor.java, AdminBrokerProcessor.java
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.consumer_offsets import ConsumerOffsets, OffsetRefused
+from broker.json_file import JsonFile
+from remoting.handler import Refused, Reply, Request
+from remoting.protocol.offsets import (
+    OffsetAnswerHeader,
+    QueryConsumerOffsetHeader,
+    QueueHeader,
+    SearchOffsetHeader,
+    TimestampAnswerHeader,
+    UpdateConsumerOffsetHeader,
+)
+from remoting.response_codes import ResponseCode
+from store.message_store import MessageStore
+
+
+class QueueOffsets:
+    """Where groups are, and where queues begin and end."""
+
+    def __init__(
+        self,
+        offsets: ConsumerOffsets,
+        offsets_file: JsonFile,
+        store: MessageStore,
+        recent_bytes: Callable[[], int],
+    ) -> None:
+        self._offsets = offsets
+        self._file = offsets_file
+        self._store = store
+        self._recent_bytes = recent_bytes
+
+    def query(self, request: Request) -> Reply:
+        header: QueryConsumerOffsetHeader = request.header
+        offset = self._offsets.get(header.consumerGroup, header.topic, header.queueId)
+        if offset is None:
+            if not self._is_young(header.topic, header.queueId):
+                raise Refused(
+                    ResponseCode.QUERY_NOT_FOUND, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
+                )
+            offset = 0
+        return Reply(header=OffsetAnswerHeader(offset))
+
+    def update(self, request: Request) -> Reply:
+        header: UpdateConsumerOffsetHeader = request.header
+        try:
+            self._offsets.commit(header.consumerGroup, header.topic, header.queueId, header.commitOffset)
+        except OffsetRefused as refused:
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(refused)) from None
+        self._file.changed()
+        return Reply()
+
+    def by_time(self, request: Request) -> Reply:
+        header: SearchOffsetHeader = request.header
+        return Reply(
+            header=OffsetAnswerHeader(self._store.offset_at_time(header.topic, header.queueId, header.timestamp))
+        )
+
+    def maximum(self, request: Request) -> Reply:
+        header: QueueHeader = request.header
+        return Reply(header=OffsetAnswerHeader(self._store.queue_end(header.topic, header.queueId)))
+
+    def minimum(self, request: Request) -> Reply:
+        header: QueueHeader = request.header
+        return Reply(header=OffsetAnswerHeader(self._store.queue_begin(header.topic, header.queueId)))
+
+    def earliest_time(self, request: Request) -> Reply:
+        header: QueueHeader = request.header
+        return Reply(header=TimestampAnswerHeader(self._store.earliest_time(header.topic, header.queueId)))
+
+    def _is_young(self, topic: str, queue_id: int) -> bool:
+        """Whether the queue's first message is still there and recent; so is a queue without messages."""
+        queue = self._store.queue(topic, queue_id)
+        if queue is None or queue.end == 0:
+            return True
+        first = queue.entry(0) if queue.begin == 0 else None
+        return first is not None and self._store.log.end - first[0] <= self._recent_bytes()

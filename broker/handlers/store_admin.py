@@ -1,0 +1,107 @@
+"""What is stored: 202 GET_TOPIC_STATS_INFO, 321 QUERY_CONSUME_QUEUE, 43 GET_ALL_CONSUMER_OFFSET,
+306 CLEAN_EXPIRED_CONSUMEQUEUE, 316 CLEAN_UNUSED_TOPIC, 329 DELETE_EXPIRED_COMMITLOG.
+
+202 tells begin, end and last store time of each write queue. 321 shows entries of a queue; an index that does not exist
+is a success with a remark and no body, as RocketMQ has it. 306 deletes queue files whose messages are gone, 316 the
+queues of topics that are not in the table, 329 log files that are past their time.
+
+Java: broker/processor/AdminBrokerProcessor.java
+"""
+
+from __future__ import annotations
+
+import logging
+
+from broker.clients import Clients
+from broker.consumer_offsets import ConsumerOffsets
+from broker.handlers.membership import data_of
+from broker.identity import Identity
+from broker.topic_table import TopicTable
+from common.message import MessageQueue
+from remoting.handler import Refused, Reply, Request
+from remoting.protocol.inspection import (
+    ConsumeQueueBody,
+    QueryConsumeQueueHeader,
+    QueueEntry,
+    TopicHeader,
+    TopicOffset,
+    TopicStatsTable,
+)
+from remoting.protocol.offsets import ConsumerOffsetTable
+from remoting.response_codes import ResponseCode
+from store.message_store import MessageStore
+
+log = logging.getLogger("broker.handlers.store_admin")
+
+MAX_ENTRIES = 10_000
+
+
+class StoreAdmin:
+    """The store, as administrators see and clean it."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        topics: TopicTable,
+        clients: Clients,
+        offsets: ConsumerOffsets,
+        store: MessageStore,
+    ) -> None:
+        self._identity = identity
+        self._topics = topics
+        self._clients = clients
+        self._offsets = offsets
+        self._store = store
+
+    def topic_stats(self, request: Request) -> Reply:
+        header: TopicHeader = request.header
+        topic = self._topics.get(header.topic)
+        if topic is None:
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
+        table = {}
+        for queue_id in range(topic.write):
+            end = self._store.queue_end(topic.name, queue_id)
+            last = max(self._store.store_time_at(topic.name, queue_id, end - 1), 0) if end > 0 else 0
+            queue = MessageQueue(topic.name, self._identity.name, queue_id)
+            table[queue] = TopicOffset(last, end, self._store.queue_begin(topic.name, queue_id))
+        return Reply(body=TopicStatsTable(table).to_json())
+
+    def consumer_offsets(self, request: Request) -> Reply:
+        return Reply(body=ConsumerOffsetTable(self._offsets.to_body()["offsetTable"]).to_json())
+
+    def queue_entries(self, request: Request) -> Reply:
+        header: QueryConsumeQueueHeader = request.header
+        queue = self._store.queue(header.topic, header.queueId)
+        if queue is None or not queue.begin <= header.index < queue.end:
+            return Reply(remark=f"Index {header.index} of {header.queueId}@{header.topic} is not exist!")
+        body = ConsumeQueueBody(queue.end, queue.begin)
+        subscription = None
+        if header.consumerGroup:
+            group = self._clients.consumers.get(header.consumerGroup)
+            subscription = group.subscriptions.get(header.topic) if group is not None else None
+            if subscription is None:
+                body.filterData = f"{header.consumerGroup}@{header.topic} is not online!"
+            else:
+                body.subscriptionData = data_of(subscription)
+        stop = min(queue.end, header.index + max(1, min(header.count, MAX_ENTRIES)))
+        for offset in range(header.index, stop):
+            entry = queue.entry(offset)
+            if entry is not None:
+                passes = subscription is not None and subscription.matches_code(entry[2])
+                body.queueData.append(QueueEntry(*entry, passes))
+        return Reply(body=body.to_json())
+
+    async def clean_queues(self, request: Request) -> Reply:
+        log.info("%s asks to delete queue files whose messages are gone", request.connection.peer)
+        await self._store.clean_expired_queues()
+        return Reply()
+
+    def clean_unused_topics(self, request: Request) -> Reply:
+        log.info("%s asks to delete the queues of topics that are gone", request.connection.peer)
+        self._store.clean_unused({topic.name for topic in self._topics})
+        return Reply()
+
+    async def delete_expired_log(self, request: Request) -> Reply:
+        log.info("%s asks to delete log files past their time", request.connection.peer)
+        await self._store.delete_expired()
+        return Reply()

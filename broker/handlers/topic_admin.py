@@ -1,0 +1,102 @@
+"""17 UPDATE_AND_CREATE_TOPIC, 215 DELETE_TOPIC_IN_BROKER, 21 GET_ALL_TOPIC_CONFIG,
+305 GET_SYSTEM_TOPIC_LIST_FROM_BROKER.
+
+What 17 or 215 acknowledged is on the disk and was told to the name servers. System topics are neither changed nor
+deleted, a slave changes nothing (1 each). 215 takes the topic's queues, offsets and statistics along; its records stay
+in the log until their files go. The `order` of 17 is not obeyed: order topics are named at the name server.
+
+Not served: 18, 351 of 5.x.
+
+Java: broker/processor/AdminBrokerProcessor.java
+"""
+
+from __future__ import annotations
+
+from broker.consumer_offsets import ConsumerOffsets
+from broker.handlers.acknowledged import acknowledged, refuse_on_slave
+from broker.identity import Identity
+from broker.json_file import JsonFile
+from broker.registration import Registration
+from broker.statistics import Statistics
+from broker.topic_table import Topic, TopicTable
+from common import topic as names
+from remoting.handler import Refused, Reply, Request
+from remoting.protocol.configuration import FILTER_TYPES, CreateTopicHeader, DeleteTopicHeader
+from remoting.protocol.routing import TopicList
+from remoting.response_codes import ResponseCode
+from store.message_store import MessageStore
+
+MAX_QUEUES = 65_535
+
+
+class TopicAdmin:
+    """The topic table, as administrators see and change it."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        topics: TopicTable,
+        topics_file: JsonFile,
+        registration: Registration,
+        store: MessageStore,
+        offsets: ConsumerOffsets,
+        offsets_file: JsonFile,
+        statistics: Statistics,
+    ) -> None:
+        self._identity = identity
+        self._topics = topics
+        self._topics_file = topics_file
+        self._registration = registration
+        self._store = store
+        self._offsets = offsets
+        self._offsets_file = offsets_file
+        self._statistics = statistics
+
+    async def create(self, request: Request) -> Reply:
+        header: CreateTopicHeader = request.header
+        self._check_changeable(header.topic)
+        self._topics.update(self._topic_of(header))
+        await acknowledged(self._topics_file)
+        await self._registration.register_now()
+        return Reply()
+
+    async def delete(self, request: Request) -> Reply:
+        header: DeleteTopicHeader = request.header
+        self._check_changeable(header.topic)
+        self._topics.delete(header.topic)
+        self._offsets.forget_topic(header.topic)
+        self._offsets_file.changed()
+        self._statistics.forget_topic(header.topic)
+        self._store.delete_topic(header.topic)
+        await acknowledged(self._topics_file, self._offsets_file)
+        self._registration.register_soon()
+        return Reply()
+
+    def all(self, request: Request) -> Reply:
+        return Reply(body=self._topics.to_body().to_json())
+
+    def system_topics(self, request: Request) -> Reply:
+        return Reply(body=TopicList(self._topics.system_topics(self._identity.name)).to_json())
+
+    def _check_changeable(self, name: str) -> None:
+        refuse_on_slave(self._identity)
+        try:
+            names.check_topic_name(name)
+        except names.InvalidName as error:
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        if names.is_system_topic(name, self._identity.cluster, self._identity.name):
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"the topic[{name}] is conflict with system topic.")
+
+    def _topic_of(self, header: CreateTopicHeader) -> Topic:
+        if not (0 <= header.readQueueNums <= MAX_QUEUES and 0 <= header.writeQueueNums <= MAX_QUEUES):
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"readQueueNums and writeQueueNums must be 0 to {MAX_QUEUES}")
+        if not 0 <= header.perm <= 15:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"perm {header.perm} is none: 4 read, 2 write, 1 inherit, 6 both")
+        return Topic(
+            header.topic,
+            header.readQueueNums,
+            header.writeQueueNums,
+            header.perm,
+            sys_flag=header.topicSysFlag,
+            filter_type=header.topicFilterType if header.topicFilterType in FILTER_TYPES else FILTER_TYPES[0],
+        )

@@ -1,0 +1,38 @@
+"""Who this broker is, to clients, name servers and in records.
+
+Java: broker/BrokerController.java (getBrokerAddr, getStoreHost, getHAServerAddr)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from common.host import parse_host
+from common.message_id import offset_message_id
+
+
+@dataclass(slots=True)
+class Identity:
+    """`address` is what clients are told; it is settled once the port is bound (`listenPort` may be 0).
+
+    `loopback_address` is what clients on the same host are told instead, where nobody chose the address.
+    """
+
+    name: str
+    cluster: str
+    broker_id: int
+    slave: bool = False
+    address: str = ""
+    ha_address: str = ""
+    loopback_address: str = ""
+    store_host: bytes = field(default=b"", repr=False)
+
+    def settle(self, address: str, ha_address: str, loopback_address: str = "") -> None:
+        self.address = address
+        self.ha_address = ha_address
+        self.loopback_address = loopback_address
+        self.store_host = parse_host(address)
+
+    def message_id(self, log_offset: int) -> str:
+        """The offset message id of a record in our log."""
+        return offset_message_id(self.store_host, log_offset)
