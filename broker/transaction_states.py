@@ -20,6 +20,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Place(NamedTuple):
+    """Of a half message: in the half queue, and in the log."""
+
+    offset: int
+    log_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,26 +46,49 @@ class TransactionStates:
         self.op_done = op_done
         self._over: set[int] = set()
         self._ops: deque[tuple[int, int]] = deque()  # op offset, highest half offset that it speaks of
-        self._copies: dict[bytes, int] = {}  # key of a transaction that goes on in a copy -> the copy
+        self._copies: dict[bytes, Place] = {}  # key of a transaction that goes on in a copy -> the copy
+        self._known: dict[bytes, int] = {}  # while learning: key -> its youngest message so far
 
     def is_over(self, offset: int) -> bool:
         return offset < self.done or offset in self._over
 
-    def copy_of(self, key: bytes) -> int | None:
+    def copy_of(self, key: bytes) -> Place | None:
         """The copy in which a transaction goes on, if it was ever put back and is not over."""
         return self._copies.get(key)
 
     def ended(self, offset: int, key: bytes) -> None:
         """Committed, rolled back or given up."""
         self._over.add(offset)
-        if self._copies.get(key) == offset:
+        copy = self._copies.get(key)
+        if copy is not None and copy.offset == offset:
             del self._copies[key]
         self._advance()
 
-    def put_back(self, offset: int, copy: int, key: bytes) -> None:
+    def put_back(self, offset: int, copy: Place, key: bytes) -> None:
         """The message stands in the half queue again, at `copy`."""
         self._over.add(offset)
         self._copies[key] = copy
+        self._advance()
+
+    def resumed(self, copy: Place, key: bytes) -> None:
+        """A message that was given up stands in the half queue again."""
+        self._copies[key] = copy
+
+    def found(self, offset: int, key: bytes) -> None:
+        """While learning, in the order of the queue: a message that was never put back."""
+        self._known[key] = offset
+
+    def found_copy(self, copy: Place, key: bytes) -> None:
+        """While learning: a copy, which stands for the message that was known by its key until now."""
+        older = self._known.get(key)
+        if older is not None:
+            self._over.add(older)
+        self._known[key] = copy.offset
+        self._copies[key] = copy
+
+    def learned(self) -> None:
+        """All that the queue holds is known."""
+        self._known = {}
         self._advance()
 
     def op_written(self, op_offset: int, offsets: Iterable[int]) -> None:
@@ -70,7 +101,7 @@ class TransactionStates:
         self._over = {offset for offset in self._over if offset >= done}
         self.done = max(self.done, done)
         self.op_done = max(self.op_done, op_done)
-        self._copies = {key: copy for key, copy in self._copies.items() if copy >= done}
+        self._copies = {key: copy for key, copy in self._copies.items() if copy.offset >= done}
         self._advance()
 
     def statistics(self) -> TransactionStatistics:

@@ -1,0 +1,276 @@
+"""Delayed messages on their way out: each level's queue is delivered in order, as each message's time comes.
+
+One task a level. It sleeps until the next message is due, or until the level's queue grows; it never polls. The queue
+entry's tags code is the time of delivery. A message that was stored under a longer delay than its level has now is due
+now, as in RocketMQ; one of a level that does not exist any more keeps its time.
+
+Neither stuck nor doubled:
+- an offset outside the queue (its file is gone, or a crash cut the queue) goes to the nearest end of the queue;
+- a message that cannot be read is passed over, loudly; one that cannot be stored is tried again, in its order, until
+  it can (a level waits behind a message that is longer than a lowered maxMessageSize, rather than lose it);
+- an offset file that is older than the log, as after `kill -9`, is corrected before the first delivery: what was
+  delivered stands in the log, with the same properties, and is found there (`Delivered`).
+
+Java: broker/schedule/ScheduleMessageService.java
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+
+from broker.delay_offsets import DelayOffsets
+from broker.put_again import FilterBits, put_again
+from common.clock import WallClock
+from common.message_properties import REAL_QID, REAL_TOPIC, decode_bytes, find
+from common.message_record import Record, decode
+from common.topic import HALF_TOPIC, SCHEDULE_TOPIC, is_legal_name
+from store.config import parse_delay_levels
+from store.consume_queue import LOST, ConsumeQueue
+from store.errors import StoreError
+from store.layout.consume_queue_entry import is_pre_blank
+from store.layout.queue_ext_layout import is_address
+from store.message_store import MessageStore
+
+log = logging.getLogger("broker.delayed_delivery")
+
+# Messages of a level delivered without letting others run; 64 take about a millisecond.
+BATCH: Final = 64
+# The wall clock may be set while we sleep by the other: look at it this often.
+LONGEST_SLEEP_MS: Final = 10_000
+SHORTEST_PAUSE: Final = 0.1  # seconds, after a message could not be stored; doubled each time up to the longest
+LONGEST_PAUSE: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a delayed message goes."""
+
+    topic: str
+    queue_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryStatistics:
+    delivered: int
+    failed: int
+    skipped: int
+
+
+class DelayedDelivery:
+    """The delivery of all levels. `settle` files what was put and wakes who waits, as at the end of a server's turn."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        offsets: DelayOffsets,
+        clock: WallClock,
+        settle: Callable[[], None],
+        filter_bits: FilterBits,
+    ) -> None:
+        self._store = store
+        self._offsets = offsets
+        self._clock = clock
+        self._settle = settle
+        self._filter_bits = filter_bits
+        self._levels = len(parse_delay_levels(store.config.message_delay_level))
+        self._delivered = self._failed = self._skipped = 0
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Deliver until cancelled. REQUIRES an open store; call it once."""
+        await self._catch_up()
+        async with trio.open_nursery() as nursery:
+            for level in self.levels():
+                nursery.start_soon(self._deliver, level, name=f"delay level {level}")
+            task_status.started()
+
+    def levels(self) -> list[int]:
+        """The levels that are set, and those that an earlier setting left messages of."""
+        left = {queue.queue_id + 1 for queue in self._store.queues.of_topic(SCHEDULE_TOPIC)}
+        return sorted(left | set(range(1, self._levels + 1)))
+
+    def progress(self) -> Iterator[tuple[int, int, int]]:
+        """(level, next offset to deliver, end of its queue)."""
+        for level in self.levels():
+            yield level, self._offsets.get(level), self._store.queue_end(SCHEDULE_TOPIC, level - 1)
+
+    def statistics(self) -> DeliveryStatistics:
+        return DeliveryStatistics(self._delivered, self._failed, self._skipped)
+
+    def __repr__(self) -> str:
+        return f"<DelayedDelivery {self.statistics()}>"
+
+    # ---- one level
+
+    async def _deliver(self, level: int) -> None:
+        pause = SHORTEST_PAUSE
+        while True:
+            offset = self._place(level)
+            queue = self._store.queue(SCHEDULE_TOPIC, level - 1)
+            if queue is None or offset >= queue.end:
+                await self._store.watch(SCHEDULE_TOPIC, level - 1).reach(offset + 1)
+                continue
+            wait = self._wait(queue, level, offset)
+            if wait > 0:
+                await trio.sleep(min(wait, LONGEST_SLEEP_MS) / 1000)
+                continue
+            error = self._deliver_due(queue, level)
+            if error is None:
+                pause = SHORTEST_PAUSE
+                await trio.lowlevel.checkpoint()
+                continue
+            self._failed += 1
+            if pause == SHORTEST_PAUSE:
+                log.error("level %d: a delayed message cannot be stored, and is tried again: %s", level, error)
+            await trio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    def _place(self, level: int) -> int:
+        """The next offset to deliver, brought into the range of the queue."""
+        offset = self._offsets.get(level)
+        queue = self._store.queue(SCHEDULE_TOPIC, level - 1)
+        begin, end = (queue.begin, queue.end) if queue is not None else (0, 0)
+        placed = min(max(offset, begin), end)
+        if placed != offset:
+            log.warning("level %d goes on at %d: its offset %d is outside %d to %d", level, placed, offset, begin, end)
+            self._offsets.set(level, placed)
+        return placed
+
+    def _wait(self, queue: ConsumeQueue, level: int, offset: int) -> int:
+        """Milliseconds until the message there is due; none where there is no message any more."""
+        due = self._due(queue, offset)
+        if due is None:
+            return 0
+        wait = due - self._clock()
+        if level <= self._levels and queue.delay_ms is not None and wait > queue.delay_ms:
+            return 0  # the clock went back, or the level was longer when the message came
+        return wait
+
+    def _due(self, queue: ConsumeQueue, offset: int) -> int | None:
+        entry = queue.entry(offset)
+        if entry is None or entry[2] == LOST:
+            return None
+        if queue.ext is None or not is_address(entry[2]):
+            return entry[2]
+        unit = queue.ext.read(entry[2])
+        if unit is not None:
+            return unit.tags_code
+        return self._store.store_time_of(entry[0]) + (queue.delay_ms or 0)
+
+    def _deliver_due(self, queue: ConsumeQueue, level: int) -> StoreError | None:
+        """Deliver what is due, up to a batch; stops at the first that cannot be stored, and returns why."""
+        failure = None
+        offset = self._offsets.get(level)
+        for _ in range(BATCH):
+            if offset >= queue.end or self._wait(queue, level, offset) > 0:
+                break
+            record, origin = self._message(queue, offset)
+            if record is None or origin is None:
+                self._skipped += 1
+            else:
+                try:
+                    self._put(record, origin)
+                except StoreError as error:
+                    failure = error
+                    break
+            offset += 1
+            self._offsets.set(level, offset)
+        self._settle()
+        return failure
+
+    def _put(self, record: Record, origin: Origin) -> None:
+        message = put_again(record, origin.topic, origin.queue_id)
+        message.filter_bits = self._filter_bits(message.topic, message.properties)
+        self._store.put(message)
+        self._delivered += 1
+
+    def _message(self, queue: ConsumeQueue, offset: int) -> tuple[Record | None, Origin | None]:
+        """The delayed message of an offset and where it goes; None where there is none, or none that goes anywhere."""
+        entry = queue.entry(offset)
+        if entry is None or entry[2] == LOST or is_pre_blank(entry[0], entry[1]):
+            return None, None
+        raw = self._store.record_at(entry[0], entry[1])
+        if raw is None:
+            log.error("queue %d of %s: the message at %d cannot be read", queue.queue_id, SCHEDULE_TOPIC, offset)
+            return None, None
+        record = decode(raw)
+        origin = origin_of(record)
+        if origin is None:
+            log.error("queue %d of %s: the message at %d goes nowhere", queue.queue_id, SCHEDULE_TOPIC, offset)
+        return record, origin
+
+    # ---- after a restart
+
+    async def _catch_up(self) -> None:
+        """Move each level's offset over what was delivered before the process ended."""
+        seen = Delivered(self._store)
+        for level in self.levels():
+            queue = self._store.queue(SCHEDULE_TOPIC, level - 1)
+            offset = first = self._place(level)
+            while queue is not None and offset < queue.end and self._wait(queue, level, offset) <= 0:
+                record, origin = self._message(queue, offset)
+                due = self._due(queue, offset)
+                if record is not None and origin is not None and due is not None:  # noqa: SIM102
+                    if not await seen.take(record, origin, due):
+                        break
+                offset += 1
+            if offset > first:
+                log.info("level %d: %d messages were delivered already", level, offset - first)
+                self._offsets.set(level, offset)
+
+
+class Delivered:
+    """Finds delivered copies of delayed messages in the queues that they went to; each answers for one message."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+        self._copies: dict[Origin, Counter[tuple[object, ...]]] = {}
+        self._read_from: dict[Origin, int] = {}
+
+    async def take(self, record: Record, origin: Origin, due: int) -> bool:
+        """Whether a copy of it was stored once it was due. REQUIRES calls in the order of delivery."""
+        await self._read(origin, due)
+        copies = self._copies[origin]
+        name = _name(record)
+        if copies[name] <= 0:
+            return False
+        copies[name] -= 1
+        return True
+
+    async def _read(self, origin: Origin, since: int) -> None:
+        """Count the copies in a queue that were stored since then, and not before what is counted already."""
+        begin = self._store.offset_at_time(origin.topic, origin.queue_id, since)
+        queue = self._store.queue(origin.topic, origin.queue_id)
+        copies = self._copies.setdefault(origin, Counter())
+        stop = self._read_from.get(origin, queue.end if queue is not None else 0)
+        for offset in range(begin, stop):
+            assert queue is not None
+            if offset % BATCH == 0:
+                await trio.lowlevel.checkpoint()
+            entry = queue.entry(offset)
+            raw = None if entry is None or entry[2] == LOST else self._store.record_at(entry[0], entry[1])
+            if raw is None:
+                continue
+            copy = decode(raw)
+            if find(copy.properties, b"REAL_TOPIC") and find(copy.properties, b"DELAY"):
+                copies[_name(copy)] += 1
+        self._read_from[origin] = min(begin, stop)
+
+
+def origin_of(record: Record) -> Origin | None:
+    """Where a delayed message goes; None where it says nothing sensible, and for one that has to stay hidden."""
+    properties = decode_bytes(record.properties)
+    topic, queue_id = properties.get(REAL_TOPIC, ""), properties.get(REAL_QID, "")
+    if topic == HALF_TOPIC or not is_legal_name(topic) or not (queue_id.isascii() and queue_id.isdigit()):
+        return None
+    return Origin(topic, int(queue_id))
+
+
+def _name(record: Record) -> tuple[object, ...]:
+    """What a delayed message and its delivered copy have in common, and two messages have not."""
+    return record.properties, record.body_crc, record.born_timestamp, record.born_host, record.reconsume_times

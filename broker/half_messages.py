@@ -1,0 +1,367 @@
+"""Half messages and what becomes of them: commit, rollback, another copy, given up. The first end of each wins.
+
+A transactional message waits in RMQ_SYS_TRANS_HALF_TOPIC, queue 0, with its origin in REAL_TOPIC and REAL_QID. Its end
+is an entry in RMQ_SYS_TRANS_OP_HALF_TOPIC that names its offset in the half queue; on commit the message is stored a
+second time, where it was meant to go, in front of that entry. Both are appended together, so that a crash can only
+separate them at the very end of the log: then the message is there and the entry is not, and `recover` writes it. All
+of it reads and writes the files of RocketMQ 4.9.8; how far the queues are settled are the offsets of CID_RMQ_SYS_TRANS.
+
+What RocketMQ does not do: refuse a second end, also through an older copy of the message, also after a restart.
+
+Everything here is a plain `def`, and so nothing comes between the look at a state and its change.
+
+Java: broker/transaction/queue/TransactionalMessageBridge.java, broker/processor/EndTransactionProcessor.java
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import MutableMapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from broker.consumer_offsets import ConsumerOffsets, OffsetRefused
+from broker.delay_levels import InvalidDelay, delay, delay_level
+from broker.identity import Identity
+from broker.property_text import rewritten
+from broker.put_again import FilterBits, put_again
+from broker.transaction_states import Place, TransactionStates, TransactionStatistics
+from common.clock import WallClock
+from common.errors import RocketletError
+from common.message_flags import COMMIT, TRANSACTION_MASK
+from common.message_properties import (
+    PGROUP,
+    REAL_QID,
+    REAL_TOPIC,
+    TRAN_PREPARED_QUEUE_OFFSET,
+    TRANSACTION_CHECK_TIMES,
+    UNIQ_KEY,
+    decode_bytes,
+)
+from common.message_record import Record, decode
+from common.topic import (
+    HALF_TOPIC,
+    OP_HALF_TOPIC,
+    SCHEDULE_TOPIC,
+    TRANS_CHECK_MAX_TOPIC,
+    TRANSACTION_GROUP,
+    is_legal_name,
+)
+from store.config import parse_delay_levels
+from store.message import Appended, Put
+from store.message_store import MessageStore
+
+log = logging.getLogger("broker.half_messages")
+
+QUEUE: Final = 0
+OP_PROPERTIES: Final = b"WAIT\x01true\x02TAGS\x01d"
+OP_TAGS_CODE: Final = ord("d")
+_SAME_KEY: Final = 64  # copies and retries of a message share its unique key
+_FOREVER: Final = (1 << 63) - 1
+
+
+class EndRefused(RocketletError):
+    """The end of a transaction that is not this broker's, or not this producer's, or over already. Nothing changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Half:
+    """A half message, read and checked. `key` is the same for all copies of one transaction."""
+
+    record: Record
+    properties: dict[str, str]
+    topic: str
+    queue_id: int
+    group: str
+    key: bytes
+
+    @property
+    def offset(self) -> int:
+        """In the half queue: the name under which its end is written down."""
+        return self.record.queue_offset
+
+    @property
+    def checks(self) -> int:
+        """How often its producer was asked already."""
+        return number_of(self.properties.get(TRANSACTION_CHECK_TIMES), 0)
+
+
+def prepare(message: Put, properties: MutableMapping[str, str]) -> None:
+    """Turn a message to be stored into its half. A DELAY among its properties counts from the commit on."""
+    properties[REAL_TOPIC] = message.topic
+    properties[REAL_QID] = str(message.queue_id)
+    message.topic = HALF_TOPIC
+    message.queue_id = QUEUE
+    message.sys_flag &= ~TRANSACTION_MASK
+    message.properties = rewritten(properties)
+
+
+class HalfMessages:
+    """The half queue and the op queue of one broker."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        offsets: ConsumerOffsets,
+        identity: Identity,
+        clock: WallClock,
+        filter_bits: FilterBits,
+    ) -> None:
+        self._store = store
+        self._offsets = offsets
+        self._identity = identity
+        self._clock = clock
+        self._filter_bits = filter_bits
+        self._levels = len(parse_delay_levels(store.config.message_delay_level))
+        self._states = TransactionStates(0, 0)
+
+    # ---- the end of a transaction
+
+    def commit(self, log_offset: int, offset: int, group: str) -> Appended:
+        """Store the message where it was meant to go. Raises EndRefused or StoreError; nothing has changed then."""
+        half = self._current(log_offset, offset, group)
+        message = put_again(half.record, half.topic, half.queue_id)
+        message.sys_flag = message.sys_flag & ~TRANSACTION_MASK | COMMIT
+        message.prepared_offset = half.record.log_offset
+        level = self._delay_of(half)
+        if level > 0:
+            delay(message, dict(half.properties), level, self._levels)
+        message.filter_bits = self._filter_bits(message.topic, message.properties)
+        return self._end(half, message)
+
+    def roll_back(self, log_offset: int, offset: int, group: str) -> Appended:
+        """End a transaction whose message nobody shall see. Raises as `commit`."""
+        return self._end(self._current(log_offset, offset, group))
+
+    def _end(self, half: Half, *messages: Put) -> Appended:
+        *_, op = self._store.put_batch([*messages, self._op_of(half.offset)])
+        self._states.ended(half.offset, half.key)
+        self._states.op_written(op.queue_offset, [half.offset])
+        self._save()
+        return op
+
+    def _current(self, log_offset: int, offset: int, group: str) -> Half:
+        """The half message that stands for a transaction now. Raises EndRefused."""
+        half = self._read_at(log_offset)
+        if half is None:
+            raise EndRefused("Find prepared transaction message failed")
+        if half.group != group:
+            raise EndRefused("The producer group wrong")
+        if half.offset != offset:
+            raise EndRefused("The transaction state table offset wrong")
+        if not self._states.is_over(offset):
+            return half
+        copy = self._states.copy_of(half.key)
+        current = self._read_at(copy.log_offset) if copy is not None else None
+        if current is None:
+            raise EndRefused("the transaction is over already; its first end counts")
+        return current
+
+    def _delay_of(self, half: Half) -> int:
+        try:
+            return delay_level(half.properties)
+        except InvalidDelay as error:
+            log.warning("the half message at %d is not delayed: %s", half.offset, error)
+            return 0
+
+    def _op_of(self, offset: int) -> Put:
+        host = self._identity.store_host
+        return Put(
+            OP_HALF_TOPIC,
+            QUEUE,
+            str(offset).encode(),
+            OP_PROPERTIES,
+            OP_TAGS_CODE,
+            born_timestamp=self._clock(),
+            born_host=host,
+            store_host=host,
+        )
+
+    # ---- while nobody has ended it
+
+    def next_open(self) -> int:
+        """The offset of the first half message that is not over; the queue's end where all are."""
+        begin = self._store.queue_begin(HALF_TOPIC, QUEUE)
+        if self._states.done < begin:
+            log.error("half messages %d to %d are past their time in the log, undecided", self._states.done, begin - 1)
+            self._states.skip_to(begin, self._store.queue_begin(OP_HALF_TOPIC, QUEUE))
+            self._save()
+        return self._states.done
+
+    def is_over(self, offset: int) -> bool:
+        return self._states.is_over(offset)
+
+    def end(self) -> int:
+        return self._store.queue_end(HALF_TOPIC, QUEUE)
+
+    def put_back(self, half: Half, properties: dict[str, str]) -> Half:
+        """Store it in the half queue once more, with other properties; from then on the copy stands for it.
+
+        Raises the store's errors.
+        """
+        text = rewritten(properties)
+        message = put_again(half.record, HALF_TOPIC, QUEUE, text)
+        appended = self._store.put(message)
+        self._states.put_back(half.offset, Place(appended.queue_offset, appended.log_offset), half.key)
+        self._save()
+        record = replace(
+            half.record, properties=text, queue_offset=appended.queue_offset, log_offset=appended.log_offset
+        )
+        return replace(half, record=record, properties=properties)
+
+    def give_up(self, half: Half) -> None:
+        """Move it to TRANS_CHECK_MAX_TIME_TOPIC: nobody ended it in time. Raises the store's errors."""
+        self._store.put(put_again(half.record, TRANS_CHECK_MAX_TOPIC, QUEUE, rewritten(half.properties)))
+        self._states.ended(half.offset, half.key)
+        self._save()
+
+    def pass_over(self, offset: int) -> None:
+        """There is no message at this offset of the half queue, or none that can be read."""
+        self._states.ended(offset, b"")
+        self._save()
+
+    def resume(self, log_offset: int) -> Appended | None:
+        """Have a message checked from the beginning again; None where that goes on anyway. Raises EndRefused."""
+        half = self._read_at(log_offset, HALF_TOPIC, TRANS_CHECK_MAX_TOPIC)
+        if half is None:
+            raise EndRefused("there is no half message at this offset, nor one that was given up")
+        is_half = half.record.topic == HALF_TOPIC
+        if self._states.copy_of(half.key) is not None or (is_half and not self._states.is_over(half.offset)):
+            return None
+        if self._was_committed(half):
+            raise EndRefused("the transaction was committed; its first end counts")
+        properties = half.properties | {TRANSACTION_CHECK_TIMES: "0"}
+        appended = self._store.put(put_again(half.record, HALF_TOPIC, QUEUE, rewritten(properties)))
+        self._states.resumed(Place(appended.queue_offset, appended.log_offset), half.key)
+        return appended
+
+    # ---- reading
+
+    def read(self, offset: int) -> Half | None:
+        """The half message at an offset of the half queue; None where there is none that makes sense."""
+        queue = self._store.queue(HALF_TOPIC, QUEUE)
+        entry = queue.entry(offset) if queue is not None else None
+        return self._read_at(entry[0]) if entry is not None else None
+
+    def _read_at(self, log_offset: int, *topics: str) -> Half | None:
+        raw = self._store.record_at(log_offset)
+        if raw is None:
+            return None
+        record = decode(raw)
+        return half_of(record) if record.topic in (topics or (HALF_TOPIC,)) else None
+
+    # ---- after a restart
+
+    def recover(self) -> None:
+        """Learn from the two queues what is over. REQUIRES an open store; to be called before anything else."""
+        halves, ops = self._store.queue(HALF_TOPIC, QUEUE), self._store.queue(OP_HALF_TOPIC, QUEUE)
+        begin, end = (halves.begin, halves.end) if halves is not None else (0, 0)
+        op_begin, op_end = (ops.begin, ops.end) if ops is not None else (0, 0)
+        done = min(max(self._offset_of(HALF_TOPIC), begin), end)
+        op_done = min(max(self._offset_of(OP_HALF_TOPIC), op_begin), op_end)
+        states = self._states = TransactionStates(done, op_done)
+        ended: set[int] = set()
+        for op_offset in range(op_done, op_end):
+            named = self._named_by(op_offset)
+            ended.update(named)
+            states.op_written(op_offset, named)
+        for offset in range(done, end):
+            self._learn(offset, ended)
+        states.learned()
+        for offset in range(states.done, end):
+            if not states.is_over(offset):
+                self._repair(offset)
+        self._save()
+        log.info("half messages: %r", states)
+
+    def _learn(self, offset: int, ended: set[int]) -> None:
+        """Take in one half message, in the order of the queue."""
+        half = self.read(offset)
+        if half is None:
+            self._states.ended(offset, b"")
+            return
+        first = number_of(half.properties.get(TRAN_PREPARED_QUEUE_OFFSET), -1)
+        if {TRANSACTION_CHECK_TIMES, TRAN_PREPARED_QUEUE_OFFSET} & half.properties.keys():
+            self._states.found_copy(Place(offset, half.record.log_offset), half.key)
+        else:
+            self._states.found(offset, half.key)
+        if offset in ended or first in ended:
+            self._states.ended(offset, half.key)
+
+    def _repair(self, offset: int) -> None:
+        """Write down the end of a message that was committed when the process ended between the two records."""
+        half = self.read(offset)
+        if half is not None and self._was_committed(half):
+            log.warning("the half message at %d was committed before the crash", offset)
+            self._end(half)
+
+    def _was_committed(self, half: Half) -> bool:
+        """Whether the committed message is in the log: as the newest of its queue, or by its unique key."""
+        level = min(self._delay_of(half), self._levels)
+        topic, queue_id = (half.topic, half.queue_id) if level <= 0 else (SCHEDULE_TOPIC, level - 1)
+        queue = self._store.queue(topic, queue_id)
+        last = queue.entry(queue.end - 1) if queue is not None else None
+        raw = self._store.record_at(last[0]) if last is not None else None
+        candidates = [raw] if raw is not None else []
+        unique = half.properties.get(UNIQ_KEY)
+        if unique:
+            found = self._store.find_by_key(topic, unique, _SAME_KEY, 0, _FOREVER)
+            candidates += [record for _, record in found.records]
+        return any(_is_commit_of(half, decode(raw)) for raw in candidates)
+
+    def _named_by(self, op_offset: int) -> list[int]:
+        """The half offsets that an entry of the op queue says are over: `17` in 4.9, `17,18,` in 5.x."""
+        queue = self._store.queue(OP_HALF_TOPIC, QUEUE)
+        entry = queue.entry(op_offset) if queue is not None else None
+        raw = self._store.record_at(entry[0]) if entry is not None else None
+        words = decode(raw).body.split(b",") if raw is not None else []
+        return [int(word) for word in words if word.isdigit()]
+
+    def _offset_of(self, topic: str) -> int:
+        return self._offsets.get(TRANSACTION_GROUP, topic, QUEUE) or 0
+
+    def _save(self) -> None:
+        """Into the table of consumer offsets, as RocketMQ has it; it is written with that."""
+        states = self._states
+        for topic, offset in ((HALF_TOPIC, states.done), (OP_HALF_TOPIC, states.op_done)):
+            if self._offsets.get(TRANSACTION_GROUP, topic, QUEUE) == offset:
+                continue
+            try:
+                self._offsets.commit(TRANSACTION_GROUP, topic, QUEUE, offset)
+            except OffsetRefused as error:
+                # The queues tell all of it again after a restart, only more slowly.
+                log.error("the progress of transactions is not kept: %s", error)
+
+    def statistics(self) -> TransactionStatistics:
+        return self._states.statistics()
+
+    def __repr__(self) -> str:
+        return f"<HalfMessages {self._states!r}>"
+
+
+def half_of(record: Record) -> Half | None:
+    """The half message of a record; None where its properties make no sense."""
+    properties = decode_bytes(record.properties)
+    topic, queue_id = properties.get(REAL_TOPIC, ""), properties.get(REAL_QID, "")
+    group = properties.get(PGROUP, "")
+    if not is_legal_name(topic) or not (queue_id.isascii() and queue_id.isdigit()):
+        return None
+    parts = (group, properties.get(UNIQ_KEY, ""), record.born_timestamp, record.born_host.hex(), record.body_crc)
+    return Half(record, properties, topic, int(queue_id), group, "\0".join(map(str, parts)).encode())
+
+
+def _is_commit_of(half: Half, record: Record) -> bool:
+    """Whether a record is the committed message of this half message, or of an older copy of it."""
+    return record.sys_flag & TRANSACTION_MASK == COMMIT and (
+        record.born_timestamp,
+        record.born_host,
+        record.body_crc,
+    ) == (half.record.born_timestamp, half.record.born_host, half.record.body_crc)
+
+
+def number_of(text: str | None, otherwise: int) -> int:
+    """A property that is a number, else what is said instead."""
+    try:
+        return int(text) if text is not None else otherwise
+    except ValueError:
+        return otherwise

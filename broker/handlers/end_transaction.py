@@ -1,0 +1,73 @@
+"""37 END_TRANSACTION, 323 RESUME_CHECK_HALF_MESSAGE: how a transaction ends, and how it gets another chance.
+
+37 names the half message by its offset in the log and in the half queue, and the producer group; what does not fit is
+1. A producer that does not know (0) is never answered. On a slave: 11. The first end counts; whoever comes later, or
+with another one, is told that the transaction is over (1). Producers of Java send it one-way and never learn. 323 puts
+a message that was given up back to be checked from the beginning; one that was committed is refused (1).
+
+Java: broker/processor/EndTransactionProcessor.java, AdminBrokerProcessor.java (resumeCheckHalfMessage)
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from broker.half_messages import EndRefused, HalfMessages
+from broker.handlers.when_flushed import WhenFlushed
+from broker.identity import Identity
+from common.message_id import InvalidMessageId, parse_offset_message_id
+from remoting.handler import Answer, Deferred, Refused, Reply, Request
+from remoting.protocol.transactions import COMMIT, ROLLBACK, EndTransactionHeader, ResumeCheckHalfMessageHeader
+from remoting.response_codes import ResponseCode
+from store.errors import StoreError
+
+if TYPE_CHECKING:
+    from store.message import Appended
+
+log = logging.getLogger("broker.handlers.end_transaction")
+
+
+class EndTransaction:
+    """Ends transactions as their producers say."""
+
+    def __init__(self, identity: Identity, halves: HalfMessages, when_flushed: WhenFlushed) -> None:
+        self._identity = identity
+        self._halves = halves
+        self._when_flushed = when_flushed
+
+    def end(self, request: Request) -> Answer | Deferred:
+        header: EndTransactionHeader = request.header
+        if self._identity.slave:
+            raise Refused(ResponseCode.SLAVE_NOT_AVAILABLE, "a slave ends no transactions; ask its master")
+        if header.commitOrRollback not in (COMMIT, ROLLBACK):
+            log.info("producer group %s does not know yet: %s", header.producerGroup, header.msgId)
+            return None
+        if request.remark:
+            log.warning("producer group %s ends %s after: %s", header.producerGroup, header.msgId, request.remark)
+        try:
+            appended = self._end(header)
+        except EndRefused as refused:
+            log.warning("transaction %s of group %s is not ended: %s", header.msgId, header.producerGroup, refused)
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(refused)) from None
+        except StoreError as error:
+            log.error("transaction %s of group %s cannot be ended now: %s", header.msgId, header.producerGroup, error)
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        return self._when_flushed.answer(request, appended.end, Reply(), ResponseCode.FLUSH_DISK_TIMEOUT)
+
+    def _end(self, header: EndTransactionHeader) -> Appended:
+        end = self._halves.commit if header.commitOrRollback == COMMIT else self._halves.roll_back
+        return end(header.commitLogOffset, header.tranStateTableOffset, header.producerGroup)
+
+    def resume(self, request: Request) -> Answer | Deferred:
+        header: ResumeCheckHalfMessageHeader = request.header
+        try:
+            _, _, log_offset = parse_offset_message_id(header.msgId)
+            appended = self._halves.resume(log_offset)
+        except (InvalidMessageId, EndRefused, StoreError) as error:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR, f"Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed. {error}"
+            ) from None
+        if appended is None:
+            return Reply()
+        return self._when_flushed.answer(request, appended.end, Reply(), ResponseCode.FLUSH_DISK_TIMEOUT)

@@ -1,0 +1,143 @@
+"""324 SEND_REPLY_MESSAGE, 325 SEND_REPLY_MESSAGE_V2 → 326 PUSH_REPLY_MESSAGE_TO_CLIENT: the answer to a request.
+
+A reply names in REPLY_TO_CLIENT the client that waits for it, which is known by the producer groups of its heartbeats.
+It is pushed to that client, which has 10 s to take it, and stored in the cluster's reply topic if
+`storeReplyMessageEnable`. The answer is 0 when the client has taken it, else 1 with the reason; it tells where the
+reply was stored in both cases.
+
+Java: broker/processor/ReplyMessageProcessor.java
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from broker.config import Settings
+from broker.handlers.send_targets import SendHeader, SendTargets
+from broker.identity import Identity
+from broker.producer_groups import ProducerGroups
+from broker.property_text import rewritten
+from broker.put_again import FilterBits, tags_code
+from common.clock import WallClock
+from common.message_properties import PUSH_REPLY_TIME, REPLY_TO_CLIENT, decode, index_keys
+from remoting.command import request as command_of
+from remoting.errors import RemotingError
+from remoting.handler import Refused, Reply, Request
+from remoting.protocol.sending import PushReplyMessageHeader, SendMessageAnswerHeader, SendRefusedHeader
+from remoting.request_codes import RequestCode
+from remoting.response_codes import ResponseCode
+from store.errors import StoreError
+from store.message import Put
+from store.message_store import MessageStore
+
+log = logging.getLogger("broker.handlers.reply_message")
+
+PUSH_SECONDS = 10.0
+
+
+class ReplyMessage:
+    """Hands replies to those who wait for them. `settle` files what was stored outside a turn."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        settings: Settings,
+        targets: SendTargets,
+        producers: ProducerGroups,
+        store: MessageStore,
+        clock: WallClock,
+        settle: Callable[[], None],
+        filter_bits: FilterBits,
+    ) -> None:
+        self._identity = identity
+        self._settings = settings
+        self._targets = targets
+        self._producers = producers
+        self._store = store
+        self._clock = clock
+        self._settle = settle
+        self._filter_bits = filter_bits
+
+    async def handle(self, request: Request) -> Reply:
+        header: SendHeader = request.header
+        config = self._settings.now
+        region, trace = config.region_id, "true" if config.trace_on else "false"
+        try:
+            topic = self._targets.topic(request, header)
+            queue_id = self._targets.queue(request, header, topic)
+        except Refused as refused:
+            refused.header = refused.header or SendRefusedHeader(region, trace)
+            raise
+        body = bytes(request.body)
+        failure = await self._push(request, header, queue_id, body)
+        # Zeros for a client that reads the fields of a reply which is not stored.
+        answer = SendMessageAnswerHeader("0", queue_id, 0, MSG_REGION=region, TRACE_ON=trace)
+        if config.store_reply_message_enable:
+            self._keep(request, header, queue_id, body, answer)
+        return Reply(ResponseCode.SYSTEM_ERROR if failure else ResponseCode.SUCCESS, answer, remark=failure)
+
+    async def _push(self, request: Request, header: SendHeader, queue_id: int, body: bytes) -> str | None:
+        """Hand the reply to its client; returns why that failed."""
+        properties = decode(header.properties)
+        client_id = properties.get(REPLY_TO_CLIENT)
+        if client_id is None:
+            return f"reply message properties[{REPLY_TO_CLIENT}] is null"
+        member = self._producers.client(client_id)
+        if member is None:
+            return f"push reply message fail, channel of <{client_id}> not found."
+        now = self._clock()
+        push = PushReplyMessageHeader(
+            queueId=queue_id,
+            topic=header.topic,
+            producerGroup=header.producerGroup,
+            defaultTopic=header.defaultTopic,
+            defaultTopicQueueNums=header.defaultTopicQueueNums,
+            sysFlag=header.sysFlag,
+            bornTimestamp=header.bornTimestamp,
+            flag=header.flag,
+            properties=rewritten(properties | {PUSH_REPLY_TIME: str(now)}).decode("utf-8", "replace"),
+            reconsumeTimes=header.reconsumeTimes,
+            unitMode=header.unitMode,
+            bornHost=request.connection.peer,
+            storeHost=self._identity.address,
+            storeTimestamp=now,
+        )
+        question = command_of(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, push, body)
+        try:
+            taken = await member.connection.call(question, PUSH_SECONDS)
+        except RemotingError as error:
+            log.warning("a reply does not reach client %s: %s", client_id, error)
+            return f"push reply message to {client_id} fail: {error}"
+        if taken.code != ResponseCode.SUCCESS:
+            return f"push reply message to {client_id} fail. It answered {taken.code}: {taken.remark}"
+        return None
+
+    def _keep(
+        self, request: Request, header: SendHeader, queue_id: int, body: bytes, answer: SendMessageAnswerHeader
+    ) -> None:
+        """Store the reply; one that cannot be stored was handed on all the same."""
+        raw = header.properties.encode("utf-8", "surrogatepass")
+        message = Put(
+            header.topic,
+            queue_id,
+            body,
+            raw,
+            tags_code(raw),
+            index_keys(raw),
+            header.flag,
+            header.sysFlag,
+            header.bornTimestamp,
+            request.connection.peer_host,
+            self._identity.store_host,
+            header.reconsumeTimes,
+        )
+        message.filter_bits = self._filter_bits(message.topic, raw)
+        try:
+            appended = self._store.put(message)
+        except StoreError as error:
+            log.error("a reply is handed on, but cannot be stored: %s", error)
+            return
+        self._settle()
+        answer.msgId = self._identity.message_id(appended.log_offset)
+        answer.queueOffset = appended.queue_offset

@@ -1,0 +1,155 @@
+"""36 CONSUMER_SEND_MSG_BACK: a consumer could not handle a message; store it for another try, or for good.
+
+1. An unknown group is 26, a broker or retry topic that may not be written to 16; a group without retry queues gets
+   success, and nothing is done.
+2. The message is looked up by its log offset; none there is 1.
+3. It was tried often enough (the request's maximum if it has one, else the group's), or the consumer asks for no other
+   try (a level below zero): it goes to %DLQ%group. Else to %RETRY%group, after the delay that the request asks for, or
+   level 3 + tries so far: 10 s the first time, 2 h the sixteenth.
+4. Stored again with its body, flags, birth and store host, one try more, its topic in RETRY_TOPIC and the id of its
+   first delivery in ORIGIN_MESSAGE_ID. A dead letter keeps DELAY=0 and the REAL_TOPIC of its last delay.
+
+Not as in RocketMQ: with SYNC_FLUSH the answer waits for the disk, since the consumer forgets the message with it.
+
+Java: broker/processor/SendMessageProcessor.java (asyncConsumerSendMsgBack)
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from random import Random
+
+from broker.config import Settings
+from broker.delay_levels import delay
+from broker.handlers.when_flushed import WhenFlushed
+from broker.identity import Identity
+from broker.property_text import rewritten
+from broker.put_again import FilterBits, put_again
+from broker.statistics import Statistics
+from broker.subscription_groups import SubscriptionGroups
+from broker.topic_table import Topic, TopicTable
+from common.message_id import offset_message_id
+from common.message_properties import DELAY, ORIGIN_MESSAGE_ID, RETRY_TOPIC, WAIT, decode_bytes
+from common.message_record import Record, decode
+from common.topic import PERM_WRITE, dlq_topic, retry_topic
+from remoting.command import V3_4_9
+from remoting.handler import Answer, Deferred, Refused, Reply, Request
+from remoting.protocol.configuration import UNIT_SUBSCRIPTION
+from remoting.protocol.sending import ConsumerSendMsgBackHeader
+from remoting.response_codes import ResponseCode
+from store.config import parse_delay_levels
+from store.errors import StoreError
+from store.message import Put
+from store.message_store import MessageStore
+
+log = logging.getLogger("broker.handlers.send_back")
+
+FIRST_LEVEL = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What becomes of a message that could not be consumed: a delay level, 0 for the dead letters."""
+
+    level: int
+
+    @property
+    def dead(self) -> bool:
+        return self.level == 0
+
+
+def judge(tries: int, most: int, wanted_level: int) -> Verdict:
+    """The rule of retries. `tries` are those so far, the first delivery not counted."""
+    if tries >= most or wanted_level < 0:
+        return Verdict(0)
+    return Verdict(wanted_level or FIRST_LEVEL + tries)
+
+
+class SendBack:
+    """Takes messages back from consumers."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        settings: Settings,
+        topics: TopicTable,
+        groups: SubscriptionGroups,
+        store: MessageStore,
+        when_flushed: WhenFlushed,
+        statistics: Statistics,
+        random: Random,
+        filter_bits: FilterBits,
+    ) -> None:
+        self._identity = identity
+        self._settings = settings
+        self._topics = topics
+        self._groups = groups
+        self._store = store
+        self._when_flushed = when_flushed
+        self._statistics = statistics
+        self._random = random
+        self._filter_bits = filter_bits
+        self._levels = len(parse_delay_levels(store.config.message_delay_level))
+
+    def handle(self, request: Request) -> Answer | Deferred:
+        header: ConsumerSendMsgBackHeader = request.header
+        group = self._groups.find(header.group)
+        if group is None:
+            raise Refused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group not exist, {header.group}; create it, or set autoCreateSubscriptionGroup=true",
+            )
+        if not self._settings.now.broker_permission & PERM_WRITE:
+            raise Refused(
+                ResponseCode.NO_PERMISSION, f"the broker[{self._identity.address}] sending message is forbidden"
+            )
+        if group.retryQueueNums <= 0:
+            return Reply()
+        retry = self._retry_topic(header, group.retryQueueNums)
+        raw = self._store.record_at(header.offset)
+        if raw is None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
+        most = group.retryMaxTimes
+        if request.version >= V3_4_9 and header.maxReconsumeTimes is not None:
+            most = header.maxReconsumeTimes
+        record = decode(raw)
+        verdict = judge(record.reconsume_times, most, header.delayLevel)
+        message = self._again(record, verdict, retry, header.group)
+        try:
+            appended = self._store.put(message)
+        except StoreError as error:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}") from error
+        self._statistics.count_sent_back(header.group, header.originTopic or record.topic)
+        return self._when_flushed.answer(request, appended.end, Reply(), ResponseCode.SYSTEM_ERROR)
+
+    def _retry_topic(self, header: ConsumerSendMsgBackHeader, queues: int) -> Topic:
+        topic = self._create(retry_topic(header.group), queues, UNIT_SUBSCRIPTION if header.unitMode else 0)
+        if not topic.writable:
+            raise Refused(ResponseCode.NO_PERMISSION, f"the topic[{topic.name}] sending message is forbidden")
+        return topic
+
+    def _create(self, name: str, queues: int, sys_flag: int = 0) -> Topic:
+        topic = self._topics.create(name, queues, sys_flag=sys_flag, reason="for messages that come back")
+        if topic is None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"topic[{name}] not exist")
+        return topic
+
+    def _again(self, record: Record, verdict: Verdict, retry: Topic, group: str) -> Put:
+        properties = decode_bytes(record.properties)
+        properties.setdefault(RETRY_TOPIC, record.topic)
+        properties[WAIT] = "false"
+        properties[DELAY] = str(verdict.level)
+        properties.setdefault(ORIGIN_MESSAGE_ID, offset_message_id(record.store_host, record.log_offset))
+        if verdict.dead:
+            tries = record.reconsume_times
+            log.info("group %s: the message at %d is dead after %d tries", group, record.log_offset, tries)
+            message = put_again(record, self._create(dlq_topic(group), 1).name, 0, rewritten(properties))
+        else:
+            message = put_again(record, retry.name, self._random.randrange(max(retry.write, 1)))
+            delay(message, properties, verdict.level, self._levels)
+        message.reconsume_times = record.reconsume_times + 1
+        message.filter_bits = self._filter_bits(message.topic, message.properties)
+        return message
+
+

@@ -1,0 +1,45 @@
+"""A stored message stored again: delivered when its delay is over, retried, committed, checked once more.
+
+The copy has the body, flag, hosts and birth of its original, and what its way needs changed. Its tags code and index
+keys follow from its properties, as those of any message do.
+
+Java: store/MessageExtBrokerInner.java as broker/schedule, broker/processor and broker/transaction fill it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from common.java_numbers import utf8_hash
+from common.message_properties import find, index_keys
+from common.message_record import Record
+from store.message import Put
+
+FilterBits: TypeAlias = Callable[[str, bytes], bytes]
+"""What the SQL92 groups of a topic say of these properties, for the queue's extension; empty where nobody asks."""
+
+
+def put_again(record: Record, topic: str, queue_id: int, properties: bytes | None = None) -> Put:
+    """The message of a record, to be stored somewhere else, with other properties unless it keeps its own."""
+    text = record.properties if properties is None else properties
+    return Put(
+        topic,
+        queue_id,
+        record.body,
+        text,
+        tags_code(text),
+        index_keys(text),
+        record.flag,
+        record.sys_flag,
+        record.born_timestamp,
+        record.born_host,
+        record.store_host,
+        record.reconsume_times,
+    )
+
+
+def tags_code(properties: bytes) -> int:
+    """What a queue entry keeps of the tags; 0 where there are none."""
+    tags = find(properties, b"TAGS")
+    return utf8_hash(tags) if tags else 0

@@ -1,0 +1,166 @@
+"""Asking producers how their transactions ended, when they did not say: 39 CHECK_TRANSACTION_STATE.
+
+Every `transactionCheckInterval` the half queue is gone through from the first message that is not over. A message
+- that was asked about `transactionCheckMax` times, or is older than messages are kept, is given up;
+- younger than `transactionTimeOut` ends the round, for those behind it are younger still;
+- younger than its own CHECK_IMMUNITY_TIME_IN_SECONDS is put back into the half queue unasked, so that it does not hold
+  up those behind it; its first offset stays with it;
+- else is put back with one check more, and one live producer of its group is asked about the copy. Where none lives it
+  counts as asked: so transactions that nobody can end do not stay for ever.
+
+Not as in RocketMQ: messages that are put back unasked do not count as checked, or fifteen rounds would end an immunity
+of an hour.
+
+Java: broker/transaction/queue/TransactionalMessageServiceImpl.java (check), AbstractTransactionalMessageCheckListener
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+import trio
+
+from broker.config import Settings
+from broker.half_messages import Half, HalfMessages, number_of
+from broker.identity import Identity
+from broker.producer_groups import ProducerGroups
+from common.clock import WallClock
+from common.message_properties import (
+    CHECK_IMMUNITY_TIME,
+    TRAN_PREPARED_QUEUE_OFFSET,
+    TRANSACTION_CHECK_TIMES,
+    UNIQ_KEY,
+)
+from common.message_record import encode
+from remoting.command import request
+from remoting.errors import RemotingError
+from remoting.protocol.transactions import CheckTransactionStateHeader
+from remoting.request_codes import RequestCode
+from store.errors import StoreError
+
+log = logging.getLogger("broker.transaction_check")
+
+BATCH: Final = 32  # half messages looked at without letting others run
+
+
+class Verdict(enum.Enum):
+    """What a round does with a half message."""
+
+    GIVE_UP = enum.auto()
+    TOO_YOUNG = enum.auto()
+    IMMUNE = enum.auto()
+    ASK = enum.auto()
+
+
+class TransactionCheck:
+    """The rounds of questions. `settle` files what was put; `kept_hours` is how long messages are kept."""
+
+    def __init__(
+        self,
+        halves: HalfMessages,
+        producers: ProducerGroups,
+        identity: Identity,
+        settings: Settings,
+        kept_hours: Callable[[], int],
+        clock: WallClock,
+        random: Random,
+        settle: Callable[[], None],
+    ) -> None:
+        self._halves = halves
+        self._producers = producers
+        self._identity = identity
+        self._settings = settings
+        self._kept_hours = kept_hours
+        self._clock = clock
+        self._random = random
+        self._settle = settle
+        self.asked = self.given_up = 0
+
+    async def run(self) -> None:
+        """Ask in rounds until cancelled. REQUIRES recovered half messages."""
+        while True:
+            await trio.sleep(self._settings.now.transaction_check_interval / 1000)
+            try:
+                await self.check()
+            except StoreError as error:
+                log.error("the check of transactions stops until the next round: %s", error)
+
+    async def check(self) -> None:
+        """One round. Raises StoreError where the store takes nothing now; what was done until then is done."""
+        start = self._clock()
+        offset = self._halves.next_open()
+        seen = 0
+        try:
+            while offset < self._halves.end() and self._look_at(offset, start):
+                offset += 1
+                seen += 1
+                if seen % BATCH == 0:
+                    self._settle()
+                    await trio.lowlevel.checkpoint()
+        finally:
+            self._settle()
+
+    def _look_at(self, offset: int, start: int) -> bool:
+        """Do with one half message what has to be done; false where the round is over."""
+        if self._halves.is_over(offset):
+            return True
+        half = self._halves.read(offset)
+        if half is None:
+            log.error("the half message at %d cannot be read; it is passed over", offset)
+            self._halves.pass_over(offset)
+            return True
+        verdict = self._judge(half, start)
+        if verdict is Verdict.TOO_YOUNG:
+            return False
+        if verdict is Verdict.GIVE_UP:
+            log.warning("transaction %s of group %s is given up", half.properties.get(UNIQ_KEY), half.group)
+            self._halves.give_up(half)
+            self.given_up += 1
+        elif verdict is Verdict.IMMUNE:
+            first = half.properties.get(TRAN_PREPARED_QUEUE_OFFSET, str(offset))
+            self._halves.put_back(half, half.properties | {TRAN_PREPARED_QUEUE_OFFSET: first})
+        else:
+            self._ask(self._halves.put_back(half, half.properties | {TRANSACTION_CHECK_TIMES: str(half.checks + 1)}))
+        return True
+
+    def _judge(self, half: Half, start: int) -> Verdict:
+        config = self._settings.now
+        # By the producer's clock, as RocketMQ does it; one that runs ahead of ours is asked at once.
+        age = self._clock() - half.record.born_timestamp
+        if half.checks >= config.transaction_check_max or age > self._kept_hours() * 3_600_000:
+            return Verdict.GIVE_UP
+        if half.record.store_timestamp >= start:
+            return Verdict.TOO_YOUNG
+        immunity = number_of(half.properties.get(CHECK_IMMUNITY_TIME), -1)
+        if CHECK_IMMUNITY_TIME in half.properties:
+            limit = immunity * 1000 if immunity != -1 else config.transaction_time_out
+            return Verdict.IMMUNE if age < limit else Verdict.ASK
+        return Verdict.TOO_YOUNG if 0 <= age < config.transaction_time_out else Verdict.ASK
+
+    def _ask(self, half: Half) -> None:
+        members = self._producers.members(half.group)
+        if not members:
+            log.warning("nobody of producer group %s is there to be asked about a transaction", half.group)
+            return
+        unique = half.properties.get(UNIQ_KEY)
+        message_id = self._identity.message_id(half.record.log_offset)
+        header = CheckTransactionStateHeader(
+            half.offset, half.record.log_offset, unique or message_id, unique, message_id
+        )
+        body = encode(replace(half.record, topic=half.topic, queue_id=half.queue_id))
+        question = request(RequestCode.CHECK_TRANSACTION_STATE, header, body)
+        member = self._random.choice(members)
+        try:
+            member.connection.send_oneway(question)
+        except RemotingError as error:
+            log.warning("producer %s cannot be asked about a transaction: %s", member.client_id, error)
+            return
+        self.asked += 1
+
+    def __repr__(self) -> str:
+        return f"<TransactionCheck: {self.asked} asked, {self.given_up} given up>"
