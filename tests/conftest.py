@@ -1,19 +1,27 @@
-"""Shared by all tests: where the recorded vectors are, and hypothesis profiles."""
+"""Shared by all tests: where the recorded vectors are, virtual time, and hypothesis profiles."""
 
 from __future__ import annotations
 
+import inspect
 import os
 from pathlib import Path
 
 import pytest
+import trio.testing
 from hypothesis import HealthCheck, settings
+
+from common.clock import TrioWallClock
+from tests.support.virtual_time import START_MS
 
 VECTORS = Path(__file__).parent / "vectors"
 
 # Examples are derived from the test, so that a run repeats; the thorough profile is for the slow suite.
 settings.register_profile("fast", max_examples=40, deadline=None, derandomize=True)
 settings.register_profile(
-    "thorough", max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    "thorough",
+    max_examples=1000,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
@@ -22,3 +30,12 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 def vectors() -> Path:
     """The recorded frames, stores and tables of a running RocketMQ 4.9.8; see tests/vectors/README.md."""
     return VECTORS
+
+
+@pytest.fixture
+def wall_clock(request: pytest.FixtureRequest, autojump_clock: trio.testing.MockClock) -> TrioWallClock:
+    """Wall time that keeps step with trio's; both leap as soon as every task waits (tests/support/virtual_time.py)."""
+    # pytest-trio runs a test on the clock among the test's own arguments; on one that only a fixture has, it would
+    # really sleep.
+    assert "autojump_clock" in inspect.signature(request.function).parameters, "take autojump_clock beside wall_clock"
+    return TrioWallClock(START_MS, autojump_clock)
