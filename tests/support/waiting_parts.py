@@ -1,0 +1,163 @@
+"""A broker's waiting parts over a store in memory, without network: delays, transactions, and their restarts.
+
+    async with waiting(disk) as parts:
+        parts.send("T", b"later", DELAY="3")
+        await trio.sleep(10)
+        assert parts.bodies("T") == [b"later"]
+
+Leaving the block closes the store cleanly. For a process that was killed take `disk.copy()`, for a machine without
+power `disk.crash(random)`, before that, and go on with what they return.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import trio
+
+from broker.consumer_offsets import ConsumerOffsets
+from broker.delay_offsets import DelayOffsets
+from broker.delayed_delivery import DelayedDelivery
+from broker.detours import Detours
+from broker.half_messages import HalfMessages
+from broker.identity import Identity
+from common import fastjson, message_properties
+from common.clock import TrioWallClock, WallClock
+from common.host import pack_host
+from common.message_record import Record, decode
+from common.topic import HALF_TOPIC
+from store.config import StoreConfig, parse_delay_levels
+from store.memory_disk import MemoryDisk
+from store.message import Appended, Put
+from store.message_store import MessageStore
+from tests.support.virtual_time import START_MS
+
+HOST = pack_host("127.0.0.1", 10911)
+CLIENT = pack_host("127.0.0.1", 40000)
+ROOT = "store"
+DELAYS, OFFSETS = f"{ROOT}/config/delayOffset.json", f"{ROOT}/config/consumerOffset.json"
+
+
+def no_bits(topic: str, properties: bytes) -> bytes:
+    return b""
+
+
+def small_config(**settings: object) -> StoreConfig:
+    """Files that a test fills in no time."""
+    given: dict[str, object] = {
+        "store_path_root_dir": ROOT,
+        "mapped_file_size_commit_log": 1 << 16,
+        "mapped_file_size_consume_queue": 1000,
+        "max_hash_slot_num": 100,
+        "max_index_num": 400,
+        "max_message_size": 1 << 15,
+    }
+    return StoreConfig(**(given | settings))  # type: ignore[arg-type]
+
+
+@dataclass
+class WaitingParts:
+    """What runs in such a broker, and what a test does with it."""
+
+    disk: MemoryDisk
+    store: MessageStore
+    clock: WallClock
+    delays: DelayOffsets
+    offsets: ConsumerOffsets
+    delivery: DelayedDelivery
+    halves: HalfMessages
+    detours: Detours
+    born: int = 0
+    reached: list[str] = field(default_factory=list)
+
+    def put(self, topic: str, body: bytes, queue_id: int = 0, **properties: str) -> Appended:
+        """As a send: straight into its queue, or on the way that its properties ask for. Not settled."""
+        self.born += 1
+        properties.setdefault("UNIQ_KEY", f"{self.born:032X}")
+        raw = message_properties.encode(properties).encode()
+        tags = properties.get("TAGS")
+        message = Put(
+            topic, queue_id, body, raw, ord(tags) if tags else 0, message_properties.index_keys(raw),
+            born_timestamp=self.clock(), born_host=CLIENT, store_host=HOST,
+        )  # fmt: skip
+        if "TRAN_MSG" in properties:
+            message = self.detours.half(message)
+        elif "DELAY" in properties:
+            message = self.detours.delayed(message)
+        return self.store.put(message)
+
+    def send(self, topic: str, body: bytes, queue_id: int = 0, **properties: str) -> Appended:
+        appended = self.put(topic, body, queue_id, **properties)
+        self.store.settle()
+        return appended
+
+    def prepare(self, topic: str, body: bytes, **properties: str) -> Appended:
+        """The half message of a transaction of group P."""
+        return self.send(topic, body, TRAN_MSG="true", PGROUP="P", **properties)
+
+    def commit(self, half: Appended, group: str = "P") -> Appended:
+        ended = self.halves.commit(half.log_offset, half.queue_offset, group)
+        self.store.settle()
+        return ended
+
+    def roll_back(self, half: Appended, group: str = "P") -> Appended:
+        ended = self.halves.roll_back(half.log_offset, half.queue_offset, group)
+        self.store.settle()
+        return ended
+
+    def records(self, topic: str, queue_id: int = 0) -> list[Record]:
+        """All that stands in a queue."""
+        queue = self.store.queue(topic, queue_id)
+        found = []
+        for offset in range(queue.begin, queue.end) if queue is not None else ():
+            entry = queue.entry(offset) if queue is not None else None
+            raw = self.store.record_at(entry[0]) if entry is not None else None
+            assert raw is not None
+            found.append(decode(raw))
+        return found
+
+    def bodies(self, topic: str, queue_id: int = 0) -> list[bytes]:
+        return [bytes(record.body) for record in self.records(topic, queue_id)]
+
+    def half_offsets(self) -> list[int]:
+        return [record.queue_offset for record in self.records(HALF_TOPIC)]
+
+    def save(self) -> None:
+        """Write the tables, as the broker does every few seconds and when it stops."""
+        self.disk.write_file(DELAYS, fastjson.dumps(self.delays.to_body()))
+        self.disk.write_file(OFFSETS, fastjson.dumps(self.offsets.to_body()))
+
+
+@asynccontextmanager
+async def waiting(
+    disk: MemoryDisk, clock: WallClock | None = None, *, deliver: bool = True, **settings: object
+) -> AsyncIterator[WaitingParts]:
+    """Open a store on this disk, recover, and run its waiting parts."""
+    clock = clock or TrioWallClock(START_MS)
+    store = MessageStore(disk, small_config(**settings), clock, on_progress=lambda line: None)
+    await store.open()
+    delays, offsets = DelayOffsets(), ConsumerOffsets()
+    for table, path in ((delays, DELAYS), (offsets, OFFSETS)):
+        data = disk.read_file(path)
+        if data is not None:
+            table.load(fastjson.loads(data))
+    identity = Identity("broker-a", "DefaultCluster", 0)
+    identity.settle("127.0.0.1:10911", "127.0.0.1:10912")
+    levels = len(parse_delay_levels(store.config.message_delay_level))
+    parts = WaitingParts(
+        disk, store, clock, delays, offsets,
+        DelayedDelivery(store, delays, clock, store.settle, no_bits),
+        HalfMessages(store, offsets, identity, clock, no_bits),
+        Detours(levels),
+    )  # fmt: skip
+    parts.halves.recover()
+    store.settle()
+    async with trio.open_nursery() as nursery:
+        if deliver:
+            await nursery.start(parts.delivery.run)
+        yield parts
+        nursery.cancel_scope.cancel()
+    parts.save()
+    await store.close()
