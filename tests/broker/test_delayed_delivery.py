@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tarfile
 from dataclasses import replace
+from operator import sub
 from pathlib import Path
 
 import pytest
@@ -32,12 +33,13 @@ async def test_each_of_the_eighteen_levels(autojump_clock: trio.testing.MockCloc
         for level in range(1, 19):
             parts.send("T", b"%d" % level, DELAY=str(level))
         for level in range(1, 19):
-            await trio.sleep(LEVELS[level - 1] / 1000 - (parts.clock() - START_MS) / 1000 - 0.001)
+            await trio.sleep((LEVELS[level - 1] - (parts.clock() - START_MS) - 2) / 1000)
             assert len(parts.bodies("T")) == level - 1
-            await trio.sleep(0.0015)
+            await trio.sleep(0.004)
             assert parts.bodies("T")[-1] == b"%d" % level
         stored = [found.store_timestamp - START_MS for found in parts.records("T")]
-        assert stored == list(LEVELS)
+        # Two clocks, each rounded to milliseconds, may differ by one.
+        assert all(0 <= late <= 1 for late in map(sub, stored, LEVELS))
         assert [offset for _, offset, _ in parts.delivery.progress()] == [1] * 18
 
 
@@ -53,7 +55,7 @@ async def test_nothing_polls(autojump_clock: trio.testing.MockClock) -> None:
                 looks += task.name.startswith("delay level")
 
         trio.lowlevel.add_instrument(Count())
-        await trio.sleep(7200.001)
+        await trio.sleep(7200.01)
         assert parts.bodies("T") == [b"late"]
         assert looks <= 7200 / 10 + 20
 
