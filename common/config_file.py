@@ -30,6 +30,7 @@ from common.settings import (
     nearest,
     settings_of,
     shown,
+    snake_case,
     with_updates_of_all,
 )
 
@@ -132,7 +133,7 @@ class _Gathered:
         self._warnings: list[str] = []
 
     def flag(self, key: str) -> str:
-        return f"--{self._by_key[key][0].field.replace('_', '-')}"
+        return next(flag for flag in self._by_key[key][0].flags if flag.startswith("--"))
 
     def add(self, key: str, text: str, origin: str) -> None:
         self._texts[self._by_key[key][0].key] = (text, origin)
@@ -193,8 +194,8 @@ class _Gathered:
 
 def _is_rocketmqs(variable: str) -> bool:
     """ROCKETLET_BROKER_NAME and its like: known to one of our programs, if perhaps not to this one."""
-    bare = variable.removeprefix(ENVIRONMENT_PREFIX).replace("_", "").lower()
-    return any(bare == key.lower() for key in rocketmq_keys.ALL)
+    name = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
+    return any(name == snake_case(key) for key in rocketmq_keys.ALL)
 
 
 def _values(configs: Iterable[Any]) -> Iterator[tuple[str, Any]]:

@@ -11,7 +11,7 @@ A package declares its settings as one frozen dataclass, every default in sight,
         flush_disk_type: FlushDiskType = setting(FlushDiskType.ASYNC_FLUSH, "When a send is answered.", updatable=True)
 
 The key is RocketMQ's: by default the field's name in camelCase (`listen_port` → `listenPort`), else given as `key`.
-From the field's name come also its flag (`--listen-port`, and `--listenPort`) and its environment variable
+From the key come its flag (`--listen-port`, and `--listenPort`) and its environment variable
 (`ROCKETLET_LISTEN_PORT`). Types: bool, int, float, str, a StrEnum, tuple[str, ...] (joined by `separator`).
 
 What may change while the process runs (requests 25 and 318) is what says `updatable=True`, and nothing else. A setting
@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -135,7 +136,7 @@ def setting(
     """One field of a settings dataclass; `doc` is a sentence for the person who has to choose a value.
 
     old_keys: other spellings that files in the field use. important: shown by `-m`. default_note: what an empty default
-    becomes at start ("host name"). env, flag: one more variable and flag (`-n`) beside those made of the field's name.
+    becomes at start ("host name"). env, flag: one more variable and flag (`-n`) beside those made of the key.
     """
     if updatable and path:
         raise TypeError(f"{doc!r}: a path is never updatable")
@@ -157,7 +158,7 @@ def _described(field: dataclasses.Field[Any], kind: Any) -> Setting:
     env, flag = known.pop("env"), known.pop("flag")
     key = known.pop("key") or camel_case(field.name)
     choices = tuple(known.pop("choices")) or (tuple(kind) if _family(kind) is StrEnum else ())
-    dashed = field.name.replace("_", "-")
+    snake = snake_case(key)
     return Setting(
         field=field.name,
         key=key,
@@ -165,8 +166,8 @@ def _described(field: dataclasses.Field[Any], kind: Any) -> Setting:
         default=field.default,
         choices=choices,
         old_keys=tuple(known.pop("old_keys")),
-        variables=(variable_name(field.name), *([env] if env else [])),
-        flags=tuple(dict.fromkeys([*([flag] if flag else []), f"--{dashed}", f"--{key}"])),
+        variables=(ENVIRONMENT_PREFIX + snake.upper(), *([env] if env else [])),
+        flags=tuple(dict.fromkeys([*([flag] if flag else []), f"--{snake.replace('_', '-')}", f"--{key}"])),
         **known,
     )
 
@@ -177,9 +178,10 @@ def camel_case(name: str) -> str:
     return first + "".join(word[:1].upper() + word[1:] for word in rest)
 
 
-def variable_name(field: str) -> str:
-    """listen_port → ROCKETLET_LISTEN_PORT"""
-    return ENVIRONMENT_PREFIX + field.upper()
+def snake_case(key: str) -> str:
+    """listenPort → listen_port, brokerIP1 → broker_ip1, checkCRCOnRecover → check_crc_on_recover"""
+    words = re.sub("(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", key)
+    return words.replace(".", "_").lower()
 
 
 def to_properties(*configs: Any) -> dict[str, str]:

@@ -58,8 +58,8 @@ def test_a_setting_is_a_flag_in_both_spellings(flag: str) -> None:
 
 
 def test_a_boolean_flag_needs_no_value() -> None:
-    assert read("--clean", "-n", "a:1")[Config].clean
-    assert not read("--clean", "false")[Config].clean
+    assert read("--clean-file-forcibly-enable", "-n", "a:1")[Config].clean
+    assert not read("--clean-file-forcibly-enable", "false")[Config].clean
 
 
 def test_short_flags_of_the_start_scripts(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from common.settings import (
     nearest,
     setting,
     settings_of,
+    snake_case,
     to_properties,
     with_updates,
     with_updates_of_all,
@@ -60,13 +61,30 @@ class Neighbour:
 BY_FIELD = {one.field: one for one in settings_of(Example)}
 
 
-def test_names_follow_from_the_field() -> None:
+def test_names_follow_from_the_key() -> None:
     port = BY_FIELD["listen_port"]
     assert (port.key, port.variables) == ("listenPort", ("ROCKETLET_LISTEN_PORT",))
     assert port.flags == ("-l", "--listen-port", "--listenPort")
     address = BY_FIELD["broker_ip1"]
     assert (address.key, address.variables) == ("brokerIP1", ("ROCKETLET_BROKER_IP1", "MY_IP"))
     assert BY_FIELD["flush"].flags == ("--flush",)
+    assert BY_FIELD["warm"].flags == ("--warm-maped-file-enable", "--warmMapedFileEnable")
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("listenPort", "listen_port"),
+        ("brokerIP1", "broker_ip1"),
+        ("useTLS", "use_tls"),
+        ("checkCRCOnRecover", "check_crc_on_recover"),
+        ("dLegerGroup", "d_leger_group"),
+        ("scheduleAsyncDeliverMaxResendNum2Blocked", "schedule_async_deliver_max_resend_num2_blocked"),
+        ("tls.server.certPath", "tls_server_cert_path"),
+    ],
+)
+def test_keys_in_words(key: str, name: str) -> None:
+    assert snake_case(key) == name
 
 
 @pytest.mark.parametrize(
