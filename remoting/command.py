@@ -90,7 +90,7 @@ class Command:
     version: int = VERSION
     remark: str | None = None
     ext: dict[str, str] | None = None
-    body: bytes | memoryview = b""
+    body: bytes = b""
     header_type: HeaderType = HeaderType.JSON
 
     @property

@@ -1,6 +1,7 @@
 """What can go wrong between two processes, cut by whose fault it is.
 
     RemotingError
+      ListenFailed      ours: the port cannot be bound
       ConnectFailed     nobody listens there, or not in time
       ConnectionLost    the connection ended while something was on its way; the peer may have done it all the same
       CallTimeout       no answer in time; the peer may have done it all the same
@@ -22,6 +23,10 @@ from common.errors import RocketletError
 
 class RemotingError(RocketletError):
     """Root of what remoting raises. You do not get it for an answer with an error code."""
+
+
+class ListenFailed(RemotingError):
+    """A port cannot be bound: taken, forbidden, or not an address of this host."""
 
 
 class ConnectFailed(RemotingError):

@@ -18,7 +18,7 @@ Java: remoting/netty/NettyDecoder.java, NettyEncoder.java, remoting/protocol/Rem
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from remoting import header_json, header_rocketmq
@@ -129,7 +129,7 @@ def decode(header_type: int, header: bytes, body: bytes | memoryview) -> Command
 
         return header_msgpack.decode(header, body)
     command = decode_header(header_type, header)
-    command.body = body
+    command.body = bytes(body)
     return command
 
 
@@ -164,12 +164,12 @@ def encode_answer(
     header_type: int,
     opaque: int,
     code: int,
-    header: Header | dict[str, str] | None,
+    header: Header | Mapping[str, str] | None,
     body: Buffer | Sequence[Buffer],
     remark: str | None,
 ) -> list[Buffer]:
     """The buffers of an answer, in the type of its request. A body in several buffers stays in several."""
-    ext = to_ext(header) if isinstance(header, Header) else header
+    ext = to_ext(header) if isinstance(header, Header) else None if header is None else dict(header)
     parts: list[Buffer] = [body] if isinstance(body, (bytes, bytearray, memoryview)) else list(body)
     size = sum(map(len, parts))
     if header_type == HeaderType.JSON:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from common.errors import RocketletError
-from remoting.command import ONEWAY, HeaderType, Language, language_of
+from remoting.command import ONEWAY, Language, language_of
 from remoting.protocol.header import Header
 from remoting.response_codes import ResponseCode, response_name
 
@@ -54,7 +54,7 @@ class Request(Struct, gc=False, eq=False):
     header: Any
     raw_header: bytes
     body: bytes | memoryview
-    header_type: HeaderType
+    header_type: int
     connection: Connection
     received_at: float
 
@@ -108,11 +108,15 @@ AsyncFunction = Callable[[Request], Awaitable[Answer]]
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """How one request code is served: by what, with which typed header, under which family's limit."""
+    """How one request code is served: by what, with which typed header, under which family's limit.
+
+    `parks`: its deferred requests wait for what may never come (a message), so a server that stops does not wait.
+    """
 
     function: PlainFunction | AsyncFunction
     header: type[Header] | None = None
     family: str = "admin"
+    parks: bool = False
 
 
 HandlerTable = Mapping[int, Handler]

@@ -33,6 +33,11 @@ class Envelope(Struct, gc=False):
     language: str | int | None = None
     remark: str | None = None
 
+    @property
+    def header(self) -> Header | None:
+        """None, where no type was asked for."""
+        return None
+
 
 class _AnyEnvelope(Envelope, gc=False):
     extFields: dict[str, str] | None = None

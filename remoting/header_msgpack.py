@@ -37,6 +37,11 @@ class Envelope(Struct, gc=False, array_like=True):
     checksum: int
     remark: str | None
 
+    @property
+    def header(self) -> Header | None:
+        """None, where no type was asked for."""
+        return None
+
 
 class _AnyEnvelope(Envelope, gc=False, array_like=True):
     ext: dict[str, str] | None
@@ -56,6 +61,13 @@ def typed_decoder(header: type[Header] | None) -> msgspec.msgpack.Decoder[Any]:
     return msgspec.msgpack.Decoder(envelope, strict=False)
 
 
+def code_of(raw: bytes) -> int:
+    """The code at the begin of the array, as it is written by all known; -1 where it is not."""
+    if raw[1:2] == b"\xcd":
+        return int.from_bytes(raw[2:4], "big")
+    return raw[1] if len(raw) > 1 and raw[1] < 0x80 else -1
+
+
 def decode(raw: bytes, body: bytes | memoryview | None) -> Command:
     """Any header; its body with it, for the checksum (None: unchecked). Raises FrameError, ChecksumError."""
     try:
@@ -72,7 +84,7 @@ def decode(raw: bytes, body: bytes | memoryview | None) -> Command:
         found.version,
         found.remark,
         found.ext,
-        body or b"",
+        bytes(body or b""),
         HeaderType.MSGPACK,
     )
 

@@ -14,17 +14,153 @@ Java: remoting/netty/NettyDecoder.java, remoting/protocol/RemotingCommand.java (
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from remoting import frame_codec, header_json, header_rocketmq, header_rocketmq_typed
+from remoting import header_json, header_rocketmq_typed
 from remoting.command import RESPONSE, Command, HeaderType
-from remoting.connection import Connection
 from remoting.errors import HeaderError
+from remoting.frame_codec import decode
 from remoting.handler import Request
 from remoting.protocol.header import Header, from_ext
 from remoting.protocol.pulling import PullMessageHeader
 from remoting.protocol.sending import SendMessageHeaderV2
 
+if TYPE_CHECKING:
+    from remoting.connection import Connection
+
+# A ROCKETMQ header without remark: code, language, version, opaque, flag, 0, length of the map, which begins then.
+_binary_head = struct.Struct(">hBhiiiI")
+_unpack_binary = _binary_head.unpack_from
+_MAP_AT = _binary_head.size
+_HOT_BINARY: Mapping[type[Header], Callable[[bytes, int], Header | None]] = {
+    SendMessageHeaderV2: header_rocketmq_typed.read_send,
+    PullMessageHeader: header_rocketmq_typed.read_pull,
+}
+
+
+class UnreadableRequest(HeaderError):
+    """A request whose typed header cannot be made; it can be answered all the same."""
+
+    def __init__(self, request: Request, problem: HeaderError) -> None:
+        super().__init__(str(problem))
+        self.request = request
+
+
+class RequestReader:
+    """Reads the requests of one table of handlers. `headers`: the typed header of each code, None where it has none."""
+
+    def __init__(self, headers: Mapping[int, type[Header] | None]) -> None:
+        self._headers = headers
+        self._json = {
+            header_json.code_prefix(code): header_json.typed_decoder(header).decode for code, header in headers.items()
+        }
+        self._binary = {
+            code: _HOT_BINARY[header]
+            for code, header in headers.items()
+            if header is not None and header in _HOT_BINARY
+        }
+        self._msgpack: dict[int, Callable[[bytes], Any]] | None = None
+
+    def read(
+        self, header_type: int, raw: bytes, body: bytes | memoryview, connection: Connection, now: float
+    ) -> Request | Command:
+        """A request, or an answer to a call of ours. Raises UnreadableRequest, FrameError."""
+        if header_type == 0:
+            decode_typed = self._json.get(raw[: raw.find(b",", 8, 24)])
+            if decode_typed is not None:
+                try:
+                    e = decode_typed(raw)
+                except (msgspec.DecodeError, UnicodeDecodeError):
+                    pass  # the general way tells what is wrong with it
+                else:
+                    if not e.flag & RESPONSE:
+                        return Request(
+                            e.code,
+                            e.opaque,
+                            e.flag,
+                            e.version,
+                            e.language,
+                            e.remark,
+                            e.header,
+                            raw,
+                            body,
+                            0,
+                            connection,
+                            now,
+                        )
+        elif header_type == 1:
+            if len(raw) > _MAP_AT:
+                code, language, version, opaque, flag, remark, map_length = _unpack_binary(raw)
+                read_typed = self._binary.get(code)
+                plain = remark == 0 and map_length == len(raw) - _MAP_AT and not flag & RESPONSE
+                if read_typed is not None and plain and (header := read_typed(raw, _MAP_AT)) is not None:
+                    return Request(code, opaque, flag, version, language, None, header, raw, body, 1, connection, now)
+        elif header_type == 2:
+            request = self._read_msgpack(raw, body, connection, now)
+            if request is not None:
+                return request
+        return self._read_any(header_type, raw, body, connection, now)
+
+    def _read_any(
+        self, header_type: int, raw: bytes, body: bytes | memoryview, connection: Connection, now: float
+    ) -> Request | Command:
+        command = decode(header_type, raw, body)
+        if command.is_response:
+            return command
+        request = Request(
+            command.code,
+            command.opaque,
+            command.flag,
+            command.version,
+            command.language,
+            command.remark,
+            None,
+            raw,
+            body,
+            header_type,
+            connection,
+            now,
+        )
+        header = self._headers.get(command.code)
+        if header is not None:
+            try:
+                request.header = from_ext(header, command.ext)
+            except HeaderError as problem:
+                raise UnreadableRequest(request, problem) from None
+        return request
+
+    def _read_msgpack(self, raw: bytes, body: bytes | memoryview, connection: Connection, now: float) -> Request | None:
+        from remoting import header_msgpack  # crc32c takes 28 ms to import, and only our own peers use it
+
+        if self._msgpack is None:
+            self._msgpack = {
+                code: header_msgpack.typed_decoder(header).decode for code, header in self._headers.items()
+            }
+        decode_typed = self._msgpack.get(header_msgpack.code_of(raw))
+        if decode_typed is None:
+            return None
+        try:
+            e = decode_typed(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
+        if e.flag & RESPONSE:
+            return None
+        header_msgpack.check(e.checksum, body)
+        return Request(
+            e.code,
+            e.opaque,
+            e.flag,
+            e.version,
+            e.language,
+            e.remark,
+            e.header,
+            raw,
+            body,
+            HeaderType.MSGPACK,
+            connection,
+            now,
+        )

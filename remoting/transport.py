@@ -13,7 +13,13 @@ Java: remoting/netty/NettyRemotingServer.java, remoting/netty/NettyRemotingClien
 
 from __future__ import annotations
 
+import os
+import socket
 from typing import Protocol
+
+import trio
+
+from remoting.errors import ConnectFailed, ListenFailed
 
 Buffer = bytes | bytearray | memoryview
 
@@ -77,3 +83,139 @@ def split_address(address: str) -> tuple[str, int]:
 def join_address(host: str, port: int) -> str:
     """`host:port`, with brackets around an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class TcpStream:
+    """A TCP connection. See ByteStream. Requires: the socket is connected."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        connected.setblocking(False)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = connected
+        self.local = join_address(*connected.getsockname()[:2])
+        self.peer = join_address(*connected.getpeername()[:2])
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """See ByteStream."""
+        while True:
+            await trio.lowlevel.wait_readable(self._socket)
+            try:
+                return self._socket.recv(max_bytes or 65536)
+            except BlockingIOError:
+                pass  # a false alarm of the kernel
+            except OSError as error:
+                raise trio.BrokenResourceError(str(error)) from error
+
+    def send_now(self, data: Buffer) -> int:
+        """See ByteStream."""
+        try:
+            return self._socket.send(data)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise trio.BrokenResourceError(str(error)) from error
+
+    async def send_all(self, data: Buffer) -> None:
+        """See ByteStream."""
+        left = memoryview(data)
+        while left := left[self.send_now(left) :]:
+            await trio.lowlevel.wait_writable(self._socket)
+
+    async def aclose(self) -> None:
+        """See ByteStream."""
+        if self._socket.fileno() >= 0:
+            trio.lowlevel.notify_closing(self._socket)
+            self._socket.close()
+        await trio.lowlevel.checkpoint()
+
+
+class TcpListener:
+    """A listening TCP socket. See Listener."""
+
+    def __init__(self, bound: socket.socket) -> None:
+        bound.setblocking(False)
+        self._socket = bound
+        self.address = join_address(*bound.getsockname()[:2])
+
+    async def accept(self) -> ByteStream:
+        """See Listener. OSError where the system has no descriptor left."""
+        while True:
+            await trio.lowlevel.wait_readable(self._socket)
+            try:
+                return TcpStream(self._socket.accept()[0])
+            except BlockingIOError:
+                pass
+            except ConnectionError:
+                pass  # it was closed again before we came to it
+
+    async def aclose(self) -> None:
+        """See Listener."""
+        if self._socket.fileno() >= 0:
+            trio.lowlevel.notify_closing(self._socket)
+            self._socket.close()
+        await trio.lowlevel.checkpoint()
+
+
+class TcpNetwork:
+    """The real one. Buffer sizes of 0 leave them to the system, which adapts them."""
+
+    def __init__(self, *, backlog: int = 1024, send_buffer: int = 0, receive_buffer: int = 0) -> None:
+        self._backlog = backlog
+        self._buffers = ((socket.SO_SNDBUF, send_buffer), (socket.SO_RCVBUF, receive_buffer))
+
+    async def dial(self, address: str) -> ByteStream:
+        """See Network. Every address the host name has is tried in turn."""
+        problem: OSError | None = None
+        try:
+            host, port = split_address(address)
+            places = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError, ValueError) as error:
+            raise ConnectFailed(f"cannot connect to {address}: {error}") from error
+        for family, kind, protocol, _, place in places:
+            try:
+                return await self._connect(socket.socket(family, kind, protocol), place)
+            except OSError as error:
+                problem = error
+        raise ConnectFailed(f"cannot connect to {address}: {problem}") from problem
+
+    async def _connect(self, unconnected: socket.socket, place: tuple[object, ...]) -> TcpStream:
+        try:
+            unconnected.setblocking(False)
+            self._set_buffers(unconnected)
+            try:
+                unconnected.connect(place)
+            except BlockingIOError:
+                await trio.lowlevel.wait_writable(unconnected)
+            problem = unconnected.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if problem:
+                raise OSError(problem, os.strerror(problem))
+            stream = TcpStream(unconnected)
+            if stream.local == stream.peer:  # a free port of this host can meet itself
+                raise ConnectionRefusedError("nobody listens there")
+            return stream
+        except BaseException:
+            unconnected.close()
+            raise
+
+    async def listen(self, host: str, port: int) -> Listener:
+        """See Network."""
+        try:
+            places = await trio.socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            family, kind, protocol, _, place = places[0]
+            unbound = socket.socket(family, kind, protocol)
+            try:
+                unbound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                self._set_buffers(unbound)
+                unbound.bind(place)
+                unbound.listen(self._backlog)
+                return TcpListener(unbound)
+            except BaseException:
+                unbound.close()
+                raise
+        except (OSError, UnicodeError) as error:
+            raise ListenFailed(f"cannot listen on {join_address(host, port)}: {error}") from error
+
+    def _set_buffers(self, target: socket.socket) -> None:
+        for option, size in self._buffers:
+            if size:
+                target.setsockopt(socket.SOL_SOCKET, option, size)

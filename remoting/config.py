@@ -1,0 +1,152 @@
+"""Settings of connections, by RocketMQ's keys. Threads and selectors have none: one task a connection does their work.
+
+RocketMQ limits one-way and asynchronous requests by semaphores of a whole process; here the same numbers hold for each
+connection, so that one peer who does not read cannot keep a broker from notifying the others.
+
+Java: remoting/netty/NettyServerConfig.java, NettyClientConfig.java, TlsSystemConfig.java
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from common.settings import SettingsError, setting
+from remoting.command import HeaderType
+from remoting.frame_codec import FRAME_LIMIT
+
+_FRAME_KEY = "com.rocketmq.remoting.frameMaxLength"
+_FRAME_DOC = "Longest frame in bytes, its first four included; a longer one ends its connection."
+# Below, a peer's limit would be under what a server may send it: a pull answers 256 KiB and one message of 4 MiB.
+_SMALLEST_FRAME_LIMIT = 65_536
+
+
+class TlsMode(StrEnum):
+    """What a server does with the first byte of a connection, which is 22 in TLS and 0 in a plain frame."""
+
+    DISABLED = "disabled"
+    PERMISSIVE = "permissive"
+    ENFORCING = "enforcing"
+
+
+class ClientAuth(StrEnum):
+    """Whether a server asks TLS clients for a certificate."""
+
+    NONE = "none"
+    OPTIONAL = "optional"
+    REQUIRE = "require"
+
+
+class SerializeType(StrEnum):
+    """The header type of our own requests."""
+
+    JSON = "JSON"
+    ROCKETMQ = "ROCKETMQ"
+    MSGPACK = "MSGPACK"
+
+    @property
+    def header_type(self) -> HeaderType:
+        """The number in a frame."""
+        return HeaderType[self.name]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """Settings of the connections that a server has accepted."""
+
+    server_oneway_semaphore_value: int = setting(
+        256, "One-way requests to one peer that may wait to be written.", minimum=1
+    )
+    server_async_semaphore_value: int = setting(64, "Requests to one peer that may wait for their answers.", minimum=1)
+    server_channel_max_idle_time_seconds: int = setting(
+        120, "A connection without traffic either way is closed after this.", unit="seconds", minimum=1
+    )
+    server_socket_snd_buf_size: int = setting(
+        0, "Send buffer of a socket; 0 leaves it to the system.", unit="bytes", minimum=0
+    )
+    server_socket_rcv_buf_size: int = setting(
+        0, "Receive buffer of a socket; 0 leaves it to the system.", unit="bytes", minimum=0
+    )
+    server_socket_backlog: int = setting(1024, "Connections that may wait to be accepted.", minimum=1)
+    write_buffer_high_water_mark: int = setting(
+        4 << 20,
+        "Unsent answers of a connection from which on no more requests are read from it.",
+        unit="bytes",
+        minimum=0,
+    )
+    write_buffer_low_water_mark: int = setting(
+        1 << 20, "Unsent answers down to which they have to fall before reading goes on.", unit="bytes", minimum=0
+    )
+    server_drain_seconds: float = setting(
+        3.0, "At a stop, how long requests in progress may take to be answered.", unit="seconds", minimum=0
+    )
+    frame_max_length: int = setting(FRAME_LIMIT, _FRAME_DOC, key=_FRAME_KEY, minimum=_SMALLEST_FRAME_LIMIT)
+    tls_mode: TlsMode = setting(
+        TlsMode.PERMISSIVE, "Whether TLS clients, plain clients or both are served.", key="tls.server.mode"
+    )
+    tls_cert_path: str = setting("", "Certificate chain (PEM); none: no TLS.", key="tls.server.certPath", path=True)
+    tls_key_path: str = setting("", "Private key (PEM) of the certificate.", key="tls.server.keyPath", path=True)
+    tls_key_password: str = setting(
+        "", "Password of the private key, if it has one.", key="tls.server.keyPassword", secret=True
+    )
+    tls_trust_path: str = setting(
+        "", "Certificates (PEM) that clients' must be signed by.", key="tls.server.trustCertPath", path=True
+    )
+    tls_client_auth: ClientAuth = setting(
+        ClientAuth.NONE, "Whether TLS clients must show a certificate.", key="tls.server.need.client.auth"
+    )
+
+    def __post_init__(self) -> None:
+        if self.write_buffer_low_water_mark > self.write_buffer_high_water_mark:
+            raise SettingsError("writeBufferLowWaterMark: must not be above writeBufferHighWaterMark")
+        if self.tls_mode is TlsMode.ENFORCING and not self.tls_cert_path:
+            raise SettingsError("tls.server.mode=enforcing: needs tls.server.certPath and tls.server.keyPath")
+        if self.tls_client_auth is ClientAuth.REQUIRE and not self.tls_trust_path:
+            raise SettingsError("tls.server.need.client.auth=require: needs tls.server.trustCertPath")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolConfig:
+    """Settings of the connections that we open."""
+
+    client_oneway_semaphore_value: int = setting(
+        65_535, "One-way requests to one server that may wait to be written.", minimum=1
+    )
+    client_async_semaphore_value: int = setting(
+        65_535, "Requests to one server that may wait for their answers.", minimum=1
+    )
+    connect_timeout_millis: int = setting(3000, "How long to try to connect.", unit="milliseconds", minimum=1)
+    client_channel_max_idle_time_seconds: int = setting(
+        120, "A connection without traffic either way is closed after this.", unit="seconds", minimum=1
+    )
+    client_close_socket_if_timeout: bool = setting(
+        True, "Close a connection on which nothing came while a call ran out of its time."
+    )
+    client_write_buffer_high_water_mark: int = setting(
+        16 << 20, "Unsent requests of a connection from which on calls wait for room.", unit="bytes", minimum=0
+    )
+    frame_max_length: int = setting(FRAME_LIMIT, _FRAME_DOC, key=_FRAME_KEY, minimum=_SMALLEST_FRAME_LIMIT)
+    serialize_type: SerializeType = setting(
+        SerializeType.JSON,
+        "Header type of requests; MSGPACK is understood by Rocketlet alone, with others JSON is used.",
+        key="rocketmq.serialize.type",
+    )
+    use_tls: bool = setting(False, "Connect by TLS.", key="useTLS", old_keys=("tls.enable",))
+    tls_auth_server: bool = setting(
+        False, "Refuse servers whose certificate is not trusted.", key="tls.client.authServer"
+    )
+    tls_trust_path: str = setting(
+        "", "Certificates (PEM) to trust; empty: the system's.", key="tls.client.trustCertPath", path=True
+    )
+    tls_cert_path: str = setting(
+        "", "Our certificate chain (PEM), where the server asks for one.", key="tls.client.certPath", path=True
+    )
+    tls_key_path: str = setting("", "Private key (PEM) of our certificate.", key="tls.client.keyPath", path=True)
+    tls_key_password: str = setting(
+        "", "Password of the private key, if it has one.", key="tls.client.keyPassword", secret=True
+    )
+    tls_server_name: str = setting(
+        "",
+        "Name that the server's certificate must carry; empty: unchecked, as in RocketMQ.",
+        key="tls.client.serverName",
+    )

@@ -1,0 +1,391 @@
+"""One connection, the same at both ends: requests and answers go both ways at once, on one stream.
+
+Two tasks: one reads and works on what it reads, one writes what could not be written at once. The reader hands each
+chunk to its `Turn` (`dispatch.py`), which runs the handlers; what they answer, and what anyone sends meanwhile, gathers
+in `out` and leaves in one write when the turn is over. Outside of a turn whoever sends wakes the writer, which runs
+after everybody who is due now, so their sends leave together too.
+
+Invariants: `opaque` numbers of our calls are unique among those that wait. A call that ends, however it ends, takes its
+entry with it. After `closed` nothing is sent and no call waits. Who sends more than a named limit gets
+TooManyRequests, and nothing was sent.
+
+Backpressure: a server's connection stops reading while more answers wait unsent than its high-water mark. A client's
+never does, or both sides could wait for the other to read; there calls wait before they send.
+
+Java: remoting/netty/NettyRemotingAbstract.java, ResponseFuture.java
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import outcome
+import trio
+from trio.lowlevel import Abort
+
+from remoting.command import ONEWAY, Command, HeaderType
+from remoting.errors import CallTimeout, ConnectionLost, FrameError, TooManyRequests
+from remoting.frame_codec import ReceiveBuffer, encode
+from remoting.request_codes import request_name
+
+if TYPE_CHECKING:
+    from remoting.handler import Answer, Buffer, Request
+    from remoting.hooks import ClientHook
+    from remoting.transport import ByteStream
+
+log = logging.getLogger("remoting.connection")
+
+# One read: 200 sends of 1 KiB. A turn over so much takes 3 ms, which is what others may have to wait for theirs.
+READ_SIZE = 256 << 10
+_OPAQUE_MASK = 0x7FFFFFFF
+
+
+class Turn(Protocol):
+    """What works on received bytes."""
+
+    def turn(self, connection: Connection, data: bytes) -> tuple[int, int, FrameError | None]:
+        """Handle all whole frames; where the rest begins, what it needs to be a frame, and what is wrong with it."""
+
+    def answer_later(self, request: Request, answer: Answer) -> list[Buffer]:
+        """The buffers of an answer given after the turn that read the request."""
+
+    def let_go(self, connection: Connection) -> None:
+        """The connection is gone, and with it whoever waited for answers on it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The limits of a connection, each with the name of the setting it comes from."""
+
+    oneway: int
+    oneway_setting: str
+    calls: int
+    calls_setting: str
+    unsent_high: int
+    unsent_low: int
+    stops_reading: bool  # at unsent_high; else calls wait
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionStatistics:
+    """A snapshot."""
+
+    calls: int
+    in_flight: int
+    unsent: int
+    received_at: float
+    sent_at: float
+
+
+class Connection:
+    """See the module. `run` is called once, by who made it; everything else by anybody, until it is closed."""
+
+    def __init__(
+        self,
+        stream: ByteStream,
+        turn: Turn,
+        limits: Limits,
+        number: int = 0,
+        hooks: Sequence[ClientHook] = (),
+        header_type: HeaderType | None = None,
+    ) -> None:
+        self.id = number
+        self.peer = stream.peer
+        self.local = stream.local
+        self.closed = False
+        self.failure: BaseException | None = None
+        self.header_type = header_type or HeaderType.JSON
+        self._learns_header_type = header_type is None
+        self.attributes: dict[str, Any] = {}
+        self.out: list[Buffer] = []
+        self.in_flight = 0
+        self.in_flight_by_family: dict[Any, int] = {}
+        self.received_at = self.sent_at = trio.current_time()
+        self._stream = stream
+        self._turn = turn
+        self._limits = limits
+        self._hooks = hooks
+        self._in_turn = False
+        self._unsent: list[bytes] = []
+        self._unsent_size = 0
+        self._oneway_waiting = 0
+        self._next_opaque = 0
+        self._calls: dict[int, trio.lowlevel.Task] = {}
+        self._writer: trio.lowlevel.Task | None = None
+        self._room = trio.lowlevel.ParkingLot()
+        self._reading = trio.CancelScope()
+        self._nursery: trio.Nursery | None = None
+        self._draining = False
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else f"{len(self._calls)} calls, {self._unsent_size} bytes unsent"
+        return f"<Connection {self.id} {self.local} - {self.peer}: {state}>"
+
+    @property
+    def last_active(self) -> float:
+        """When something last went either way, by trio's clock."""
+        return max(self.received_at, self.sent_at)
+
+    def statistics(self) -> ConnectionStatistics:
+        """What waits here."""
+        return ConnectionStatistics(len(self._calls), self.in_flight, self._unsent_size, self.received_at, self.sent_at)
+
+    # -- its life
+
+    async def run(self, first: bytes = b"") -> None:
+        """Serve until either side closes. `first`: bytes that were read already. Never raises what the peer caused."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                if self.closed:
+                    return
+                nursery.start_soon(self._write_what_is_left)
+                with self._reading:
+                    await self._read(first)
+                if self._draining:
+                    await self._work_off()
+                nursery.cancel_scope.cancel()
+        finally:
+            self._end()
+            with trio.CancelScope(shield=True):
+                await self._stream.aclose()
+
+    def close(self, failure: BaseException | None = None) -> None:
+        """End it now; what is unsent is lost. `run` returns soon after."""
+        if self.failure is None:
+            self.failure = failure
+        if not self.closed:
+            self._end()
+            if self._nursery is not None:
+                self._nursery.cancel_scope.cancel()
+
+    def drain(self) -> None:
+        """Read no more; `run` returns when what is in progress has been answered and written."""
+        self._draining = True
+        self._reading.cancel()
+
+    def start_task(self, function: Callable[..., Any], *args: Any) -> None:
+        """Run an async function until the connection ends. Requires: called from within its turn."""
+        assert self._nursery is not None
+        self._nursery.start_soon(function, *args)
+
+    def _end(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self._turn.let_go(self)
+        error = ConnectionLost(
+            f"the connection to {self.peer} was lost" + (f": {self.failure}" if self.failure else "")
+        )
+        for task in self._calls.values():
+            trio.lowlevel.reschedule(task, outcome.Error(error))
+        self._calls.clear()
+        self.out.clear()
+        self._unsent.clear()
+        self._unsent_size = 0
+        self._room.unpark_all()
+
+    # -- reading
+
+    async def _read(self, chunk: bytes) -> None:
+        buffer = ReceiveBuffer()
+        limits = self._limits
+        try:
+            while True:
+                if chunk and (data := buffer.feed(chunk)) is not None:
+                    self._in_turn = True
+                    rest, need, error = self._turn.turn(self, data)
+                    self._in_turn = False
+                    self._flush()
+                    if error is not None:
+                        raise error
+                    buffer.keep(data, rest, need)
+                    while self._unsent_size > limits.unsent_high and limits.stops_reading:
+                        await self._room.park()
+                chunk = await self._stream.receive_some(READ_SIZE)
+                if not chunk:
+                    break
+                self.received_at = trio.current_time()
+        except FrameError as error:
+            log.warning("%s sent %s; its connection is closed", self.peer, error)
+            self.failure = error
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            self.failure = error.__cause__ or error
+            log.info("the connection to %s broke: %s", self.peer, self.failure)
+        else:
+            if len(buffer):
+                log.info("%s closed its connection inside a frame", self.peer)
+
+    def peer_speaks(self, header_type: int) -> None:
+        """The peer has asked in this header type, so it can read it. C++ and Node clients read JSON alone."""
+        if self._learns_header_type:
+            self.header_type = HeaderType(header_type)
+
+    # -- writing
+
+    def send(self, buffers: Sequence[Buffer]) -> None:
+        """Send one or more whole frames, with whatever else is due. Without effect once it is closed."""
+        if self.closed:
+            return
+        self.out.extend(buffers)
+        if not self._in_turn:
+            self._wake_writer()
+
+    def _flush(self) -> None:
+        """Write what has gathered; what does not go at once is the writer's."""
+        if not self.out or self.closed:
+            return
+        data = b"".join(self.out)
+        self.out = []
+        self._oneway_waiting = 0
+        sent = 0
+        if not self._unsent:
+            try:
+                sent = self._stream.send_now(data)
+            except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                self.close(error.__cause__ or error)
+                return
+            if sent:
+                self.sent_at = trio.current_time()
+        if sent < len(data):
+            self._unsent.append(data[sent:] if sent else data)
+            self._unsent_size += len(data) - sent
+            self._wake_writer()
+
+    async def _write_what_is_left(self) -> None:
+        try:
+            while True:
+                self._flush()
+                if self._unsent:
+                    data = self._unsent[0] if len(self._unsent) == 1 else b"".join(self._unsent)
+                    self._unsent = [data]
+                    await self._stream.send_all(data)
+                    self.sent_at = trio.current_time()
+                    self._unsent_size -= len(data)
+                    del self._unsent[0]
+                    if self._unsent_size <= self._limits.unsent_low:
+                        self._room.unpark_all()
+                elif not self.out:
+                    if self._draining:
+                        self._room.unpark_all()
+                    await self._sleep_until_woken()
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            self.close(error.__cause__ or error)
+
+    async def _sleep_until_woken(self) -> None:
+        self._writer = trio.lowlevel.current_task()
+
+        def abort(_: Any) -> Abort:
+            self._writer = None
+            return Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(abort)
+
+    def _wake_writer(self) -> None:
+        if self._writer is not None:
+            trio.lowlevel.reschedule(self._writer)
+            self._writer = None
+
+    async def _work_off(self) -> None:
+        """Wait until everything in progress is answered, and the answers are written."""
+        while (self.in_flight or self.out or self._unsent) and not self.closed:
+            await self._room.park()
+
+    # -- calls
+
+    async def call(self, command: Command, timeout: float) -> Command:
+        """Send a request and wait for its answer. Raises CallTimeout, ConnectionLost, TooManyRequests.
+
+        Cancelled, it leaves nothing behind; the peer may still do what it was asked, and its answer is dropped.
+        """
+        opaque = self.take_opaque()
+        command.opaque = opaque
+        command.flag = 0
+        command.header_type = self.header_type
+        for hook in self._hooks:
+            hook.before(self.peer, command)
+        answer = await self.call_frame(opaque, encode(command), timeout, command.code)
+        for hook in self._hooks:
+            hook.after(self.peer, command, answer)
+        return answer
+
+    def take_opaque(self) -> int:
+        """The number of the next call. For who formats frames himself: see `call_frame`."""
+        while True:
+            self._next_opaque = opaque = (self._next_opaque + 1) & _OPAQUE_MASK
+            if opaque not in self._calls:
+                return opaque
+
+    async def call_frame(self, opaque: int, frame: Buffer, timeout: float, code: int = 0) -> Command:
+        """`call` with a frame made already, of the connection's header type, that carries `opaque`. No hooks run."""
+        limits = self._limits
+        if len(self._calls) >= limits.calls:
+            raise TooManyRequests(
+                f"{len(self._calls)} calls to {self.peer} wait for answers, {limits.calls_setting} allows no more"
+            )
+        with trio.move_on_after(timeout):
+            while self._unsent_size > limits.unsent_high and not limits.stops_reading:
+                await self._room.park()
+            self._check_open()
+            self.out.append(frame)
+            if not self._in_turn:
+                if self._calls:
+                    self._wake_writer()
+                else:
+                    self._flush()  # nobody to wait for: saves a task switch where one call follows another
+            return await self._answer_to(opaque)
+        raise CallTimeout(f"{self.peer} did not answer {request_name(code)} within {timeout:g} s")
+
+    async def _answer_to(self, opaque: int) -> Command:
+        self._calls[opaque] = trio.lowlevel.current_task()
+
+        def abort(_: Any) -> Abort:
+            del self._calls[opaque]
+            return Abort.SUCCEEDED
+
+        return cast(Command, await trio.lowlevel.wait_task_rescheduled(abort))
+
+    def answered(self, answer: Command) -> None:
+        """An answer came in."""
+        task = self._calls.pop(answer.opaque, None)
+        if task is None:
+            log.debug("%s answered a call that nobody waits for any more (opaque %d)", self.peer, answer.opaque)
+        else:
+            trio.lowlevel.reschedule(task, outcome.Value(answer))
+
+    def send_oneway(self, command: Command) -> None:
+        """Send a request that is not answered. Raises TooManyRequests, ConnectionLost."""
+        self._check_open()
+        command.opaque = self.take_opaque()
+        command.flag = ONEWAY
+        command.header_type = self.header_type
+        for hook in self._hooks:
+            hook.before(self.peer, command)
+        self.send_oneway_frame(encode(command))
+
+    def send_oneway_frame(self, frame: Buffer) -> None:
+        """`send_oneway` with a frame made already. No hooks run."""
+        self._check_open()
+        limits = self._limits
+        if self._oneway_waiting >= limits.oneway or self._unsent_size > limits.unsent_high:
+            raise TooManyRequests(
+                f"{self._oneway_waiting} one-way requests and {self._unsent_size} bytes to {self.peer} wait to be"
+                f" written, {limits.oneway_setting} allows no more"
+            )
+        self._oneway_waiting += 1
+        self.send((frame,))
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ConnectionLost(f"the connection to {self.peer} is closed")
+
+    # -- answers given after the turn
+
+    def answer_deferred(self, request: Request, answer: Answer) -> None:
+        """What `Request.reply` does."""
+        if not self.closed:
+            self.send(self._turn.answer_later(request, answer))
+            self._wake_writer()  # which tells a drain that there may be no more to wait for

@@ -1,0 +1,237 @@
+"""Connections that we open: one an address, shared by all who call there, dialled when needed and again when lost.
+
+A dial belongs to the pool, not to the call that caused it: a call that is cancelled does not take it from the others
+that wait for it. A call's time-out covers the dial. What heals a pool:
+
+- a connection that is closed is dialled anew by the next call;
+- one on which nothing at all came while a call ran out of its time is closed, for it may be half dead;
+- one without traffic for 120 s is closed.
+
+With serialize type MSGPACK each new connection is asked first whether it knows that type, by a harmless request in it:
+our server answers, any other closes the connection, and then that address gets JSON until the pool ends.
+
+Java: remoting/netty/NettyRemotingClient.java
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import trio
+
+from remoting.command import Command, HeaderType
+from remoting.config import PoolConfig
+from remoting.connection import Connection, Limits
+from remoting.dispatch import DEFAULT_LIMITS, Dispatch, FamilyLimit
+from remoting.errors import CallTimeout, ConnectFailed, ConnectionLost
+from remoting.events import ConnectionEvents
+from remoting.handler import HandlerTable
+from remoting.hooks import ClientHook
+from remoting.idle import close_idle
+from remoting.request_codes import RequestCode, request_name
+from remoting.transport import ByteStream, Network
+
+if TYPE_CHECKING:
+    from remoting.tls import TlsContexts
+
+log = logging.getLogger("remoting.connection_pool")
+
+_NO_HANDLERS: HandlerTable = {}
+_POOL_CLOSED = "the pool of connections is closed"
+_UNSERVED_CODE = int(RequestCode.QUERY_BROKER_OFFSET)  # reserved since 3.x, and without handler anywhere
+
+
+class ConnectionPool:
+    """An async context manager: connections live inside of it. See the module."""
+
+    def __init__(
+        self,
+        network: Network,
+        config: PoolConfig | None = None,
+        handlers: HandlerTable = _NO_HANDLERS,
+        *,
+        hooks: Sequence[ClientHook] = (),
+        events: Sequence[ConnectionEvents] = (),
+        limits: Mapping[str, FamilyLimit] = DEFAULT_LIMITS,
+    ) -> None:
+        """`handlers` serve what servers ask of us. Raises SettingsError where certificates cannot be loaded."""
+        self._network = network
+        self._config = config = config or PoolConfig()
+        self._hooks = tuple(hooks)
+        self._events = tuple(events)
+        self._dispatch = Dispatch(handlers, limits=limits, frame_limit=config.frame_max_length)
+        self._limits = Limits(
+            oneway=config.client_oneway_semaphore_value,
+            oneway_setting=f"clientOnewaySemaphoreValue={config.client_oneway_semaphore_value}",
+            calls=config.client_async_semaphore_value,
+            calls_setting=f"clientAsyncSemaphoreValue={config.client_async_semaphore_value}",
+            unsent_high=config.client_write_buffer_high_water_mark,
+            unsent_low=config.client_write_buffer_high_water_mark // 2,
+            stops_reading=False,
+        )
+        self._tls = _contexts(config)
+        self._numbers = itertools.count(1)
+        self._connections: dict[str, Connection] = {}
+        self._dials: dict[str, _Dial] = {}
+        self._json_only: set[str] = set()
+        self._scope: AbstractAsyncContextManager[trio.Nursery, bool | None] | None = None
+        self._nursery: trio.Nursery | None = None
+
+    async def __aenter__(self) -> Self:
+        self._scope = trio.open_nursery()
+        self._nursery = await self._scope.__aenter__()
+        allowed = self._config.client_channel_max_idle_time_seconds
+        self._nursery.start_soon(close_idle, self._connections.values, allowed, self._events)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        assert self._nursery is not None
+        assert self._scope is not None
+        nursery, self._nursery = self._nursery, None
+        nursery.cancel_scope.cancel()
+        if isinstance(error, trio.Cancelled):
+            return await self._scope.__aexit__(kind, error, trace)
+        # What was raised inside goes on as it is; the nursery would put it into a group.
+        await self._scope.__aexit__(None, None, None)
+        return None
+
+    @property
+    def connections(self) -> Mapping[str, Connection]:
+        """The open ones by address."""
+        return self._connections
+
+    async def call(self, address: str, command: Command, timeout: float) -> Command:
+        """Ask and wait for the answer. Raises ConnectFailed, ConnectionLost, CallTimeout, TooManyRequests."""
+        deadline = trio.current_time() + timeout
+        connection = await self._connection(address, timeout, command.code)
+        sent = trio.current_time()
+        try:
+            return await connection.call(command, deadline - sent)
+        except CallTimeout:
+            if connection.received_at < sent and self._config.client_close_socket_if_timeout:
+                connection.close(TimeoutError("nothing came while a call ran out of its time"))
+            raise
+
+    async def oneway(self, address: str, command: Command) -> None:
+        """Send what is not answered. Raises ConnectFailed, ConnectionLost, TooManyRequests."""
+        connection = await self._connection(address, self._config.connect_timeout_millis / 1000, command.code)
+        connection.send_oneway(command)
+
+    async def connection(self, address: str) -> Connection:
+        """The connection to an address, dialled if there is none. Raises ConnectFailed."""
+        return await self._connection(address, self._config.connect_timeout_millis / 1000, 0)
+
+    def close_connection(self, address: str) -> None:
+        """Close it; the next call dials anew."""
+        connection = self._connections.get(address)
+        if connection is not None:
+            connection.close()
+
+    async def _connection(self, address: str, timeout: float, code: int) -> Connection:
+        connection = self._connections.get(address)
+        if connection is not None and not connection.closed:
+            return connection
+        if self._nursery is None:
+            raise ConnectFailed(_POOL_CLOSED)
+        dial = self._dials.get(address)
+        if dial is None:
+            dial = self._dials[address] = _Dial()
+            self._nursery.start_soon(self._dial, address, dial)
+        with trio.move_on_after(timeout):
+            await dial.done.wait()
+            if dial.connection is None:
+                # One error is raised by every task that waits, so each raises its own.
+                raise ConnectFailed(str(dial.error)) from dial.error
+            return dial.connection
+        raise CallTimeout(f"{address} was not reached within {timeout:g} s to ask {request_name(code)}")
+
+    # -- dialling
+
+    async def _dial(self, address: str, dial: _Dial) -> None:
+        try:
+            wanted = HeaderType.JSON if address in self._json_only else self._config.serialize_type.header_type
+            connection = await self._opened(address, wanted)
+            if wanted is HeaderType.MSGPACK and not await self._knows_msgpack(connection):
+                log.info("%s does not know msgpack headers, it gets JSON", address)
+                self._json_only.add(address)
+                connection.close()
+                connection = await self._opened(address, HeaderType.JSON)
+            dial.connection = self._connections[address] = connection
+        except ConnectFailed as error:
+            dial.error = error
+        finally:
+            del self._dials[address]
+            dial.done.set()
+
+    async def _opened(self, address: str, header_type: HeaderType) -> Connection:
+        stream = await self._dialled(address)
+        connection = Connection(
+            stream, self._dispatch, self._limits, next(self._numbers), self._hooks, header_type=header_type
+        )
+        if self._nursery is None:
+            connection.close()
+            await stream.aclose()
+            raise ConnectFailed(_POOL_CLOSED)
+        self._nursery.start_soon(self._serve, address, connection)
+        return connection
+
+    async def _dialled(self, address: str) -> ByteStream:
+        seconds = self._config.connect_timeout_millis / 1000
+        with trio.move_on_after(seconds):
+            stream = await self._network.dial(address)
+            if self._tls is None:
+                return stream
+            from remoting.tls import secured
+
+            try:
+                name = self._config.tls_server_name or None
+                return await secured(stream, self._tls.current(), server_side=False, server_name=name)
+            except trio.BrokenResourceError as error:
+                raise ConnectFailed(f"{address} refuses TLS: {error.__cause__ or error}") from error
+        raise ConnectFailed(f"cannot connect to {address} within connectTimeoutMillis={seconds * 1000:g}")
+
+    async def _knows_msgpack(self, connection: Connection) -> bool:
+        """Ask for a code that nobody serves. RocketMQ's servers cannot read the header and close the connection."""
+        try:
+            await connection.call(Command(_UNSERVED_CODE), self._config.connect_timeout_millis / 1000)
+        except (ConnectionLost, CallTimeout):
+            return False
+        return True
+
+    async def _serve(self, address: str, connection: Connection) -> None:
+        try:
+            for subscriber in self._events:
+                subscriber.connected(connection)
+            await connection.run()
+            if connection.failure is not None:
+                for subscriber in self._events:
+                    subscriber.failed(connection)
+        finally:
+            if self._connections.get(address) is connection:
+                del self._connections[address]
+            for subscriber in self._events:
+                subscriber.closed(connection)
+
+
+class _Dial:
+    """A dial in progress, and what came of it."""
+
+    def __init__(self) -> None:
+        self.done = trio.Event()
+        self.connection: Connection | None = None
+        self.error = ConnectFailed(_POOL_CLOSED)
+
+
+def _contexts(config: PoolConfig) -> TlsContexts | None:
+    if not config.use_tls:
+        return None
+    from remoting.tls import client_contexts  # ssl takes 20 ms to import
+
+    return client_contexts(config)

@@ -1,0 +1,271 @@
+"""The work of one turn: cut all frames of a chunk, run each handler, gather the answers.
+
+The one place where an error becomes a response code:
+
+    nobody serves the code                        3   ` request type N not supported`
+    a header field missing, no number             1   which field
+    a body that cannot be read (BodyError)        1   what is wrong with it
+    the family's limit of requests in progress    2   `[OVERLOAD]...`, naming the setting
+    Refused                                       its code, its remark
+    any other exception of a handler              1   its class and text; logged with its traceback
+    an answer that is too large for a frame       1   how large
+
+The family limits count requests in progress: deferred ones and those that became tasks. A plain handler that answers at
+once is never in progress for anybody else.
+
+Java: remoting/netty/NettyRemotingAbstract.java (processRequestCommand), broker/latency/BrokerFastFailure.java
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import trio
+
+from remoting.command import ONEWAY, Command
+from remoting.connection import Connection
+from remoting.errors import BodyError, FrameError
+from remoting.frame_codec import FRAME_LIMIT, cut, decode, encode_answer
+from remoting.handler import (
+    DEFERRED,
+    Answer,
+    AsyncFunction,
+    Buffer,
+    Deferred,
+    Handler,
+    HandlerTable,
+    PlainFunction,
+    Refused,
+    Reply,
+    Request,
+)
+from remoting.hooks import ServerHook
+from remoting.request_codes import request_name
+from remoting.request_reader import RequestReader, UnreadableRequest
+from remoting.response_codes import ResponseCode
+
+log = logging.getLogger("remoting.dispatch")
+
+_FAILED = "the handler of %s, asked by %s, failed"
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyLimit:
+    """How many requests of a family may be in progress, and the setting that says so."""
+
+    most: int
+    setting: str
+
+
+# RocketMQ's queue capacities; a broker passes its own settings.
+DEFAULT_LIMITS: Mapping[str, FamilyLimit] = {
+    "send": FamilyLimit(10_000, "sendThreadPoolQueueCapacity"),
+    "pull": FamilyLimit(100_000, "pullThreadPoolQueueCapacity"),
+    "query": FamilyLimit(20_000, "queryThreadPoolQueueCapacity"),
+    "client": FamilyLimit(1_000_000, "clientManagerThreadPoolQueueCapacity"),
+    "consumer": FamilyLimit(1_000_000, "consumerManagerThreadPoolQueueCapacity"),
+    "heartbeat": FamilyLimit(50_000, "heartbeatThreadPoolQueueCapacity"),
+    "transaction": FamilyLimit(100_000, "endTransactionPoolQueueCapacity"),
+}
+OTHER_FAMILIES = FamilyLimit(10_000, "adminBrokerThreadPoolQueueCapacity")
+
+
+@dataclass(slots=True, eq=False)
+class _Family:
+    name: str
+    limit: FamilyLimit
+    in_flight: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    """A handler as the turn wants it."""
+
+    function: PlainFunction
+    task: AsyncFunction | None
+    family: _Family
+    parks: bool
+
+
+class Dispatch:
+    """The handlers of one server or client. It is told of requests by the connections, whose `Turn` it is."""
+
+    def __init__(
+        self,
+        handlers: HandlerTable,
+        *,
+        hooks: Sequence[ServerHook] = (),
+        after_turn: Callable[[], None] | None = None,
+        limits: Mapping[str, FamilyLimit] = DEFAULT_LIMITS,
+        frame_limit: int = FRAME_LIMIT,
+    ) -> None:
+        self._hooks = tuple(hooks)
+        self._after_turn = after_turn
+        self._frame_limit = frame_limit
+        self._families: dict[str, _Family] = {}
+        self._entries = {int(code): self._entry(handler, limits) for code, handler in handlers.items()}
+        self._reader = RequestReader({int(code): handler.header for code, handler in handlers.items()})
+
+    def _entry(self, handler: Handler, limits: Mapping[str, FamilyLimit]) -> _Entry:
+        name = handler.family
+        family = self._families.setdefault(name, _Family(name, limits.get(name, OTHER_FAMILIES)))
+        task = cast(AsyncFunction, handler.function) if inspect.iscoroutinefunction(handler.function) else None
+        return _Entry(cast(PlainFunction, handler.function), task, family, handler.parks)
+
+    def in_flight(self) -> dict[str, int]:
+        """Requests in progress by family: deferred, or running as tasks."""
+        return {family.name: family.in_flight for family in self._families.values()}
+
+    def turn(self, connection: Connection, data: bytes) -> tuple[int, int, FrameError | None]:
+        """Everything whole in `data`. See `connection.Turn`."""
+        frames, rest, need, error = cut(data, self._frame_limit)
+        now = trio.current_time()
+        view = memoryview(data)
+        read, serve = self._reader.read, self._serve
+        request: Request | Command | None = None
+        for header_type, header, body, end in frames:
+            try:
+                request = read(header_type, data[header:body], view[body:end] if body < end else b"", connection, now)
+            except UnreadableRequest as unreadable:
+                self._refuse(unreadable.request, ResponseCode.SYSTEM_ERROR, str(unreadable))
+                continue
+            except FrameError as broken:
+                error = broken
+                break
+            if isinstance(request, Request):
+                serve(request)
+            else:
+                connection.answered(request)
+        if isinstance(request, Request) and request.header_type != connection.header_type:
+            connection.peer_speaks(request.header_type)
+        if self._after_turn is not None:
+            self._after_turn()
+        return rest, need, error
+
+    def _serve(self, request: Request) -> None:
+        entry = self._entries.get(request.code)
+        if entry is None:
+            self._refuse(
+                request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported"
+            )
+            return
+        family = entry.family
+        answer: Answer | Deferred
+        try:
+            for hook in self._hooks:
+                hook.before(request)
+            if family.in_flight >= family.limit.most:
+                raise _overloaded(family)
+            if entry.task is not None:
+                self._enter(request, entry)
+                request.connection.start_task(self._run_task, entry.task, request)
+                return
+            answer = entry.function(request)
+        except (Refused, BodyError) as error:
+            answer = _refusal(error)
+        except Exception as error:
+            log.exception(_FAILED, request_name(request.code), request.connection.peer)
+            answer = _apology(error)
+        if answer is DEFERRED:
+            self._enter(request, entry)
+        elif answer is not None and not request.flag & ONEWAY:
+            if isinstance(answer, bytes) and not self._hooks:
+                request.connection.out.append(answer)
+            else:
+                request.connection.out.extend(self._buffers(request, cast(Answer, answer)))
+
+    async def _run_task(self, function: AsyncFunction, request: Request) -> None:
+        try:
+            answer = await function(request)
+        except (Refused, BodyError) as error:
+            answer = _refusal(error)
+        except Exception as error:
+            log.exception(_FAILED, request_name(request.code), request.connection.peer)
+            answer = _apology(error)
+        request.connection.answer_deferred(request, answer)
+
+    def answer_later(self, request: Request, answer: Answer) -> list[Buffer]:
+        """See `connection.Turn`."""
+        self._leave(request)
+        if answer is None or request.flag & ONEWAY:
+            return []
+        return self._buffers(request, answer)
+
+    def _buffers(self, request: Request, answer: Answer) -> list[Buffer]:
+        """Every answer but the ready-made ones of a turn comes through here."""
+        if answer is None:
+            return []
+        if isinstance(answer, Reply):
+            try:
+                buffers = encode_answer(
+                    request.header_type, request.opaque, answer.code, answer.header, answer.body, answer.remark
+                )
+            except FrameError as error:
+                log.warning("the answer to %s of %s: %s", request_name(request.code), request.connection.peer, error)
+                buffers = encode_answer(
+                    request.header_type, request.opaque, ResponseCode.SYSTEM_ERROR, None, b"", str(error)
+                )
+        else:
+            buffers = [answer] if isinstance(answer, bytes) else answer
+        if self._hooks:
+            command = _command_of(b"".join(buffers))
+            for hook in self._hooks:
+                hook.after(request, command)
+        return buffers
+
+    def _refuse(self, request: Request, code: int, remark: str) -> None:
+        if not request.is_oneway:
+            request.connection.out.extend(self._buffers(request, Reply(code, None, b"", remark)))
+
+    # -- requests in progress
+
+    def _enter(self, request: Request, entry: _Entry) -> None:
+        connection, family = request.connection, entry.family
+        family.in_flight += 1
+        connection.in_flight += not entry.parks
+        held = connection.in_flight_by_family
+        held[family] = held.get(family, 0) + 1
+
+    def _leave(self, request: Request) -> None:
+        """Requires: the connection is open; what was in progress on a closed one has been let go."""
+        connection, entry = request.connection, self._entries[request.code]
+        family = entry.family
+        family.in_flight -= 1
+        connection.in_flight -= not entry.parks
+        connection.in_flight_by_family[family] -= 1
+
+    def let_go(self, connection: Connection) -> None:
+        """See `connection.Turn`."""
+        for family, count in connection.in_flight_by_family.items():
+            family.in_flight -= count
+        connection.in_flight_by_family.clear()
+        connection.in_flight = 0
+
+
+def _overloaded(family: _Family) -> Refused:
+    limit = family.limit
+    return Refused(
+        ResponseCode.SYSTEM_BUSY,
+        f"[OVERLOAD]system busy, start flow control for a while: {family.in_flight} {family.name} requests are in"
+        f" progress, {limit.setting}={limit.most} allows no more",
+    )
+
+
+def _refusal(error: Refused | BodyError) -> Reply:
+    if isinstance(error, Refused):
+        return Reply(error.code, error.header, b"", error.remark or None)
+    return Reply(ResponseCode.SYSTEM_ERROR, None, b"", str(error))
+
+
+def _apology(error: Exception) -> Reply:
+    return Reply(ResponseCode.SYSTEM_ERROR, None, b"", f"{type(error).__name__}: {error}")
+
+
+def _command_of(frame: bytes) -> Command:
+    """A ready-made answer as hooks see it."""
+    header_type, header, body, end = cut(frame, len(frame) + 4).frames[0]
+    return decode(header_type, frame[header:body], frame[body:end])

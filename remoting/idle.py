@@ -1,0 +1,35 @@
+"""Closes connections on which nothing goes either way: one task for all, which sleeps until the first may be due.
+
+Java: remoting/netty/NettyRemotingServer.java (IdleStateHandler)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+
+import trio
+
+from remoting.connection import Connection
+from remoting.events import ConnectionEvents
+
+log = logging.getLogger("remoting.idle")
+
+
+async def close_idle(
+    connections: Callable[[], Collection[Connection]], allowed: float, events: Sequence[ConnectionEvents]
+) -> None:
+    """Run until cancelled. `allowed`: seconds without traffic."""
+    while True:
+        now = trio.current_time()
+        next_look = now + allowed
+        for connection in [one for one in connections() if not one.closed]:
+            due = connection.last_active + allowed
+            if due > now:
+                next_look = min(next_look, due)
+                continue
+            log.info("%s was idle for %g s; its connection is closed", connection.peer, allowed)
+            for subscriber in events:
+                subscriber.idle(connection)
+            connection.close()
+        await trio.sleep_until(next_look)

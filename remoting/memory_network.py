@@ -1,0 +1,216 @@
+"""A network in memory: for tests, and for whole clusters in one process without a port.
+
+Hosts are any names; port 0 takes the next free one. Deterministic, and nothing but trio's clock passes time, so it goes
+with an autojump clock. A test can cut connections, refuse them, hold a host's traffic back for a while, or hand bytes
+over one at a time.
+
+Java: none
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+import trio
+
+from remoting.errors import ConnectFailed, ListenFailed
+from remoting.transport import Buffer, ByteStream, Listener, join_address, split_address
+
+CAPACITY = 256 << 10  # bytes on their way in one direction, as a socket's buffers hold
+_FIRST_FREE_PORT = 20_000
+
+
+class MemoryNetwork:
+    """See the module. `chunk_size`: the most bytes that one read returns; 1 for byte by byte. `delay` in seconds."""
+
+    def __init__(self, *, chunk_size: int | None = None, delay: float = 0.0, host: str = "10.0.0.1") -> None:
+        self.chunk_size = chunk_size
+        self.delay = delay
+        self._host = host
+        self._listeners: dict[str, MemoryListener] = {}
+        self._streams: set[MemoryStream] = set()
+        self._unreachable: set[str] = set()
+        self._next_port = _FIRST_FREE_PORT
+
+    async def listen(self, host: str, port: int) -> Listener:
+        """See Network."""
+        await trio.lowlevel.checkpoint()
+        address = join_address(host, port or self._free_port())
+        if address in self._listeners:
+            raise ListenFailed(f"cannot listen on {address}: address already in use")
+        self._listeners[address] = listener = MemoryListener(self, address)
+        return listener
+
+    async def dial(self, address: str) -> ByteStream:
+        """See Network. An unreachable host lets a dial wait until its time-out, as a real one does."""
+        await trio.lowlevel.checkpoint()
+        while address in self._unreachable:
+            await trio.sleep(1)
+        listener = self._listeners.get(address) or self._any_host(address)
+        if listener is None:
+            raise ConnectFailed(f"cannot connect to {address}: connection refused")
+        client, server = _stream_pair(self, join_address(self._host, self._free_port()), address)
+        self._streams |= {client, server}
+        listener.arrived(server)
+        return client
+
+    def cut(self, address: str) -> int:
+        """Break every connection with this address at either end; how many there were."""
+        broken = [stream for stream in self._streams if stream.local == address]
+        for stream in broken:
+            stream.break_both()
+        return len(broken)
+
+    def isolate(self, address: str) -> None:
+        """Swallow all traffic from and to an address, without breaking anything; dials to it wait."""
+        self._unreachable.add(address)
+
+    def rejoin(self, address: str) -> None:
+        """End an isolation. What was swallowed stays lost, so connections that lost something are broken."""
+        self._unreachable.discard(address)
+        for stream in list(self._streams):
+            if stream.lost_something and address in (stream.local, stream.peer):
+                stream.break_both()
+
+    def is_isolated(self, stream: MemoryStream) -> bool:
+        """Whether what this stream sends gets lost now."""
+        return stream.local in self._unreachable or stream.peer in self._unreachable
+
+    def _free_port(self) -> int:
+        self._next_port += 1
+        return self._next_port
+
+    def _any_host(self, address: str) -> MemoryListener | None:
+        _, port = split_address(address)
+        return self._listeners.get(join_address("0.0.0.0", port))
+
+    def forget(self, gone: MemoryStream | MemoryListener) -> None:
+        """What was closed takes no more room."""
+        if isinstance(gone, MemoryStream):
+            self._streams.discard(gone)
+        else:
+            self._listeners.pop(gone.address, None)
+
+
+class MemoryListener:
+    """See Listener."""
+
+    def __init__(self, network: MemoryNetwork, address: str) -> None:
+        self.address = address
+        self._network = network
+        self._arrivals, self._accepted = trio.open_memory_channel[ByteStream](math.inf)
+
+    def arrived(self, stream: ByteStream) -> None:
+        """Somebody has dialled."""
+        self._arrivals.send_nowait(stream)
+
+    async def accept(self) -> ByteStream:
+        """See Listener."""
+        return await self._accepted.receive()
+
+    async def aclose(self) -> None:
+        """See Listener."""
+        self._network.forget(self)
+        self._accepted.close()
+        await trio.lowlevel.checkpoint()
+
+
+class _Pipe:
+    """Bytes on their way in one direction, each chunk with the time at which it arrives."""
+
+    def __init__(self) -> None:
+        self.chunks: deque[tuple[float, bytes]] = deque()
+        self.size = 0
+        self.finished = False
+        self.broken = False
+        self.changed = trio.lowlevel.ParkingLot()
+
+
+class MemoryStream:
+    """One end of a connection. See ByteStream."""
+
+    def __init__(self, network: MemoryNetwork, local: str, peer: str, incoming: _Pipe, outgoing: _Pipe) -> None:
+        self.local = local
+        self.peer = peer
+        self.lost_something = False
+        self._network = network
+        self._incoming = incoming
+        self._outgoing = outgoing
+        self._closed = False
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """See ByteStream."""
+        await trio.lowlevel.checkpoint()
+        pipe = self._incoming
+        while True:
+            self._check(pipe)
+            if pipe.chunks:
+                due = pipe.chunks[0][0]
+                if due <= trio.current_time():
+                    return self._take(min(max_bytes or CAPACITY, self._network.chunk_size or CAPACITY))
+                with trio.move_on_at(due):
+                    await pipe.changed.park()
+            elif pipe.finished:
+                return b""
+            else:
+                await pipe.changed.park()
+
+    def _take(self, most: int) -> bytes:
+        pipe = self._incoming
+        due, chunk = pipe.chunks.popleft()
+        if len(chunk) > most:
+            pipe.chunks.appendleft((due, chunk[most:]))
+        pipe.size -= min(len(chunk), most)
+        pipe.changed.unpark_all()
+        return chunk[:most]
+
+    def send_now(self, data: Buffer) -> int:
+        """See ByteStream."""
+        pipe = self._outgoing
+        self._check(pipe)
+        if pipe.finished:
+            raise trio.BrokenResourceError("the other side has closed")
+        taken = bytes(data[: max(0, CAPACITY - pipe.size)])
+        if taken and self._network.is_isolated(self):
+            self.lost_something = True
+        elif taken:
+            pipe.chunks.append((trio.current_time() + self._network.delay, taken))
+            pipe.size += len(taken)
+            pipe.changed.unpark_all()
+        return len(taken)
+
+    async def send_all(self, data: Buffer) -> None:
+        """See ByteStream."""
+        await trio.lowlevel.checkpoint()
+        left = memoryview(data)
+        while left := left[self.send_now(left) :]:
+            await self._outgoing.changed.park()
+
+    async def aclose(self) -> None:
+        """See ByteStream."""
+        if not self._closed:
+            self._closed = True
+            self._outgoing.finished = True
+            self._incoming.finished = True  # whoever sends to a closed stream breaks
+            self._outgoing.changed.unpark_all()
+            self._incoming.changed.unpark_all()
+            self._network.forget(self)
+        await trio.lowlevel.checkpoint()
+
+    def break_both(self) -> None:
+        """As if a cable were cut and both ends told."""
+        for pipe in (self._incoming, self._outgoing):
+            pipe.broken = True
+            pipe.changed.unpark_all()
+
+    def _check(self, pipe: _Pipe) -> None:
+        if self._closed:
+            raise trio.ClosedResourceError
+        if pipe.broken:
+            raise trio.BrokenResourceError("the connection was cut")
+
+
+def _stream_pair(network: MemoryNetwork, client: str, server: str) -> tuple[MemoryStream, MemoryStream]:
+    there, back = _Pipe(), _Pipe()
+    return MemoryStream(network, client, server, back, there), MemoryStream(network, server, client, there, back)

@@ -1,0 +1,191 @@
+"""A server: accepts connections, tells TLS from plain ones, watches for idle ones, and drains them when it stops.
+
+What a connection sends is worked on in `dispatch.py`. `serve` may run several times at once, for several ports of one
+server: a broker listens on its port and on the VIP port two below it.
+
+At a stop (cancellation of `serve`) the port is closed first. Then nothing more is read; what is in progress is answered
+and written, for at most serverDrainSeconds; then the connections are closed.
+
+Java: remoting/netty/NettyRemotingServer.java
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import trio
+
+from remoting.config import ServerConfig, TlsMode
+from remoting.connection import Connection, Limits
+from remoting.dispatch import DEFAULT_LIMITS, Dispatch, FamilyLimit
+from remoting.events import ConnectionEvents
+from remoting.handler import HandlerTable
+from remoting.hooks import ServerHook
+from remoting.idle import close_idle
+from remoting.transport import ByteStream, Listener, Network
+
+if TYPE_CHECKING:
+    from remoting.tls import TlsContexts
+
+log = logging.getLogger("remoting.server")
+
+_CLIENT_HELLO = 0x16
+_ACCEPT_AGAIN_SECONDS = 0.1  # after running out of descriptors
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatistics:
+    """A snapshot: open connections, and requests in progress by family."""
+
+    connections: int
+    in_flight: Mapping[str, int]
+
+
+class Server:
+    """See the module. `after_turn` is called once a turn, between the handlers and the writing of their answers."""
+
+    def __init__(
+        self,
+        handlers: HandlerTable,
+        network: Network,
+        config: ServerConfig | None = None,
+        *,
+        hooks: Sequence[ServerHook] = (),
+        events: Sequence[ConnectionEvents] = (),
+        after_turn: Callable[[], None] | None = None,
+        limits: Mapping[str, FamilyLimit] = DEFAULT_LIMITS,
+    ) -> None:
+        """Raises SettingsError where certificates cannot be loaded."""
+        self._config = config = config or ServerConfig()
+        self._network = network
+        self._events = tuple(events)
+        self._dispatch = Dispatch(
+            handlers, hooks=hooks, after_turn=after_turn, limits=limits, frame_limit=config.frame_max_length
+        )
+        self._limits = Limits(
+            oneway=config.server_oneway_semaphore_value,
+            oneway_setting=f"serverOnewaySemaphoreValue={config.server_oneway_semaphore_value}",
+            calls=config.server_async_semaphore_value,
+            calls_setting=f"serverAsyncSemaphoreValue={config.server_async_semaphore_value}",
+            unsent_high=config.write_buffer_high_water_mark,
+            unsent_low=config.write_buffer_low_water_mark,
+            stops_reading=True,
+        )
+        self._tls = _contexts(config)
+        self._numbers = itertools.count(1)
+        self._one_is_gone = trio.lowlevel.ParkingLot()
+        self.connections: set[Connection] = set()
+
+    def statistics(self) -> ServerStatistics:
+        """What there is now."""
+        return ServerStatistics(len(self.connections), self._dispatch.in_flight())
+
+    async def serve(
+        self, host: str, port: int, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Serve until cancelled. Starts with the bound address, `host:port`. Raises ListenFailed."""
+        listener = await self._network.listen(host, port)
+        ours: set[Connection] = set()
+        try:
+            async with trio.open_nursery() as nursery:
+                shelter: trio.Nursery = await nursery.start(_shelter)
+                try:
+                    allowed = self._config.server_channel_max_idle_time_seconds
+                    shelter.start_soon(close_idle, lambda: ours, allowed, self._events)
+                    task_status.started(listener.address)
+                    await self._accept(listener, shelter, ours)
+                finally:
+                    with trio.CancelScope(shield=True):
+                        await listener.aclose()
+                        await self._drain(ours)
+                    shelter.cancel_scope.cancel()
+        finally:
+            with trio.CancelScope(shield=True):
+                await listener.aclose()
+
+    async def _accept(self, listener: Listener, nursery: trio.Nursery, ours: set[Connection]) -> None:
+        while True:
+            try:
+                stream = await listener.accept()
+            except OSError as error:
+                log.error("cannot accept connections on %s: %s; trying again", listener.address, error)
+                await trio.sleep(_ACCEPT_AGAIN_SECONDS)
+            else:
+                nursery.start_soon(self._greet, stream, ours)
+
+    async def _greet(self, raw: ByteStream, ours: set[Connection]) -> None:
+        try:
+            found = await self._told_apart(raw)
+            if found is not None:
+                await self._serve_one(*found, ours)
+        finally:
+            with trio.CancelScope(shield=True):
+                await raw.aclose()
+
+    async def _told_apart(self, raw: ByteStream) -> tuple[ByteStream, bytes] | None:
+        """Wait for the first byte. The stream to serve, and what was read of it; None: close it."""
+        try:
+            with trio.move_on_after(self._config.server_channel_max_idle_time_seconds):
+                first = await raw.receive_some()
+                if not first:
+                    return None
+                if first[0] != _CLIENT_HELLO:
+                    if self._config.tls_mode is not TlsMode.ENFORCING:
+                        return raw, first
+                    log.warning("%s connects without TLS, which tls.server.mode=enforcing refuses", raw.peer)
+                    return None
+                if self._tls is None:
+                    log.warning("%s wants TLS; set tls.server.mode, certPath and keyPath to offer it", raw.peer)
+                    return None
+                from remoting.tls import PrefixedStream, secured
+
+                context = self._tls.current()
+                return await secured(PrefixedStream(raw, first), context, server_side=True), b""
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            log.info("%s broke before its first request: %s", raw.peer, error.__cause__ or error)
+        return None
+
+    async def _serve_one(self, stream: ByteStream, first: bytes, ours: set[Connection]) -> None:
+        connection = Connection(stream, self._dispatch, self._limits, next(self._numbers))
+        self.connections.add(connection)
+        ours.add(connection)
+        try:
+            for subscriber in self._events:
+                subscriber.connected(connection)
+            await connection.run(first)
+            if connection.failure is not None:
+                for subscriber in self._events:
+                    subscriber.failed(connection)
+        finally:
+            self.connections.discard(connection)
+            ours.discard(connection)
+            for subscriber in self._events:
+                subscriber.closed(connection)
+            self._one_is_gone.unpark_all()
+
+    async def _drain(self, ours: set[Connection]) -> None:
+        for connection in ours:
+            connection.drain()
+        with trio.move_on_after(self._config.server_drain_seconds):
+            while ours:
+                await self._one_is_gone.park()
+
+
+async def _shelter(task_status: trio.TaskStatus[trio.Nursery]) -> None:
+    """A nursery that outlives the cancellation of who started it, until it is cancelled itself."""
+    with trio.CancelScope(shield=True):
+        async with trio.open_nursery() as nursery:
+            task_status.started(nursery)
+            await trio.sleep_forever()
+
+
+def _contexts(config: ServerConfig) -> TlsContexts | None:
+    if config.tls_mode is TlsMode.DISABLED or not config.tls_cert_path:
+        return None
+    from remoting.tls import server_contexts  # ssl takes 20 ms to import
+
+    return server_contexts(config)

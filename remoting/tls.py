@@ -1,0 +1,199 @@
+"""TLS on the port that plain connections use: told apart by the first byte, never by a handshake of their own.
+
+A ClientHello begins with 22; a plain frame with 0, because no frame is as long as 16 MiB. TLS 1.2 stays enabled, for
+Java 8 clients know nothing newer.
+
+Certificates are read again as soon as one of their files has changed: looked at whenever a handshake begins, 5 µs. A
+replacement that cannot be loaded (half written, key of another certificate) leaves the old one in service with a log
+line, and is tried again at the next handshake. Connections keep the certificate they began with.
+
+RocketMQ makes itself a certificate when it has none (tls.test.mode.enable); we do not: without certificate there is no
+TLS.
+
+Java: remoting/netty/TlsHelper.java, TlsSystemConfig.java, NettyRemotingServer.java (HandshakeHandler)
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import trio
+
+from common.settings import SettingsError
+from remoting.config import ClientAuth, PoolConfig, ServerConfig
+from remoting.transport import Buffer, ByteStream
+
+log = logging.getLogger("remoting.tls")
+
+CLIENT_HELLO = 0x16
+HANDSHAKE_SECONDS = 10.0  # RocketMQ has none; a peer that never finishes would hold its descriptor for ever
+_GOODBYE_SECONDS = 1.0
+
+
+class TlsContexts:
+    """The context for the next handshake, made anew when a file has changed."""
+
+    def __init__(self, make: Callable[[], ssl.SSLContext], paths: Sequence[str]) -> None:
+        """Raises SettingsError where the files cannot be loaded at start."""
+        self._make = make
+        self._paths = [path for path in paths if path]
+        self._seen = self._look()
+        self._current = _made(make)
+
+    def current(self) -> ssl.SSLContext:
+        """What a handshake that begins now should use."""
+        seen = self._look()
+        if seen != self._seen:
+            try:
+                self._current = _made(self._make)
+                self._seen = seen
+                log.info("TLS certificates read again: %s", ", ".join(self._paths))
+            except SettingsError as error:
+                log.warning("the new TLS certificates are not used, the old ones stay: %s", error)
+        return self._current
+
+    def _look(self) -> list[tuple[int, int, int] | None]:
+        return [_state_of(path) for path in self._paths]
+
+
+def server_contexts(config: ServerConfig) -> TlsContexts | None:
+    """None without a certificate: then a server has no TLS."""
+    if not config.tls_cert_path:
+        return None
+
+    def make() -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(
+            config.tls_cert_path, config.tls_key_path or None, password=lambda: config.tls_key_password
+        )
+        if config.tls_trust_path:
+            context.load_verify_locations(config.tls_trust_path)
+        context.verify_mode = {
+            ClientAuth.NONE: ssl.CERT_NONE,
+            ClientAuth.OPTIONAL: ssl.CERT_OPTIONAL,
+            ClientAuth.REQUIRE: ssl.CERT_REQUIRED,
+        }[config.tls_client_auth]
+        return context
+
+    return TlsContexts(make, (config.tls_cert_path, config.tls_key_path, config.tls_trust_path))
+
+
+def client_contexts(config: PoolConfig) -> TlsContexts | None:
+    """None where connections are plain."""
+    if not config.use_tls:
+        return None
+
+    def make() -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = bool(config.tls_server_name) and config.tls_auth_server
+        context.verify_mode = ssl.CERT_REQUIRED if config.tls_auth_server else ssl.CERT_NONE
+        if config.tls_trust_path:
+            context.load_verify_locations(config.tls_trust_path)
+        elif config.tls_auth_server:
+            context.load_default_certs()
+        if config.tls_cert_path:
+            context.load_cert_chain(
+                config.tls_cert_path, config.tls_key_path or None, password=lambda: config.tls_key_password
+            )
+        return context
+
+    return TlsContexts(make, (config.tls_trust_path, config.tls_cert_path, config.tls_key_path))
+
+
+def _made(make: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
+    try:
+        return make()
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise SettingsError(f"the TLS certificates or keys cannot be loaded: {error}") from error
+
+
+def _state_of(path: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None  # between the removal of the old file and the arrival of the new one
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+async def secured(
+    stream: ByteStream, context: ssl.SSLContext, *, server_side: bool, server_name: str | None = None
+) -> ByteStream:
+    """The stream inside TLS, after the handshake. Raises trio.BrokenResourceError; the stream is closed then."""
+    inside = trio.SSLStream(
+        cast(trio.abc.Stream, stream),
+        context,
+        server_side=server_side,
+        server_hostname=server_name,
+        https_compatible=True,
+    )
+    try:
+        with trio.fail_after(HANDSHAKE_SECONDS):
+            await inside.do_handshake()
+    except trio.TooSlowError:
+        await trio.aclose_forcefully(inside)
+        raise trio.BrokenResourceError(f"no TLS handshake within {HANDSHAKE_SECONDS:g} s") from None
+    except BaseException:
+        await trio.aclose_forcefully(inside)
+        raise
+    return TlsStream(inside, stream)
+
+
+class TlsStream:
+    """See ByteStream. Nothing goes without waiting here: encrypting needs the stream in order."""
+
+    def __init__(self, inside: trio.SSLStream[trio.abc.Stream], outside: ByteStream) -> None:
+        self._inside = inside
+        self.local = outside.local
+        self.peer = outside.peer
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """See ByteStream."""
+        return bytes(await self._inside.receive_some(max_bytes))
+
+    def send_now(self, data: Buffer) -> int:
+        """See ByteStream."""
+        return 0
+
+    async def send_all(self, data: Buffer) -> None:
+        """See ByteStream."""
+        await self._inside.send_all(data)
+
+    async def aclose(self) -> None:
+        """See ByteStream. Says goodbye if there is room for it."""
+        with trio.move_on_after(_GOODBYE_SECONDS):
+            await self._inside.aclose()
+
+
+class PrefixedStream:
+    """A stream some of whose bytes were read already."""
+
+    def __init__(self, stream: ByteStream, first: bytes) -> None:
+        self._stream = stream
+        self._first = first
+        self.local = stream.local
+        self.peer = stream.peer
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """See ByteStream."""
+        if self._first:
+            first = self._first[: max_bytes or len(self._first)]
+            self._first = self._first[len(first) :]
+            await trio.lowlevel.checkpoint()
+            return first
+        return await self._stream.receive_some(max_bytes)
+
+    def send_now(self, data: Buffer) -> int:
+        """See ByteStream."""
+        return self._stream.send_now(data)
+
+    async def send_all(self, data: Buffer) -> None:
+        """See ByteStream."""
+        await self._stream.send_all(data)
+
+    async def aclose(self) -> None:
+        """See ByteStream."""
+        await self._stream.aclose()
