@@ -20,12 +20,16 @@ class ConnectionEvents(Protocol):
 
     def connected(self, connection: Connection) -> None:
         """A peer has connected (and finished the TLS handshake, if there is one)."""
+        return
 
     def closed(self, connection: Connection) -> None:
         """The connection is gone, for whatever reason; nothing can be sent on it any more."""
+        return
 
     def idle(self, connection: Connection) -> None:
         """Nothing went either way for as long as the idle setting says; it is about to be closed."""
+        return
 
     def failed(self, connection: Connection) -> None:
         """It broke, or the peer sent what is no frame; it is about to be closed."""
+        return
