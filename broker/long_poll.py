@@ -5,8 +5,9 @@ store's dispatch, has it tried, so a message reaches those who wait for it in th
 finds only what the pull's filter refuses parks again, further on, instead of sending the client round in circles. What
 is still parked at its time-out is tried for the last time and answered whatever it finds.
 
-Invariants: each parked pull is answered once, or dropped with its connection; no more than the limit are parked, and
-none behind its queue's end.
+How many may wait at once is the limit of the family `pull` (`pullThreadPoolQueueCapacity`).
+
+Invariants: each parked pull is answered once, or dropped with its connection; none is parked behind its queue's end.
 
 Java: broker/longpolling/PullRequestHoldService.java, NotifyMessageArrivingListener.java
 """
@@ -59,10 +60,9 @@ class LongPollStatistics:
 
 
 class LongPoll:
-    """All parked pulls of one broker. `limit` bounds them; it may change."""
+    """All parked pulls of one broker."""
 
-    def __init__(self, limit: Callable[[], int]) -> None:
-        self._limit = limit
+    def __init__(self) -> None:
         self._of_connection: dict[Hashable, set[Parked]] = {}
         self._parked = 0
         self._ready: list[Parked] = []
@@ -70,13 +70,8 @@ class LongPoll:
         self._orders = count()
         self._sooner = trio.Event()
 
-    def park(self, request: Request, watermark: Watermark, offset: int, deadline: float, attempt: Attempt) -> bool:
-        """Hold a pull until its queue's end reaches `offset`; false when too many wait already.
-
-        Requires: the handler returns DEFERRED when this is true, and `offset` lies beyond the end.
-        """
-        if self._parked >= self._limit():
-            return False
+    def park(self, request: Request, watermark: Watermark, offset: int, deadline: float, attempt: Attempt) -> None:
+        """Hold a pull until its queue's end reaches `offset`. Requires: its handler returns DEFERRED."""
         parked = Parked(request, watermark, deadline, next(self._orders), attempt)
         self._parked += 1
         self._of_connection.setdefault(parked.connection, set()).add(parked)
@@ -84,7 +79,6 @@ class LongPoll:
             self._sooner.set()
         heappush(self._deadlines, parked)
         self._wait(parked, offset)
-        return True
 
     def drain(self) -> None:
         """Try again all whose queue has moved. Called behind every dispatch; costs nothing where nobody waits."""

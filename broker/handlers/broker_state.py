@@ -1,8 +1,8 @@
-"""28 GET_BROKER_RUNTIME_INFO, 315 VIEW_BROKER_STATS_DATA: what `mqadmin brokerStatus`, `clusterList`, `statsAll` ask.
+"""28 GET_BROKER_RUNTIME_INFO, 315 VIEW_BROKER_STATS_DATA, 45 GET_ALL_DELAY_OFFSET: the broker in numbers.
 
 28 is a table of text by RocketMQ's names. What has no counterpart here (thread pool queues, the transient store pool)
 is there with the value that says "nothing waits". 315 is one statistic over the last minute, hour and day; 1 where
-there is none of that name and key.
+there is none of that name and key. 45 is how far each delay level is delivered, for slaves.
 
 Java: broker/processor/AdminBrokerProcessor.java (prepareRuntimeInfo), store/StoreStatsService.java
 """
@@ -17,6 +17,7 @@ from remoting.command import VERSION, version_name
 from remoting.handler import Refused, Reply, Request
 from remoting.protocol.inspection import BrokerStatsData, BrokerStatsItem, ViewBrokerStatsHeader
 from remoting.protocol.kv import KVTable
+from remoting.protocol.offsets import DelayOffsetTable
 from remoting.response_codes import ResponseCode
 from store.disk import Usage
 from store.message_store import MessageStore
@@ -56,6 +57,9 @@ class BrokerState:
             **{f"scheduleMessageOffset_{level}": f"{place},{end}" for level, place, end in self._delays()},
         }
         return Reply(body=KVTable(table).to_json())
+
+    def delay_offsets(self, request: Request) -> Reply:
+        return Reply(body=DelayOffsetTable({level: place for level, place, _ in self._delays()}).to_json())
 
     def view_stats(self, request: Request) -> Reply:
         header: ViewBrokerStatsHeader = request.header

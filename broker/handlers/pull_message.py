@@ -37,7 +37,6 @@ from broker.filter.lexer import FilterSyntaxError
 from broker.filter.message_filter import MessageFilter, by_consumer_filter, by_origin, by_selector, by_tags
 from broker.filter.selector import compiled
 from broker.identity import Identity
-from broker.json_file import JsonFile
 from broker.long_poll import LongPoll
 from broker.statistics import Statistics
 from broker.subscription_groups import SubscriptionGroups
@@ -77,7 +76,6 @@ class PullMessage:
         clients: Clients,
         filters: ConsumerFilters,
         offsets: ConsumerOffsets,
-        offsets_file: JsonFile,
         store: MessageStore,
         long_poll: LongPoll,
         statistics: Statistics,
@@ -91,7 +89,6 @@ class PullMessage:
         self._clients = clients
         self._filters = filters
         self._offsets = offsets
-        self._offsets_file = offsets_file
         self._store = store
         self._long_poll = long_poll
         self._statistics = statistics
@@ -206,7 +203,6 @@ class PullMessage:
             self._offsets.commit(header.consumerGroup, header.topic, header.queueId, header.commitOffset)
         except OffsetRefused as refused:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(refused)) from None
-        self._offsets_file.changed()
 
     def _get(self, header: PullMessageHeader, offset: int, messages: MessageFilter) -> GetResult:
         return self._store.get(
@@ -220,7 +216,7 @@ class PullMessage:
             max_bytes=header.maxMsgBytes,
         )
 
-    def _park(self, request: Request, header: PullMessageHeader) -> Answer | Deferred:
+    def _park(self, request: Request, header: PullMessageHeader) -> Deferred:
         config = self._settings.now
         hold = header.suspendTimeoutMillis if config.long_polling_enable else config.short_polling_time_mills
         deadline = request.received_at + min(max(hold, 0), LONGEST_HOLD_MS) / 1000
@@ -241,13 +237,8 @@ class PullMessage:
                 return looked_at + 1
             return self._answer(request, header, group, result, code)
 
-        if self._long_poll.park(request, end, header.queueOffset + 1, deadline, attempt):
-            return DEFERRED
-        raise Refused(
-            ResponseCode.SYSTEM_BUSY,
-            f"[OVERLOAD]system busy, {config.pull_thread_pool_queue_capacity} pulls wait already "
-            "(pullThreadPoolQueueCapacity)",
-        )
+        self._long_poll.park(request, end, header.queueOffset + 1, deadline, attempt)
+        return DEFERRED
 
     def _answer(
         self,

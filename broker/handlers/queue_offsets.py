@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.consumer_offsets import ConsumerOffsets, OffsetRefused
-from broker.json_file import JsonFile
 from remoting.handler import Refused, Reply, Request
 from remoting.protocol.offsets import (
     OffsetAnswerHeader,
@@ -35,12 +34,10 @@ class QueueOffsets:
     def __init__(
         self,
         offsets: ConsumerOffsets,
-        offsets_file: JsonFile,
         store: MessageStore,
         recent_bytes: Callable[[], int],
     ) -> None:
         self._offsets = offsets
-        self._file = offsets_file
         self._store = store
         self._recent_bytes = recent_bytes
 
@@ -61,7 +58,6 @@ class QueueOffsets:
             self._offsets.commit(header.consumerGroup, header.topic, header.queueId, header.commitOffset)
         except OffsetRefused as refused:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(refused)) from None
-        self._file.changed()
         return Reply()
 
     def by_time(self, request: Request) -> Reply:

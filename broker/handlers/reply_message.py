@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 
 from broker.config import Settings
-from broker.handlers.send_targets import SendHeader, SendTargets
+from broker.handlers.send_targets import SendHeader, SendTargets, born_host_of
 from broker.identity import Identity
 from broker.producer_groups import ProducerGroups
 from broker.property_text import rewritten
@@ -128,7 +128,7 @@ class ReplyMessage:
             header.flag,
             header.sysFlag,
             header.bornTimestamp,
-            request.connection.peer_host,
+            born_host_of(request.connection),
             self._identity.store_host,
             header.reconsumeTimes,
         )

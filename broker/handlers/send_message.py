@@ -25,16 +25,15 @@ from typing import Protocol
 
 from broker.config import Settings
 from broker.handlers.send_answers import SendAnswers, Stored
-from broker.handlers.send_targets import SendHeader, SendTargets
+from broker.handlers.send_targets import SendHeader, SendTargets, born_host_of
 from broker.identity import Identity
+from broker.put_again import FilterBits
 from broker.statistics import Statistics
 from broker.topic_table import Topic
-from common.host import parse_host
 from common.message_flags import BORN_V6, COMMIT, MULTI_TAGS, NOT_TRANSACTION, STORE_V6, TRANSACTION_MASK
 from common.message_properties import append, remove
 from common.message_record import RecordError, decode_batch
 from common.subscription import tags_code
-from remoting.connection import Connection
 from remoting.handler import Answer, Deferred, Refused, Request
 from remoting.protocol.configuration import MULTI_TAG
 from remoting.response_codes import ResponseCode
@@ -70,6 +69,7 @@ class SendMessage:
         store: MessageStore,
         rewrites: Rewrites,
         statistics: Statistics,
+        filter_bits: FilterBits,
     ) -> None:
         self._identity = identity
         self._settings = settings
@@ -78,6 +78,7 @@ class SendMessage:
         self._store = store
         self._rewrites = rewrites
         self._statistics = statistics
+        self._filter_bits = filter_bits
         self._cluster = b"CLUSTER\x01" + identity.cluster.encode()
 
     def handle(self, request: Request) -> Answer | Deferred:
@@ -105,6 +106,7 @@ class SendMessage:
         put = self._rewrite(request, header, put, named)
         if put.topic == topic.name and b"WAIT" in named:
             put.properties = remove(put.properties, b"WAIT")
+        put.filter_bits = self._filter_bits(put.topic, put.properties)
         try:
             appended = self._store.put(put)
         except StoreError as error:
@@ -129,6 +131,7 @@ class SendMessage:
             properties = own + shared if not own or own.endswith(b"\x02") else own + b"\x02" + shared
             put = self._put_of(request, header, topic, queue_id, b"", read_properties(properties))
             put.body, put.flag, put.properties = item.body, item.flag, properties
+            put.filter_bits = self._filter_bits(put.topic, properties)
             puts.append(put)
         try:
             appended = self._store.put_batch(puts)
@@ -249,10 +252,3 @@ def delay_level(named: dict[bytes, bytes]) -> int:
     except ValueError:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"the property DELAY is {text!r}, which is no delay level") from None
 
-
-def born_host_of(connection: Connection) -> bytes:
-    """The packed address of a connection's other side, parsed once a connection."""
-    found: bytes | None = connection.attributes.get("born_host")
-    if found is None:
-        found = connection.attributes["born_host"] = parse_host(connection.peer)
-    return found

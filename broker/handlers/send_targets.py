@@ -13,8 +13,10 @@ from broker.identity import Identity
 from broker.subscription_groups import SubscriptionGroups
 from broker.topic_table import Topic, TopicTable
 from common import topic as names
+from common.host import parse_host
 from common.topic import PERM_WRITE
 from remoting.command import V3_4_9
+from remoting.connection import Connection
 from remoting.handler import Refused, Request
 from remoting.protocol.configuration import UNIT_SUBSCRIPTION
 from remoting.protocol.sending import SendMessageHeader, SendMessageHeaderV2
@@ -129,3 +131,10 @@ class SendTargets:
                 f"autoCreateTopicEnable={'true' if self._settings.now.auto_create_topic_enable else 'false'})",
             )
         return topic
+
+def born_host_of(connection: Connection) -> bytes:
+    """The packed address of a connection's other side, parsed once a connection."""
+    found: bytes | None = connection.attributes.get("born_host")
+    if found is None:
+        found = connection.attributes["born_host"] = parse_host(connection.peer)
+    return found

@@ -38,7 +38,7 @@ class Pull:
         self.offset = queue.value
         self.needs = needs
         self.tries: list[bool] = []
-        self.parked = poll.park(self.request, queue, self.offset + 1, trio.current_time() + 15, self.attempt)  # type: ignore[arg-type]
+        poll.park(self.request, queue, self.offset + 1, trio.current_time() + 15, self.attempt)  # type: ignore[arg-type]
 
     def attempt(self, last: bool) -> Answer | int:
         self.tries.append(last)
@@ -52,8 +52,8 @@ class Pull:
 
 
 @asynccontextmanager
-async def long_poll(limit: int = 100) -> Any:
-    poll = LongPoll(lambda: limit)
+async def long_poll() -> Any:
+    poll = LongPoll()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(poll.run)
         yield poll
@@ -134,16 +134,6 @@ async def test_pulls_of_a_closed_connection_are_forgotten(autojump_clock: trio.t
         assert gone.tries == []
         assert stays.code == 0
         assert queue.statistics().waiting == 0
-
-
-async def test_the_limit(autojump_clock: trio.testing.MockClock) -> None:
-    async with long_poll(limit=2) as poll:
-        queue = Watermark(0)
-        pulls = [Pull(poll, queue) for _ in range(3)]
-        assert [pull.parked for pull in pulls] == [True, True, False]
-        queue.advance(1)
-        poll.drain()
-        assert Pull(poll, queue).parked
 
 
 async def test_a_try_that_fails_is_answered(

@@ -1,0 +1,324 @@
+"""The broker, put together: store, tables, clients, handlers and two ports; started and stopped in order.
+
+Start: take and recover the store, read the tables, start what works in the background, listen, register at the name
+servers, and only then say that it is ready. Stop: leave the name servers, so that clients look elsewhere; take no more
+sends; answer who waits; finish what is in progress; write the tables; close the store. What fails in the background
+ends the broker, loudly.
+
+Java: broker/BrokerController.java, BrokerStartup.java
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import re
+import socket
+from collections.abc import Iterator
+from datetime import datetime
+
+import trio
+
+from broker.clients import Clients
+from broker.config import VIP_STEP, BrokerConfig
+from broker.delayed_delivery import DelayedDelivery
+from broker.detours import Detours
+from broker.half_messages import HalfMessages
+from broker.handlers import Handlers, handler_table, without_pulls
+from broker.handlers.broker_state import BrokerState
+from broker.handlers.client_relays import ClientRelays
+from broker.handlers.configuration import Configuration
+from broker.handlers.connections import Connections
+from broker.handlers.consume_progress import ConsumeProgress
+from broker.handlers.end_transaction import EndTransaction
+from broker.handlers.group_admin import GroupAdmin
+from broker.handlers.lock_queues import LockQueues
+from broker.handlers.membership import Membership
+from broker.handlers.pull_message import PullMessage
+from broker.handlers.queries import Queries
+from broker.handlers.queue_offsets import QueueOffsets
+from broker.handlers.reply_message import ReplyMessage
+from broker.handlers.send_answers import SendAnswers
+from broker.handlers.send_back import SendBack
+from broker.handlers.send_message import SendMessage
+from broker.handlers.send_targets import SendTargets
+from broker.handlers.store_admin import StoreAdmin
+from broker.handlers.topic_admin import TopicAdmin
+from broker.handlers.when_flushed import WhenFlushed
+from broker.identity import Identity
+from broker.long_poll import LongPoll
+from broker.own_address import own_address
+from broker.put_again import FilterBits
+from broker.queue_locks import QueueLocks
+from broker.registration import Registration
+from broker.run_time_settings import RunTimeSettings
+from broker.slow_groups import SlowGroups
+from broker.statistics import MINUTE_EVERY, Statistics
+from broker.tables import Tables
+from broker.transaction_check import TransactionCheck
+from common.clock import WallClock, system_clock
+from common.config_file import Loaded
+from remoting.config import PoolConfig, ServerConfig
+from remoting.connection_pool import ConnectionPool
+from remoting.protocol.queue import WireQueue
+from remoting.server import Server
+from remoting.transport import Network, join_address, split_address
+from store.config import BrokerRole, StoreConfig, parse_delay_levels
+from store.disk import Disk
+from store.message_store import MessageStore
+
+log = logging.getLogger("broker.broker")
+
+EVERY_INTERFACE = ("0.0.0.0", "::")
+
+
+class Broker:
+    """`run` serves until it is cancelled. One broker an object, one run an object."""
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        network: Network,
+        disk: Disk,
+        *,
+        clock: WallClock = system_clock,
+        chance: random.Random | None = None,
+    ) -> None:
+        config, self._store_config = loaded[BrokerConfig], loaded[StoreConfig]
+        self._server_config = loaded[ServerConfig]
+        self._network, self._disk, self._clock = network, disk, clock
+        self._random = chance or random.Random()
+        self.settings = RunTimeSettings(loaded, disk, clock, self._settings_taken)
+        self.identity = Identity(
+            config.broker_name or host_name(),
+            config.broker_cluster_name,
+            config.broker_id,
+            slave=self._store_config.broker_role is BrokerRole.SLAVE,
+        )
+        self.store = MessageStore(disk, self._store_config, clock)
+        self.tables = Tables(self.settings, disk, self._store_config.store_path_root_dir, clock, self._topics_changed)
+        self.statistics = Statistics(self.identity.cluster)
+        self.long_poll = LongPoll()
+        self.clients = Clients(self.settings, self.tables.groups, self.tables.filters, self.long_poll, clock)
+        self.locks: QueueLocks[WireQueue] = QueueLocks()
+        self.pool = ConnectionPool(network, loaded[PoolConfig])
+        self.registration = Registration(self.identity, self.settings, self.tables.topics, self.pool)
+        self.targets = SendTargets(
+            self.identity, self.settings, self.tables.topics, self.tables.groups, clock, self._random
+        )
+        self._halves = HalfMessages(self.store, self.tables.offsets, self.identity, clock, self._filter_bits())
+        self._delays = DelayedDelivery(self.store, self.tables.delays, clock, self.settle, self._filter_bits())
+
+    async def run(self, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED) -> None:
+        """Starts with the address that clients are told, once it serves. Raises what the store and the ports raise."""
+        stop = trio.Event()
+        async with trio.open_nursery() as watch:
+            watch.start_soon(_when_cancelled, stop)
+            with trio.CancelScope(shield=True):
+                await self._run(stop, task_status)
+            watch.cancel_scope.cancel()
+
+    async def _run(self, stop: trio.Event, task_status: trio.TaskStatus[str]) -> None:
+        log.info("broker %s of %s starts on %s", self.identity.name, self.identity.cluster, self._root)
+        await self.store.open()
+        self.tables.load(self.identity.name)
+        self._halves.recover()
+        async with self.pool, trio.open_nursery() as background:
+            await self._start_background(background)
+            async with trio.open_nursery() as ports:
+                await self._start_ports(ports, background)
+                await self.registration.register_now()
+                background.start_soon(self.registration.run)
+                self._say_ready()
+                task_status.started(self.identity.address)
+                await stop.wait()
+                await self._leave()
+                ports.cancel_scope.cancel()
+            log.info("all connections are closed")
+            background.cancel_scope.cancel()
+        await self.tables.save_all()
+        await self.store.close()
+        log.info("broker %s stopped", self.identity.name)
+
+    # -- start
+
+    async def _start_background(self, nursery: trio.Nursery) -> None:
+        await nursery.start(self.store.run)
+        nursery.start_soon(self.tables.run)
+        nursery.start_soon(self.long_poll.run)
+        nursery.start_soon(self.clients.drop_silent)
+        nursery.start_soon(self._tick)
+        slow_groups = SlowGroups(self.settings, self.tables.groups, self.tables.offsets, self.store)
+        nursery.start_soon(slow_groups.run)
+        if not self.identity.slave:
+            await nursery.start(self._delays.run)
+            check = TransactionCheck(
+                self._halves,
+                self.clients.producers,
+                self.identity,
+                self.settings,
+                lambda: self.store.config.file_reserved_time,
+                self._clock,
+                self._random,
+                self.settle,
+            )
+            nursery.start_soon(check.run)
+
+    async def _start_ports(self, ports: trio.Nursery, background: trio.Nursery) -> None:
+        """Listen, settle who we are, and only then take sends."""
+        config = self.settings.now
+        answers = SendAnswers(self.settings, self.store, self.tables.topics_file, background)
+
+        def after_turn() -> None:
+            self.settle()
+            answers.after_turn()
+
+        table = handler_table(self._handlers(answers, background))
+        main = Server(table, self._network, self._server_config, events=[self.clients], after_turn=after_turn)
+        bound: str = await ports.start(main.serve, config.bind_address, config.listen_port)
+        self._settle_identity(bound)
+        if config.listen_port:
+            vip = Server(
+                without_pulls(table), self._network, self._server_config, events=[self.clients], after_turn=after_turn
+            )
+            await ports.start(vip.serve, config.bind_address, config.listen_port - VIP_STEP)
+        self.targets.serving = True
+
+    def _settle_identity(self, bound: str) -> None:
+        config = self.settings.now
+        host, port = split_address(bound)
+        loopback = ""
+        if config.broker_ip1:
+            told = config.broker_ip1
+        elif config.bind_address in EVERY_INTERFACE:
+            told, loopback = own_address(config.namesrv_addr), join_address("127.0.0.1", port)
+        else:
+            told = host
+        self.identity.settle(join_address(told, port), join_address(config.broker_ip2 or told, port + 1), loopback)
+
+    def _say_ready(self) -> None:
+        config = self.settings.now
+        vip = f", VIP port {config.listen_port - VIP_STEP}" if config.listen_port else ""
+        log.info(
+            "broker %s is ready; clients are told %s%s%s",
+            self.identity.name,
+            self.identity.address,
+            f" ({self.identity.loopback_address} on this host)" if self.identity.loopback_address else "",
+            vip,
+        )
+        if config.loopback_only:
+            log.info("it listens on loopback only; bindAddress=0.0.0.0 opens it to the network")
+        elif not self.identity.loopback_address and not config.broker_ip1:
+            log.info("set brokerIP1 where clients reach this host by another address")
+        if not config.namesrv_addr:
+            log.warning("no name server is set (-n host:port): clients find this broker only by its address")
+
+    def _handlers(self, answers: SendAnswers, nursery: trio.Nursery) -> Handlers:
+        identity, settings, store, tables = self.identity, self.settings, self.store, self.tables
+        topics, groups, offsets = tables.topics, tables.groups, tables.offsets
+        clients, statistics, clock = self.clients, self.statistics, self._clock
+        bits, flushed = self._filter_bits(), WhenFlushed(store, nursery)
+        detours = Detours(len(parse_delay_levels(store.config.message_delay_level)))
+        return Handlers(
+            send=SendMessage(identity, settings, self.targets, answers, store, detours, statistics, bits),
+            send_back=SendBack(identity, settings, topics, groups, store, flushed, statistics, self._random, bits),
+            reply=ReplyMessage(identity, settings, self.targets, clients.producers, store, clock, self.settle, bits),
+            end_transaction=EndTransaction(identity, self._halves, flushed),
+            pull=PullMessage(
+                identity,
+                settings,
+                topics,
+                groups,
+                clients,
+                tables.filters,
+                offsets,
+                store,
+                self.long_poll,
+                statistics,
+                self._recent_bytes,
+                nursery,
+            ),
+            queries=Queries(store),
+            queue_offsets=QueueOffsets(offsets, store, self._recent_bytes),
+            membership=Membership(settings, topics, groups, clients),
+            locks=LockQueues(self.locks, clock),
+            topics=TopicAdmin(
+                identity, topics, tables.topics_file, self.registration, store, offsets, tables.offsets_file, statistics
+            ),
+            groups=GroupAdmin(identity, groups, tables.groups_file, offsets, tables.offsets_file, statistics),
+            configuration=Configuration(settings, self.registration),
+            connections=Connections(clients),
+            relays=ClientRelays(identity, clients, topics, offsets, store),
+            progress=ConsumeProgress(
+                identity, topics, groups, clients, offsets, tables.offsets_file, store, statistics, clock
+            ),
+            state=BrokerState(settings, store, statistics, self._delay_progress, self._disk.usage, clock),
+            store=StoreAdmin(identity, topics, clients, offsets, store),
+        )
+
+    # -- stop
+
+    async def _leave(self) -> None:
+        log.info("broker %s stops: it leaves the name servers and takes no more sends", self.identity.name)
+        await self.registration.unregister()
+        self.targets.serving = False
+        self.long_poll.answer_all()
+
+    # -- meanwhile
+
+    def settle(self) -> None:
+        """What belongs behind every put: file it, and wake who waits for it."""
+        self.store.settle()
+        self.long_poll.drain()
+
+    async def _tick(self) -> None:
+        """Once a second: samples of the counters; every ten, what else needs a look now and then."""
+        seconds = 0
+        while True:
+            now = self._clock()
+            self.statistics.tick_second(now)
+            if seconds % (MINUTE_EVERY // 1000) == 0:
+                self.statistics.tick(now, datetime.fromtimestamp(now / 1000).toordinal())
+                self.locks.expire(now)
+            seconds += 1
+            await trio.sleep(1)
+
+    def _settings_taken(self, loaded: Loaded) -> None:
+        self.store.config = loaded[StoreConfig]
+
+    def _topics_changed(self) -> None:
+        self.registration.register_soon()
+
+    def _recent_bytes(self) -> int:
+        """How far behind the end of the log a message still counts as recent."""
+        return self._disk.memory() * self.store.config.access_message_in_memory_max_ratio // 100
+
+    def _delay_progress(self) -> Iterator[tuple[int, int, int]]:
+        """The levels that have or had messages."""
+        return (one for one in self._delays.progress() if one[1] or one[2])
+
+    def _filter_bits(self) -> FilterBits:
+        if self.settings.now.enable_calc_filter_bit_map and self._store_config.enable_consume_queue_ext:
+            return self.tables.filters.bit_map
+        return _no_bits
+
+    @property
+    def _root(self) -> str:
+        return self._store_config.store_path_root_dir
+
+
+async def _when_cancelled(stop: trio.Event) -> None:
+    """Turns a cancellation into an event, so that the stop can go in order."""
+    try:
+        await trio.sleep_forever()
+    finally:
+        stop.set()
+
+
+def _no_bits(topic: str, properties: bytes) -> bytes:
+    return b""
+
+
+def host_name() -> str:
+    """The name of a broker that has none: the host's, with what no topic may have in its name replaced."""
+    return re.sub(r"[^%|a-zA-Z0-9_-]", "-", socket.gethostname()) or "broker"

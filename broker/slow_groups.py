@@ -1,0 +1,64 @@
+"""Groups that lag so far behind that reading for them would hurt all others are stopped, if that is wanted.
+
+Off by default (`disableConsumeIfConsumerReadSlowly`). An administrator lets such a group go on by `updateSubGroup`.
+
+Java: broker/BrokerController.java (protectBroker)
+"""
+
+from __future__ import annotations
+
+import logging
+
+import trio
+
+from broker.config import Settings
+from broker.consumer_offsets import ConsumerOffsets
+from broker.subscription_groups import SubscriptionGroups
+from store.message_store import MessageStore
+
+log = logging.getLogger("broker.slow_groups")
+
+CHECK_SECONDS = 180.0
+
+
+class SlowGroups:
+    """Looks every three minutes."""
+
+    def __init__(
+        self, settings: Settings, groups: SubscriptionGroups, offsets: ConsumerOffsets, store: MessageStore
+    ) -> None:
+        self._settings = settings
+        self._groups = groups
+        self._offsets = offsets
+        self._store = store
+
+    async def run(self) -> None:
+        while True:
+            await trio.sleep(CHECK_SECONDS)
+            if self._settings.now.disable_consume_if_consumer_read_slowly:
+                self.stop_slow_ones()
+
+    def stop_slow_ones(self) -> None:
+        threshold = self._settings.now.consumer_fallbehind_threshold
+        for group in list(self._groups):
+            behind = self.bytes_behind(group.groupName) if group.consumeEnable else 0
+            if behind > threshold:
+                log.error(
+                    "group %s is %d bytes of the log behind (consumerFallbehindThreshold %d): it may not consume any "
+                    "more until an administrator enables it",
+                    group.groupName,
+                    behind,
+                    threshold,
+                )
+                self._groups.disable_consume(group.groupName)
+
+    def bytes_behind(self, group: str) -> int:
+        """From the oldest message that the group has still to read to the end of the log."""
+        furthest = self._store.log.end
+        for topic in self._offsets.topics_of(group):
+            for queue_id, offset in self._offsets.of(group, topic).items():
+                queue = self._store.queue(topic, queue_id)
+                entry = queue.entry(max(offset, queue.begin)) if queue is not None else None
+                if entry is not None:
+                    furthest = min(furthest, entry[0])
+        return self._store.log.end - furthest

@@ -1,0 +1,125 @@
+"""What a broker keeps beside its messages: topics, groups, offsets, filters, progress of delays; and their files.
+
+Topics and groups are written as soon as they change, and before the answer where an administrator changed them. Offsets
+and the like change all the time and are written regularly, and when the broker stops.
+
+Java: broker/BrokerController.java (initialize, the scheduled persists)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import trio
+
+from broker.config import Settings
+from broker.consumer_offsets import ConsumerOffsets
+from broker.delay_offsets import DelayOffsets
+from broker.filter.bloom import Bloom
+from broker.filter.consumer_filters import ConsumerFilters
+from broker.json_file import JsonFile, NotSaved
+from broker.subscription_groups import SubscriptionGroups
+from broker.topic_table import TopicTable
+from store.disk import Disk
+
+log = logging.getLogger("broker.tables")
+
+DELAY_OFFSET_SECONDS = 10.0
+FILTER_SECONDS = 10.0
+
+
+class Tables:
+    """All tables of one broker. `on_topics` is told when the topic table has changed."""
+
+    def __init__(
+        self, settings: Settings, disk: Disk, root: str, clock: Callable[[], int], on_topics: Callable[[], None]
+    ) -> None:
+        config = settings.now
+        self._settings = settings
+        self._clock = clock
+        self._on_topics = on_topics
+        self.topics = TopicTable(settings, clock, self._topics_changed)
+        self.groups = SubscriptionGroups(settings, clock, self._groups_changed)
+        self.offsets = ConsumerOffsets()
+        self.filters = ConsumerFilters(
+            Bloom.for_groups(config.expect_consumer_num_use_filter, config.max_error_rate_of_bloom_filter)
+        )
+        self.delays = DelayOffsets()
+        self.topics_file = JsonFile(disk, f"{root}/config/topics.json", self.topics.to_body)
+        self.groups_file = JsonFile(disk, f"{root}/config/subscriptionGroup.json", self.groups.to_body)
+        self.offsets_file = JsonFile(disk, f"{root}/config/consumerOffset.json", self.offsets.to_body)
+        self.filters_file = JsonFile(disk, f"{root}/config/consumerFilter.json", self.filters.to_body)
+        self.delays_file = JsonFile(disk, f"{root}/config/delayOffset.json", self.delays.to_body)
+        # What was written last of the tables that count their changes themselves.
+        self._written = {self.offsets_file: 0, self.filters_file: 0, self.delays_file: 0}
+
+    def load(self, broker_name: str) -> None:
+        """Read all files; what is missing or broken is told and starts empty. Then make the broker's own topics."""
+        self.topics.load(self.topics_file.load())
+        self.groups.load(self.groups_file.load())
+        self.offsets.load(self.offsets_file.load())
+        self.filters.load(self.filters_file.load(), self._clock())
+        self.delays.load(self.delays_file.load())
+        for file, version in self._versions().items():
+            self._written[file] = version
+        self.topics.create_own(broker_name)
+        log.info(
+            "loaded %d topics, %d groups, %d consumer offsets, %d filters",
+            len(self.topics),
+            len(self.groups),
+            len(self.offsets),
+            len(self.filters),
+        )
+
+    async def run(self) -> None:
+        """Keep the files up to date, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.topics_file.keep_saving)
+            nursery.start_soon(self.groups_file.keep_saving)
+            nursery.start_soon(
+                self._save_regularly,
+                self.offsets_file,
+                lambda: self._settings.now.flush_consumer_offset_interval / 1000,
+            )
+            nursery.start_soon(self._save_regularly, self.delays_file, lambda: DELAY_OFFSET_SECONDS)
+            nursery.start_soon(self._save_regularly, self.filters_file, lambda: FILTER_SECONDS)
+
+    async def save_all(self) -> None:
+        """Write whatever has changed: the broker stops."""
+        for file in (self.topics_file, self.groups_file, *self._written):
+            try:
+                await self._save(file)
+            except NotSaved as error:
+                log.error("%s", error)
+
+    def _topics_changed(self) -> None:
+        self.topics_file.changed()
+        self._on_topics()
+
+    def _groups_changed(self) -> None:
+        self.groups_file.changed()
+
+    def _versions(self) -> dict[JsonFile, int]:
+        return {
+            self.offsets_file: self.offsets.version,
+            self.filters_file: self.filters.version,
+            self.delays_file: self.delays.version,
+        }
+
+    async def _save_regularly(self, file: JsonFile, pause: Callable[[], float]) -> None:
+        while True:
+            await trio.sleep(pause())
+            self.filters.forget_old(self._clock(), self._settings.now.filter_data_clean_time_span)
+            try:
+                await self._save(file)
+            except NotSaved as error:
+                log.error("%s; next try in %g s", error, pause())
+
+    async def _save(self, file: JsonFile) -> None:
+        version = self._versions().get(file, 0)
+        if version != self._written.get(file, 0):
+            file.changed()
+        await file.saved()
+        if file in self._written:
+            self._written[file] = version
