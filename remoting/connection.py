@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("remoting.connection")
 
+OnAnswer = Callable[[Command | RemotingError], None]
+
 # One read: 200 sends of 1 KiB. A turn over so much takes 3 ms, which is what others may have to wait for theirs.
 READ_SIZE = 256 << 10
 _OPAQUE_MASK = 0x7FFFFFFF
@@ -113,7 +115,7 @@ class Connection:
         self._unsent_size = 0
         self._oneway_waiting = 0
         self._next_opaque = 0
-        self._calls: dict[int, trio.lowlevel.Task] = {}
+        self._calls: dict[int, trio.lowlevel.Task | OnAnswer] = {}
         self._writer: trio.lowlevel.Task | None = None
         self._room = trio.lowlevel.ParkingLot()
         self._reading = trio.CancelScope()
@@ -180,9 +182,12 @@ class Connection:
         error = ConnectionLost(
             f"the connection to {self.peer} was lost" + (f": {self.failure}" if self.failure else "")
         )
-        for task in self._calls.values():
-            trio.lowlevel.reschedule(task, outcome.Error(error))
-        self._calls.clear()
+        calls, self._calls = self._calls, {}
+        for waiting in calls.values():
+            if isinstance(waiting, trio.lowlevel.Task):
+                trio.lowlevel.reschedule(waiting, outcome.Error(error))
+            else:
+                waiting(error)
         self.out.clear()
         self._unsent.clear()
         self._unsent_size = 0
@@ -339,6 +344,42 @@ class Connection:
             return await self._answer_to(opaque)
         raise CallTimeout(f"{self.peer} did not answer {request_name(code)} within {timeout:g} s")
 
+    def call_frame_soon(self, opaque: int, frame: Buffer, on_answer: OnAnswer) -> None:
+        """`call_frame` without a task: `on_answer` gets the answer, or the ConnectionLost that came instead of it.
+
+        It is called from within a turn, once, and must not wait. There is no time-out: who sets one calls `forget`.
+        Raises ConnectionLost, TooManyRequests; then `on_answer` is not called.
+        """
+        self._check_open()
+        limits = self._limits
+        if len(self._calls) >= limits.calls or self._unsent_size > limits.unsent_high:
+            raise TooManyRequests(
+                f"{len(self._calls)} calls to {self.peer} wait for answers and {self._unsent_size} bytes to be written,"
+                f" {limits.calls_setting} allows no more"
+            )
+        alone = not self._calls
+        self._calls[opaque] = on_answer
+        self.out.append(frame)
+        if not self._in_turn:
+            if alone:
+                self._flush()  # as in call_frame
+            else:
+                self._wake_writer()
+
+    def forget(self, opaque: int) -> None:
+        """Nobody waits for this answer any more; it will be dropped."""
+        self._calls.pop(opaque, None)
+
+    @property
+    def has_hooks(self) -> bool:
+        """Whether frames must be made by `sign`ed commands."""
+        return bool(self._hooks)
+
+    def sign(self, command: Command) -> None:
+        """Let the hooks see a request that is sent as a frame."""
+        for hook in self._hooks:
+            hook.before(self.peer, command)
+
     async def _answer_to(self, opaque: int) -> Command:
         self._calls[opaque] = trio.lowlevel.current_task()
 
@@ -350,11 +391,13 @@ class Connection:
 
     def answered(self, answer: Command) -> None:
         """An answer came in."""
-        task = self._calls.pop(answer.opaque, None)
-        if task is None:
+        waiting = self._calls.pop(answer.opaque, None)
+        if waiting is None:
             log.debug("%s answered a call that nobody waits for any more (opaque %d)", self.peer, answer.opaque)
+        elif isinstance(waiting, trio.lowlevel.Task):
+            trio.lowlevel.reschedule(waiting, outcome.Value(answer))
         else:
-            trio.lowlevel.reschedule(task, outcome.Value(answer))
+            waiting(answer)
 
     def send_oneway(self, command: Command) -> None:
         """Send a request that is not answered. Raises TooManyRequests, ConnectionLost."""
