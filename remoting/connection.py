@@ -27,7 +27,7 @@ import trio
 from trio.lowlevel import Abort
 
 from remoting.command import ONEWAY, Command, HeaderType
-from remoting.errors import CallTimeout, ConnectionLost, FrameError, TooManyRequests
+from remoting.errors import CallTimeout, ConnectionLost, FrameError, RemotingError, TooManyRequests
 from remoting.frame_codec import ReceiveBuffer, encode
 from remoting.request_codes import request_name
 
