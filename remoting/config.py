@@ -20,6 +20,9 @@ _FRAME_DOC = "Longest frame in bytes, its first four included; a longer one ends
 # Below, a peer's limit would be under what a server may send it: a pull answers 256 KiB and one message of 4 MiB.
 _SMALLEST_FRAME_LIMIT = 65_536
 
+UNSENT_HIGH = 4 << 20
+UNSENT_LOW = 1 << 20
+
 
 class TlsMode(StrEnum):
     """What a server does with the first byte of a connection, which is 22 in TLS and 0 in a plain frame."""
@@ -69,13 +72,13 @@ class ServerConfig:
     )
     server_socket_backlog: int = setting(1024, "Connections that may wait to be accepted.", minimum=1)
     write_buffer_high_water_mark: int = setting(
-        4 << 20,
-        "Unsent answers of a connection from which on no more requests are read from it.",
+        0,
+        "Unsent answers of a connection from which on no more requests are read from it; 0: 4 MiB.",
         unit="bytes",
         minimum=0,
     )
     write_buffer_low_water_mark: int = setting(
-        1 << 20, "Unsent answers down to which they have to fall before reading goes on.", unit="bytes", minimum=0
+        0, "Unsent answers down to which they have to fall before reading goes on; 0: 1 MiB.", unit="bytes", minimum=0
     )
     server_drain_seconds: float = setting(
         3.0, "At a stop, how long requests in progress may take to be answered.", unit="seconds", minimum=0
@@ -96,8 +99,18 @@ class ServerConfig:
         ClientAuth.NONE, "Whether TLS clients must show a certificate.", key="tls.server.need.client.auth"
     )
 
+    @property
+    def unsent_high(self) -> int:
+        """writeBufferHighWaterMark, whose 0, in many a file from the field, leaves the bound to us."""
+        return self.write_buffer_high_water_mark or UNSENT_HIGH
+
+    @property
+    def unsent_low(self) -> int:
+        """writeBufferLowWaterMark, likewise."""
+        return self.write_buffer_low_water_mark or min(UNSENT_LOW, self.unsent_high)
+
     def __post_init__(self) -> None:
-        if self.write_buffer_low_water_mark > self.write_buffer_high_water_mark:
+        if self.unsent_low > self.unsent_high:
             raise SettingsError("writeBufferLowWaterMark: must not be above writeBufferHighWaterMark")
         if self.tls_mode is TlsMode.ENFORCING and not self.tls_cert_path:
             raise SettingsError("tls.server.mode=enforcing: needs tls.server.certPath and tls.server.keyPath")

@@ -71,8 +71,8 @@ class Server:
             oneway_setting=f"serverOnewaySemaphoreValue={config.server_oneway_semaphore_value}",
             calls=config.server_async_semaphore_value,
             calls_setting=f"serverAsyncSemaphoreValue={config.server_async_semaphore_value}",
-            unsent_high=config.write_buffer_high_water_mark,
-            unsent_low=config.write_buffer_low_water_mark,
+            unsent_high=config.unsent_high,
+            unsent_low=config.unsent_low,
             stops_reading=True,
         )
         self._tls = _contexts(config)

@@ -28,8 +28,6 @@ MODULES = {"mqnamesrv": "namesrv", "mqbroker": "broker"}
 # Where our default is another one than RocketMQ's, and why.
 OTHER_DEFAULTS = {
     "enablePropertyFilter": "SQL92 filters are on",
-    "writeBufferHighWaterMark": "0 is no bound; a peer that does not read must not fill our memory",
-    "writeBufferLowWaterMark": "as writeBufferHighWaterMark",
     # Of the machine, and so left out of the recorded lists.
     "rocketmqHome": "",
     "kvConfigPath": "",
