@@ -13,21 +13,28 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from random import Random
 
 import trio
 
+from broker.config import BrokerConfig, Settings
+from broker.consumer_groups import Member
 from broker.consumer_offsets import ConsumerOffsets
 from broker.delay_offsets import DelayOffsets
 from broker.delayed_delivery import DelayedDelivery
 from broker.detours import Detours
 from broker.half_messages import HalfMessages
 from broker.identity import Identity
+from broker.producer_groups import ProducerGroups
+from broker.transaction_check import TransactionCheck
 from common import fastjson, message_properties
 from common.clock import TrioWallClock, WallClock
 from common.host import pack_host
 from common.message_record import Record, decode
 from common.topic import HALF_TOPIC
+from remoting.command import Command
+from remoting.errors import ConnectionLost
 from store.config import StoreConfig, parse_delay_levels
 from store.memory_disk import MemoryDisk
 from store.message import Appended, Put
@@ -57,6 +64,19 @@ def small_config(**settings: object) -> StoreConfig:
     return StoreConfig(**(given | settings))  # type: ignore[arg-type]
 
 
+class Producer:
+    """The connection of a live producer of group P: remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[Command] = []
+        self.lost = False
+
+    def send_oneway(self, command: Command) -> None:
+        if self.lost:
+            raise ConnectionLost("the producer is gone")
+        self.asked.append(command)
+
+
 @dataclass
 class WaitingParts:
     """What runs in such a broker, and what a test does with it."""
@@ -67,10 +87,12 @@ class WaitingParts:
     delays: DelayOffsets
     offsets: ConsumerOffsets
     delivery: DelayedDelivery
+    identity: Identity
     halves: HalfMessages
+    check: TransactionCheck
+    producer: Producer
     detours: Detours
     born: int = 0
-    reached: list[str] = field(default_factory=list)
 
     def put(self, topic: str, body: bytes, queue_id: int = 0, **properties: str) -> Appended:
         """As a send: straight into its queue, or on the way that its properties ask for. Not settled."""
@@ -93,9 +115,9 @@ class WaitingParts:
         self.store.settle()
         return appended
 
-    def prepare(self, topic: str, body: bytes, **properties: str) -> Appended:
+    def prepare(self, topic: str, body: bytes, queue_id: int = 0, **properties: str) -> Appended:
         """The half message of a transaction of group P."""
-        return self.send(topic, body, TRAN_MSG="true", PGROUP="P", **properties)
+        return self.send(topic, body, queue_id, TRAN_MSG="true", PGROUP="P", **properties)
 
     def commit(self, half: Appended, group: str = "P") -> Appended:
         ended = self.halves.commit(half.log_offset, half.queue_offset, group)
@@ -146,12 +168,16 @@ async def waiting(
     identity = Identity("broker-a", "DefaultCluster", 0)
     identity.settle("127.0.0.1:10911", "127.0.0.1:10912")
     levels = len(parse_delay_levels(store.config.message_delay_level))
+    delivery = DelayedDelivery(store, delays, clock, store.settle, no_bits)
+    halves = HalfMessages(store, offsets, identity, clock, no_bits)
+    producer, producers = Producer(), ProducerGroups()
+    producers.register("P", Member(producer, "producer@1", "PYTHON", 409, clock()))  # type: ignore[arg-type]
+    check = TransactionCheck(
+        halves, producers, identity, Settings(BrokerConfig()), lambda: 72, clock, Random(1), store.settle
+    )
     parts = WaitingParts(
-        disk, store, clock, delays, offsets,
-        DelayedDelivery(store, delays, clock, store.settle, no_bits),
-        HalfMessages(store, offsets, identity, clock, no_bits),
-        Detours(levels),
-    )  # fmt: skip
+        disk, store, clock, delays, offsets, delivery, identity, halves, check, producer, Detours(levels)
+    )
     parts.halves.recover()
     store.settle()
     async with trio.open_nursery() as nursery:
