@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 import outcome
 import trio
@@ -28,13 +28,10 @@ from trio.lowlevel import Abort
 
 from remoting.command import ONEWAY, Command, HeaderType
 from remoting.errors import CallTimeout, ConnectionLost, FrameError, RemotingError, TooManyRequests
-from remoting.frame_codec import ReceiveBuffer, encode
+from remoting.frame_codec import Buffer, ReceiveBuffer, encode
+from remoting.hooks import ClientHook
 from remoting.request_codes import request_name
-
-if TYPE_CHECKING:
-    from remoting.handler import Answer, Buffer, Request
-    from remoting.hooks import ClientHook
-    from remoting.transport import ByteStream
+from remoting.transport import ByteStream
 
 log = logging.getLogger("remoting.connection")
 
@@ -51,8 +48,8 @@ class Turn(Protocol):
     def turn(self, connection: Connection, data: bytes) -> tuple[int, int, FrameError | None]:
         """Handle all whole frames; where the rest begins, what it needs to be a frame, and what is wrong with it."""
 
-    def answer_later(self, request: Request, answer: Answer) -> list[Buffer]:
-        """The buffers of an answer given after the turn that read the request."""
+    def answer_later(self, request: Any, answer: Any) -> list[Buffer]:
+        """The buffers of an answer (a handler's Request and Answer) given after the turn that read the request."""
 
     def let_go(self, connection: Connection) -> None:
         """The connection is gone, and with it whoever waited for answers on it."""
@@ -427,7 +424,7 @@ class Connection:
 
     # -- answers given after the turn
 
-    def answer_deferred(self, request: Request, answer: Answer) -> None:
+    def answer_deferred(self, request: Any, answer: Any) -> None:
         """What `Request.reply` does."""
         if not self.closed:
             self.send(self._turn.answer_later(request, answer))

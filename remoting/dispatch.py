@@ -29,12 +29,11 @@ import trio
 from remoting.command import ONEWAY, Command
 from remoting.connection import Connection
 from remoting.errors import BodyError, FrameError
-from remoting.frame_codec import FRAME_LIMIT, cut, decode, encode_answer
+from remoting.frame_codec import FRAME_LIMIT, Buffer, cut, decode, encode_answer
 from remoting.handler import (
     DEFERRED,
     Answer,
     AsyncFunction,
-    Buffer,
     Deferred,
     Handler,
     HandlerTable,
@@ -42,8 +41,8 @@ from remoting.handler import (
     Refused,
     Reply,
     Request,
+    ServerHook,
 )
-from remoting.hooks import ServerHook
 from remoting.request_codes import request_name
 from remoting.request_reader import RequestReader, UnreadableRequest
 from remoting.response_codes import ResponseCode

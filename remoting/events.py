@@ -9,10 +9,9 @@ Java: remoting/ChannelEventListener.java
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from remoting.connection import Connection
+from remoting.connection import Connection
 
 
 class ConnectionEvents(Protocol):

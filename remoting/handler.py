@@ -14,26 +14,24 @@ code: it is logged with its traceback and answered with code 1. A one-way reques
 
 Buffers in an answer (slices of the log) may be views: they are copied once, when the answers of the turn are joined.
 
-Java: remoting/netty/NettyRequestProcessor.java
+Java: remoting/netty/NettyRequestProcessor.java, remoting/RPCHook.java
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
 from common.errors import RocketletError
-from remoting.command import ONEWAY, Language, language_of
+from remoting.command import ONEWAY, Command, Language, language_of
+from remoting.connection import Connection
+from remoting.frame_codec import Buffer, decode_header
 from remoting.protocol.header import Header
 from remoting.response_codes import ResponseCode, response_name
 
-if TYPE_CHECKING:
-    from remoting.connection import Connection
-
-Buffer = bytes | bytearray | memoryview
 Ext = Header | Mapping[str, str] | None
 
 
@@ -71,8 +69,6 @@ class Request(Struct, gc=False, eq=False):
     @property
     def ext(self) -> dict[str, str]:
         """Every header field as text, also those that no typed header knows. Decoded at each call: the cold way."""
-        from remoting.frame_codec import decode_header
-
         return decode_header(self.header_type, self.raw_header).ext or {}
 
     def reply(self, reply: Answer) -> None:
@@ -130,3 +126,16 @@ class Refused(RocketletError):
         self.code = code
         self.remark = remark
         self.header = header
+
+
+class ServerHook(Protocol):
+    """Around every request that we serve (around calls that we make: `hooks.ClientHook`). Must not wait.
+
+    Hooks run in the order of their list, before the handler and before its answer is written.
+    """
+
+    def before(self, request: Request) -> None:
+        """About to be handled; Refused, raised here, answers instead."""
+
+    def after(self, request: Request, answer: Command) -> None:
+        """About to be answered. Not called for one-way requests."""

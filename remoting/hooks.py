@@ -1,8 +1,7 @@
-"""Hooks around every call: signing and checking access, tracing, tests. Both sides, before and after.
+"""Hooks around every call that we make: signing, tracing, tests. Those around requests that we serve are in `handler`.
 
-A hook is called in the order of its list, in the task of the call or the turn, and must not wait. One that raises
-Refused on the server answers with that code and keeps the handler from running; one that raises on the client fails the
-call before anything is sent.
+A hook is called in the order of its list, in the task of the call, and must not wait. One that raises fails the call
+before anything is sent.
 
 Java: remoting/RPCHook.java
 """
@@ -12,7 +11,6 @@ from __future__ import annotations
 from typing import Protocol
 
 from remoting.command import Command
-from remoting.handler import Request
 
 
 class ClientHook(Protocol):
@@ -23,13 +21,3 @@ class ClientHook(Protocol):
 
     def after(self, address: str, command: Command, answer: Command) -> None:
         """Answered. Not called for a call that failed, nor for one-way requests."""
-
-
-class ServerHook(Protocol):
-    """Around requests that we serve."""
-
-    def before(self, request: Request) -> None:
-        """About to be handled; may raise Refused."""
-
-    def after(self, request: Request, answer: Command) -> None:
-        """About to be answered. Not called for one-way requests."""

@@ -16,21 +16,19 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from remoting import header_json, header_rocketmq_typed
 from remoting.command import RESPONSE, Command, HeaderType
+from remoting.connection import Connection
 from remoting.errors import HeaderError
 from remoting.frame_codec import decode
 from remoting.handler import Request
 from remoting.protocol.header import Header, from_ext
 from remoting.protocol.pulling import PullMessageHeader
 from remoting.protocol.sending import SendMessageHeaderV2
-
-if TYPE_CHECKING:
-    from remoting.connection import Connection
 
 # A ROCKETMQ header without remark: code, language, version, opaque, flag, 0, length of the map, which begins then.
 _binary_head = struct.Struct(">hBhiiiI")

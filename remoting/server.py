@@ -23,8 +23,7 @@ from remoting.config import ServerConfig, TlsMode
 from remoting.connection import Connection, Limits
 from remoting.dispatch import DEFAULT_LIMITS, Dispatch, FamilyLimit
 from remoting.events import ConnectionEvents
-from remoting.handler import HandlerTable
-from remoting.hooks import ServerHook
+from remoting.handler import HandlerTable, ServerHook
 from remoting.idle import close_idle
 from remoting.transport import ByteStream, Listener, Network
 

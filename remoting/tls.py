@@ -25,7 +25,8 @@ import trio
 
 from common.settings import SettingsError
 from remoting.config import ClientAuth, PoolConfig, ServerConfig
-from remoting.transport import Buffer, ByteStream
+from remoting.frame_codec import Buffer
+from remoting.transport import ByteStream
 
 log = logging.getLogger("remoting.tls")
 

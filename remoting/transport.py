@@ -20,8 +20,7 @@ from typing import Protocol
 import trio
 
 from remoting.errors import ConnectFailed, ListenFailed
-
-Buffer = bytes | bytearray | memoryview
+from remoting.frame_codec import Buffer
 
 
 class ByteStream(Protocol):
