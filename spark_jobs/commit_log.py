@@ -268,3 +268,8 @@ def read_split(split: Split, *, verify_body: bool = False) -> tuple[bytearray, F
         if found is not None:
             return data, found
         overhang *= 16
+
+
+def first_store_time(segment: Segment) -> int | None:
+    """When the first record of a segment was stored; None where it does not begin with a whole one."""
+    return _store_time(segment, 0)

@@ -33,7 +33,7 @@ def read_ledger(
     stop: int | None = None,
     file_end: int | None = None,
 ) -> Reading:
-    """Everything from `at` on that begins before `stop`; the twin of `log_scan.read_through`."""
+    """The records that begin in [at, stop), not their headers, and the damages; the twin of `log_scan.read_through`."""
     found = Reading(end=at)
     stop = end if stop is None else stop
     while at < end:
@@ -41,12 +41,12 @@ def read_ledger(
             found.blank, found.ran_out = True, False
             break
         place = _record_place(buffer, at, end)
-        size = check(buffer, place, end, verify_body and at < stop, base + place)
+        size = check(buffer, place, end, verify_body and place < stop, base + place)
         if size is Fault.BODY_CRC:
             size = _TWO.unpack_from(buffer, place)[0]
             found.damages.append(Damage(place, size, Fault.BODY_CRC))
         if not isinstance(size, Fault):
-            if at >= stop:
+            if place >= stop:
                 found.ran_out = False
                 break
             found.places.append(place)

@@ -1,0 +1,265 @@
+"""`spark.read.format("commitlog").load(directory)`: the log of a store as a table.
+
+One row a message (`message_columns` lists the columns; a narrower schema decodes only what it names), or with
+`option("table", "damage")` one row a stretch that cannot be read. Options:
+
+    table          messages (default) or damage
+    split_size     bytes that one task reads at once, default 64 MiB; files are split inside
+    partitions     at most this many tasks instead, whatever the size
+    inflate        true: bodies that were sent compressed come plain
+    unwrap         true: an inner batch (5.x) becomes one row a message
+    tail           auto (default), stop, through: what to do behind a damage of the last segment (see `commit_log`)
+    time_margin_s  a segment is skipped by time only if it misses the wanted range by more than this, default 300
+
+The store may be live: what lies before the log's good end when the query is planned is read, and no more.
+
+Java: none; the tools have `mqadmin` against a broker only
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from common.errors import RocketletError
+from spark_jobs.commit_log import DEFAULT_SPLIT, CommitLog, LogDamage, Split, find_commit_log, grouped, read_split
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.message_columns import MessageBatch
+    from spark_jobs.pushdown import Condition
+
+log = logging.getLogger("spark_jobs.datasource")
+
+FORMAT = "commitlog"
+DAMAGE_SCHEMA = "file string, log_offset long, size long, reason string"
+_BATCH_BYTES = 16 << 20
+_BATCH_ROWS = 65_536
+
+
+class BadOption(RocketletError):
+    """An option of the data source that it does not know or cannot use; the text says which and what it may be."""
+
+
+def register(session: SparkSession) -> None:
+    """Make the format known to a session, and let it push filters down."""
+    session.dataSource.register(CommitLogSource)
+    session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+
+
+@dataclass(slots=True)
+class Options:
+    path: str
+    table: str = "messages"
+    split_size: int = DEFAULT_SPLIT
+    partitions: int = 0
+    inflate: bool = False
+    unwrap: bool = False
+    tail: str = "auto"
+    time_margin_s: int = 300
+
+
+def parse_options(given: Any) -> Options:
+    """Raises BadOption."""
+    path = given.get("path")
+    if not path:
+        raise BadOption('name the store: spark.read.format("commitlog").load(directory)')
+    options = Options(path)
+    for name, allowed in (("table", ("messages", "damage")), ("tail", ("auto", "stop", "through"))):
+        value = given.get(name, getattr(options, name))
+        if value not in allowed:
+            raise BadOption(f"option {name}={value!r}: it may be {', '.join(allowed)}")
+        setattr(options, name, value)
+    for name in ("split_size", "partitions", "time_margin_s"):
+        text = str(given.get(name, getattr(options, name)))
+        if not text.isdigit() or (name == "split_size" and int(text) < 1):
+            raise BadOption(f"option {name}={text!r}: a number is needed")
+        setattr(options, name, int(text))
+    for name in ("inflate", "unwrap"):
+        text = str(given.get(name, "false")).lower()
+        if text not in ("true", "false"):
+            raise BadOption(f"option {name}={text!r}: it may be true or false")
+        setattr(options, name, text == "true")
+    return options
+
+
+class CommitLogSource(DataSource):
+    """The format."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        if parse_options(self.options).table == "damage":
+            return DAMAGE_SCHEMA
+        from spark_jobs.message_columns import COLUMNS
+
+        return ", ".join(f"{column.name} {column.spark_type}" for column in COLUMNS.values())
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = parse_options(self.options)
+        if options.table == "damage":
+            return DamageReader(options)
+        from spark_jobs.message_columns import COLUMNS
+
+        unknown = [name for name in schema.names if name not in COLUMNS]
+        if unknown:
+            raise BadOption(f"the schema names {', '.join(unknown)}; a message row has {', '.join(COLUMNS)}")
+        return MessageReader(options, schema)
+
+
+@dataclass
+class SplitsPartition(InputPartition):
+    """What one task reads."""
+
+    splits: tuple[Split, ...]
+    known_damages: tuple[LogDamage, ...] = ()
+
+
+def _partitions(splits: list[Split], options: Options) -> list[InputPartition]:
+    return [SplitsPartition(group) for group in grouped(splits, options.partitions or len(splits))]
+
+
+def _splits(log: CommitLog, options: Options) -> list[Split]:
+    if options.partitions:
+        return log.splits(max(-(-log.bytes // options.partitions), 1))
+    return log.splits(options.split_size)
+
+
+class MessageReader(DataSourceReader):
+    """Rows of messages."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self.options = options
+        self.schema = schema
+        self.conditions: list[Condition] = []
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
+        from spark_jobs.pushdown import condition_of
+
+        for one in filters:
+            condition = condition_of(one)
+            # An inner batch has one queue offset in the log and many in its rows: leave those filters to Spark.
+            if condition is None or self.options.unwrap:
+                yield one
+            else:
+                self.conditions.append(condition)
+
+    def partitions(self) -> list[InputPartition]:
+        from spark_jobs.pushdown import wanted_splits
+
+        found = find_commit_log(self.options.path, tail=self.options.tail)
+        _warn(found.damages)
+        found.segments = self._wanted_segments(found)
+        splits = wanted_splits(_splits(found, self.options), self.conditions)
+        return _partitions(splits, self.options) or [SplitsPartition(())]
+
+    def _wanted_segments(self, found: CommitLog) -> list[Any]:
+        """Without the segments that end before, or begin after, the wanted times."""
+        from spark_jobs.commit_log import first_store_time
+        from spark_jobs.pushdown import bounds
+
+        wanted = bounds(self.conditions, "store_time")
+        if wanted.low is None and wanted.high is None:
+            return found.segments
+        times = [first_store_time(segment) for segment in found.segments]
+        margin = self.options.time_margin_s * 1_000_000
+        kept = []
+        for number, segment in enumerate(found.segments):
+            begin = times[number]
+            end = times[number + 1] if number + 1 < len(times) else None
+            first = -(1 << 62) if begin is None else begin * 1000 - margin
+            last = 1 << 62 if end is None else end * 1000 + margin
+            if not wanted.misses(first, last):
+                kept.append(segment)
+        return kept
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from spark_jobs.arrow_schema import as_batch, batch_schema
+        from spark_jobs.pushdown import filtered
+
+        assert isinstance(partition, SplitsPartition)  # ours, see partitions()
+        schema = batch_schema(self.schema)
+        for split in partition.splits:
+            data, found = read_split(split)
+            _warn([_in_log(split, damage) for damage in found.damages])
+            from spark_jobs.message_columns import MessageBatch
+            from spark_jobs.segment_rows import heads_at
+
+            batch = MessageBatch(data, heads_at(data, found.places), inflate=self.options.inflate)
+            batch = filtered(batch, self.conditions)
+            for part in _parts(batch):
+                yield as_batch(part.unwrapped() if self.options.unwrap else part, schema)
+
+
+def _parts(batch: MessageBatch) -> Iterator[MessageBatch]:
+    """A batch in pieces that the JVM takes without pain."""
+    import numpy as np
+
+    if not len(batch):
+        return
+    sizes = np.cumsum(batch.heads.size.astype(np.int64))
+    at = 0
+    while at < len(batch):
+        done = sizes[at - 1] if at else 0
+        end = int(np.searchsorted(sizes, done + _BATCH_BYTES, "right"))
+        end = min(max(end, at + 1), at + _BATCH_ROWS)
+        yield batch if end - at == len(batch) else batch.where(np.arange(at, end))
+        at = end
+
+
+class DamageReader(DataSourceReader):
+    """Rows of damages: bodies that fail their CRC, and all that is no record."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    def partitions(self) -> list[InputPartition]:
+        found = find_commit_log(self.options.path, tail=self.options.tail)
+        parts = _partitions(_splits(found, self.options), self.options)
+        return [*parts, SplitsPartition((), tuple(found.damages))]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[str, int, int, str]]:
+        assert isinstance(partition, SplitsPartition)  # ours, see partitions()
+        for known in partition.known_damages:
+            yield known.path, known.log_offset, known.size, known.reason
+        for split in partition.splits:
+            for damage in damages_of(split):
+                yield damage.path, damage.log_offset, damage.size, damage.reason
+
+
+def damages_of(split: Split) -> list[LogDamage]:
+    """All damages of a split, records that fail their `__CRC32#` property among them."""
+    from spark_jobs.message_columns import MessageBatch
+    from spark_jobs.segment_rows import heads_at
+
+    data, found = read_split(split, verify_body=True)
+    damages = [_in_log(split, damage) for damage in found.damages]
+    batch = MessageBatch(data, heads_at(data, found.places))
+    for row, state in enumerate(batch.crc_states.to_pylist()):
+        if state == "bad record":
+            at = split.segment.base + split.start + int(batch.heads.place[row])
+            reason = "the record does not match its __CRC32# property"
+            damages.append(LogDamage(split.segment.path, at, int(batch.heads.size[row]), reason))
+    return sorted(damages, key=lambda damage: damage.log_offset)
+
+
+def _in_log(split: Split, damage: Any) -> LogDamage:
+    place = split.segment.base + split.start + damage.at
+    return LogDamage(split.segment.path, place, damage.size, damage.fault.value)
+
+
+def _warn(damages: list[LogDamage]) -> None:
+    for damage in damages:
+        log.warning(
+            "%s: %d bytes at log offset %d cannot be read: %s (option table=damage lists all)",
+            damage.path, damage.size, damage.log_offset, damage.reason,
+        )  # fmt: skip

@@ -1,0 +1,66 @@
+"""One way to a Spark session: on this machine with all its cores unless told otherwise, or the cluster's own.
+
+`PYSPARK_PYTHON` must be set before the session starts (the builder's option comes too late for local workers), and the
+workers must find our packages: locally through PYTHONPATH, on a cluster through the wheel (see docs/spark.md).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from pyspark.sql import SparkSession
+
+_OUR_ROOT = str(Path(__file__).resolve().parent.parent)
+
+_SETTINGS = {
+    # Python data sources may filter while they read only where this is on.
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+# Where we start the JVM ourselves; a cluster's submit command decides these there.
+_LOCAL_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "3g",
+    "spark.log.level": "WARN",
+}
+
+
+def spark_session(
+    name: str, *, master: str | None = None, settings: Mapping[str, str] = MappingProxyType({})
+) -> SparkSession:
+    """The session of this process, started where there is none.
+
+    Under `spark-submit` the master and resources are those of the command line; otherwise `master` counts, which is
+    `local[*]` unless given.
+    """
+    from spark_jobs.datasource import register
+
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    builder = SparkSession.builder.appName(f"rocketlet {name}")
+    if not submitted:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        _add_to_path("PYTHONPATH", _OUR_ROOT)
+        builder = builder.master(master or "local[*]")
+    elif master:
+        builder = builder.master(master)
+    for key, value in (_SETTINGS | ({} if submitted else _LOCAL_SETTINGS) | dict(settings)).items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    register(session)
+    return session
+
+
+def _add_to_path(variable: str, folder: str) -> None:
+    """Workers are started by the JVM and get its environment, not our sys.path."""
+    parts = [part for part in os.environ.get(variable, "").split(os.pathsep) if part]
+    if folder not in parts:
+        os.environ[variable] = os.pathsep.join([folder, *parts])
