@@ -253,7 +253,12 @@ class HalfMessages:
     # ---- after a restart
 
     def recover(self) -> None:
-        """Learn from the two queues what is over. REQUIRES an open store; to be called before anything else."""
+        """Learn from the two queues what is over. REQUIRES an open store; to be called before anything else.
+
+        A slave has nothing to settle: it ends no transactions, and its master's offsets come to it.
+        """
+        if self._identity.slave:
+            return
         halves, ops = self._store.queue(HALF_TOPIC, QUEUE), self._store.queue(OP_HALF_TOPIC, QUEUE)
         begin, end = (halves.begin, halves.end) if halves is not None else (0, 0)
         op_begin, op_end = (ops.begin, ops.end) if ops is not None else (0, 0)
@@ -271,6 +276,7 @@ class HalfMessages:
         for offset in range(states.done, end):
             if not states.is_over(offset):
                 self._repair(offset)
+        self._store.settle()
         self._save()
         log.info("half messages: %r", states)
 
