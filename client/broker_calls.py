@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from client.errors import ClientError, Refused, TimedOut, Unreachable
+from client.send_result import STATUS_BY_CODE
 from common.message import MessageQueue
 from common.subscription import Subscription
 from remoting import errors as remoting_errors
-from remoting.command import ONEWAY, Command, HeaderType, request
+from remoting.command import Command, request
 from remoting.protocol import configuration, membership, offsets, pulling, sending, transactions
 from remoting.protocol.header import Header, from_ext
 from remoting.protocol.queue import WireQueue
@@ -31,6 +32,7 @@ PULL_CODES = frozenset(
         int(ResponseCode.PULL_OFFSET_MOVED),
     }
 )
+SEND_CODES = frozenset(STATUS_BY_CODE)
 OFFSET_TIMEOUT = 5.0  # RocketMQ's, for offsets and for sending back
 LOCK_TIMEOUT = 1.0
 
@@ -40,7 +42,7 @@ class Calls(Protocol):
 
     async def call(self, address: str, command: Command, timeout: float) -> Command: ...
 
-    async def oneway(self, address: str, command: Command, timeout: float) -> None: ...
+    async def oneway(self, address: str, command: Command) -> None: ...
 
 
 def subscription_data(subscription: Subscription) -> membership.SubscriptionData:
@@ -58,13 +60,10 @@ def subscription_data(subscription: Subscription) -> membership.SubscriptionData
 class BrokerCalls:
     """The questions. Addresses are `host:port`; those of the VIP channel are two ports below where it is on."""
 
-    def __init__(
-        self, calls: Calls, timeout: float = 3.0, *, vip: bool = False, header_type: HeaderType = HeaderType.JSON
-    ) -> None:
+    def __init__(self, calls: Calls, timeout: float = 3.0, *, vip: bool = False) -> None:
         self._calls = calls
         self._timeout = timeout
         self._vip = vip
-        self._header_type = header_type
 
     # ---- membership
 
@@ -214,6 +213,20 @@ class BrokerCalls:
             raise
         return answer.body
 
+    async def send(
+        self,
+        address: str,
+        header: sending.SendMessageHeaderV2,
+        body: bytes,
+        *,
+        code: RequestCode = RequestCode.SEND_MESSAGE_V2,
+        timeout: float | None = None,
+    ) -> Command:
+        """310 or 325, for the rare sends of the client's own; those of users go by the pipeline."""
+        return await self._ask(
+            self.vip(address), code, header, body, topic=header.topic, timeout=timeout, good=SEND_CODES
+        )
+
     async def send_back(self, address: str, header: sending.ConsumerSendMsgBackHeader) -> None:
         """36: store the message for a later try."""
         await self._ask(
@@ -255,7 +268,6 @@ class BrokerCalls:
         good: frozenset[int] = frozenset({SUCCESS}),
     ) -> Command:
         command = request(code, header, body)
-        command.header_type = self._header_type
         try:
             answer = await self._calls.call(address, command, timeout or self._timeout)
         except remoting_errors.RemotingError as error:
@@ -268,10 +280,8 @@ class BrokerCalls:
         self, address: str, code: RequestCode, header: Header | None, body: bytes = b"", *, remark: str | None = None
     ) -> None:
         command = request(code, header, body, remark=remark)
-        command.header_type = self._header_type
-        command.flag = ONEWAY
         try:
-            await self._calls.oneway(address, command, self._timeout)
+            await self._calls.oneway(address, command)
         except remoting_errors.RemotingError as error:
             raise translated(error, request_name(code), address, "") from error
 

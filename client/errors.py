@@ -23,6 +23,7 @@ Java: client/exception/MQClientException.java, MQBrokerException.java, RequestTi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
 from common.errors import RocketletError
 
@@ -47,6 +48,13 @@ class ClientError(RocketletError):
         self.tries = tries
         self.advice = advice
         super().__init__(self._text())
+
+    def after(self, elapsed_ms: float, tries: int) -> Self:
+        """The same error, that now knows how long and how often it was tried."""
+        self.elapsed_ms = elapsed_ms
+        self.tries = tries
+        self.args = (self._text(),)
+        return self
 
     def _text(self) -> str:
         parts = []

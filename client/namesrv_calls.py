@@ -16,7 +16,7 @@ from client.broker_calls import Calls, refusal
 from client.errors import ClientError, NoRoute
 from common.topic import check_topic_name
 from remoting import errors as remoting_errors
-from remoting.command import Command, HeaderType, request
+from remoting.command import Command, request
 from remoting.protocol.routing import ClusterInfo, GetRouteInfoHeader, TopicRouteData
 from remoting.request_codes import RequestCode, request_name
 from remoting.response_codes import ResponseCode
@@ -35,14 +35,12 @@ class NamesrvCalls:
         addresses: Sequence[str],
         random: Random,
         timeout: float = 3.0,
-        header_type: HeaderType = HeaderType.JSON,
     ) -> None:
         self._calls = calls
         self._addresses = list(addresses)
         random.shuffle(self._addresses)
         # Asked in turn within the time-out of one: a send that needs a route has 3 s for all of it.
         self._timeout = max(_LEAST_TIMEOUT, timeout / len(self._addresses))
-        self._header_type = header_type
         self._at = 0
 
     @property
@@ -77,7 +75,6 @@ class NamesrvCalls:
         for _ in self._addresses:
             asked = self._at
             command = request(code, header)
-            command.header_type = self._header_type
             try:
                 return await self._calls.call(self._addresses[asked], command, self._timeout)
             except remoting_errors.RemotingError as error:

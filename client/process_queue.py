@@ -4,7 +4,8 @@ Messages enter in the order of their offsets and leave in any order. What may be
 still open, or, where nothing is open, the offset up to which the queue has been pulled: so a committed offset is never
 ahead of what was consumed, and a crash repeats some messages instead of losing one.
 
-An orderly consumer takes the oldest messages, and either finishes or puts back what it took; nothing overtakes.
+An orderly consumer takes the oldest messages, finishes those that it could consume and puts back the rest; nothing
+overtakes.
 
 Invariant: `count` and `bytes` are those of the open messages; `committable()` never falls while the queue is held.
 
@@ -134,7 +135,7 @@ class ProcessQueue:
     # ---- in order
 
     def take(self, at_most: int) -> list[ReceivedMessage]:
-        """The oldest open messages; they stay open until `finish_taken`. Requires: nothing is taken."""
+        """The oldest open messages; they stay open until they are finished. Requires: nothing is taken."""
         assert not self._taken, "one batch of an orderly queue at a time"
         if not self._open:
             return []
@@ -145,13 +146,8 @@ class ProcessQueue:
                 self._taken.append(self._open[offset])
         return list(self._taken)
 
-    def finish_taken(self) -> None:
-        """The taken messages are consumed."""
-        self.finish(self._taken)
-        self._taken = []
-
     def put_back(self) -> None:
-        """The taken messages are to be taken again."""
+        """Of the taken messages, those that are not finished are to be taken again."""
         self._taken = []
 
     # ---- state

@@ -90,7 +90,8 @@ def test_an_orderly_batch_is_finished_or_taken_again() -> None:
     queue.put_back()
     assert [m.queue_offset for m in queue.take(2)] == [1, 2]
     assert queue.committable() == 1
-    queue.finish_taken()
+    queue.put_back()
+    queue.finish([message(1), message(2)])
     assert queue.committable() == 3
     assert [m.queue_offset for m in queue.take(2)] == [3]
 

@@ -1,0 +1,50 @@
+"""Who this client is on the wire: `<ip>@<instance>[@<unit>]`, and the unique ids of its messages.
+
+Members of a group are told apart by client id, so each client gets an instance name of its own unless it is given one.
+A broadcasting consumer keeps its offsets under its id: there the instance is DEFAULT, so that a restart finds them.
+
+Java: client/ClientConfig.java#buildMQClientId, common/message/MessageClientIDSetter.java
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from random import Random
+
+from common.clock import WallClock
+from common.host import pack_host
+from common.message_id import UniqueIds
+
+LOOPBACK = "127.0.0.1"
+
+
+def local_address(towards: str) -> str:
+    """The address that this host uses towards another (`host:port`); no packet is sent."""
+    host, _, port = towards.rpartition(":")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.connect(address)
+            return str(probe.getsockname()[0])
+    except OSError:
+        return LOOPBACK
+
+
+def instance_name(configured: str, stable: bool, clock: WallClock, random: Random) -> str:
+    """What is configured, or a name that no other client of this host has; `stable` for one that outlives a restart."""
+    if configured:
+        return configured
+    if stable:
+        return "DEFAULT"
+    return f"{os.getpid()}#{clock():x}{random.getrandbits(24):06x}"
+
+
+def client_id(ip: str, instance: str, unit: str) -> str:
+    """The id in heartbeats, locks and member lists."""
+    return f"{ip}@{instance}@{unit}" if unit else f"{ip}@{instance}"
+
+
+def unique_ids(ip: str, clock: WallClock, random: Random) -> UniqueIds:
+    """Makes the ids of this client's messages."""
+    return UniqueIds(pack_host(ip, 0)[:-4], os.getpid(), random.getrandbits(32), clock)
