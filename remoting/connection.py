@@ -247,9 +247,8 @@ class Connection:
         if not self._unsent:
             try:
                 sent = self._stream.send_now(data)
-            except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                self.close(error.__cause__ or error)
-                return
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                pass  # the writer meets it again, and closes the connection when nobody is in the middle of a call
             if sent:
                 self.sent_at = trio.current_time()
         if sent < len(data):

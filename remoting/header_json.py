@@ -70,9 +70,12 @@ def typed_decoder(header: type[Header] | None) -> msgspec.json.Decoder[Any]:
     )
 
 
-def code_prefix(code: int) -> bytes:
-    """How a header with this code begins if `code` is its first key, as it is from every client known."""
-    return b'{"code":%d' % code
+def code_prefixes(code: int) -> tuple[bytes, bytes]:
+    """How a header with this code begins, up to its first comma, if `code` is its first key, as with all known clients.
+
+    Some encoders put a blank behind the colon unless told otherwise, Python's own among them.
+    """
+    return b'{"code":%d' % code, b'{"code": %d' % code
 
 
 def decode(raw: bytes) -> Command:

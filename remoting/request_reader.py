@@ -53,9 +53,9 @@ class RequestReader:
 
     def __init__(self, headers: Mapping[int, type[Header] | None]) -> None:
         self._headers = headers
-        self._json = {
-            header_json.code_prefix(code): header_json.typed_decoder(header).decode for code, header in headers.items()
-        }
+        self._json: dict[bytes, Callable[[bytes], Any]] = {}
+        for code, header in headers.items():
+            self._json.update(dict.fromkeys(header_json.code_prefixes(code), header_json.typed_decoder(header).decode))
         self._binary = {
             code: _HOT_BINARY[header]
             for code, header in headers.items()
