@@ -166,6 +166,18 @@ class ConsumeQueue:
         self.flushed = min(self.flushed, end)
         self._ready = 0
 
+    def pointing_into(self, begin: int, end: int) -> list[tuple[int, int, int]]:
+        """(queue offset, log offset, size) of entries for that part of the log, looking at the files as they are."""
+        found = []
+        for file in self.files.files:
+            entries = entries_of(file.buffer)
+            offsets, sizes = entries["log_offset"], entries["size"]
+            for index in ((offsets >= begin) & (offsets < end) & (sizes > 0)).nonzero()[0].tolist():
+                if not is_pre_blank(int(offsets[index]), int(sizes[index])):
+                    offset = file.begin // ENTRY_SIZE + index
+                    found.append((offset, int(offsets[index]), int(sizes[index])))
+        return found
+
     def open_at(self, begin: int, end: int) -> None:
         """Go on writing there, in the files as they are; nothing of it is known to be on disk."""
         self.begin, self.end, self.next_offset = begin, end, end

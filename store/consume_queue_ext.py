@@ -27,8 +27,7 @@ class ConsumeQueueExt:
         self._ready = 0
 
     def open(self) -> None:
-        """Find the end by walking the last file; `cut` then moves it to what the queue points to."""
-        self.files.load()
+        """Find the end by walking the last of the loaded files; `cut` then moves it to what the queue points to."""
         self.end = self.files.begin
         for file in self.files.files[-1:]:
             self.end = file.begin

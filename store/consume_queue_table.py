@@ -15,9 +15,10 @@ from store.config import StoreConfig, parse_delay_levels
 from store.consume_queue import ConsumeQueue
 from store.consume_queue_ext import ConsumeQueueExt
 from store.disk import PAGE, Disk
+from store.errors import CorruptStore
 from store.layout.consume_queue_entry import ENTRY_SIZE
-from store.layout.file_names import CONSUME_QUEUE, CONSUME_QUEUE_EXT, queue_ext_folder, queue_folder
-from store.mapped_file_queue import Oddity
+from store.layout.file_names import CONSUME_QUEUE, CONSUME_QUEUE_EXT, parse_offset, queue_ext_folder, queue_folder
+from store.mapped_file_queue import MappedFileQueue, Oddity
 
 QueueKey = tuple[str, int]
 
@@ -35,8 +36,12 @@ class ConsumeQueueTable:
         self.queues: dict[QueueKey, ConsumeQueue] = {}
         self.dirty: list[ConsumeQueue] = []
 
-    def load(self) -> list[Oddity]:
-        """Find the queues' files. Their ends are not known before recovery. What is odd is told and left out."""
+    def load(self, *, repair: bool) -> list[Oddity]:
+        """Find the queues' files. Their ends are not known before recovery. What is odd is told and left out.
+
+        To repair, a short file is made whole length, and files behind a missing one go: the log has what they said.
+        Raises CorruptStore where mappedFileSizeConsumeQueue is not the size of the files.
+        """
         odd: list[Oddity] = []
         folder = f"{self._root}/{CONSUME_QUEUE}"
         for topic in self._disk.entries(folder):
@@ -46,9 +51,27 @@ class ConsumeQueueTable:
                     odd.append(Oddity(path, "foreign", entry.size))
                     continue
                 queue = self._new(topic.name, int(entry.name))
-                odd += queue.files.load()
+                odd += self._load_files(queue.files, repair=repair)
                 if queue.ext is not None:
+                    odd += self._load_files(queue.ext.files, repair=repair)
                     queue.ext.open()
+        return odd
+
+    def _load_files(self, files: MappedFileQueue, *, repair: bool) -> list[Oddity]:
+        odd = files.load()
+        for oddity in odd:
+            is_offset = parse_offset(oddity.path.rpartition("/")[2]) is not None
+            if is_offset and (oddity.what == "foreign" or oddity.size > files.file_size):
+                raise CorruptStore(
+                    f"{oddity.path} has {oddity.size} bytes and does not fit mappedFileSizeConsumeQueue (or …Ext)"
+                    f" {files.file_size}: set it to the size that the files of this store have"
+                )
+            if repair and oddity.what == "length":
+                self._disk.extend(oddity.path, files.file_size)
+        again = files.load() if repair and odd else []
+        for oddity in again:
+            if oddity.what == "gap":
+                self._disk.remove(oddity.path)
         return odd
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:

@@ -97,6 +97,7 @@ class Disk(Protocol):
     """Files by path. Directories come into being with the first file in them."""
 
     inline: bool  # flushing takes no time, so it is done in place and not in a worker thread
+    sector: int  # what a power cut leaves written whole or not at all
 
     def entries(self, directory: str) -> list[Entry]:
         """What is in a directory, by name; nothing where there is none."""
@@ -257,6 +258,7 @@ class RealDisk:
     """The machine's file system."""
 
     inline = False
+    sector = 512
 
     def __init__(self) -> None:
         _raise_open_files()

@@ -10,12 +10,33 @@ Java: store/index/IndexFile.java
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
+from common.java_numbers import INT32_MAX
 from store.disk import PAGE
 from store.layout.index_layout import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexGeometry, IndexTable
 from store.mapped_file import MappedFile
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 IndexItem = tuple[int, int, int]  # key hash, log offset, store timestamp
+
+
+@cache
+def _entry_dtype() -> np.dtype[Any]:
+    import numpy
+
+    return numpy.dtype([("hash", ">i4"), ("log_offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
+
+
+def entry_array(buffer: memoryview) -> NDArray[Any]:
+    """Entries of an index file as numpy sees them."""
+    import numpy
+
+    return numpy.frombuffer(buffer, _entry_dtype())
 
 
 class IndexFile:
@@ -27,6 +48,7 @@ class IndexFile:
         self.file = file
         self.geometry = geometry
         self.table = IndexTable(file.buffer, geometry)
+        self.table.next_entry = min(self.table.next_entry, geometry.entries)  # whatever a torn header says
         self.flushed = self.table.next_entry
         self._pages = bytearray(geometry.entries_at // PAGE + 1)  # 1: this page of header and slots may be written
         self._ready = 0
@@ -46,6 +68,125 @@ class IndexFile:
         done = table.put_many(items)
         table.write_header()
         return done
+
+    # ---- for recovery and checks
+
+    def entries(self) -> NDArray[Any]:
+        """The entries from number 1 to the last, as fields hash, log_offset, seconds, previous (big-endian)."""
+        at = self.geometry.entries_at + ENTRY_SIZE
+        return entry_array(self.file.buffer[at : at + self.count * ENTRY_SIZE])
+
+    @property
+    def count(self) -> int:
+        """How many entries there are."""
+        return self.table.next_entry - 1
+
+    def first_from(self, log_offset: int) -> int:
+        """The number of the first entry for that part of the log; the next free one where all are before it."""
+        if log_offset == 0 or not self.count:
+            return 1
+        is_there = self.entries()["log_offset"] >= log_offset
+        return int(is_there.argmax()) + 1 if is_there.any() else self.count + 1
+
+    def same_entries(self, number: int, items: Sequence[IndexItem], base: int | None) -> int:
+        """How many of the items stand in the entries from `number` on, up to the first that does not.
+
+        `base`: the time that the first entry of the file counts from; None where that is not known any more.
+        """
+        import numpy
+
+        table = self.table
+        if number == 1 and (table.begin_log_offset, table.begin_timestamp) != items[0][1:]:
+            return 0
+        entries = self.entries()[number - 1 : number - 1 + len(items)]
+        hashes, offsets, times = (numpy.array(column, numpy.int64) for column in zip(*items, strict=True))
+        bases = numpy.full(len(items), table.begin_timestamp)
+        if number == 1:
+            bases[0] = base or 0
+        seconds = numpy.clip((times - bases) // 1000, 0, INT32_MAX)
+        seconds[bases <= 0] = 0
+        same = entries["seconds"] == seconds
+        if number == 1 and base is None:
+            same[0] = True
+        same &= (entries["hash"] == hashes) & (entries["log_offset"] == offsets)
+        return len(items) if same.all() else int(same.argmin())
+
+    def cut(self, next_entry: int, end_timestamp: int) -> None:
+        """Forget entries from a number on, leaving zeros. REQUIRES that those before it are right and that no slot
+        leads to less than it should: slots lead to the newest entry, or to one that is cut."""
+        import numpy
+
+        table, geometry = self.table, self.geometry
+        self.file.zero_from(geometry.entries_at + next_entry * ENTRY_SIZE)
+        table.next_entry = next_entry
+        table.end_log_offset = table.entry(next_entry - 1)[1] if next_entry > 1 else 0
+        table.end_timestamp = end_timestamp
+        self._ready = 0
+        heads = numpy.frombuffer(self.file.buffer[HEADER_SIZE : geometry.entries_at], ">i4").copy()
+        is_cut = (heads >= next_entry) | (heads < 0)
+        heads[is_cut] = 0
+        slots = self.entries()["hash"].astype(numpy.int64) % geometry.slots
+        orphans = is_cut[slots].nonzero()[0]
+        heads[slots[orphans]] = orphans + 1  # of equal slots the last, so the newest, stays
+        self._put_slots(heads, repair=True)
+        table.slots_used = int(numpy.count_nonzero(heads))
+        self.file.make_room(0, HEADER_SIZE)
+        table.write_header()
+
+    def rechain(self, *, repair: bool) -> int:
+        """Compute slots and previous entries from the hashes; returns how many were wrong, and puts them right."""
+        import numpy
+
+        entries = self.entries()
+        slots = entries["hash"].astype(numpy.int64) % self.geometry.slots
+        order = numpy.argsort(slots, kind="stable")  # by slot, within a slot by number
+        by_slot = slots[order]
+        numbers = order + 1
+        is_first = numpy.ones(len(order), bool)
+        is_first[1:] = by_slot[1:] != by_slot[:-1]
+        previous = numpy.zeros(len(order), numpy.int64)
+        previous[order[1:]] = numpy.where(is_first[1:], 0, numbers[:-1])
+        heads = numpy.zeros(self.geometry.slots, ">i4")
+        heads[by_slot] = numbers  # of equal slots the last, so the newest, stays
+        wrong = self._put_slots(heads, repair=repair) + self._put_previous(entries, previous, repair=repair)
+        used = int(is_first.sum())
+        if self.table.slots_used != used:
+            wrong += 1
+            self.table.slots_used = used
+        if repair and wrong:
+            self.file.make_room(0, HEADER_SIZE)
+            self.table.write_header()
+        return wrong
+
+    def _put_slots(self, heads: NDArray[Any], *, repair: bool) -> int:
+        """Slots are compared a page at a time, so that a file with few entries stays sparse."""
+        wanted, wrong = heads.tobytes(), 0
+        for begin in range(0, len(wanted), PAGE):
+            piece, at = wanted[begin : begin + PAGE], HEADER_SIZE + begin
+            if bytes(self.file.buffer[at : at + len(piece)]) != piece:
+                wrong += 1
+                if repair:
+                    self.file.write(at, piece)
+        return wrong
+
+    def _put_previous(self, entries: NDArray[Any], previous: NDArray[Any], *, repair: bool) -> int:
+        differing = (entries["previous"] != previous).nonzero()[0].tolist()
+        if repair:
+            for index in differing:
+                at = self.geometry.entries_at + (index + 2) * ENTRY_SIZE - SLOT_SIZE
+                self.file.write(at, int(previous[index]).to_bytes(SLOT_SIZE, "big"))
+        return len(differing)
+
+    def correct_end(self, log_offset: int, timestamp: int, *, repair: bool) -> int:
+        """Compare the header's end with the last entry's message; returns 1 where it differed."""
+        table = self.table
+        if (table.end_log_offset, table.end_timestamp) == (log_offset, timestamp):
+            return 0
+        if repair:
+            table.end_log_offset, table.end_timestamp = log_offset, timestamp
+            self.file.make_room(0, HEADER_SIZE)
+            table.write_header()
+        return 1
 
     def _make_page(self, key_hash: int) -> None:
         page = (HEADER_SIZE + key_hash % self.geometry.slots * SLOT_SIZE) // PAGE

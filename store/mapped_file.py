@@ -10,6 +10,7 @@ Java: store/MappedFile.java
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
 
 from store.disk import PAGE, Disk, Region
 
@@ -63,17 +64,11 @@ class MappedFile:
     def zero_from(self, at: int) -> int:
         """Make everything from `at` on read as zeros; holes are left holes. Returns how many bytes were none."""
         cleared = 0
-        region = self.region
-        place = region.next_data(at)
-        while place is not None and place < self.size:
-            stop = min(self.size, (place // _LARGEST_STEP + 1) * _LARGEST_STEP)
-            piece = region.buffer[place:stop]
-            present = len(piece) - bytes(piece).count(0)
+        for place, piece in list(data_pieces(self, at)):
+            present = len(piece) - piece.count(0)
             if present:
-                region.reserve(place, stop)
-                piece[:] = bytes(stop - place)
+                self.write(place, bytes(len(piece)))
                 cleared += present
-            place = region.next_data(stop) if stop < self.size else None
         return cleared
 
     def forget(self) -> None:
@@ -82,3 +77,23 @@ class MappedFile:
 
     def __repr__(self) -> str:
         return f"<MappedFile {self.path} from {self.begin}>"
+
+
+def data_pieces(file: MappedFile, at: int) -> Iterator[tuple[int, bytes]]:
+    """(place, bytes) of what may be no hole from `at` to the end of the file, at most a MiB at a time."""
+    region = file.region
+    place = region.next_data(at)
+    while place is not None and place < file.size:
+        stop = min(file.size, (place // _LARGEST_STEP + 1) * _LARGEST_STEP)
+        yield place, bytes(region.buffer[place:stop])
+        place = region.next_data(stop) if stop < file.size else None
+
+
+def data_end(file: MappedFile, at: int) -> int:
+    """Where nothing but a hole follows in a file, to the MiB: no search may read holes, for that fills the memory."""
+    end = at
+    place = file.region.next_data(at)
+    while place is not None and place < file.size:
+        end = (place // _LARGEST_STEP + 1) * _LARGEST_STEP
+        place = file.region.next_data(end) if end < file.size else None
+    return min(end, file.size)

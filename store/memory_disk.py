@@ -3,7 +3,7 @@
 Each file has two contents: what the process sees, and what the platter has. A flush copies the first to the second;
 `crash` returns a new disk as the machine would find it after a power cut: of every page that differs, either version,
 by chance; of every name made, renamed or deleted since its directory was synced, either state; a file that was never
-flushed may have any length. Real disks tear at sectors, so `page_size` may be small: the smaller, the more is tried.
+flushed may be empty. Real disks tear at sectors, so `page_size` may be small: the smaller, the more is tried.
 
 Faults on request: `fail_next_flush` (the flush raises and, as on Linux, its pages count as clean from then on, so that
 the next flush succeeds without having written them), `capacity` (a full disk), `fail_next_rename`.
@@ -65,7 +65,7 @@ class _File:
         """What is left of the file after a power cut."""
         size = len(self.seen)
         if not self.ever_flushed and random.random() < 0.25:
-            size = random.choice((0, random.randrange(size + 1), size))
+            size = random.choice((0, size))
         content = bytearray(self.durable)
         for page in self.dirty_pages(self.durable):
             if random.random() < 0.5:
@@ -137,6 +137,10 @@ class MemoryDisk:
     _names: dict[str, _File] = field(default_factory=dict)
     _durable_names: dict[str, _File] = field(default_factory=dict)
     _locked: set[str] = field(default_factory=set)
+
+    @property
+    def sector(self) -> int:
+        return self.page_size
 
     def crash(self, random: Random) -> MemoryDisk:
         """The disk after a power cut; this one must not be used any more."""

@@ -42,8 +42,8 @@ class MessageIndex:
         self.files: list[IndexFile] = []
         self._names_changed = False
 
-    def load(self) -> list[Oddity]:
-        """Open the files. One of another length is told, and made whole length: its entries are for recovery to judge.
+    def load(self, *, repair: bool) -> list[Oddity]:
+        """Open the files. A short one is told and, to repair, made whole length: what it holds is then compared.
 
         Java does not look at the length either; its mapping makes a short file longer.
         """
@@ -56,6 +56,8 @@ class MessageIndex:
                 continue
             if entry.size < self.geometry.file_size:
                 odd.append(Oddity(path, "length", entry.size))
+                if not repair:
+                    continue
                 self._disk.extend(path, self.geometry.file_size)
             file = MappedFile(self._disk, path, number, self.geometry.file_size)
             self.files.append(IndexFile(file, self.geometry))

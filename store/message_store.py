@@ -44,6 +44,7 @@ from store.message import Appended, FoundByKey, Put, StoreStatistics
 from store.message_index import MessageIndex
 from store.offload import offload
 from store.reading import GetResult, MatchCode, MatchRecord, MatchUnit, Reading
+from store.recovery import Recovery, RecoveryReport
 from store.watermark import Watermark
 
 _log = logging.getLogger("store.message_store")
@@ -88,21 +89,44 @@ class MessageStore:
 
     # ---- life
 
-    async def open(self) -> None:
-        """Take the directory and bring it in order. Raises StoreLocked, CorruptStore, OSError."""
+    async def open(self) -> RecoveryReport:
+        """Take the directory and bring it in order. Raises StoreLocked, CorruptStore, OSError.
+
+        `on_progress` is told of each step, from a worker thread.
+        """
         self._lock = self._disk.lock(f"{self._root}/{LOCK}")
         try:
-            await offload(self._disk, self._load)
+            recovery = Recovery(
+                self._disk, self.config, self.log, self.queues, self.index, self._checkpoint, self._on_progress
+            )
+            report = await offload(self._disk, recovery.run)
+            for line in report.lines():
+                _log.log(logging.WARNING if report.changed else logging.INFO, "%s: %s", self._root, line)
+            self._begin_at(report)
+            if not report.is_saved:
+                await self._thorough.save()
+            await offload(self._disk, self._mark_open)
         except BaseException:
             self._lock.release()
+            self._lock = None
             raise
         self._refusal = None
+        return report
 
-    def _load(self) -> None:
-        self.log.files.load()
-        self.queues.load()
-        self.index.load()
-        self._checkpoint.load()
+    def _begin_at(self, report: RecoveryReport) -> None:
+        last = report.last
+        dispatched = last.log_offset + last.size if last is not None else report.log_end
+        self._dispatch.last = last
+        self.dispatched.advance(dispatched)
+        self.appended.advance(report.log_end)
+        self.flushed.advance(report.log_end)
+        self._reading.hot_from = report.log_end
+        if report.is_saved:
+            self._thorough.saved = dispatched
+
+    def _mark_open(self) -> None:
+        if not self._disk.exists(f"{self._root}/{ABORT}"):
+            self._disk.write_file(f"{self._root}/{ABORT}", b"")
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Flush until cancelled. Raises FlushFailed."""

@@ -1,0 +1,173 @@
+"""Something readable in the place of a damaged stretch of the log, so that every reader gets over it, Java's too.
+
+The bytes that stood there are kept in `rocketlet/damaged/<offset>-<n>` first. Then each message that is known to have
+been there (the damaged record's own header where its lengths hold, else the queue entries that point into the stretch)
+becomes a *lost record*: a true record of the same topic, queue and queue offset, so that the queue keeps its numbers
+wherever it is rebuilt, whose body is a sentence, and whose prepared offset is `LOST_MARK`. Rebuilding gives it the tags
+code `LOST`, and pulls of ours pass over it. What nobody is known for becomes a record of type rollback, which gets no
+queue entry and no index entry anywhere. A stretch to the end of a file becomes a blank record.
+
+Nothing else ever writes into the middle of the log, and this only while the store is opened or repaired.
+
+Java: (none: it cuts the log there)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from common.host import UNKNOWN_HOST
+from common.message_flags import ROLLBACK, gets_queue_entry
+from common.message_record import BLANK_SIZE, Fault, Outline, blank, outline, pack_into, record_size, topic_field
+from common.topic import is_legal_name
+from store.commit_log import CommitLog
+from store.consume_queue import ConsumeQueue
+from store.disk import Disk
+from store.layout.file_names import DAMAGED, offset_name
+from store.log_walk import Loss
+from store.mapped_file import MappedFile
+
+LOST_MARK = -0x4C4F53545245434F  # a prepared offset that no log has. On disk: DO NOT CHANGE.
+_NOBODY = "-"  # topic of what nobody is known for
+_SENTENCE = b"This message was lost: its bytes on the disk were damaged. What was left is in rocketlet/damaged. "
+_LARGEST = 1 << 20
+_KEPT = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A message that is known to have been in a damaged stretch."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    log_offset: int
+    size: int
+
+
+def is_lost(record: Outline) -> bool:
+    """Whether a record stands for one that was lost."""
+    return record.prepared_offset == LOST_MARK
+
+
+class Healing:
+    """Heals losses of one log. `identities` are the messages that were put in as lost."""
+
+    def __init__(self, disk: Disk, log: CommitLog, queues: Iterable[ConsumeQueue], root: str) -> None:
+        self._disk = disk
+        self._log = log
+        self._queues = queues
+        self._root = root
+        self.identities: list[Identity] = []
+        self.kept: list[str] = []
+
+    def heal(self, loss: Loss) -> bool:
+        """Make a loss readable; False where it is too short to hold a record."""
+        pieces = list(self._pieces(loss))
+        if any(size < _least(ends_file=ends_file) for _, _, size, ends_file in pieces):
+            return False
+        known = self._known(loss)
+        self._keep(loss)
+        for file, at, size, ends_file in pieces:
+            if ends_file:
+                file.write(at, blank(size))
+                continue
+            begin, end = file.begin + at, file.begin + at + size
+            self._fill(file, loss, begin, end, [one for one in known if begin <= one.log_offset < end])
+        return True
+
+    def _pieces(self, loss: Loss) -> Iterable[tuple[MappedFile, int, int, bool]]:
+        """(file, place in it, size, whether it goes to the file's end) of each part of a loss."""
+        place, end = loss.log_offset, loss.log_offset + loss.size
+        while place < end:
+            file = self._log.files.find(place)
+            assert file is not None
+            stop = min(end, file.end)
+            yield file, place - file.begin, stop - place, stop == file.end
+            place = stop
+
+    def _known(self, loss: Loss) -> list[Identity]:
+        """Whose messages were there, in the order of the log."""
+        begin, end = loss.log_offset, loss.log_offset + loss.size
+        if loss.fault is Fault.BODY_CRC:
+            file = self._log.files.find(begin)
+            assert file is not None
+            record = outline(file.buffer, begin - file.begin, file.size, False, begin)
+            if isinstance(record, Outline) and record.size == loss.size:
+                topic = record.topic.decode("utf-8", "replace")
+                if not gets_queue_entry(record.sys_flag) or not is_legal_name(topic):
+                    return []
+                return [Identity(topic, record.queue_id, record.queue_offset, begin, record.size)]
+        found = []
+        for queue in self._queues:
+            for offset, log_offset, size in queue.pointing_into(begin, end):
+                found.append(Identity(queue.topic, queue.queue_id, offset, log_offset, size))
+        return sorted(found, key=lambda one: one.log_offset)
+
+    def _keep(self, loss: Loss) -> None:
+        """Save what stood there, up to a size that no damage of a few records has."""
+        number = 0
+        while self._disk.exists(path := f"{self._root}/{DAMAGED}/{offset_name(loss.log_offset)}-{number}"):
+            number += 1
+        parts = []
+        for file, at, size, _ in self._pieces(loss):
+            piece = bytes(file.buffer[at : at + min(size, _KEPT)])
+            parts.append(piece.rstrip(b"\0"))
+        data = b"".join(parts)
+        if data:
+            self._disk.write_file(path, data[:_KEPT])
+            self.kept.append(path)
+
+    def _fill(self, file: MappedFile, loss: Loss, begin: int, end: int, known: list[Identity]) -> None:
+        """Lost records over [begin, end): one for each who is known, as near as it fits to where his was."""
+        parts: list[tuple[int, int, Identity | None]] = []
+        place = begin
+        for one in known:
+            start, stop = max(one.log_offset, place), min(one.log_offset + one.size, end)
+            if stop - start < record_size(0, topic_field(one.topic), 0):
+                continue  # no room for him; the gap in his queue is filled when it is rebuilt
+            if start - place >= _least(ends_file=False):
+                parts.append((place, start, None))
+                place = start
+            parts.append((place, stop, one))
+            place = stop
+        if end - place >= _least(ends_file=False) or not parts:
+            parts.append((place, end, None))
+        elif place < end:
+            parts[-1] = (parts[-1][0], end, parts[-1][2])
+        for start, stop, someone in parts:
+            if someone is None:
+                self._nobody(file, loss, start, stop)
+            else:
+                self._write(
+                    file, loss, start, stop, someone.topic, someone.queue_id, someone.queue_offset, sys_flag=0
+                )
+                self.identities.append(
+                    Identity(someone.topic, someone.queue_id, someone.queue_offset, start, stop - start)
+                )
+
+    def _nobody(self, file: MappedFile, loss: Loss, begin: int, end: int) -> None:
+        while begin < end:
+            stop = end if end - begin <= _LARGEST else min(begin + _LARGEST, end - _least(ends_file=False))
+            self._write(file, loss, begin, stop, _NOBODY, 0, 0, ROLLBACK)
+            begin = stop
+
+    def _write(
+        self, file: MappedFile, loss: Loss, begin: int, end: int, topic: str, queue_id: int, queue_offset: int,
+        sys_flag: int,
+    ) -> None:  # fmt: skip
+        field = topic_field(topic)
+        body_size = end - begin - record_size(0, field, 0)
+        body = (_SENTENCE * (body_size // len(_SENTENCE) + 1))[:body_size]
+        at, time = begin - file.begin, loss.store_timestamp
+        file.region.reserve(at, at + end - begin)
+        pack_into(
+            file.buffer, at, end - begin, queue_id, 0, queue_offset, begin, sys_flag, time, UNKNOWN_HOST, time,
+            UNKNOWN_HOST, 0, LOST_MARK, body, field, b"",
+        )  # fmt: skip
+
+
+def _least(*, ends_file: bool) -> int:
+    """The shortest stretch that can be made readable."""
+    return BLANK_SIZE if ends_file else record_size(0, topic_field(_NOBODY), 0)

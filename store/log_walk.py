@@ -1,0 +1,216 @@
+"""Walking the log record by record, over its files, and over damage: for recovery, which heals, and for checks.
+
+What a walk finds goes to a `Sink` in the order of the log. Where no whole record stands, the walk looks for the next
+place that provably is one: magic, lengths, body CRC and its own log offset all hold. Then there are two stories:
+
+- *Torn*: the machine stopped while these pages were written, and later pages got to the disk before earlier ones. All
+  of it was never flushed. The log ends where the first record is not whole.
+- *Rotten*: it was whole on the disk once, and later bits went bad or a file was lost. The records behind it were
+  flushed and acknowledged, and must not be lost with it.
+
+`is_rotten` decides; docs/decisions/damaged-logs.md gives the reasons. It says rotten only on proof: the store was
+closed cleanly; or the record behind the damage is older than what the checkpoint knows to be flushed; or the damage
+cannot be a tear, since a page that was not written holds zeros from some byte on to the end of its sector, and no
+sector of the damage does.
+
+Java: store/CommitLog.java#recoverNormally, #recoverAbnormally (which know only the first story)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from common.message_record import Fault, Outline, outline
+from store.commit_log import CommitLog
+from store.layout.log_scan import is_blank_of, resync
+from store.mapped_file import MappedFile, data_end
+
+_BATCH = 20_000
+_HALF_WRITTEN = 64  # zeros at the end of a sector; the head of a record never has so many in a row, but at most 25
+_CLOCK_STEP = 1000  # ms that a clock may be set back between two records of one life of a broker
+
+Found = tuple[int, Outline]
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A stretch of the log without a whole record, with whole ones behind it."""
+
+    log_offset: int
+    size: int
+    fault: Fault
+    store_timestamp: int  # of the last record before it
+
+
+class Sink(Protocol):
+    """Who takes what a walk finds."""
+
+    def records(self, batch: list[Found]) -> None: ...
+
+    def is_expected(self, record: Outline) -> bool:
+        """Whether the record can follow those that were given: it is no leftover of a log that was cut."""
+
+
+@dataclass(slots=True)
+class Evidence:
+    """What is known about the past of a log before it is walked."""
+
+    is_clean: bool  # the store was closed, so everything had been flushed
+    flushed_time: int  # store time of a record that is known to be flushed; 0: none
+    sector: int  # what a disk writes whole or not at all
+
+
+class LogWalk:
+    """One walk. After `run`: `end` of the log, `fault` why it ends there, `losses` that were passed over."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        sink: Sink,
+        evidence: Evidence | None,
+        heal: Callable[[Loss], bool] | None,
+        *,
+        verify_body: bool = True,
+        on_file: Callable[[MappedFile], None] | None = None,
+    ) -> None:
+        """Without `evidence` every damage is passed over. `heal` puts something readable in the place of a loss;
+        then the walk goes on at its beginning, and where it answers False the log ends there."""
+        self._log = log
+        self._sink = sink
+        self._evidence = evidence
+        self._heal = heal
+        self._verify_body = verify_body
+        self._on_file = on_file
+        self._batch: list[Found] = []
+        self._newest = 0  # store time of the last record found
+        self.count = 0
+        self.end = 0
+        self.last: Found | None = None
+        self.fault: Fault | None = None
+        self.losses: list[Loss] = []
+
+    def run(self, begin: int) -> None:
+        """REQUIRES that a record begins at `begin`, or that the log ends there."""
+        at: int | None = begin
+        self.end = begin
+        while at is not None and (file := self._log.files.find(at)) is not None:
+            if self._on_file is not None:
+                self._on_file(file)
+            at = self._walk_file(file, at - file.begin)
+        self._give()
+
+    def _walk_file(self, file: MappedFile, at: int) -> int | None:
+        """Returns where the walk goes on in another file; None where the log ends."""
+        buffer, size, base, batch, verify = file.buffer, file.size, file.begin, self._batch, self._verify_body
+        while True:
+            found = outline(buffer, at, size, verify, base + at)
+            if isinstance(found, Outline):
+                batch.append((base + at, found))
+                at += found.size
+                if len(batch) >= _BATCH:
+                    self._give()
+                continue
+            self._give()
+            if found is Fault.BLANK and is_blank_of(buffer, at, size):
+                self.end = base + size
+                return self.end
+            self.end, self.fault = base + at, found
+            after = self._pass(file, at, found)
+            if after is None:
+                return None
+            self.fault = None
+            if not base <= after < base + size:
+                self.end = after
+                return after
+            at = after - base
+
+    def _give(self) -> None:
+        """Hand the batch on."""
+        if self._batch:
+            self.count += len(self._batch)
+            self.last = self._batch[-1]
+            self.end = self.last[0] + self.last[1].size
+            self._newest = self.last[1].store_timestamp
+            self._sink.records(self._batch[:])
+            self._batch.clear()
+
+    def _pass(self, file: MappedFile, at: int, fault: Fault) -> int | None:
+        """Where to go on after damage at a place; None where the log ends there."""
+        after, witness = self._next_whole(file, at, fault)
+        offset = file.begin + at
+        if after is None:
+            return None
+        loss = Loss(offset, after - offset, fault, self._newest)
+        if self._evidence is not None and not self._is_rotten(loss, witness):
+            return None
+        if self._heal is not None and not self._heal(loss):
+            return None
+        self.losses.append(loss)
+        return offset if self._heal is not None else after
+
+    def _next_whole(self, file: MappedFile, at: int, fault: Fault) -> tuple[int | None, Outline | None]:
+        """(log offset where records go on, the first one there): a blank record has none. None if nothing is whole."""
+        if fault is Fault.BODY_CRC:  # its lengths hold, so it ends where it says
+            known = outline(file.buffer, at, file.size, False, file.begin + at)
+            assert isinstance(known, Outline)
+            place = at + known.size
+            if self._is_start(file, place):
+                return file.begin + place, self._outline_at(file, place)
+            if data_end(file, place) <= place and self._evidence is not None and self._evidence.is_clean:
+                return file.begin + place, None  # the last record of a log that was closed
+        found = self._search(file, at + 1)
+        while found is None:
+            following = self._log.files.find(file.end)
+            if following is None:
+                return None, None
+            file = following
+            found = 0 if self._is_start(file, 0) else self._search(file, 1)
+        return file.begin + found, self._outline_at(file, found)
+
+    def _search(self, file: MappedFile, at: int) -> int | None:
+        """The next place in this file where a whole record, or the file's blank one, begins."""
+        end = data_end(file, at)
+        while at < end:
+            place = resync(file.buffer, at, end, file.begin, file.size)
+            if place is None or self._is_start(file, place):
+                return place
+            at = place + 1
+        return None
+
+    def _is_start(self, file: MappedFile, at: int) -> bool:
+        return self._outline_at(file, at) is not None or is_blank_of(file.buffer, at, file.size)
+
+    def _outline_at(self, file: MappedFile, at: int) -> Outline | None:
+        found = outline(file.buffer, at, file.size, self._verify_body, file.begin + at)
+        return found if isinstance(found, Outline) else None
+
+    def _is_rotten(self, loss: Loss, witness: Outline | None) -> bool:
+        """Whether this was whole on the disk once. `witness` is the first record behind it."""
+        evidence = self._evidence
+        assert evidence is not None
+        if witness is not None:
+            is_older = witness.store_timestamp < self._newest - _CLOCK_STEP
+            if is_older or not self._sink.is_expected(witness):
+                return False  # a leftover of a log that Java cut without zeroing what followed
+        if evidence.is_clean:
+            return True
+        if witness is not None and 0 < witness.store_timestamp < evidence.flushed_time:
+            return True
+        return not self._may_be_torn(loss, evidence.sector)
+
+    def _may_be_torn(self, loss: Loss, sector: int) -> bool:
+        """Whether a crash can have left this: some sector of it is as it was before the damaged record was written,
+        so it holds nothing from there on; or it was caught half-way, and holds nothing for a good part of its end."""
+        end = loss.log_offset + loss.size
+        place = loss.log_offset
+        while (stop := place - place % sector + sector) <= end:  # the last one holds whole bytes behind the damage
+            file = self._log.files.find(place)
+            assert file is not None
+            content = bytes(file.buffer[place - file.begin : min(stop, file.end) - file.begin])
+            written = len(content.rstrip(b"\0"))
+            if written == 0 or len(content) - written >= _HALF_WRITTEN:
+                return True
+            place = stop
+        return False

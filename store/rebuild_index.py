@@ -1,0 +1,176 @@
+"""The index brought to what the log says: for recovery, which writes, and for checks, which only count.
+
+Keys come in the order of the log. As long as the entries that stand in the files are what they make, nothing is
+written; from the first that differs on, the file is cut there, later files go, and the rest is entered anew. So an
+index with holes, as a Java broker's crash leaves it, becomes whole, and a sound one stays byte for byte as it was.
+
+An entry is right if hash, log offset and seconds are. The chains (slots and previous entries) follow from the hashes;
+they are computed again for every file that is kept and put right where they differ.
+
+Two ways to begin, as for queues: with the log, where entries of messages that retention took are passed over; or from a
+progress point, which says how many entries of which file are durable.
+
+Java: store/index/IndexService.java (which deletes the newest file after a crash, and its older entries with it)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from common.java_hashes import string_hashes
+from common.java_numbers import INT32_MAX
+from common.message_flags import gets_index_entry
+from common.message_properties import index_keys
+from store.healing import is_lost
+from store.index_file import IndexFile, IndexItem
+from store.log_walk import Found
+from store.message_index import MessageIndex
+
+_PIECE = 1 << 14
+
+
+@dataclass(slots=True)
+class IndexFinding:
+    """What was wrong: entries missing or other from a place on, chains broken, entries too many."""
+
+    differing: int = 0
+    chains: int = 0
+    surplus: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.differing or self.chains or self.surplus)
+
+
+class IndexRebuild:
+    """See the module's head. `repair` says whether to write."""
+
+    def __init__(self, index: MessageIndex, log_begin: int, *, repair: bool) -> None:
+        self._index = index
+        self._repair = repair
+        self._keys: list[bytes] = []
+        self._places: list[tuple[int, int]] = []
+        self._file = 0  # which file is compared next ...
+        self._number = 1  # ... from which entry on
+        self._is_new = False  # the rest is entered, nothing compared any more
+        self._last: tuple[int, int] | None = None  # log offset and time of the last key
+        self.finding = IndexFinding()
+        self.count = 0
+        self._skip_past(log_begin)
+
+    @classmethod
+    def behind(cls, index: MessageIndex, name: int, next_entry: int, end_timestamp: int) -> IndexRebuild:
+        """To go on behind what a progress point says is durable. REQUIRES `is_at` of the same."""
+        rebuild = cls.__new__(cls)
+        rebuild._index, rebuild._repair, rebuild._is_new = index, True, True
+        rebuild._keys, rebuild._places, rebuild._last = [], [], None
+        rebuild.finding, rebuild.count = IndexFinding(), 0
+        while index.files and index.files[-1].file.begin > name:
+            rebuild.finding.surplus += index.files[-1].table.next_entry - 1
+            index.drop(index.files[-1])
+        if index.files and index.files[-1].table.next_entry != next_entry:
+            index.files[-1].cut(next_entry, end_timestamp)
+        return rebuild
+
+    # ---- while the log is walked
+
+    def add(self, batch: list[Found]) -> None:
+        for log_offset, record in batch:
+            if not gets_index_entry(record.sys_flag) or is_lost(record):
+                continue
+            keys = index_keys(record.properties)
+            if keys:
+                prefix, place = record.topic + b"#", (log_offset, record.store_timestamp)
+                for key in keys:
+                    self._keys.append(prefix + key)
+                    self._places.append(place)
+        if len(self._keys) >= _PIECE:
+            self._give()
+
+    def _give(self) -> None:
+        if not self._keys:
+            return
+        hashes = string_hashes(self._keys)
+        items = [(abs(h) & INT32_MAX, offset, time) for h, (offset, time) in zip(hashes, self._places, strict=True)]
+        self._keys, self._places = [], []
+        self.count += len(items)
+        while items and not self._is_new:
+            items = items[self._compare(items) :]
+        self.finding.differing += len(items)
+        while items and self._repair:
+            items = items[self._index.put_some(items) :]
+
+    # ---- comparing
+
+    def _skip_past(self, log_begin: int) -> None:
+        """Entries of messages that are gone cannot be compared; they stand before all others."""
+        for number, file in enumerate(self._index.files):
+            self._file, self._number = number, file.first_from(log_begin)
+            if self._number < file.table.next_entry:
+                return
+        if self._index.files:
+            return
+        self._is_new = True
+
+    def _compare(self, items: list[IndexItem]) -> int:
+        """Compare with what stands next in the files; returns how many are settled. May find that they are new."""
+        file = self._index.files[self._file]
+        wanted = items[: file.table.next_entry - self._number]
+        if not wanted:
+            self._leave(file)
+            if self._file + 1 < len(self._index.files):
+                self._file, self._number, self._last = self._file + 1, 1, None
+                return 0
+            self._is_new = True
+            if not file.count and self._repair:
+                self._index.drop(file)  # it may hold what a torn header does not tell of
+            return 0
+        same = file.same_entries(self._number, wanted, self._base_of_file())
+        self._number += same
+        if same:
+            self._last = wanted[same - 1][1:]
+        if same < len(wanted):
+            self._is_new = True
+            if self._repair:
+                self._drop_behind(file)
+                self._cut(file)
+        return same
+
+    def _base_of_file(self) -> int | None:
+        """The time from which the first entry of a file counts its seconds: the end of the file before."""
+        return self._index.files[self._file - 1].table.end_timestamp if self._file else None
+
+    def _drop_behind(self, file: IndexFile) -> None:
+        while self._index.files[-1] is not file:
+            self._index.drop(self._index.files[-1])
+
+    def _cut(self, file: IndexFile) -> None:
+        if self._number == 1:
+            self._index.drop(file)
+            return
+        file.cut(self._number, self._last[1] if self._last else file.table.end_timestamp)
+        self.finding.chains += file.rechain(repair=True)
+
+    def _leave(self, file: IndexFile) -> None:
+        """All entries of a file are right: look at its chains and its header."""
+        self.finding.chains += file.rechain(repair=self._repair)
+        if self._last is not None:
+            self.finding.chains += file.correct_end(*self._last, repair=self._repair)
+
+    # ---- at the end of the walk
+
+    def finish(self) -> IndexFinding:
+        """Enter the rest, and cut what stands behind the last record."""
+        self._give()
+        if self._is_new:
+            return self.finding
+        file = self._index.files[self._file]
+        behind = self._index.files[self._file + 1 :]
+        surplus = file.table.next_entry - self._number + sum(other.table.next_entry - 1 for other in behind)
+        if surplus or behind:
+            self.finding.surplus += surplus
+            if self._repair:
+                self._drop_behind(file)
+                self._cut(file)
+        else:
+            self._leave(file)
+        return self.finding

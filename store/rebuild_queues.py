@@ -1,0 +1,317 @@
+"""Queues brought to what the log says: for recovery, which writes, and for checks, which only count.
+
+Records come in the order of the log. For each queue the entries they make are gathered and, a piece at a time, compared
+with what the queue's files hold; only what differs is written, so that a sound store is not made dirty. The last word
+has the log:
+
+- A record that goes back in its queue (the queue was deleted and began anew, or a Java broker gave offsets out twice)
+  begins the queue again from there: the later record wins.
+- A record that jumps ahead leaves messages out that the log has lost; their entries say `LOST`, so that numbers stay.
+- What lies behind the last record of a queue becomes zeros.
+
+Two ways to begin. *Whole*: the walk begins where the log does; entries before a queue's first record belong to messages
+that retention took, and are only made sure to be no lies. *From a progress point*: its ends of queues are known to be
+good, and a first record that does not follow one of them is `NotContinuous`: then the whole log has to be walked.
+
+Java: store/ConsumeQueue.java#recover, #truncateDirtyLogicFiles, store/DefaultMessageStore.java#recoverTopicQueueTable
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from common.java_numbers import INT32_MAX
+from common.message_flags import gets_queue_entry
+from common.message_properties import find
+from common.message_record import Outline
+from common.subscription import tags_code
+from common.topic import SCHEDULE_TOPIC, is_legal_name
+from store.consume_queue import LOST, ConsumeQueue
+from store.consume_queue_table import ConsumeQueueTable
+from store.healing import is_lost
+from store.layout.consume_queue_entry import ENTRY, ENTRY_SIZE, PRE_BLANK, entries_of
+from store.layout.queue_ext_layout import is_address, to_offset
+from store.log_walk import Found
+from store.mapped_file import MappedFile, data_pieces
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_SCHEDULE = SCHEDULE_TOPIC.encode()
+_PIECE = 1 << 16  # entries gathered for a queue before they are compared
+_pack = ENTRY.pack
+
+
+class NotContinuous(Exception):
+    """The log goes on differently from what a progress point says; the whole of it has to be walked."""
+
+
+@dataclass(slots=True)
+class QueueFinding:
+    """What was wrong with one queue: entries that were missing or other, and entries too many."""
+
+    topic: str
+    queue_id: int
+    differing: int = 0
+    surplus: int = 0
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """One queue while the log is walked."""
+
+    queue: ConsumeQueue
+    next: int  # offset of the next record
+    start: int  # offset of the first gathered entry
+    first: int  # offset of the first record of this walk
+    finding: QueueFinding
+    entries: bytearray = field(default_factory=bytearray)
+    bad: list[tuple[int, int]] = field(default_factory=list)  # [from, to) that differed, for counting
+    begun: bool = False
+
+
+class QueueRebuild:
+    """See the module's head. `repair` says whether to write."""
+
+    def __init__(
+        self, table: ConsumeQueueTable, log_begin: int, known: dict[str, int] | None, *, repair: bool
+    ) -> None:
+        """`known`: ends of queues at the progress point that the walk begins at; None where it begins with the log."""
+        self._table = table
+        self._log_begin = log_begin
+        self._known = known
+        self._repair = repair
+        self._gathered: dict[tuple[bytes, int], _Gathered | None] = {}
+        self.strange_topics: set[bytes] = set()
+        self.changed: set[ConsumeQueue] = set()
+
+    # ---- while the log is walked
+
+    def add(self, batch: list[Found]) -> None:
+        gathered = self._gathered
+        for log_offset, record in batch:
+            _, queue_id, offset, sys_flag, _, _, topic, _ = record
+            if not gets_queue_entry(sys_flag):
+                continue
+            try:
+                queue = gathered[topic, queue_id]
+            except KeyError:
+                queue = self._begin(topic, queue_id, offset)
+            if queue is None:
+                continue
+            if offset != queue.next:
+                self._jump(queue, offset, log_offset, record.size)
+            queue.entries += _pack(log_offset, record.size, self.code_of(record))
+            queue.next = offset + 1
+            if len(queue.entries) >= _PIECE * ENTRY_SIZE:
+                self._apply(queue)
+
+    def is_expected(self, record: Outline) -> bool:
+        """Whether a record can come next in its queue."""
+        if not gets_queue_entry(record.sys_flag):
+            return True
+        queue = self._gathered.get((record.topic, record.queue_id))
+        return queue is None or record.queue_offset >= queue.next
+
+    def code_of(self, record: Outline) -> int:
+        """The tags code of a record's entry."""
+        if is_lost(record):
+            return LOST
+        if record.topic == _SCHEDULE:
+            level = find(record.properties, b"DELAY")
+            if level is not None and level.isdigit() and int(level) > 0:
+                return record.store_timestamp + self._table.delay_of(int(level))
+        tags = find(record.properties, b"TAGS")
+        return tags_code(tags) if tags else 0
+
+    def _begin(self, topic: bytes, queue_id: int, offset: int) -> _Gathered | None:
+        name = topic.decode("utf-8", "replace")
+        if not is_legal_name(name) or queue_id < 0 or offset < 0:
+            self.strange_topics.add(topic)
+            self._gathered[topic, queue_id] = None
+            return None
+        if self._known is not None and offset != self._known.get(f"{name}/{queue_id}", 0):
+            raise NotContinuous(f"{name}:{queue_id} goes on at {offset}")
+        queue = self._table.find_or_make(name, queue_id)
+        gathered = _Gathered(queue, offset, offset, offset, QueueFinding(name, queue_id))
+        self._gathered[topic, queue_id] = gathered
+        return gathered
+
+    def _jump(self, queue: _Gathered, offset: int, log_offset: int, size: int) -> None:
+        if offset > queue.next:
+            queue.entries += _pack(log_offset, size, LOST) * (offset - queue.next)
+            return
+        self._apply(queue)
+        queue.bad = [(begin, min(end, offset)) for begin, end in queue.bad if begin < offset]
+        queue.start = queue.next = offset
+        if offset < queue.first:
+            queue.first, queue.begun = offset, False
+
+    # ---- comparing and writing
+
+    def _apply(self, queue: _Gathered) -> None:
+        """Compare what was gathered with the files, and write what differs."""
+        if not queue.begun:
+            queue.begun = True
+            self._make_ground(queue)
+        at, data = queue.start * ENTRY_SIZE, bytes(queue.entries)
+        queue.start, queue.entries = queue.next, bytearray()
+        size = queue.queue.files.file_size
+        while data:
+            inside = at % size
+            piece = data[: size - inside]
+            self._compare(queue, at - inside, inside, piece)
+            at += len(piece)
+            data = data[len(piece) :]
+
+    def _compare(self, queue: _Gathered, begin: int, inside: int, piece: bytes) -> None:
+        """`piece` belongs at byte `inside` of the file that begins at byte `begin` of the queue."""
+        files = queue.queue.files
+        file = files.find(begin + inside)
+        first = (begin + inside) // ENTRY_SIZE
+        if file is None:
+            queue.bad.append((first, first + len(piece) // ENTRY_SIZE))
+            if self._repair:
+                self._write(queue.queue, files.make(begin), inside, piece)
+            return
+        present = bytes(file.buffer[inside : inside + len(piece)])
+        if present == piece:
+            return
+        merged, differing = self._merge(queue.queue, present, piece)
+        queue.bad += [(first + index, first + index + 1) for index in differing]
+        if differing and self._repair:
+            self._write(queue.queue, file, inside, merged)
+
+    def _merge(self, queue: ConsumeQueue, present: bytes, wanted: bytes) -> tuple[bytes, list[int]]:
+        """(what should stand there, which entries that changes). An entry that points to an extension unit is as good
+        as one with the tags code, if the unit says the same."""
+        there, here = entries_of(present), entries_of(wanted).copy()
+        differing: list[int] = (there != here).nonzero()[0].tolist()
+        if queue.ext is None:
+            return wanted, differing
+        left = []
+        for index in differing:
+            offset, size, code = there[index].tolist()
+            unit = queue.ext.read(code) if is_address(code) else None
+            if unit is not None and (offset, size, unit.tags_code) == here[index].tolist():
+                here[index] = there[index]
+            else:
+                left.append(index)
+        return here.tobytes(), left
+
+    def _write(self, queue: ConsumeQueue, file: MappedFile, at: int, data: bytes) -> None:
+        file.write(at, data)
+        self.changed.add(queue)
+
+    def _make_ground(self, queue: _Gathered) -> None:
+        """See that the files can hold a queue that begins with its first record, and that nothing before it lies."""
+        files = queue.queue.files
+        at = queue.first * ENTRY_SIZE
+        if files.files and not files.files[0].begin <= at <= files.files[-1].end:
+            if self._repair:
+                files.drop_all()
+            else:
+                queue.bad.append((queue.first, queue.first + 1))
+        if files.files:
+            if self._known is None:
+                self._correct_past(queue, at)
+        elif self._repair and at % files.file_size:
+            file = files.make(at - at % files.file_size)
+            self._write(queue.queue, file, 0, PRE_BLANK * (at % files.file_size // ENTRY_SIZE))
+
+    def _correct_past(self, queue: _Gathered, at: int) -> None:
+        """Entries before the first record of the log must be of messages that are gone, or pre-blank."""
+        for file in queue.queue.files.files:
+            if file.begin >= at:
+                break
+            first = file.begin // ENTRY_SIZE
+            for index in (~self._is_past(file.buffer[: min(at - file.begin, file.size)])).nonzero()[0].tolist():
+                queue.bad.append((first + index, first + index + 1))
+                if self._repair:
+                    self._write(queue.queue, file, index * ENTRY_SIZE, PRE_BLANK)
+
+    def _is_past(self, buffer: memoryview) -> NDArray[Any]:
+        """Which entries are of messages that retention took, or pre-blank."""
+        entries = entries_of(buffer)
+        offsets, sizes = entries["log_offset"], entries["size"]
+        is_pre_blank = (offsets == 0) & (sizes == INT32_MAX)
+        result: NDArray[Any] = (sizes > 0) & (offsets >= 0) & (offsets < self._log_begin) | is_pre_blank
+        return result
+
+    # ---- at the end of the walk
+
+    def finish(self, *, trim: bool) -> list[QueueFinding]:
+        """Bring all queues to their ends. With `trim` also what stands behind the ends of idle ones becomes zeros.
+
+        Returns what was wrong, sound queues left out.
+        """
+        walked: dict[ConsumeQueue, _Gathered] = {}
+        for gathered in self._gathered.values():
+            if gathered is not None:
+                self._apply(gathered)
+                walked[gathered.queue] = gathered
+        findings = []
+        for queue in list(self._table):
+            present = walked.get(queue)
+            finding = QueueFinding(queue.topic, queue.queue_id)
+            if present is not None:
+                end = present.next
+                finding.differing = sum(to - begin for begin, to in present.bad)
+            else:
+                end = self._end_of_idle(queue)
+            if present is not None or trim:
+                finding.surplus = _surplus(queue, end)
+                last = queue.files.last
+                if self._repair and (finding.surplus or (last is not None and last.begin >= end * ENTRY_SIZE)):
+                    queue.cut(end)
+                    self.changed.add(queue)
+            if self._repair:
+                self._open(queue, end, trim=trim or present is not None)
+            if finding.differing or finding.surplus:
+                findings.append(finding)
+        return findings
+
+    def _end_of_idle(self, queue: ConsumeQueue) -> int:
+        """Where a queue without a record in this walk ends."""
+        if self._known is not None:
+            return self._known.get(f"{queue.topic}/{queue.queue_id}", 0)
+        end = queue.files.begin // ENTRY_SIZE
+        for file in queue.files.files:
+            is_past = self._is_past(file.buffer)
+            if not is_past.all():
+                return end + int(is_past.argmin())
+            end = file.end // ENTRY_SIZE
+        return end
+
+    def _open(self, queue: ConsumeQueue, end: int, *, trim: bool) -> None:
+        begin = queue.files.begin // ENTRY_SIZE if queue.files.files else end
+        if not queue.files.files and self._known is None:
+            begin = end = 0
+        queue.open_at(min(begin, end), end)
+        queue.correct_begin(self._log_begin)
+        if queue.ext is not None and trim:
+            queue.ext.cut(_ext_end(queue))
+
+
+def _surplus(queue: ConsumeQueue, end: int) -> int:
+    """How many entries stand behind the end of a queue."""
+    surplus = 0
+    for file in queue.files.files:
+        for _, piece in data_pieces(file, min(max(end * ENTRY_SIZE - file.begin, 0), file.size)):
+            if any(piece):
+                surplus += -(-len(piece.rstrip(b"\0")) // ENTRY_SIZE)
+    return surplus
+
+
+def _ext_end(queue: ConsumeQueue) -> int:
+    """Behind the newest extension unit that an entry points to."""
+    assert queue.ext is not None
+    offset = queue.end
+    while offset > queue.begin:
+        offset -= 1
+        entry = queue.entry(offset)
+        if entry is not None and is_address(entry[2]):
+            unit = queue.ext.read(entry[2])
+            return to_offset(entry[2]) + (unit.size if unit is not None else 0)
+    return queue.ext.files.begin

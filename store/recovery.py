@@ -1,0 +1,379 @@
+"""Bringing a directory in order when it is opened, whatever a crash, another broker or a bad disk left of it.
+
+The log is the truth. It is walked from the last progress point that can be believed, else from its beginning; queues
+and index are brought to what it says; it ends at the first place where no whole record stands, unless what is missing
+there is proven to have been on the disk once (log_walk.py), and then the damage is healed and reported, and nothing
+behind it is lost. What follows the end becomes zeros, and all of it is flushed before the first message is taken:
+otherwise a second crash could bring records back that this recovery has cut.
+
+Nothing is deleted that was not understood: settings that do not fit the files, or a log that is not there while the
+rest knows of one, end the start with a sentence.
+
+Java: store/DefaultMessageStore.java#load, #recover, store/CommitLog.java#recoverNormally, #recoverAbnormally
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from common.message_record import Outline, outline
+from store.checkpoint import CheckpointFile, Progress, checksum, read_progress
+from store.commit_log import CommitLog
+from store.config import StoreConfig
+from store.consume_queue_table import ConsumeQueueTable
+from store.disk import Disk
+from store.dispatch import LastRecord
+from store.errors import CorruptStore
+from store.healing import Healing
+from store.layout.file_names import ABORT, CONSUME_QUEUE, DLEDGER_PREFIX, ROCKSDB_MARKER, offset_name, parse_offset
+from store.log_walk import Evidence, Found, LogWalk, Loss
+from store.mapped_file import MappedFile, data_pieces
+from store.mapped_file_queue import Oddity
+from store.message_index import MessageIndex
+from store.rebuild_index import IndexFinding, IndexRebuild
+from store.rebuild_queues import NotContinuous, QueueFinding, QueueRebuild
+
+_MOST_MISSING = 1024  # log files that are made up for in one gap
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What a recovery found and did. `lines` says it in sentences, the worst first."""
+
+    was_clean: bool = True
+    log_begin: int = 0
+    log_end: int = 0
+    walked_from: int = 0
+    records: int = 0
+    cut_bytes: int = 0
+    cut_why: str = ""
+    losses: list[Loss] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    queues: list[QueueFinding] = field(default_factory=list)
+    index: IndexFinding = field(default_factory=IndexFinding)
+    notes: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    last: LastRecord | None = None
+    is_saved: bool = False  # the progress point says all this already
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was repaired."""
+        return bool(self.cut_bytes or self.losses or self.queues or self.index or self.notes)
+
+    def lines(self) -> list[str]:
+        said = []
+        for loss in self.losses:
+            said.append(
+                f"{loss.size} bytes of the log at offset {loss.log_offset} were damaged ({loss.fault.value});"
+                " what stood there is lost, what follows is kept"
+            )
+        said += [f"kept the damaged bytes in {path}" for path in self.kept]
+        if self.cut_bytes:
+            said.append(f"cut {self.cut_bytes} bytes behind the log's end at {self.log_end} ({self.cut_why})")
+        said += self.notes
+        for queue in self.queues:
+            said.append(
+                f"queue {queue.topic}:{queue.queue_id}: {queue.differing} entries rebuilt, {queue.surplus} cut"
+                + (": the log does not have those messages any more" if queue.surplus and self.was_clean else "")
+            )
+        if self.index:
+            said.append(
+                f"index: {self.index.differing} entries rebuilt, {self.index.surplus} cut,"
+                f" {self.index.chains} links of chains put right"
+            )
+        how = "cleanly closed" if self.was_clean else "not cleanly closed"
+        said.append(
+            f"the store was {how}; log {self.log_begin} to {self.log_end}, {self.records} records from"
+            f" {self.walked_from} on looked at in {self.seconds:.2f} s"
+        )
+        return said
+
+
+class Recovery:
+    """One opening of a directory. Blocking: it runs in a worker thread where files are real."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        config: StoreConfig,
+        log: CommitLog,
+        queues: ConsumeQueueTable,
+        index: MessageIndex,
+        checkpoint: CheckpointFile,
+        on_progress: Callable[[str], None],
+    ) -> None:
+        self._disk = disk
+        self._config = config
+        self._root = config.store_path_root_dir
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._checkpoint = checkpoint
+        self._on_progress = on_progress
+        self._report = RecoveryReport()
+
+    def run(self) -> RecoveryReport:
+        """Raises CorruptStore or OSError."""
+        began = perf_counter()
+        report = self._report
+        refuse_other_layouts(self._disk, self._root)
+        report.was_clean = not self._disk.exists(f"{self._root}/{ABORT}")
+        self._checkpoint.load()
+        self._load()
+        progress = read_progress(self._disk, self._root)
+        if not self._log.files.files:
+            self._refuse_lost_log(progress)
+        if progress is not None and not self._is_believable(progress):
+            report.notes.append("the progress point does not fit the files; looked at the whole store")
+            progress = None
+        try:
+            walk = self._walk(progress)
+        except NotContinuous:
+            progress = None
+            walk = self._walk(None)
+        self._finish(walk, progress)
+        report.seconds = perf_counter() - began
+        return report
+
+    # ---- finding the files
+
+    def _load(self) -> None:
+        odd = load_log(self._disk, self._log)
+        odd += self._queues.load(repair=True)
+        odd += self._index.load(repair=True)
+        for oddity in odd:
+            if oddity.what == "foreign":
+                self._report.notes.append(f"{oddity.path} is none of the store's files; a Java broker would not start")
+            elif oddity.what == "length":
+                self._report.notes.append(f"{oddity.path} had {oddity.size} bytes, too few; made it whole length")
+            elif oddity.what == "gap":
+                self._report.notes.append(f"{oddity.path}: a file before it is missing")
+
+    def _refuse_lost_log(self, progress: Progress | None) -> None:
+        if progress is not None or self._checkpoint.times.log_timestamp > 0:
+            raise CorruptStore(
+                f"{self._log.files.directory}: no log there, but the store had one; is its disk mounted, is"
+                f" storePathCommitLog right? To give the messages up, delete everything in {self._root} but config"
+            )
+
+    # ---- where to begin
+
+    def _is_believable(self, progress: Progress) -> bool:
+        """Whether files and progress point are still of one past."""
+        offset, size = progress.record_offset, progress.record_size
+        file = self._log.files.find(offset)
+        if file is None or offset + size != progress.log_offset or progress.log_offset > file.end:
+            return False
+        found = outline(file.buffer, offset - file.begin, file.size, False, offset)
+        if not isinstance(found, Outline) or found.size != size:
+            return False
+        record = file.buffer[offset - file.begin : offset - file.begin + size]
+        return checksum(record) == progress.record_crc and self._has_queues(progress) and self._has_index(progress)
+
+    def _has_queues(self, progress: Progress) -> bool:
+        for name, end in progress.queues.items():
+            topic, _, queue_id = name.rpartition("/")
+            queue = self._queues.find(topic, int(queue_id))
+            if queue is None:
+                return False
+            queue.end = end
+            entry = queue.entry(end - 1)
+            if entry is None or not 0 <= entry[0] < progress.log_offset or entry[1] <= 0:
+                return False
+        return True
+
+    def _has_index(self, progress: Progress) -> bool:
+        if not self._config.message_index_enable:
+            return True
+        if not progress.index_name:
+            return True
+        for file in self._index.files:
+            if file.file.begin == progress.index_name:
+                number = progress.index_next - 1
+                if not 1 <= number <= file.count:
+                    return number == 0
+                return file.table.entry(number)[1] == progress.index_end
+        return False
+
+    # ---- the walk
+
+    def _walk(self, progress: Progress | None) -> _Walk:
+        """Walk the log, from the progress point if there is one. Raises NotContinuous."""
+        begin = progress.log_offset if progress is not None else self._log.begin
+        queues = QueueRebuild(
+            self._queues, self._log.begin, progress.queues if progress is not None else None, repair=True
+        )
+        index = self._index_rebuild(progress)
+        healing = Healing(self._disk, self._log, self._queues, self._root)
+        flushed_time = self._checkpoint.times.log_timestamp if progress is None else 0
+        evidence = Evidence(self._report.was_clean, flushed_time, self._disk.sector)
+        sink = _Both(queues, index)
+        walk = LogWalk(
+            self._log, sink, evidence, healing.heal,
+            verify_body=self._config.check_crc_on_recover, on_file=self._tell,
+        )  # fmt: skip
+        walk.run(begin)
+        return _Walk(walk, queues, index, healing, begin)
+
+    def _index_rebuild(self, progress: Progress | None) -> IndexRebuild | None:
+        if not self._config.message_index_enable:
+            return None
+        if progress is None:
+            return IndexRebuild(self._index, self._log.begin, repair=True)
+        time = 0
+        if progress.index_next > 1:
+            file = self._log.files.find(progress.index_end)
+            if file is not None:
+                found = outline(file.buffer, progress.index_end - file.begin, file.size, False, progress.index_end)
+                time = found.store_timestamp if isinstance(found, Outline) else 0
+        return IndexRebuild.behind(self._index, progress.index_name, progress.index_next, time)
+
+    def _tell(self, file: MappedFile) -> None:
+        files = self._log.files.files
+        number = files.index(file)
+        self._on_progress(f"recovery: log file {offset_name(file.begin)}, {number + 1} of {len(files)}")
+
+    # ---- the end
+
+    def _finish(self, done: _Walk, progress: Progress | None) -> None:
+        report, walk = self._report, done.walk
+        report.walked_from, report.records = done.begin, walk.count
+        report.losses, report.kept = walk.losses, done.healing.kept
+        report.log_begin, report.log_end = self._log.begin, walk.end
+        if walk.last is not None:
+            report.last = LastRecord(walk.last[0], walk.last[1].size, walk.last[1].store_timestamp)
+        elif progress is not None:
+            report.last = self._last_of(progress)
+        report.cut_bytes = self._cut(walk.end)
+        if report.cut_bytes:
+            report.cut_why = walk.fault.value if walk.fault is not None else "behind the last file"
+        report.queues = done.queues.finish(trim=progress is None or not report.was_clean)
+        if done.queues.strange_topics:
+            report.notes.append(f"{len(done.queues.strange_topics)} topics have names that get no queue")
+        if done.index is not None:
+            report.index = done.index.finish()
+        self._flush(done)
+        report.is_saved = (
+            progress is not None and report.was_clean and not report.changed and not walk.count
+            and not self._checkpoint.was_missing
+        )  # fmt: skip
+
+    def _last_of(self, progress: Progress) -> LastRecord:
+        file = self._log.files.find(progress.record_offset)
+        assert file is not None
+        at = progress.record_offset - file.begin
+        found = outline(file.buffer, at, file.size, False, progress.record_offset)
+        assert isinstance(found, Outline)
+        return LastRecord(progress.record_offset, found.size, found.store_timestamp)
+
+    def _cut(self, end: int) -> int:
+        """Zeros behind the end of the log, and no file behind the one that it lies in; returns bytes that were none."""
+        files = self._log.files
+        cut = 0
+        while len(files.files) > 1 and files.files[-1].begin >= end:
+            cut += sum(len(piece) - piece.count(0) for _, piece in data_pieces(files.files[-1], 0))
+            files.drop_last()
+        last = files.last
+        if last is not None and end < last.end:
+            cut += last.zero_from(end - last.begin)
+        self._log.open_at(end)
+        return cut
+
+    def _flush(self, done: _Walk) -> None:
+        """Everything that was looked at is on the disk from here on, and so may be called flushed."""
+        self._on_progress("recovery: flushing")
+        self._log.files.flush_of(done.begin, self._log.end + 1)()
+        self._disk.sync_directory(self._log.files.directory)
+        for queue in done.queues.changed:
+            queue.files.flush_of(0, 1 << 62)()
+            self._disk.sync_directory(queue.files.directory)
+            if queue.ext is not None:
+                queue.ext.files.flush_of(0, 1 << 62)()
+        if done.index is not None and (done.index.count or self._report.index):
+            for file in self._index.files:
+                file.file.region.flush()
+                file.flushed = file.table.next_entry
+            self._disk.sync_directory(self._index.directory)
+
+
+@dataclass(slots=True)
+class _Walk:
+    walk: LogWalk
+    queues: QueueRebuild
+    index: IndexRebuild | None
+    healing: Healing
+    begin: int
+
+
+class _Both:
+    """Gives what a walk finds to queues and index."""
+
+    def __init__(self, queues: QueueRebuild, index: IndexRebuild | None) -> None:
+        self._queues = queues
+        self._index = index
+
+    def records(self, batch: list[Found]) -> None:
+        self._queues.add(batch)
+        if self._index is not None:
+            self._index.add(batch)
+
+    def is_expected(self, record: Outline) -> bool:
+        return self._queues.is_expected(record)
+
+
+def refuse_other_layouts(disk: Disk, root: str) -> None:
+    """Stores that RocketMQ can make and that we cannot read."""
+    if any(entry.name.startswith(DLEDGER_PREFIX) for entry in disk.entries(root)):
+        raise CorruptStore(f"{root}: a DLedger store; only RocketMQ's plain files are served")
+    if disk.exists(f"{root}/{CONSUME_QUEUE}/{ROCKSDB_MARKER}"):
+        raise CorruptStore(f"{root}/{CONSUME_QUEUE}: queues in RocksDB (storeType); only plain files are served")
+
+
+def load_log(disk: Disk, log: CommitLog) -> list[Oddity]:
+    """Find the log's files; short ones become whole length, and missing ones are made, for the walk to judge."""
+    told: dict[str, Oddity] = {}
+    for _ in range(3):
+        odd = log.files.load()
+        for oddity in odd:
+            told.setdefault(oddity.path, oddity)
+        _refuse_other_size(log, odd)
+        for oddity in odd:
+            if oddity.what == "length" or (oddity.what == "gap" and oddity.size < log.file_size):
+                disk.extend(oddity.path, log.file_size)
+        gap = next((oddity for oddity in odd if oddity.what == "gap"), None)
+        if gap is not None and not any(oddity.what == "length" for oddity in odd):
+            _fill_gaps(disk, log, [oddity.begin for oddity in odd if oddity.what == "gap"])
+        if not any(oddity.what != "foreign" for oddity in odd):
+            break
+    return [told[path] for path in sorted(told)]
+
+
+def _refuse_other_size(log: CommitLog, odd: list[Oddity]) -> None:
+    wanted = log.file_size
+    whole = bool(log.files.files)
+    for oddity in odd:
+        name = oddity.path.rpartition("/")[2]
+        other = oddity.what == "foreign" and parse_offset(name) is not None
+        too_long = oddity.what != "foreign" and oddity.size > wanted
+        alone = oddity.what == "length" and oddity.size > 0 and not whole and len(odd) == 1
+        if other or too_long or alone:
+            raise CorruptStore(
+                f"{oddity.path} has {oddity.size} bytes, but mappedFileSizeCommitLog is {wanted}: set it to the size"
+                " that the files of this store have"
+            )
+
+
+def _fill_gaps(disk: Disk, log: CommitLog, begins: list[int]) -> None:
+    place = log.files.files[-1].end
+    for begin in begins:
+        if begin - place > _MOST_MISSING * log.file_size:
+            raise CorruptStore(
+                f"{log.files.directory}/{offset_name(begin)}: too far behind the file before; move it away"
+            )
+        while place < begin:
+            disk.create(f"{log.files.directory}/{offset_name(place)}", log.file_size)
+            place += log.file_size
+        place = begin + log.file_size
