@@ -106,7 +106,9 @@ class Broker:
         self.targets = SendTargets(
             self.identity, self.settings, self.tables.topics, self.tables.groups, clock, self._random
         )
-        self._halves = HalfMessages(self.store, self.tables.offsets, self.identity, clock, self._filter_bits())
+        self._halves = HalfMessages(
+            self.store, self.tables.topics, self.tables.offsets, self.identity, clock, self._filter_bits()
+        )
         self._delays = DelayedDelivery(self.store, self.tables.delays, clock, self.settle, self._filter_bits())
 
     async def run(self, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED) -> None:
@@ -218,7 +220,7 @@ class Broker:
         topics, groups, offsets = tables.topics, tables.groups, tables.offsets
         clients, statistics, clock = self.clients, self.statistics, self._clock
         bits, flushed = self._filter_bits(), WhenFlushed(store, nursery)
-        detours = Detours(len(parse_delay_levels(store.config.message_delay_level)))
+        detours = Detours(len(parse_delay_levels(store.config.message_delay_level)), topics)
         return Handlers(
             send=SendMessage(identity, settings, self.targets, answers, store, detours, statistics, bits),
             send_back=SendBack(identity, settings, topics, groups, store, flushed, statistics, self._random, bits),

@@ -10,15 +10,18 @@ from __future__ import annotations
 
 from broker.delay_levels import delay, delay_level
 from broker.half_messages import prepare
+from broker.topic_table import TopicTable
 from common.message_properties import WAIT, decode_bytes
+from common.topic import HALF_TOPIC
 from store.message import Put
 
 
 class Detours:
     """What becomes of a delayed or a transactional message before it is stored. `levels`: how many there are."""
 
-    def __init__(self, levels: int) -> None:
+    def __init__(self, levels: int, topics: TopicTable) -> None:
         self._levels = levels
+        self._topics = topics
 
     def delayed(self, put: Put) -> Put:
         """A message with DELAY, on its way through the schedule topic. REQUIRES: the level is a number above 0."""
@@ -28,6 +31,7 @@ class Detours:
 
     def half(self, put: Put) -> Put:
         """A message with TRAN_MSG, on its way through the half topic."""
+        self._topics.create(HALF_TOPIC, 1, reason="for transactions")
         prepare(put, _properties_of(put))
         return put
 

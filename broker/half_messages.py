@@ -25,6 +25,7 @@ from broker.delay_levels import InvalidDelay, delay, delay_level
 from broker.identity import Identity
 from broker.property_text import rewritten
 from broker.put_again import FilterBits, put_again
+from broker.topic_table import TopicTable
 from broker.transaction_states import Place, TransactionStates, TransactionStatistics
 from common.clock import WallClock
 from common.errors import RocketletError
@@ -102,12 +103,14 @@ class HalfMessages:
     def __init__(
         self,
         store: MessageStore,
+        topics: TopicTable,
         offsets: ConsumerOffsets,
         identity: Identity,
         clock: WallClock,
         filter_bits: FilterBits,
     ) -> None:
         self._store = store
+        self._topics = topics
         self._offsets = offsets
         self._identity = identity
         self._clock = clock
@@ -134,6 +137,7 @@ class HalfMessages:
         return self._end(self._current(log_offset, offset, group))
 
     def _end(self, half: Half, *messages: Put) -> Appended:
+        self._topics.create(OP_HALF_TOPIC, 1, reason="for transactions")
         *_, op = self._store.put_batch([*messages, self._op_of(half.offset)])
         self._states.ended(half.offset, half.key)
         self._states.op_written(op.queue_offset, [half.offset])
@@ -211,6 +215,7 @@ class HalfMessages:
 
     def give_up(self, half: Half) -> None:
         """Move it to TRANS_CHECK_MAX_TIME_TOPIC: nobody ended it in time. Raises the store's errors."""
+        self._topics.create(TRANS_CHECK_MAX_TOPIC, 1, reason="for transactions that nobody ends")
         self._store.put(put_again(half.record, TRANS_CHECK_MAX_TOPIC, QUEUE, rewritten(half.properties)))
         self._states.ended(half.offset, half.key)
         self._save()

@@ -27,6 +27,7 @@ from broker.detours import Detours
 from broker.half_messages import HalfMessages
 from broker.identity import Identity
 from broker.producer_groups import ProducerGroups
+from broker.topic_table import TopicTable
 from broker.transaction_check import TransactionCheck
 from common import fastjson, message_properties
 from common.clock import TrioWallClock, WallClock
@@ -169,14 +170,15 @@ async def waiting(
     identity.settle("127.0.0.1:10911", "127.0.0.1:10912")
     levels = len(parse_delay_levels(store.config.message_delay_level))
     delivery = DelayedDelivery(store, delays, clock, store.settle, no_bits)
-    halves = HalfMessages(store, offsets, identity, clock, no_bits)
+    topics = TopicTable(Settings(BrokerConfig()), clock, lambda: None)
+    halves = HalfMessages(store, topics, offsets, identity, clock, no_bits)
     producer, producers = Producer(), ProducerGroups()
     producers.register("P", Member(producer, "producer@1", "PYTHON", 409, clock()))  # type: ignore[arg-type]
     check = TransactionCheck(
         halves, producers, identity, Settings(BrokerConfig()), lambda: 72, clock, Random(1), store.settle
     )
     parts = WaitingParts(
-        disk, store, clock, delays, offsets, delivery, identity, halves, check, producer, Detours(levels)
+        disk, store, clock, delays, offsets, delivery, identity, halves, check, producer, Detours(levels, topics)
     )
     parts.halves.recover()
     store.settle()
