@@ -11,6 +11,7 @@ from common.message_flags import PREPARED
 from common.message_record import decode
 from common.topic import HALF_TOPIC, TRANS_CHECK_MAX_TOPIC
 from remoting.command import Command
+from remoting.command import request as command_of
 from remoting.handler import Handler, Request
 from remoting.protocol.transactions import (
     COMMIT,
@@ -119,8 +120,6 @@ class Producer:
             header.msgId or "",
             header.transactionId,
         )
-        from remoting.command import request as command_of
-
         request.connection.send_oneway(command_of(RequestCode.END_TRANSACTION, ended))
 
     @property
