@@ -1,6 +1,7 @@
 """Something readable in the place of a damaged stretch of the log, so that every reader gets over it, Java's too.
 
-The bytes that stood there are kept in `rocketlet/damaged/<offset>-<n>` first. Then each message that is known to have
+The bytes that stood there are kept in `rocketlet/damaged/<offset>-<n>` first. A body with one flipped bit is put right
+by its CRC (layout/bit_mending.py), and nothing is lost. Else each message that is known to have
 been there (the damaged record's own header where its lengths hold, else the queue entries that point into the stretch)
 becomes a *lost record*: a true record of the same topic, queue and queue offset, so that the queue keeps its numbers
 wherever it is rebuilt, whose body is a sentence, and whose prepared offset is `LOST_MARK`. Rebuilding gives it the tags
@@ -19,11 +20,25 @@ from dataclasses import dataclass
 
 from common.host import UNKNOWN_HOST
 from common.message_flags import ROLLBACK, gets_queue_entry
-from common.message_record import BLANK_SIZE, Fault, Outline, blank, outline, pack_into, record_size, topic_field
+from common.message_record import (
+    BLANK_SIZE,
+    Fault,
+    Outline,
+    Record,
+    blank,
+    decode,
+    encode,
+    outline,
+    pack_into,
+    record_size,
+    topic_field,
+    with_head_put_right,
+)
 from common.topic import is_legal_name
 from store.commit_log import CommitLog
 from store.consume_queue import ConsumeQueue
 from store.disk import Disk
+from store.layout.bit_mending import mended
 from store.layout.file_names import DAMAGED, offset_name
 from store.log_walk import Loss
 from store.mapped_file import MappedFile
@@ -60,6 +75,7 @@ class Healing:
         self._queues = queues
         self._root = root
         self.identities: list[Identity] = []
+        self.mended: list[Loss] = []
         self.kept: list[str] = []
 
     def heal(self, loss: Loss) -> bool:
@@ -69,12 +85,32 @@ class Healing:
             return False
         known = self._known(loss)
         self._keep(loss)
+        if self._mend(loss):
+            return True
         for file, at, size, ends_file in pieces:
             if ends_file:
                 file.write(at, blank(size))
                 continue
             begin, end = file.begin + at, file.begin + at + size
             self._fill(file, loss, begin, end, [one for one in known if begin <= one.log_offset < end])
+        return True
+
+    def _mend(self, loss: Loss) -> bool:
+        """Put a record right that one flipped bit of its body, or damage to its size, magic or offset, has spoilt."""
+        file = self._log.files.find(loss.log_offset)
+        assert file is not None
+        at = loss.log_offset - file.begin
+        if at + loss.size > file.size:
+            return False
+        raw: bytes | None
+        if loss.fault is Fault.BODY_CRC:
+            raw = _with_body_mended(decode(file.buffer, at, at + loss.size))
+        else:
+            raw = with_head_put_right(bytes(file.buffer[at : at + min(loss.size, _KEPT)]), loss.log_offset)
+        if raw is None or len(raw) != loss.size:
+            return False
+        file.write(at, raw)
+        self.mended.append(loss)
         return True
 
     def _pieces(self, loss: Loss) -> Iterable[tuple[MappedFile, int, int, bool]]:
@@ -166,6 +202,14 @@ class Healing:
             file.buffer, at, end - begin, queue_id, 0, queue_offset, begin, sys_flag, time, UNKNOWN_HOST, time,
             UNKNOWN_HOST, 0, LOST_MARK, body, field, b"",
         )  # fmt: skip
+
+
+def _with_body_mended(record: Record) -> bytes | None:
+    body = mended(record.body, record.body_crc)
+    if body is None:
+        return None
+    record.body = body
+    return encode(record)
 
 
 def _least(*, ends_file: bool) -> int:

@@ -26,6 +26,10 @@ DEFAULT_FILE_SIZE = 300_000 * ENTRY_SIZE
 
 PRE_BLANK = ENTRY.pack(0, INT32_MAX, 0)  # a size of 0 would end the queue for a recovering Java broker
 
+# The tags code of an entry whose message was lost to damage in the log. Pulls pass over it. It is no 32-bit hash, no
+# address of an extension unit, and as a delivery time it never comes. On disk: DO NOT CHANGE.
+LOST = 0x7FFFFFFFFFFFFF00
+
 assert ENTRY_SIZE == 20
 
 
