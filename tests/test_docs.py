@@ -1,0 +1,72 @@
+"""The documentation is true where a machine can tell: links lead somewhere, generated pages are current."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from tools import compatibility_table
+
+ROOT = Path(__file__).parent.parent
+
+
+def markdown_files() -> list[Path]:
+    found = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]
+    return sorted([*found, *ROOT.glob("benchmarks/**/*.md")])
+
+
+def anchors(path: Path) -> set[str]:
+    """As GitHub makes them of headings."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", path.read_text("utf-8"), flags=re.M | re.S), re.M)
+    plain = [
+        re.sub(r"[^\w\- ]", "", re.sub(r"\[(.+?)\]\(.+?\)", r"\1", heading)).strip().lower() for heading in headings
+    ]
+    return {heading.replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize("path", markdown_files(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(path: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", path.read_text("utf-8"), flags=re.M | re.S)
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, anchor = unquote(target).partition("#")
+        there = (path.parent / file).resolve() if file else path
+        if not there.exists() or (anchor and there.suffix == ".md" and anchor not in anchors(there)):
+            broken.append(target)
+    assert broken == []
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("docs/**/*.md")), ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_page_is_linked_from_an_index(path: Path) -> None:
+    if path == ROOT / "docs" / "README.md":
+        return
+    indexes = [ROOT / "docs" / "README.md", path.parent / "README.md"]
+    linked = {
+        (index.parent / target.partition("#")[0]).resolve()
+        for index in indexes
+        if index.exists()
+        for target in re.findall(r"\]\(([^)\s]+)\)", index.read_text("utf-8"))
+    }
+    assert path.resolve() in linked, "link it from docs/README.md or the README.md beside it"
+
+
+def test_the_table_of_request_codes_is_current() -> None:
+    present = compatibility_table.PAGE.read_text("utf-8")
+    assert present == compatibility_table.page(present), "run: make docs"
+
+
+def test_no_code_is_left_without_a_reason() -> None:
+    answered = compatibility_table.answered_by()
+    assert not set(compatibility_table.NOT_ANSWERED) & set(answered), "answered after all: take it from the list"
+
+
+def test_make_lists_its_targets() -> None:
+    listed = subprocess.run(["make", "-s"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for target in ("quickstart", "test", "fast", "check", "docs", "bench", "interop", "clean"):
+        assert re.search(rf"^  make {target} +\S", listed, re.M), target

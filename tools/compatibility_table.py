@@ -1,0 +1,85 @@
+"""Writes the table of request codes in docs/compatibility.md: `python -m tools.compatibility_table`.
+
+Who answers a code is read from the source of the handler tables (an entry `RequestCode.X: Handler(…)`), so the page
+tells what is, and a test compares. Why a code is not answered is said here.
+
+Java: remoting/protocol/RequestCode.java
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from remoting.request_codes import RequestCode
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "compatibility.md"
+BEGIN, END = "<!-- codes: written by python -m tools.compatibility_table -->\n", "<!-- end of codes -->\n"
+
+PARTIES = {"namesrv": "name server", "broker": "broker", "client": "client"}
+
+_RESERVED = "RocketMQ has the number and answers 3 too"
+_ACCESS = "access control is not served"
+_FILTER_SERVER = "filter servers are gone in RocketMQ 4.9 too"
+NOT_ANSWERED = {
+    **dict.fromkeys([13, 22, 23, 27, 209, 210, 211, 212, 213, 214], _RESERVED),
+    **dict.fromkeys([50, 51, 52, 53, 54], _ACCESS),
+    **dict.fromkeys([301, 302], _FILTER_SERVER),
+}
+# From 330 on, and these below.
+_OF_VERSION_5 = {18, 47, 60, 61, 217, 225}
+
+
+def is_of_version_5(code: RequestCode) -> bool:
+    """Whether only RocketMQ 5 knows it."""
+    return code >= 330 or code in _OF_VERSION_5
+
+
+def answered_by() -> dict[RequestCode, list[str]]:
+    """By code, who answers it."""
+    found: dict[RequestCode, list[str]] = {}
+    for package, party in PARTIES.items():
+        for path in sorted((ROOT / package).rglob("*.py")):
+            for name in _codes_with_handler(ast.parse(path.read_text("utf-8"))):
+                parties = found.setdefault(RequestCode[name], [])
+                if party not in parties:
+                    parties.append(party)
+    return found
+
+
+def _codes_with_handler(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                if isinstance(value, ast.Call) and ast.unparse(value.func) == "Handler":
+                    names = [part.attr for part in ast.walk(key or node) if isinstance(part, ast.Attribute)]
+                    yield from (name for name in names if name in RequestCode.__members__)
+
+
+def table() -> str:
+    """The generated part of the page."""
+    answered = answered_by()
+    rows = ["| code | name | answered by | |\n|---|---|---|---|\n"]
+    for code in sorted(RequestCode):
+        parties = answered.get(code, [])
+        if parties or not is_of_version_5(code):
+            note = "RocketMQ 5" if is_of_version_5(code) else "" if parties else NOT_ANSWERED.get(code, "planned")
+            rows.append(f"| {code} | {code.name} | {', '.join(parties) or '–'} | {note} |\n")
+    return "".join(rows)
+
+
+def page(present: str) -> str:
+    """The page with its table of codes made anew."""
+    before, _, rest = present.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return before + BEGIN + table() + END + after
+
+
+def main() -> None:
+    PAGE.write_text(page(PAGE.read_text("utf-8")), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
