@@ -33,7 +33,7 @@ _ENUMS = {"consumeType": CONSUME_TYPES, "messageModel": MESSAGE_MODELS, "consume
 class SubscriptionData(Body):
     """What a group wants of a topic. `subVersion` grows with every change; `subString` `*` is everything."""
 
-    topic: str
+    topic: str = ""
     subString: str = "*"
     tagsSet: list[str] = field(default_factory=list)
     codeSet: list[Int] = field(default_factory=list)
@@ -49,7 +49,7 @@ class SubscriptionData(Body):
 class ConsumerData(Body):
     """One consumer group of a client."""
 
-    groupName: str
+    groupName: str = ""
     consumeType: str = "CONSUME_PASSIVELY"
     messageModel: str = "CLUSTERING"
     consumeFromWhere: str = "CONSUME_FROM_LAST_OFFSET"
@@ -60,13 +60,13 @@ class ConsumerData(Body):
 class ProducerData(Body):
     """One producer group of a client."""
 
-    groupName: str
+    groupName: str = ""
 
 
 class HeartbeatData(Body):
     """The body of 34: everything one client is."""
 
-    clientID: str
+    clientID: str = ""
     producerDataSet: list[ProducerData] = field(default_factory=list)
     consumerDataSet: list[ConsumerData] = field(default_factory=list)
 
@@ -107,8 +107,8 @@ class NotifyConsumerIdsChangedHeader(Header):
 class LockBatchBody(Body):
     """41 and 42: these queues for this client."""
 
-    clientId: str
-    consumerGroup: str
+    clientId: str = ""
+    consumerGroup: str = ""
     mqSet: list[WireQueue] = field(default_factory=list)
 
 
@@ -121,6 +121,6 @@ class LockBatchAnswerBody(Body):
 class CheckClientBody(Body):
     """46: 1 if the filter's type is not supported, 23 if the expression does not compile."""
 
-    clientId: str
-    group: str
-    subscriptionData: SubscriptionData
+    clientId: str = ""
+    group: str = ""
+    subscriptionData: SubscriptionData = field(default_factory=SubscriptionData)
