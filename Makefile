@@ -11,6 +11,8 @@ export VENV PYTHON
 PY := $(VENV)/bin/python
 INTEROP ?= ../shared/interop
 ARGS ?=
+# All that some test or type needs; the same for both, so that both see the same.
+EVERYTHING := dev spark lz4 zstd
 
 .PHONY: help
 help: ## this list
@@ -23,7 +25,7 @@ quickstart: ## from a clean clone to a produced and consumed message
 
 .PHONY: test
 test: ## the whole test suite (about 2 minutes of installing the first time, PySpark among it)
-	@scripts/venv.sh dev spark
+	@scripts/venv.sh $(EVERYTHING)
 	@$(PY) -m pytest $(ARGS)
 
 .PHONY: fast
@@ -39,7 +41,7 @@ format: ## formats the code in place
 
 .PHONY: lint
 lint: ## format, lint and types, without changing anything
-	@scripts/venv.sh dev
+	@scripts/venv.sh $(EVERYTHING)
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
