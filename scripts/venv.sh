@@ -52,7 +52,7 @@ has_java() {
 install() {
     [ -z "$1" ] || set -- "[$1]"
     echo "installing rocketlet$1 into $venv"
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable ".$1" ||
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --use-pep517 --editable ".$1" ||
         fail "pip could not install rocketlet$1 (see above); is the package index within reach?"
 }
 
