@@ -35,6 +35,9 @@ class Liveness(ConnectionEvents):
     def __init__(self, table: RouteTable) -> None:
         self._table = table
 
+    def connected(self, connection: Connection) -> None:
+        pass  # no news: a broker is one by registering
+
     def closed(self, connection: Connection) -> None:
         self._gone(connection, "closed")
 

@@ -1,0 +1,83 @@
+"""The name server, put together: table, KV configuration, liveness and handlers around one server.
+
+Nothing is shared with other name servers. All but the KV configuration and changed settings is in memory: brokers fill
+a new name server within 30 s, with their next registrations.
+
+Java: namesrv/NamesrvController.java
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import AsyncExitStack
+
+import trio
+
+from common.config_file import Loaded
+from namesrv.config import NamesrvConfig
+from namesrv.durable_file import DurableFile, Files
+from namesrv.handlers import Handlers, handler_table
+from namesrv.handlers.cluster_test import ClusterTestHandlers
+from namesrv.handlers.configuration import ConfigurationHandlers
+from namesrv.handlers.kv import KvHandlers
+from namesrv.handlers.registration import RegistrationHandlers
+from namesrv.handlers.routes import RouteHandlers
+from namesrv.kv_config import KvConfig
+from namesrv.liveness import Liveness, now_ms
+from namesrv.route_table import RouteTable
+from namesrv.run_time_settings import RunTimeSettings
+from remoting.config import ServerConfig
+from remoting.server import Server
+from remoting.transport import Network
+
+log = logging.getLogger("namesrv.namesrv")
+
+
+class NameServer:
+    """`run` serves until it is cancelled. `files` is a test's, else the disk.
+
+    Requires: settings of NamesrvConfig and ServerConfig in `loaded`.
+    """
+
+    def __init__(self, loaded: Loaded, network: Network, *, files: Files | None = None) -> None:
+        self._config = loaded[NamesrvConfig]
+        self._server_config = loaded[ServerConfig]
+        self._network = network
+        self._table = RouteTable()
+        self._liveness = Liveness(self._table)
+        self._kv = KvConfig(DurableFile(self._config.kv_config_path, files))
+        self._settings = RunTimeSettings(loaded, DurableFile(self._config.config_store_path, files))
+
+    def __repr__(self) -> str:
+        return f"<NameServer {self._config.bind_address}:{self._config.listen_port} {self._table!r}>"
+
+    async def run(self, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED) -> None:
+        """Starts with the address that it listens on, `host:port`.
+
+        Raises ListenFailed, KvFileDamaged, SettingsError (certificates), or OSError (the KV file cannot be read).
+        """
+        self._kv.load()
+        async with AsyncExitStack() as held:
+            routes = RouteHandlers(self._table, self._kv, self._settings)
+            handlers = Handlers(
+                RegistrationHandlers(self._table, self._kv, now_ms),
+                routes,
+                KvHandlers(self._kv),
+                ConfigurationHandlers(self._settings),
+                await self._cluster_test(routes, held) if self._config.cluster_test else None,
+            )
+            server = Server(handler_table(handlers), self._network, self._server_config, events=[self._liveness])
+            async with trio.open_nursery() as nursery:
+                address: str = await nursery.start(server.serve, self._config.bind_address, self._config.listen_port)
+                nursery.start_soon(self._liveness.scan)
+                nursery.start_soon(self._kv.print_periodically)
+                task_status.started(address)
+
+    async def _cluster_test(self, routes: RouteHandlers, held: AsyncExitStack) -> ClusterTestHandlers:
+        # Late: no other mode needs a client's side of remoting.
+        from namesrv.product_environment import ProductEnvironment
+        from remoting.connection_pool import ConnectionPool
+
+        log.info("clusterTest: routes that are missing here are asked of environment %s", self._config.product_env_name)
+        pool = await held.enter_async_context(ConnectionPool(self._network))
+        return ClusterTestHandlers(routes, ProductEnvironment(self._config, self._network, pool))
