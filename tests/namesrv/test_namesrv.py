@@ -1,0 +1,374 @@
+"""A whole name server on a network in memory and in virtual time: brokers come, answer, close, hang and come back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from common.config_file import load
+from namesrv.config import NamesrvConfig
+from namesrv.liveness import Liveness
+from namesrv.namesrv import NameServer
+from namesrv.route_table import RouteTable
+from namesrv.route_values import Registration
+from remoting.command import Command, request
+from remoting.config import PoolConfig, ServerConfig
+from remoting.connection_pool import ConnectionPool
+from remoting.memory_network import MemoryNetwork
+from remoting.protocol.configuration import DataVersion, TopicConfig, TopicConfigTable
+from remoting.protocol.kv import KVConfigHeader, KVNamespaceHeader, PutKVConfigHeader
+from remoting.protocol.registration import (
+    QueryDataVersionHeader,
+    RegisterBrokerBody,
+    RegisterBrokerHeader,
+    UnregisterBrokerHeader,
+    body_crc32,
+)
+from remoting.protocol.routing import GetBrokerMembersHeader, GetRouteInfoHeader, TopicRouteData
+from remoting.request_codes import RequestCode
+from tests.support.memory_files import MemoryFiles
+
+HOST = "10.0.0.9"
+NEVER_IDLE = PoolConfig(client_channel_max_idle_time_seconds=1_000_000)
+
+
+@asynccontextmanager
+async def running(network: MemoryNetwork, files: MemoryFiles | None = None, **settings: str) -> AsyncIterator[str]:
+    """A name server until the block ends; its address."""
+    flags = {"bindAddress": HOST, "listenPort": "0", "kvConfigPath": "kv", "configStorePath": "conf", **settings}
+    server = NameServer(load(NamesrvConfig, ServerConfig, flags=flags), network, files=files or MemoryFiles())
+    async with trio.open_nursery() as nursery:
+        yield await nursery.start(server.run)
+        nursery.cancel_scope.cancel()
+
+
+class Peer:
+    """A broker or client with a pool of its own, so that its connection is its own."""
+
+    def __init__(
+        self, pool: ConnectionPool, namesrv: str, name: str = "broker-a", address: str = "10.0.0.7:10911"
+    ) -> None:
+        self.pool = pool
+        self.namesrv = namesrv
+        self.name = name
+        self.address = address
+
+    async def ask(self, command: Command) -> Command:
+        return await self.pool.call(self.namesrv, command, 3)
+
+    async def register(self, *topics: str, counter: int = 1, version: int = 409) -> Command:
+        table = TopicConfigTable(DataVersion(counter, 5), {topic: TopicConfig(topicName=topic) for topic in topics})
+        body = RegisterBrokerBody([], table).to_json() if version >= 37 else table.to_json()
+        header = RegisterBrokerHeader(0, self.name, self.address, "C", f"{self.address}9", False, body_crc32(body))
+        command = request(RequestCode.REGISTER_BROKER, header, body)
+        command.version = version
+        answer = await self.ask(command)
+        assert answer.code == 0, answer
+        return answer
+
+    async def changed(self, counter: int = 1) -> bool:
+        header = QueryDataVersionHeader(0, self.name, self.address, "C")
+        answer = await self.ask(request(RequestCode.QUERY_DATA_VERSION, header, DataVersion(counter, 5).to_json()))
+        return (answer.ext or {})["changed"] == "true"
+
+    async def route(self, topic: str) -> TopicRouteData | None:
+        answer = await self.ask(request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoHeader(topic)))
+        assert answer.code in (0, 17)
+        return TopicRouteData.from_json(answer.body) if answer.code == 0 else None
+
+    async def hang_up(self) -> None:
+        self.pool.close_connection(self.namesrv)
+        await wait_all_tasks_blocked()
+
+
+@pytest.fixture
+def network() -> MemoryNetwork:
+    return MemoryNetwork()
+
+
+async def test_a_broker_that_hangs_up_leaves_the_routes_at_once(
+    network: MemoryNetwork, autojump_clock: MockClock
+) -> None:
+    async with running(network) as address, ConnectionPool(network) as one, ConnectionPool(network) as two:
+        broker, client = Peer(one, address), Peer(two, address)
+        assert await client.route("T") is None
+        await broker.register("T", "U")
+        route = await client.route("T")
+        assert route is not None
+        assert route.brokerDatas[0].brokerAddrs == {0: "10.0.0.7:10911"}
+        before = trio.current_time()
+        await broker.hang_up()
+        assert await client.route("T") is None
+        assert trio.current_time() - before < 1
+        await broker.register("T")
+        assert await client.route("T") is not None
+
+
+async def test_a_broken_connection_counts_as_closed(network: MemoryNetwork, autojump_clock: MockClock) -> None:
+    async with running(network) as address, ConnectionPool(network) as one, ConnectionPool(network) as two:
+        broker, client = Peer(one, address), Peer(two, address)
+        await broker.register("T")
+        local = one.connections[address].local
+        assert await client.route("T") is not None
+        network.cut(local)
+        await wait_all_tasks_blocked()
+        assert await client.route("T") is None
+
+
+async def test_a_silent_connection_is_idle_after_120_s(network: MemoryNetwork, autojump_clock: MockClock) -> None:
+    async with running(network) as address, ConnectionPool(network, NEVER_IDLE) as one, ConnectionPool(network) as two:
+        broker, client = Peer(one, address), Peer(two, address)
+        await broker.register("T")
+        await trio.sleep(119)
+        assert await client.route("T") is not None
+        await trio.sleep(2)
+        assert await client.route("T") is None
+
+
+async def test_a_broker_that_talks_and_does_not_register_vanishes_by_the_scan(
+    network: MemoryNetwork, autojump_clock: MockClock
+) -> None:
+    async with running(network) as address, ConnectionPool(network) as pool:
+        broker = Peer(pool, address)
+        await broker.register("T")
+        connection = pool.connections[address]
+        for _ in range(11):
+            await trio.sleep(10)
+            assert await broker.route("T") is not None
+        await trio.sleep(21)  # a lease of 120 s, and at most 10 until the next scan
+        assert connection.closed
+        assert await broker.route("T") is None
+
+
+async def test_a_broker_whose_host_hangs_vanishes_after_120_s(
+    network: MemoryNetwork, autojump_clock: MockClock
+) -> None:
+    async with running(network) as address, ConnectionPool(network) as one, ConnectionPool(network) as two:
+        broker, client = Peer(one, address), Peer(two, address)
+        await broker.register("T")
+        network.isolate(one.connections[address].local)
+        await trio.sleep(118)
+        assert await client.route("T") is not None
+        await trio.sleep(14)
+        assert await client.route("T") is None
+
+
+async def test_asking_for_the_version_keeps_a_broker_alive(network: MemoryNetwork, autojump_clock: MockClock) -> None:
+    async with running(network) as address, ConnectionPool(network) as pool:
+        broker = Peer(pool, address)
+        assert await broker.changed()
+        await broker.register("T")
+        for _ in range(20):
+            await trio.sleep(30)
+            assert not await broker.changed()
+        assert await broker.changed(counter=2)
+        assert await broker.route("T") is not None
+
+
+async def test_a_late_close_does_not_remove_a_broker_that_is_back(
+    network: MemoryNetwork, autojump_clock: MockClock
+) -> None:
+    async with running(network) as address, ConnectionPool(network) as one, ConnectionPool(network) as two:
+        old, new = Peer(one, address), Peer(two, address)
+        await old.register("T")
+        await new.register("T")
+        await old.hang_up()
+        assert await new.route("T") is not None
+        assert not await new.changed()
+
+
+async def test_goodbye(network: MemoryNetwork, autojump_clock: MockClock) -> None:
+    async with running(network) as address, ConnectionPool(network) as pool:
+        broker = Peer(pool, address)
+        await broker.register("T")
+        header = UnregisterBrokerHeader(0, broker.name, broker.address, "C")
+        for _ in range(2):
+            assert (await broker.ask(request(RequestCode.UNREGISTER_BROKER, header))).code == 0
+        assert await broker.route("T") is None
+
+
+async def test_a_broker_of_before_3_0_11_sends_a_bare_table(network: MemoryNetwork, autojump_clock: MockClock) -> None:
+    async with running(network) as address, ConnectionPool(network) as pool:
+        broker = Peer(pool, address)
+        await broker.register("Old", version=36)
+        assert await broker.route("Old") is not None
+
+
+async def test_all_of_it_byte_by_byte(autojump_clock: MockClock) -> None:
+    network = MemoryNetwork(chunk_size=1)
+    async with running(network) as address, ConnectionPool(network) as pool:
+        broker = Peer(pool, address)
+        await broker.register(*(f"T{i}" for i in range(50)))
+        assert await broker.route("T49") is not None
+
+
+@pytest.mark.parametrize("code", [9999, 34, 310])
+async def test_unknown_codes_get_3(network: MemoryNetwork, autojump_clock: MockClock, code: int) -> None:
+    async with running(network) as address, ConnectionPool(network) as pool:
+        answer = await Peer(pool, address).ask(request(code))
+        assert (answer.code, answer.remark) == (3, f" request type {code} not supported")
+
+
+BAD = {
+    "no name": (RegisterBrokerHeader(0, "", "a:1", "C"), b"", "brokerName"),
+    "no address": (RegisterBrokerHeader(0, "b", "", "C"), b"", "brokerAddr"),
+    "no cluster": (RegisterBrokerHeader(0, "b", "a:1", ""), b"", "brokerClusterName"),
+    "negative id": (RegisterBrokerHeader(-1, "b", "a:1", "C"), b"", "brokerId"),
+    "wrong crc": (RegisterBrokerHeader(0, "b", "a:1", "C", bodyCrc32=12345), b"{}", "crc32 not match"),
+    "no JSON": (RegisterBrokerHeader(0, "b", "a:1", "C"), b"{", "RegisterBrokerBody"),
+    "no zlib": (RegisterBrokerHeader(0, "b", "a:1", "C", compressed=True), b"{}", "zlib"),
+}
+
+
+@pytest.mark.parametrize("which", BAD)
+async def test_a_bad_registration_is_refused_and_leaves_no_trace(
+    network: MemoryNetwork, autojump_clock: MockClock, which: str
+) -> None:
+    header, body, word = BAD[which]
+    async with running(network) as address, ConnectionPool(network) as pool:
+        peer = Peer(pool, address)
+        answer = await peer.ask(request(RequestCode.REGISTER_BROKER, header, body))
+        assert answer.code == 1
+        assert word in (answer.remark or "")
+        info = await peer.ask(request(RequestCode.GET_BROKER_CLUSTER_INFO))
+        assert json.loads(bytes(info.body)) == {"brokerAddrTable": {}, "clusterAddrTable": {}}
+
+
+async def test_members_of_a_broker_name(network: MemoryNetwork, autojump_clock: MockClock) -> None:
+    async with running(network) as address, ConnectionPool(network) as pool:
+        broker = Peer(pool, address)
+        await broker.register("T")
+        for cluster, addresses in (("C", {"0": broker.address}), ("D", {})):
+            header = GetBrokerMembersHeader(broker.name, cluster)
+            answer = await broker.ask(request(RequestCode.GET_BROKER_MEMBER_GROUP, header))
+            group = {"brokerAddrs": addresses, "brokerName": "broker-a", "cluster": cluster}
+            assert json.loads(bytes(answer.body)) == {"brokerMemberGroup": group}
+
+
+async def test_kv_survives_a_restart_and_a_failed_write_is_told(
+    network: MemoryNetwork, autojump_clock: MockClock
+) -> None:
+    files = MemoryFiles()
+    async with running(network, files) as address, ConnectionPool(network) as pool:
+        peer = Peer(pool, address)
+        assert (await peer.ask(request(RequestCode.PUT_KV_CONFIG, PutKVConfigHeader("NS", "k", "v")))).code == 0
+        files.fails = True
+        answer = await peer.ask(request(RequestCode.PUT_KV_CONFIG, PutKVConfigHeader("NS", "k", "lost")))
+        assert (answer.code, "No space left" in (answer.remark or "")) == (1, True)
+        no_value = await peer.ask(request(RequestCode.PUT_KV_CONFIG, PutKVConfigHeader("NS", "k")))
+        assert no_value.code == 1
+        nothing = await peer.ask(request(RequestCode.DELETE_KV_CONFIG, KVConfigHeader("NS")))
+        assert nothing.code == 1
+        unknown = await peer.ask(request(RequestCode.GET_KVLIST_BY_NAMESPACE, KVNamespaceHeader()))
+        assert unknown.code == 22
+    files.fails = False
+    async with running(network, files) as address, ConnectionPool(network) as pool:
+        peer = Peer(pool, address)
+        answer = await peer.ask(request(RequestCode.GET_KV_CONFIG, KVConfigHeader("NS", "k")))
+        assert answer.ext == {"value": "v"}
+
+
+async def test_the_order_configuration_goes_out_while_the_setting_is_on(
+    network: MemoryNetwork, autojump_clock: MockClock
+) -> None:
+    files = MemoryFiles()
+    async with running(network, files) as address, ConnectionPool(network) as pool:
+        peer = Peer(pool, address)
+        await peer.register("T")
+        put = PutKVConfigHeader("ORDER_TOPIC_CONFIG", "T", "broker-a:2")
+        assert (await peer.ask(request(RequestCode.PUT_KV_CONFIG, put))).code == 0
+        shown = []
+        for value in ("false", "true", "false"):
+            text = f"orderMessageEnable={value}\n".encode()
+            assert (await peer.ask(request(RequestCode.UPDATE_NAMESRV_CONFIG, body=text))).code == 0
+            route = await peer.route("T")
+            assert route is not None
+            shown.append(route.orderTopicConf)
+        assert shown == [None, "broker-a:2", None]
+        registered = await peer.register("T")
+        assert json.loads(bytes(registered.body)) == {"table": {"T": "broker-a:2"}}
+    assert files.held["conf"] == b"orderMessageEnable=false\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "word"),
+    [
+        ("kvConfigPath=/tmp/x", 16, "black list"),
+        ("listenPort=1", 1, "restart"),
+        ("orderMessageEnable=perhaps", 1, "true or false"),
+        ("orderMessagEnable=true", 1, "did you mean"),
+        ("serverWorkerThreads=4", 0, ""),
+        ("orderMessageEnable=\\u12", 1, "hex digits"),
+    ],
+)
+async def test_changes_of_settings(
+    network: MemoryNetwork, autojump_clock: MockClock, text: str, code: int, word: str
+) -> None:
+    async with running(network) as address, ConnectionPool(network) as pool:
+        peer = Peer(pool, address)
+        answer = await peer.ask(request(RequestCode.UPDATE_NAMESRV_CONFIG, body=text.encode()))
+        assert (answer.code, word in (answer.remark or "")) == (code, True)
+        shown = await peer.ask(request(RequestCode.GET_NAMESRV_CONFIG))
+        assert b"orderMessageEnable=false\n" in bytes(shown.body)
+        assert b"serverOnewaySemaphoreValue=256\n" in bytes(shown.body)
+
+
+async def test_a_setting_that_cannot_be_written_is_not_changed(
+    network: MemoryNetwork, autojump_clock: MockClock
+) -> None:
+    files = MemoryFiles()
+    async with running(network, files) as address, ConnectionPool(network) as pool:
+        peer = Peer(pool, address)
+        files.fails = True
+        answer = await peer.ask(request(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"orderMessageEnable=true"))
+        assert (answer.code, "No space left" in (answer.remark or "")) == (1, True)
+        shown = await peer.ask(request(RequestCode.GET_NAMESRV_CONFIG))
+        assert b"orderMessageEnable=false\n" in bytes(shown.body)
+
+
+async def test_full_tables_answer_with_the_limits_name(
+    network: MemoryNetwork, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("namesrv.route_table.MAX_ADDRESSES", 0)
+    async with running(network) as address, ConnectionPool(network) as pool:
+        answer = await Peer(pool, address).ask(
+            request(RequestCode.REGISTER_BROKER, RegisterBrokerHeader(0, "b", "a:1", "C"))
+        )
+        assert (answer.code, "MAX_ADDRESSES" in (answer.remark or "")) == (1, True)
+
+
+async def test_a_route_is_fresh_after_every_change(network: MemoryNetwork, autojump_clock: MockClock) -> None:
+    """Encoded routes are kept; none may outlive what it shows."""
+    async with running(network) as address, ConnectionPool(network) as one, ConnectionPool(network) as two:
+        a, b = Peer(one, address, "broker-a", "a:1"), Peer(two, address, "broker-b", "b:1")
+        await a.register("T")
+        for names in (["broker-a", "broker-b"], ["broker-a"]):
+            assert await a.route("T") is not None
+            await (b.register("T") if len(names) == 2 else b.hang_up())
+            route = await a.route("T")
+            assert route is not None
+            assert [queues.brokerName for queues in route.queueDatas] == names
+
+
+async def test_a_scan_that_comes_late_gives_brokers_until_the_next(mock_clock: MockClock) -> None:
+    table = RouteTable()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Liveness(table).scan)
+        await wait_all_tasks_blocked()
+        now = round(trio.current_time() * 1000)
+        table.register(Registration("C", "broker-a", 0, "a:1", "", "conn"), now)
+        mock_clock.jump(600)  # the process was stopped for ten minutes
+        await wait_all_tasks_blocked()
+        assert "a:1" in table
+        table.known_version(
+            "a:1", Registration("C", "n", 0, "a", "", 0).version, "conn", round(trio.current_time() * 1000)
+        )
+        mock_clock.jump(10)
+        await wait_all_tasks_blocked()
+        assert "a:1" in table
+        nursery.cancel_scope.cancel()
