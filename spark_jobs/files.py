@@ -9,8 +9,10 @@ Java: store/MappedFile.java
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
+import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -90,14 +92,38 @@ def write_file(path: str, size: int, pieces: Iterable[tuple[int, Any]]) -> None:
         os.fsync(file.fileno())
 
 
-def replace_folder(new: str, path: str) -> None:
-    """Put a finished folder in its place, where nothing stands."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    os.rename(new, path)
+def rename(path: str, place: str) -> None:
+    """Move a file or folder of this file system; a file that stands there is replaced, an empty folder too."""
+    os.makedirs(os.path.dirname(place), exist_ok=True)
+    os.replace(path, place)
+
+
+def exists(path: str) -> bool:
+    return os.path.exists(path)
+
+
+def copy_folder(path: str, place: str) -> bool:
+    """Copy a small folder of settings; False where there is none."""
+    if not os.path.isdir(path):
+        return False
+    shutil.copytree(path, place)
+    return True
 
 
 def remove_folder(path: str) -> None:
     shutil.rmtree(path, ignore_errors=True)
+
+
+def is_locked(path: str) -> bool:
+    """Whether another process holds the lock of a store, asked without taking it. False where nobody can tell."""
+    # struct flock of Linux: type, whence, start, length, process
+    question = struct.pack("@hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+    try:
+        with open(path, "rb") as file:
+            answer = fcntl.fcntl(file.fileno(), fcntl.F_GETLK, question)
+    except OSError:
+        return False
+    return bool(struct.unpack_from("@h", answer)[0] != fcntl.F_UNLCK)
 
 
 def _list_remote(path: str) -> list[Entry]:

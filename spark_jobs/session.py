@@ -14,6 +14,8 @@ from types import MappingProxyType
 
 from pyspark.sql import SparkSession
 
+from spark_jobs.java_home import use_java
+
 _OUR_ROOT = str(Path(__file__).resolve().parent.parent)
 
 _SETTINGS = {
@@ -46,6 +48,7 @@ def spark_session(
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     builder = SparkSession.builder.appName(f"rocketlet {name}")
     if not submitted:
+        use_java(os.environ)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         _add_to_path("PYTHONPATH", _OUR_ROOT)

@@ -1,0 +1,106 @@
+"""Writes the index files of a scanned log, each by one task, from the pieces that hold its entries.
+
+Files are named after the store time of their first message, and made to be above the one before even where the clock
+went back: that is how our broker names them, and a Java broker only wants numbers.
+
+Java: store/index/IndexService.java
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.files import rename
+from spark_jobs.log_pieces import ITEMS, PIECE_SCHEMA, Scanned
+from spark_jobs.progress import progress
+from spark_jobs.written_files import FILE_SCHEMA, file_rows, joined, write_once
+from store.layout.file_names import INDEX, index_name
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.index_segments import Rules
+
+
+@dataclass(slots=True)
+class IndexWritten:
+    files: int = 0
+    entries: int = 0
+    end_timestamp: int = 0
+
+
+def write_index(session: SparkSession, scanned: Scanned, staging: str, rules: Rules) -> IndexWritten:
+    """All index files below `staging`, named as ours."""
+    starts: dict[int, int] = {}
+    total = 0
+    for summary in scanned.summaries:
+        starts[summary.split] = total
+        total += summary.items
+    if not total:
+        return IndexWritten()
+    items = scanned.pieces.where(f"kind = '{ITEMS}' and split <= {scanned.stitched.last_split}")
+    numbered = items.mapInArrow(_numberer(starts, rules.geometry.entries - 1), PIECE_SCHEMA)
+    write = _index_writer(staging, starts, rules)
+    with progress(session, "writing the index"):
+        rows = numbered.groupBy("file").applyInArrow(write, FILE_SCHEMA).collect()
+    last = 0
+    rows.sort(key=lambda row: row.number)
+    for row in rows:
+        name = index_name(row.begin_time)
+        if int(name) <= last:
+            name = f"{last + 1:017d}"
+        last = int(name)
+        rename(row.path, f"{staging}/{INDEX}/{name}")
+    return IndexWritten(len(rows), total, rows[-1].end_time)
+
+
+def _numberer(starts: dict[int, int], capacity: int) -> Callable[[Any], Iterator[pa.RecordBatch]]:
+    """Gives each piece the number of the index file it goes to; one that goes to several is there several times.
+
+    A file also gets the entry before its first: the header of a file begins where the one before ended.
+    """
+
+    def number(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            rows, files = [], []
+            for row, (split, first, count) in enumerate(
+                zip(*(batch.column(name).to_pylist() for name in ("split", "first", "count")), strict=True)
+            ):
+                begin = starts[split] + first
+                end = begin + count
+                for file in range(begin // capacity, end // capacity + 1):
+                    if max(begin, file * capacity - 1) < min(end, (file + 1) * capacity):
+                        rows.append(row)
+                        files.append(file)
+            taken = batch.take(pa.array(rows, pa.int64()))
+            yield taken.set_column(batch.schema.get_field_index("file"), "file", pa.array(files, pa.int64()))
+
+    return number
+
+
+def _index_writer(staging: str, starts: dict[int, int], rules: Rules) -> Callable[[Any, Any], pa.Table]:
+    def write(key: tuple[pa.Scalar, ...], table: pa.Table) -> pa.Table:
+        from spark_jobs.index_segments import INDEX_ITEM, index_file, index_pieces
+
+        number = key[0].as_py()
+        capacity = rules.geometry.entries - 1
+        items = joined(table, INDEX_ITEM)
+        begin = min(
+            starts[split] + first
+            for split, first in zip(table["split"].to_pylist(), table["first"].to_pylist(), strict=True)
+        )
+        before = number * capacity - begin
+        end_before = (int(items["log_offset"][before - 1]), int(items["timestamp"][before - 1])) if number else (0, 0)
+        parts = index_file(items[before : before + capacity], rules.geometry, end_before)
+        path = f"{staging}/numbered/{number:020d}"
+        write_once(staging, path, rules.geometry.file_size, index_pieces(parts, rules.geometry))
+        return file_rows([
+            {"path": path, "number": number, "begin_time": parts.begin_timestamp, "end_time": parts.end_timestamp}
+        ])  # fmt: skip
+
+    return write

@@ -1,0 +1,349 @@
+"""What a broker's dispatch would write for the records of one split, and how the splits' parts become files.
+
+A split yields packed pieces: queue units by (topic, queue, file) and index entries in log order. Numbers of index
+entries follow from the counts of all splits before, so index files can be made in parallel; so can the files of a queue
+without gaps. A queue with gaps or offsets that go back needs its units in the order of the log, and is made whole, by
+the rules of our own recovery: a later record wins, what is missing is marked LOST.
+
+Dispatch as in 4.9: units for records of transaction type none and commit; index entries for all but rollbacks, unique
+key first, then the words of KEYS; on the delay topic the tags code is the time of delivery.
+
+Java: store/DefaultMessageStore.java (CommitLogDispatcherBuildConsumeQueue, ...BuildIndex), store/index/IndexFile.java
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from common import message_flags as flags
+from common.java_hashes import hashes_between
+from common.java_numbers import INT32_MAX, string_hash, utf8_hash
+from common.topic import SCHEDULE_TOPIC, is_legal_name
+from spark_jobs.message_columns import MessageBatch
+from spark_jobs.segment_rows import Array
+from store.layout.consume_queue_entry import ENTRY, ENTRY_SIZE, LOST, PRE_BLANK, entry_dtype
+from store.layout.index_layout import HEADER, IndexGeometry
+
+DEFAULT_DELAYS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+LOST_MARK = -0x4C4F53545245434F  # prepared offset of a record that our broker put in the place of a lost one
+
+UNIT = np.dtype([("queue_offset", "<i8"), ("log_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+INDEX_ITEM = np.dtype([("hash", "<i4"), ("log_offset", "<i8"), ("timestamp", "<i8")])
+_INDEX_ENTRY = np.dtype([("hash", ">i4"), ("log_offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
+
+_MILLISECONDS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def parse_delays(text: str) -> list[int]:
+    """Milliseconds of each level of `messageDelayLevel`. ValueError where one is not like `10s`."""
+    return [int(word[:-1]) * _MILLISECONDS[word[-1]] for word in text.split()]
+
+
+@dataclass(slots=True, frozen=True)
+class Rules:
+    """What of a broker's settings decides the bytes."""
+
+    units_per_file: int = 300_000
+    geometry: IndexGeometry = field(default_factory=IndexGeometry)
+    delays: tuple[int, ...] = tuple(parse_delays(DEFAULT_DELAYS))
+
+    def delay_of(self, level: int) -> int:
+        """4.9.8: a level above the last counts as the last."""
+        return self.delays[min(level, len(self.delays)) - 1]
+
+
+@dataclass(slots=True)
+class QueueSpan:
+    """What one split has of one queue. `is_even`: offsets follow one another from `first` on."""
+
+    topic: str
+    queue_id: int
+    first: int
+    count: int
+    is_even: bool
+
+
+@dataclass(slots=True)
+class SplitIndex:
+    """What dispatch makes of one split."""
+
+    units: list[tuple[QueueSpan, int, Array]] = field(default_factory=list)  # (queue, file number, UNIT array)
+    items: Array = field(default_factory=lambda: np.empty(0, INDEX_ITEM))
+    spans: list[QueueSpan] = field(default_factory=list)
+    strange_topics: set[str] = field(default_factory=set)
+    inner_batches: set[str] = field(default_factory=set)
+
+
+def index_split(batch: MessageBatch, lost: Array, rules: Rules) -> SplitIndex:
+    """`lost` says which records can be read but not trusted: they keep their place in the queue, marked LOST."""
+    made = SplitIndex()
+    heads = batch.heads
+    lost = lost | (heads.prepared_offset == LOST_MARK)
+    indexed = np.flatnonzero(((heads.sys_flag & flags.TRANSACTION_MASK) != flags.ROLLBACK) & ~lost)
+    made.items = index_items(batch, indexed)
+    kind = heads.sys_flag & flags.TRANSACTION_MASK
+    queued = (kind == flags.NOT_TRANSACTION) | (kind == flags.COMMIT)
+    is_inner = (heads.sys_flag & flags.INNER_BATCH) != 0
+    if is_inner.any():
+        names = batch.topics.take(pa.array(np.flatnonzero(is_inner & queued))).unique().to_pylist()
+        made.inner_batches = {name.decode("utf-8", "replace") for name in names}
+        queued &= ~is_inner
+    _add_units(made, batch, np.flatnonzero(queued), lost, rules)
+    return made
+
+
+def _add_units(made: SplitIndex, batch: MessageBatch, chosen: Array, lost: Array, rules: Rules) -> None:
+    """The units of the chosen records, cut by queue and file, in the order of the log."""
+    if not len(chosen):
+        return
+    heads = batch.heads
+    units = np.empty(len(chosen), UNIT)
+    units["queue_offset"] = heads.queue_offset[chosen]
+    units["log_offset"] = heads.log_offset[chosen]
+    units["size"] = heads.size[chosen]
+    units["tags_code"] = np.where(lost, LOST, _codes(batch, rules))[chosen]
+    topic = batch.topics.indices.to_numpy()[chosen].astype(np.int64)
+    queue = topic << 32 | heads.queue_id[chosen].astype(np.int64) & 0xFFFFFFFF
+    order = np.argsort(queue, kind="stable")
+    units, queue = units[order], queue[order]
+    for begin, end in _runs(queue):
+        name = batch.topics.dictionary[int(queue[begin] >> 32)].as_py().decode("utf-8", "replace")
+        queue_id = int(np.int64(queue[begin] & 0xFFFFFFFF).astype(np.int32))
+        run = units[begin:end]
+        if not is_legal_name(name) or queue_id < 0 or (run["queue_offset"] < 0).any():
+            made.strange_topics.add(name)
+            continue
+        is_even = bool((np.diff(run["queue_offset"]) == 1).all())
+        span = QueueSpan(name, queue_id, int(run["queue_offset"][0]), len(run), is_even)
+        made.spans.append(span)
+        files = run["queue_offset"] // rules.units_per_file
+        for first, last in _runs(files):
+            made.units.append((span, int(files[first]), run[first:last]))
+
+
+def _runs(values: Array) -> Iterator[tuple[int, int]]:
+    """Borders of the stretches of equal values."""
+    borders = np.flatnonzero(np.diff(values)) + 1
+    begins = [0, *borders.tolist()]
+    return zip(begins, [*borders.tolist(), len(values)], strict=True)
+
+
+def _codes(batch: MessageBatch, rules: Rules) -> Array:
+    """The tags code of every record; on the delay topic, the time of delivery."""
+    codes: Array = batch.tags_codes.to_numpy().copy()
+    schedule = batch.topics.dictionary.index(SCHEDULE_TOPIC.encode()).as_py()
+    if schedule >= 0:
+        delays = batch.properties.column(b"DELAY")
+        for row in np.flatnonzero(batch.topics.indices.to_numpy() == schedule).tolist():
+            level = delays[row].as_py()
+            if level is not None and level.isdigit() and int(level) > 0:
+                codes[row] = batch.heads.store_timestamp[row] + rules.delay_of(int(level))
+    return codes
+
+
+def index_items(batch: MessageBatch, chosen: Array) -> Array:
+    """The index entries of the chosen records, in order: hash of `topic#key`, log offset, store timestamp."""
+    everything = key_table(batch)
+    number = np.full(len(batch), -1, np.int64)
+    number[chosen] = 1
+    kept = np.flatnonzero(number[everything.row] > 0)
+    row = everything.row[kept]
+    items = np.empty(len(kept), INDEX_ITEM)
+    items["hash"] = everything.hash[kept]
+    items["log_offset"] = batch.heads.log_offset[row]
+    items["timestamp"] = batch.heads.store_timestamp[row]
+    return items
+
+
+@dataclass(slots=True)
+class KeyTable:
+    """All keys of a batch in index order: unique key first, then the words of KEYS, record by record."""
+
+    row: Array
+    key: pa.BinaryArray
+    is_unique: Array
+    hash: Array  # as index entries have it, never negative
+    key_hash: Array  # of the key alone, signed
+
+
+def key_table(batch: MessageBatch) -> KeyTable:
+    unique = batch.properties.column(b"UNIQ_KEY")
+    has_unique = unique.is_valid().to_numpy(zero_copy_only=False)
+    words = batch.keys.cast(pa.list_(pa.binary()))
+    borders = words.offsets.to_numpy().astype(np.int64)
+    counts = np.diff(borders)
+    starts = np.concatenate(([0], np.cumsum(counts + has_unique)))
+    row = np.repeat(np.arange(len(batch)), counts + has_unique)
+    unique_rows = np.flatnonzero(has_unique)
+    word_rows = np.repeat(np.arange(len(batch)), counts)
+    word_places = (
+        starts[word_rows] + has_unique[word_rows] + np.arange(len(word_rows)) - (borders[:-1] - borders[0])[word_rows]
+    )
+    source = np.empty(len(row), np.int64)
+    source[starts[unique_rows]] = np.arange(len(unique_rows))
+    source[word_places] = len(unique_rows) + np.arange(len(word_rows))
+    key = pa.concat_arrays([unique.drop_null(), words.flatten()]).take(pa.array(source))
+    is_unique = source < len(unique_rows)
+    key_hash, units = _column_hashes(key)
+    hashes = _prefixed(batch, row, key_hash, units)
+    return KeyTable(row, key, is_unique, hashes, key_hash.view(np.int32))
+
+
+def _column_hashes(texts: pa.BinaryArray) -> tuple[Array, Array]:
+    """(hash of each text as uint32, its length in UTF-16 units)."""
+    if not len(texts):
+        return np.empty(0, np.uint32), np.empty(0, np.int64)
+    offsets = np.frombuffer(texts.buffers()[1], np.int32, len(texts) + 1, texts.offset * 4).astype(np.int64)
+    data = np.frombuffer(texts.buffers()[2] or b"", np.uint8)
+    units = np.diff(offsets)
+    part = data[offsets[0] : offsets[-1]]
+    foreign = np.flatnonzero(part >= 0x80)
+    if not len(foreign):
+        return hashes_between(part, offsets - offsets[0]), units
+    # Blank the texts that are not ASCII out, hash the others together and these one by one.
+    numbers = np.unique(np.searchsorted(offsets - offsets[0], foreign, "right") - 1)
+    hashes = hashes_between(np.where(part < 0x80, part, 0).astype(np.uint8), offsets - offsets[0])
+    for number in numbers.tolist():
+        raw = texts[number].as_py()
+        hashes[number] = utf8_hash(raw) & 0xFFFFFFFF
+        units[number] = len(raw.decode("utf-8", "replace").encode("utf-16-le")) // 2
+    return hashes, units
+
+
+def _prefixed(batch: MessageBatch, row: Array, key_hash: Array, units: Array) -> Array:
+    """Hashes of `topic#key` from those of the keys: h(a + b) = h(a) * 31^|b| + h(b), modulo 2^32."""
+    if not len(row):
+        return np.empty(0, np.int32)
+    names = [name.decode("utf-8", "replace") for name in batch.topics.dictionary.to_pylist()]
+    prefixes = np.array([string_hash(f"{name}#") & 0xFFFFFFFF for name in names], np.uint32)
+    powers = np.full(int(units.max()) + 1, 31, np.uint32)
+    powers[0] = 1
+    powers = np.cumprod(powers, dtype=np.uint32)
+    whole = prefixes[batch.topics.indices.to_numpy()[row]] * powers[units] + key_hash
+    signed = whole.view(np.int32)
+    # The absolute value; the one number that has none becomes 0.
+    return np.where(signed == -0x80000000, 0, np.abs(signed)).astype(np.int32)
+
+
+# ---- from pieces to files
+
+
+def even_queue_file(units: Array, number: int, rules: Rules, *, is_first: bool) -> bytes:
+    """A file of a queue whose offsets follow one another; pre-blank before the first unit of the queue's first file."""
+    units = units[np.argsort(units["queue_offset"], kind="stable")]
+    begin = int(units["queue_offset"][0]) - number * rules.units_per_file
+    assert is_first or begin == 0, "an even queue fills its files from the start"
+    return PRE_BLANK * begin + _packed(units)
+
+
+def _packed(units: Array) -> bytes:
+    entries = np.empty(len(units), entry_dtype())
+    for name in ("log_offset", "size", "tags_code"):
+        entries[name] = units[name]
+    return entries.tobytes()
+
+
+@dataclass(slots=True)
+class UnevenQueue:
+    """A queue with gaps or returns, made as our recovery makes it."""
+
+    first: int = 0
+    entries: bytearray = field(default_factory=bytearray)
+    lost: int = 0
+    rewound: int = 0
+    implausible: int = 0
+
+
+def uneven_queue(units: Array, most_lost: int) -> UnevenQueue:
+    """The whole queue from all its units. A record whose offset would need more lost messages than the damages of the
+    log can have held is left out: its header is damaged, which no checksum of 4.9 shows."""
+    units = units[np.argsort(units["log_offset"], kind="stable")]
+    made = UnevenQueue()
+    following = -1
+    for offset, log_offset, size, code in units.tolist():
+        if following >= 0 and offset > following + most_lost:
+            made.implausible += 1
+            continue
+        if following < 0 or offset < made.first:
+            made.rewound += len(made.entries) // ENTRY_SIZE
+            made.first, made.entries = offset, bytearray()
+        elif offset < following:
+            made.rewound += following - offset
+            del made.entries[(offset - made.first) * ENTRY_SIZE :]
+        elif offset > following:
+            made.lost += offset - following
+            made.entries += ENTRY.pack(log_offset, size, LOST) * (offset - following)
+        made.entries += ENTRY.pack(log_offset, size, code)
+        following = offset + 1
+    return made
+
+
+def files_of(queue: UnevenQueue, rules: Rules) -> Iterator[tuple[int, bytes]]:
+    """(file number, bytes without the zeros at the end) of an uneven queue."""
+    number, before = divmod(queue.first, rules.units_per_file)
+    data = PRE_BLANK * before + bytes(queue.entries)
+    step = rules.units_per_file * ENTRY_SIZE
+    for at in range(0, len(data), step):
+        yield number, data[at : at + step]
+        number += 1
+
+
+@dataclass(slots=True)
+class IndexFileParts:
+    """The three parts of an index file, each from its place on; zeros elsewhere."""
+
+    header: bytes
+    slots: Array
+    entries: bytes  # from entry 1 on
+    begin_timestamp: int
+    end_timestamp: int
+
+
+def index_file(items: Array, geometry: IndexGeometry, end_before: tuple[int, int]) -> IndexFileParts:
+    """The file of these entries; `end_before` is (log offset, timestamp) of the last entry of the file before, or 0.
+
+    Sorted by slot, and stably, entries of one slot stand next to each other, so each one's predecessor is the one
+    before it, and the last one is what the slot leads to.
+    """
+    count = len(items)
+    begin = int(items["timestamp"][0])
+    seconds = np.clip((items["timestamp"] - begin) // 1000, 0, INT32_MAX)
+    if begin <= 0:
+        seconds[:] = 0
+    base = end_before[1]
+    seconds[0] = min(max((begin - base) // 1000, 0), INT32_MAX) if base > 0 else 0
+    slot = items["hash"] % geometry.slots
+    order = np.argsort(slot, kind="stable")
+    in_chain = np.diff(slot[order]) == 0
+    previous = np.zeros(count, np.int64)
+    previous[order[1:][in_chain]] = order[:-1][in_chain] + 1
+    slots = np.zeros(geometry.slots, ">i4")
+    slots[slot[order]] = order + 1
+    entries = np.empty(count, _INDEX_ENTRY)
+    entries["hash"], entries["log_offset"] = items["hash"], items["log_offset"]
+    entries["seconds"], entries["previous"] = seconds, previous
+    end = int(items["timestamp"][-1])
+    used = count - int(in_chain.sum())
+    header = HEADER.pack(begin, end, int(items["log_offset"][0]), int(items["log_offset"][-1]), used, count + 1)
+    return IndexFileParts(header, slots, entries.tobytes(), begin, end)
+
+
+def index_pieces(parts: IndexFileParts, geometry: IndexGeometry) -> list[tuple[int, Any]]:
+    """(place, bytes) of an index file, with the empty pages among its slots left out, so that it stays sparse."""
+    from store.layout.index_layout import ENTRY_SIZE as INDEX_ENTRY_SIZE
+    from store.layout.index_layout import HEADER_SIZE, SLOT_SIZE
+
+    page = 1024  # slots
+    pieces: list[tuple[int, Any]] = [(0, parts.header)]
+    used: Array = np.add.reduceat(parts.slots != 0, np.arange(0, geometry.slots, page))
+    for begin, end in _runs(used > 0):
+        if used[begin]:
+            raw = parts.slots[begin * page : end * page].tobytes()
+            pieces.append((HEADER_SIZE + begin * page * SLOT_SIZE, raw))
+    pieces.append((geometry.entries_at + INDEX_ENTRY_SIZE, parts.entries))
+    return pieces

@@ -1,0 +1,46 @@
+"""What the tasks that write queue and index files have in common: pieces put together, files that appear whole.
+
+Java: none
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.files import rename, write_file
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# What such a task tells of a file.
+FILE_SCHEMA = (
+    "path string, topic string, queue_id int, number long, units long, lost long, rewound long, implausible long, "
+    "begin_time long, end_time long"
+)
+
+
+def write_once(staging: str, path: str, size: int, pieces: list[tuple[int, Any]]) -> None:
+    """Written beside and renamed, so that a task that runs twice never spoils the file of the one that finished."""
+    temporary = f"{staging}/tmp/{uuid.uuid4().hex}"
+    write_file(temporary, size, pieces)
+    rename(temporary, path)
+
+
+def joined(table: pa.Table, dtype: Any) -> Any:
+    """The packed arrays of all pieces in log order, as one."""
+    import numpy as np
+
+    rows = table.select(["split", "piece", "data"]).to_pylist()
+    rows.sort(key=lambda row: (row["split"], row["piece"]))
+    return np.frombuffer(b"".join([row["data"] for row in rows]), dtype)
+
+
+def file_rows(rows: list[dict[str, Any]]) -> pa.Table:
+    import pyarrow as pa
+
+    types = {"string": pa.string(), "int": pa.int32(), "long": pa.int64()}
+    fields = [part.split() for part in FILE_SCHEMA.split(", ")]
+    schema = pa.schema([pa.field(name, types[kind]) for name, kind in fields])
+    empty = {"path": "", "topic": "", **dict.fromkeys([name for name, kind in fields if kind != "string"], 0)}
+    return pa.Table.from_pylist([empty | row for row in rows], schema=schema)
