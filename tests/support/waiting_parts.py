@@ -183,6 +183,7 @@ async def waiting(
     parts.halves.recover()
     store.settle()
     async with trio.open_nursery() as nursery:
+        await nursery.start(store.run)
         if deliver:
             await nursery.start(parts.delivery.run)
         yield parts
