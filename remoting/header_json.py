@@ -20,7 +20,7 @@ from msgspec import Struct
 from common import fastjson
 from remoting.command import Command, HeaderType, language_of
 from remoting.errors import FrameError
-from remoting.protocol.header import Header, Int, text_of
+from remoting.protocol.header import UNDECODABLE, Header, Int, text_of
 
 
 class Envelope(Struct, gc=False):
@@ -82,7 +82,7 @@ def decode(raw: bytes) -> Command:
     """Any header. Raises FrameError."""
     try:
         found = _decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNDECODABLE:
         return _decode_odd(raw)
     return Command(
         found.code,

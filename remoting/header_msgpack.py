@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from remoting.command import Command, HeaderType, language_of
 from remoting.errors import ChecksumError, FrameError
-from remoting.protocol.header import Header, Int
+from remoting.protocol.header import UNDECODABLE, Header, Int
 
 
 class Envelope(Struct, gc=False, array_like=True):
@@ -65,6 +65,8 @@ def code_of(raw: bytes) -> int:
     """The code at the begin of the array, as it is written by all known; -1 where it is not."""
     if raw[1:2] == b"\xcd":
         return int.from_bytes(raw[2:4], "big")
+    if raw[1:2] == b"\xcc":
+        return int.from_bytes(raw[2:3], "big")
     return raw[1] if len(raw) > 1 and raw[1] < 0x80 else -1
 
 
@@ -72,7 +74,7 @@ def decode(raw: bytes, body: bytes | memoryview | None) -> Command:
     """Any header; its body with it, for the checksum (None: unchecked). Raises FrameError, ChecksumError."""
     try:
         found = _decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise FrameError(f"an unreadable msgpack header: {error}") from None
     if body is not None:
         check(found.checksum, body)

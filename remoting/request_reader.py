@@ -18,15 +18,13 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgspec
-
 from remoting import header_json, header_rocketmq_typed
 from remoting.command import RESPONSE, Command, HeaderType
 from remoting.connection import Connection
 from remoting.errors import HeaderError
 from remoting.frame_codec import decode
 from remoting.handler import Request
-from remoting.protocol.header import Header, from_ext
+from remoting.protocol.header import UNDECODABLE, Header, from_ext
 from remoting.protocol.pulling import PullMessageHeader
 from remoting.protocol.sending import SendMessageHeaderV2
 
@@ -72,7 +70,7 @@ class RequestReader:
             if decode_typed is not None:
                 try:
                     e = decode_typed(raw)
-                except (msgspec.DecodeError, UnicodeDecodeError):
+                except UNDECODABLE:
                     pass  # the general way tells what is wrong with it
                 else:
                     if not e.flag & RESPONSE:
@@ -143,7 +141,7 @@ class RequestReader:
             return None
         try:
             e = decode_typed(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNDECODABLE:
             return None
         if e.flag & RESPONSE:
             return None

@@ -12,12 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import msgspec
 
 from common import fastjson
 from remoting.errors import BodyError
+from remoting.protocol.header import UNDECODABLE
+
+Part = TypeVar("Part")
 
 _encode = msgspec.json.Encoder().encode
 
@@ -32,18 +35,21 @@ class Body(msgspec.Struct):
     @classmethod
     def from_json(cls, data: bytes | memoryview) -> Self:
         """The body out of its bytes. Raises BodyError."""
+        data = bytes(data)
+        if b'"$ref"' in data:
+            return cls.from_odd_json(data)
         try:
             body: Self = _decoder(cls).decode(data)
             return body
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             return cls.from_odd_json(data)  # of another shape than plain JSON has, or broken
 
     @classmethod
-    def from_odd_json(cls, data: bytes | memoryview) -> Self:
+    def from_odd_json(cls, data: bytes) -> Self:
         """The tolerant way. Raises BodyError."""
         try:
-            return cls.from_builtins(without_nulls(fastjson.loads(bytes(data))))
-        except (fastjson.InvalidJson, msgspec.ValidationError) as error:
+            return cls.from_builtins(without_nulls(fastjson.loads(data)))
+        except (fastjson.InvalidJson, *UNDECODABLE) as error:
             raise BodyError(f"the body is no {cls.__name__}: {error}") from None
 
     def builtins(self) -> Any:
@@ -64,7 +70,7 @@ class QueueKeyedBody(Body):
 
     @classmethod
     def from_json(cls, data: bytes | memoryview) -> Self:
-        return cls.from_odd_json(data)
+        return cls.from_odd_json(bytes(data))
 
 
 def without_nulls(value: Any) -> Any:
@@ -74,6 +80,13 @@ def without_nulls(value: Any) -> Any:
     if isinstance(value, list):
         return [without_nulls(inner) for inner in value]
     return value
+
+
+def part(value: Any, name: str, kind: type[Part], default: Any) -> Part:
+    """One field of an object that was read the tolerant way. Raises msgspec.ValidationError."""
+    if not isinstance(value, dict):
+        raise msgspec.ValidationError(f"expected an object, not {type(value).__name__}")
+    return msgspec.convert(value.get(name, default), kind, strict=False)
 
 
 def name_ordinals(value: Any, enums: Mapping[str, tuple[str, ...]]) -> None:

@@ -30,6 +30,10 @@ Int = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 Long = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
+# What msgspec raises for bytes it cannot take; the last for values nested a thousand deep.
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
 class Header(Struct, gc=False):
     """Root of all custom headers. `gc=False`: they hold text and numbers only, so no cycle can begin in one."""
 

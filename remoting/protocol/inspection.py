@@ -13,8 +13,8 @@ import msgspec
 from msgspec import field
 
 from common.message import MessageQueue
-from remoting.protocol.body import Body, QueueKeyedBody, name_ordinals
-from remoting.protocol.header import Header, Int, Long
+from remoting.protocol.body import Body, QueueKeyedBody, name_ordinals, part
+from remoting.protocol.header import Header, Int, Long, text_of
 from remoting.protocol.membership import SubscriptionData
 from remoting.protocol.queue import WireQueue, object_map, read_object_map
 
@@ -156,7 +156,7 @@ class TopicStatsTable(QueueKeyedBody):
 
     @classmethod
     def from_builtins(cls, value: Any) -> Self:
-        return cls(read_object_map(_part(value, "offsetTable"), TopicOffset))
+        return cls(read_object_map(part(value, "offsetTable", object, {}), TopicOffset))
 
 
 class OffsetWrapper(Body):
@@ -178,8 +178,8 @@ class ConsumeStats(QueueKeyedBody):
 
     @classmethod
     def from_builtins(cls, value: Any) -> Self:
-        table = read_object_map(_part(value, "offsetTable"), OffsetWrapper)
-        return cls(table, msgspec.convert(value.get("consumeTps", 0.0), float, strict=False))
+        table = read_object_map(part(value, "offsetTable", object, {}), OffsetWrapper)
+        return cls(table, part(value, "consumeTps", float, 0.0))
 
 
 class ConsumeStatsList(QueueKeyedBody):
@@ -200,9 +200,9 @@ class ConsumeStatsList(QueueKeyedBody):
     def from_builtins(cls, value: Any) -> Self:
         groups = [
             {group: [ConsumeStats.from_builtins(one) for one in stats] for group, stats in entry.items()}
-            for entry in _part(value, "consumeStatsList", [])
+            for entry in part(value, "consumeStatsList", list[dict[str, list[Any]]], [])
         ]
-        return cls(groups, str(value.get("brokerAddr", "")), int(value.get("totalDiff", 0)))
+        return cls(groups, part(value, "brokerAddr", str, ""), part(value, "totalDiff", int, 0))
 
 
 class BrokerStatsItem(Body):
@@ -325,16 +325,9 @@ class ConsumerRunningInfo(QueueKeyedBody):
     @classmethod
     def from_builtins(cls, value: Any) -> Self:
         return cls(
-            {key: str(inner) for key, inner in _part(value, "properties").items()},
-            msgspec.convert(value.get("subscriptionSet", []), list[SubscriptionData], strict=False),
-            read_object_map(value.get("mqTable", {}), ProcessQueueInfo),
-            msgspec.convert(value.get("statusTable", {}), dict[str, ConsumeStatus], strict=False),
+            {key: text_of(inner) for key, inner in part(value, "properties", dict[str, Any], {}).items()},
+            part(value, "subscriptionSet", list[SubscriptionData], []),
+            read_object_map(part(value, "mqTable", object, {}), ProcessQueueInfo),
+            part(value, "statusTable", dict[str, ConsumeStatus], {}),
             value.get("jstack"),
         )
-
-
-def _part(value: Any, name: str, default: Any = None) -> Any:
-    """A part of a body; ValidationError, which becomes a BodyError, where the body is no object at all."""
-    if not isinstance(value, dict):
-        raise msgspec.ValidationError(f"expected an object, not {type(value).__name__}")
-    return value.get(name, {} if default is None else default)

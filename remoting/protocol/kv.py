@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import msgspec
 from msgspec import field
 
-from remoting.protocol.body import Body
+from remoting.protocol.body import Body, part
 from remoting.protocol.header import Header, text_of
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"  # topic -> `broker:queues;broker:queues`
@@ -50,5 +49,5 @@ class KVTable(Body):
 
     @classmethod
     def from_builtins(cls, value: Any) -> Self:
-        table = value.get("table", {}) if isinstance(value, dict) else {}
-        return msgspec.convert({"table": {key: text_of(inner) for key, inner in table.items()}}, cls)
+        table = part(value, "table", dict[str, Any], {})
+        return cls({key: text_of(inner) for key, inner in table.items()})

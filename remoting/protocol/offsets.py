@@ -13,8 +13,7 @@ import msgspec
 from msgspec import field
 
 from common.message import MessageQueue
-from remoting.errors import BodyError
-from remoting.protocol.body import Body, QueueKeyedBody
+from remoting.protocol.body import Body, QueueKeyedBody, part
 from remoting.protocol.header import Header, Int, Long
 from remoting.protocol.queue import WireQueue, object_map, read_object_map
 
@@ -120,7 +119,7 @@ class ResetOffsetBody(QueueKeyedBody):
 
     @classmethod
     def from_builtins(cls, value: Any) -> Self:
-        table = value.get("offsetTable", {}) if isinstance(value, dict) else None
+        table = part(value, "offsetTable", object, {})
         if isinstance(table, list):
             entries = msgspec.convert(table, list[_ListedOffset], strict=False)
             return cls({entry.queue: entry.offset for entry in entries})
@@ -143,11 +142,9 @@ class ConsumerStatusBody(QueueKeyedBody):
 
     @classmethod
     def from_builtins(cls, value: Any) -> Self:
-        if not isinstance(value, dict):
-            raise BodyError("a consumer status is no map")
-        clients = value.get("consumerTable", {})
+        clients = part(value, "consumerTable", dict[str, Any], {})
         return cls(
-            read_object_map(value.get("messageQueueTable", {}), int),
+            read_object_map(part(value, "messageQueueTable", object, {}), int),
             {client: read_object_map(table, int) for client, table in clients.items()},
         )
 

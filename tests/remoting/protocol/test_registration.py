@@ -1,0 +1,81 @@
+"""The compressed form of a registration: RocketMQ's own example, the form of 5.x, and what is refused."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remoting.errors import BodyError
+from remoting.protocol import registration
+from remoting.protocol.configuration import DataVersion, TopicConfig, TopicConfigTable
+from remoting.protocol.registration import RegisterBrokerBody, body_crc32
+
+BY_JAVA = bytes.fromhex(
+    "78DA63606050AF564ACE2FCD2B492D52B232D6512AC9CC4D2D2E49CC2D50B232343740805A0606064620160E3154B000423385604F3F771FD7F8"
+    "104777A03053742C00D4BD113D"
+)
+BODY = RegisterBrokerBody([], TopicConfigTable(DataVersion(3, 1700000000000), {"T1": TopicConfig(topicName="T1")}))
+
+
+def sized(data: bytes) -> bytes:
+    return len(data).to_bytes(4, "big") + data
+
+
+def pieces(*topics: bytes, servers: bytes = b"[]", count: int | None = None) -> bytes:
+    number = len(topics) if count is None else count
+    head = sized(b'{"counter":1,"timestamp":2}') + (number & 0xFFFFFFFF).to_bytes(4, "big")
+    return zlib.compress(head + b"".join(map(sized, topics)) + sized(servers))
+
+
+def test_java_s_own() -> None:
+    assert RegisterBrokerBody.from_compressed(BY_JAVA) == BODY
+    assert RegisterBrokerBody.from_compressed(memoryview(BY_JAVA)) == BODY
+    assert RegisterBrokerBody.from_compressed(BODY.to_compressed()) == BODY
+    assert body_crc32(b"123456789") == 0xCBF43926 & 0x7FFFFFFF
+
+
+def test_a_sixth_column_and_what_follows_come_from_5_x() -> None:
+    raw = zlib.decompress(pieces(b"T1 8 4 6 MULTI_TAG {}")) + bytes(4)
+    (topic,) = RegisterBrokerBody.from_compressed(
+        zlib.compress(raw)
+    ).topicConfigSerializeWrapper.topicConfigTable.values()
+    assert (topic.readQueueNums, topic.writeQueueNums, topic.perm, topic.topicFilterType) == (8, 4, 6, "MULTI_TAG")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"no zlib",
+        zlib.compress(b""),
+        zlib.compress(b"\xff\xff\xff\xff"),
+        zlib.compress(sized(b"{}") + b"\0\0\0\1"),
+        zlib.compress(sized(b"x") + bytes(4) + sized(b"[]")),
+        pieces(b"T1 8 8"),
+        pieces(b"T1 8 8 6 SOME_TAG"),
+        pieces(b"T1 a b c SINGLE_TAG"),
+        pieces(b"T1 8 8 6 SINGLE_TAG a b"),
+        pieces(b"T1 8 8 6 SINGLE_TAG", count=2),
+        pieces(b"T1 8 8 6 SINGLE_TAG", servers=b"{"),
+    ],
+)
+def test_what_is_no_registration(data: bytes) -> None:
+    with pytest.raises(BodyError):
+        RegisterBrokerBody.from_compressed(data)
+
+
+def test_a_bomb_is_not_inflated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registration, "MAX_INFLATED", 1 << 16)
+    with pytest.raises(BodyError, match="inflates to more"):
+        RegisterBrokerBody.from_compressed(zlib.compress(bytes(1 << 20)))
+
+
+@given(st.binary(max_size=60))
+def test_any_pieces_are_a_registration_or_a_body_error(raw: bytes) -> None:
+    try:
+        RegisterBrokerBody.from_compressed(zlib.compress(raw))
+    except BodyError:
+        pass  # the only error there is
