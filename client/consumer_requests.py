@@ -10,17 +10,25 @@ import logging
 import sys
 import threading
 import traceback
+from collections.abc import Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import trio
 
 from client.broker_calls import subscription_data
+from client.config import PushConfig
+from client.consume_concurrently import ConsumeConcurrently
 from client.consume_job import ConsumeJob
+from client.consume_orderly import ConsumeOrderly
+from client.consumer_statistics import ConsumerStatistics
 from client.process_queue import ProcessQueue
+from client.rebalance import Rebalance
 from client.received_messages import restore_topic
+from client.session import Session
 from common import topic as topics
 from common.message import MessageQueue
+from common.subscription import Subscription
 from remoting.command import VERSION, version_name
 from remoting.handler import Handler, Refused, Reply, Request
 from remoting.protocol.inspection import (
@@ -36,16 +44,29 @@ from remoting.protocol.offsets import ConsumerStatusBody, ConsumerStatusHeader, 
 from remoting.request_codes import RequestCode
 from remoting.response_codes import ResponseCode
 
-if TYPE_CHECKING:
-    from client.push_consumer import PushEngine
-
 log = logging.getLogger("client.consumer_requests")
+
+
+class AskedConsumer(Protocol):
+    """What must be known of a push consumer to answer."""
+
+    group: str
+    config: PushConfig
+    session: Session
+    rebalance: Rebalance
+    consumption: ConsumeConcurrently | ConsumeOrderly
+    statistics: ConsumerStatistics
+    started_at: int
+
+    @property
+    def subscriptions(self) -> Mapping[str, Subscription]:
+        """By topic on the wire."""
 
 
 class ConsumerRequests:
     """The handlers of one push consumer."""
 
-    def __init__(self, consumer: PushEngine) -> None:
+    def __init__(self, consumer: AskedConsumer) -> None:
         self._consumer = consumer
 
     def handlers(self) -> dict[int, Handler]:

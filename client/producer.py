@@ -25,7 +25,6 @@ from client.queue_selection import Selector, by_hash
 from client.request_reply import Requests
 from client.send_frames import SendTemplate, quoted
 from client.send_pipeline import SendPipeline
-from client.send_result import SendResult
 from client.session import Session, World
 from client.topic_queries import TopicQueries
 from client.validators import check_group, check_message
@@ -66,11 +65,6 @@ class ProducerEngine:
                     await self.pipeline.drain()
                 await self.session.unregister(self.group, None)
             nursery.cancel_scope.cancel()
-
-    async def send_prepared(self, pending: PendingSend) -> SendResult:
-        """Send and wait, in a task of this loop."""
-        self.pipeline.submit(pending)
-        return await pending
 
     async def _introduce(self, topic: str) -> None:
         await self.session.introduce(topic, self.config.default_topic, self.config.default_topic_queues)

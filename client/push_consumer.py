@@ -80,7 +80,7 @@ class PushEngine:
             if self.broadcasting
             else RemoteOffsets(self.group, self.session.brokers, self.session.routes.master)
         )
-        self.consumption = self._make_consumption(workers, batch)
+        self.consumption: ConsumeConcurrently | ConsumeOrderly = self._make_consumption(workers, batch)
         self.rebalance = Rebalance(
             self.group,
             self.session.client_id,

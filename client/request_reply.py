@@ -79,8 +79,7 @@ class Requests:
         try:
             with trio.move_on_after(timeout):
                 await self._introduce(pending._topic)
-                self._pipeline.submit(pending)
-                await pending
+                await self._pipeline.sent(pending)
                 await waiting.answered.wait()
         finally:
             del self._waiting[correlation]

@@ -20,8 +20,8 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -59,8 +59,8 @@ class SendPipeline:
         self._faults = LatencyFaults(config.latencies_ms, config.avoidances_ms) if config.latency_faults else None
         self.on_their_way: set[PendingSend] = set()
         """Not settled yet. Threads look at its size only."""
-        self.settled: Callable[[PendingSend], None] | None = None
-        """Called after each send, if anyone wants to know."""
+        self.settled: Callable[[], None] | None = None
+        """Called after each send: for threads that wait for room."""
         self._lines: dict[str, Connection] = {}
         self._for_route: dict[str, deque[PendingSend]] = {}
         self._for_line: dict[str, deque[PendingSend]] = {}
@@ -89,10 +89,24 @@ class SendPipeline:
         for pending in list(self.on_their_way):
             self._settle(pending, None, error)
 
+    def start_task(self, function: Callable[..., Awaitable[None]], *args: Any) -> None:
+        """Run something beside the sends, as long as they run."""
+        assert self._nursery is not None
+        self._nursery.start_soon(function, *args)
+
     async def drain(self) -> None:
         """Wait until nothing is on its way."""
         while self.on_their_way:
             await self._empty.park()
+
+    async def sent(self, pending: PendingSend) -> SendResult:
+        """Submit and wait, in a task of this loop, whatever world the send's own waiters live in."""
+        self.submit(pending)
+        if not pending.done:
+            finished = trio.Event()
+            pending._wakers.append(finished.set)
+            await finished.wait()
+        return pending.result()
 
     # ---- one try
 
@@ -283,7 +297,7 @@ class SendPipeline:
         pending._connection = None
         pending._settle(result, error)
         if self.settled is not None:
-            self.settled(pending)
+            self.settled()
         if not self.on_their_way:
             self._empty.unpark_all()
 

@@ -1,8 +1,9 @@
 """What one client is beneath its producer or consumer: connections, routes, heartbeats.
 
 Three things go round, each in a task of its own, so that a slow one does not hold up the others: routes of all topics
-in use every 30 s (the first at once), heartbeats to all known brokers every 30 s, and, with the routes, forgetting what
-vanished. A change of routes is told to whoever asked for it; a broker that appears gets its heartbeat at once.
+in use every 30 s (the first at once), with what vanished forgotten; routes that are missing, sooner; heartbeats to all
+known brokers every 30 s. A change of routes is told to whoever asked for it; a broker that appears gets its heartbeat
+at once.
 
 Java: client/impl/factory/MQClientInstance.java
 """
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from remoting.transport import Network
 
 log = logging.getLogger("client.session")
+
+_FIRST_LOOK = 1.0
 
 
 @dataclass(slots=True)
@@ -102,6 +105,7 @@ class Session:
         async with self._pool, trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._refresh_for_ever)
+            nursery.start_soon(self._look_for_missing)
             nursery.start_soon(self._heartbeat_for_ever)
             try:
                 yield nursery
@@ -208,6 +212,24 @@ class Session:
                 log.info("brokers that are in no route any more: %s", ", ".join(sorted(vanished)))
                 self._greeted -= vanished
             await trio.sleep(self.config.route_interval)
+
+    async def _look_for_missing(self) -> None:
+        """A topic that is just being created appears in a moment: it is asked for after 1 s, 2 s, 4 s and so on."""
+        missing: set[str] = set()
+        pause = _FIRST_LOOK
+        while True:
+            await trio.sleep(pause)
+            before, missing = missing, {topic for topic in self._topics_in_use() if self._is_missing(topic)}
+            pause = min(2 * pause, self.config.route_interval) if missing == before else _FIRST_LOOK
+            for topic in missing:
+                try:
+                    await self.refresh(topic)
+                except ClientError as error:
+                    log.info("the route of %s is not known yet: %s", topic, error)
+
+    def _is_missing(self, topic: str) -> bool:
+        route = self.routes.get(topic)
+        return route is None or route.borrowed
 
     def _topics_in_use(self) -> set[str]:
         topics = set(self.routes.topics())

@@ -1,0 +1,116 @@
+"""The blocking clients, over real ports and in real threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from queue import Queue
+
+import pytest
+
+from client import (
+    ClientClosed,
+    InvalidMessage,
+    LitePullConsumer,
+    Message,
+    NoRoute,
+    PendingSend,
+    Producer,
+    PushConsumer,
+    ReceivedMessage,
+)
+from client.config import ConsumeFrom
+from tests.support.local_stack import local_stack
+
+
+@pytest.fixture(scope="module")
+def namesrv() -> Iterator[str]:
+    with local_stack() as address:
+        yield address
+
+
+def test_threads_share_a_producer(namesrv: str) -> None:
+    places: Queue[tuple[object, int]] = Queue()
+
+    with Producer("shared", namesrv=namesrv) as producer:
+
+        def work() -> None:
+            for n in range(50):
+                sent = producer.send(Message("shared", b"%d" % n))
+                places.put((sent.queue, sent.queue_offset))
+
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sum(producer.max_offset(queue) for queue in producer.publish_queues("shared")) == 400
+    assert len({places.get() for _ in range(400)}) == 400
+
+
+def test_many_sends_are_on_their_way_at_once(namesrv: str) -> None:
+    called: Queue[PendingSend] = Queue()
+    with Producer("soon", namesrv=namesrv, max_in_flight=64) as producer:
+        pending = [producer.send_soon(Message("soon", b"x"), called.put) for _ in range(500)]
+        results = [each.result(10) for each in pending]
+        seen = {called.get(timeout=10).message_id for _ in range(500)}
+    assert {result.message_id for result in results} == seen
+    assert len({(result.queue, result.queue_offset) for result in results}) == 500
+
+
+def test_a_callback_may_send_again(namesrv: str) -> None:
+    answers: Queue[object] = Queue()
+    with Producer("again", namesrv=namesrv) as producer:
+        producer.send_soon(
+            Message("again", b"1"), lambda sent: answers.put(producer.send(Message("again", b"2")).status)
+        )
+        assert answers.get(timeout=10)
+
+
+def test_the_end_waits_for_what_is_on_its_way(namesrv: str) -> None:
+    with Producer("end", namesrv=namesrv) as producer:
+        pending = [producer.send_soon(Message("end", b"x")) for _ in range(100)]
+    assert all(each.done and each.exception() is None for each in pending)
+    with pytest.raises(ClientClosed):
+        producer.send(Message("end", b"x"))
+
+
+def test_a_bad_message_is_refused_before_it_is_sent(namesrv: str) -> None:
+    with Producer("bad", namesrv=namesrv) as producer, pytest.raises(InvalidMessage):
+        producer.send(Message("a b", b"x"))
+
+
+def test_without_a_name_server_the_error_names_it() -> None:
+    with Producer("nowhere", namesrv="127.0.0.1:9") as producer, pytest.raises(NoRoute, match=r"127\.0\.0\.1:9"):
+        producer.send(Message("T", b"x"))
+
+
+def test_a_push_consumer_calls_its_listener_in_threads(namesrv: str) -> None:
+    got: Queue[ReceivedMessage] = Queue()
+    with Producer("pushing", namesrv=namesrv) as producer:
+        sent = {producer.send(Message("pushed", b"%d" % n)).message_id for n in range(100)}
+        with PushConsumer(
+            "pushed", got.put, topics={"pushed": "*"}, namesrv=namesrv, consume_from=ConsumeFrom.FIRST_OFFSET
+        ) as consumer:
+            assert {got.get(timeout=10).message_id for _ in range(100)} == sent
+            assert len(consumer.queues()) >= 4
+            consumer.subscribe("pushed", "a")
+            consumer.suspend()
+            consumer.resume()
+            consumer.commit()
+
+
+def test_a_lite_pull_consumer_is_iterated(namesrv: str) -> None:
+    with Producer("pulling", namesrv=namesrv) as producer:
+        sent = {producer.send(Message("pulled", b"%d" % n)).message_id for n in range(100)}
+    got = set()
+    with LitePullConsumer(
+        "pulled", topics={"pulled": "*"}, namesrv=namesrv, consume_from=ConsumeFrom.FIRST_OFFSET
+    ) as consumer:
+        for message in consumer:
+            got.add(message.message_id)
+            if len(got) == 100:
+                break
+    assert got == sent
+    with LitePullConsumer("pulled", topics={"pulled": "*"}, namesrv=namesrv) as consumer:
+        assert consumer.poll(0.2) == []
