@@ -250,6 +250,14 @@ class MessageStore:
         """Wait until the log is on disk up to there. Raises FlushTimeout or FlushFailed."""
         await self._log_flush.reach(end, timeout_ms)
 
+    async def flush(self) -> None:
+        """File and flush all that was put, whether `run` runs or not; for who then saves what speaks of it.
+
+        Raises FlushFailed.
+        """
+        self.settle()
+        await self._log_flush.flush_once()
+
     def want_flush(self) -> None:
         """See that what was put is flushed soon, without waiting for it (waitStoreMsgOK=false)."""
         self._log_flush.want(self.log.end)
