@@ -8,8 +8,9 @@ Neither stuck nor doubled:
 - an offset outside the queue (its file is gone, or a crash cut the queue) goes to the nearest end of the queue;
 - a message that cannot be read is passed over, loudly; one that cannot be stored is tried again, in its order, until
   it can (a level waits behind a message that is longer than a lowered maxMessageSize, rather than lose it);
-- an offset file that is older than the log, as after `kill -9`, is corrected before the first delivery: what was
-  delivered stands in the log, with the same properties, and is found there (`Delivered`).
+- an offset is saved only when what was delivered up to it is on the disk (`AfterFlush`); so the offset file may be
+  older than the log, and after every kind of crash it is corrected before the first delivery: what was delivered
+  stands in the log, with the same properties, and is found there (`Delivered`).
 
 Java: broker/schedule/ScheduleMessageService.java
 """
@@ -24,6 +25,7 @@ from typing import Final
 
 import trio
 
+from broker.after_flush import AfterFlush
 from broker.delay_offsets import DelayOffsets
 from broker.put_again import FilterBits, put_again
 from common.clock import WallClock
@@ -79,6 +81,8 @@ class DelayedDelivery:
         self._settle = settle
         self._filter_bits = filter_bits
         self._levels = len(parse_delay_levels(store.config.message_delay_level))
+        self._next: dict[int, int] = {}  # by level; what is known to be on the disk of it is in the offsets
+        self._safe: dict[int, AfterFlush[int]] = {}
         self._delivered = self._failed = self._skipped = 0
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -97,7 +101,7 @@ class DelayedDelivery:
     def progress(self) -> Iterator[tuple[int, int, int]]:
         """(level, next offset to deliver, end of its queue)."""
         for level in self.levels():
-            yield level, self._offsets.get(level), self._store.queue_end(SCHEDULE_TOPIC, level - 1)
+            yield level, self._offset_of(level), self._store.queue_end(SCHEDULE_TOPIC, level - 1)
 
     def statistics(self) -> DeliveryStatistics:
         return DeliveryStatistics(self._delivered, self._failed, self._skipped)
@@ -132,14 +136,24 @@ class DelayedDelivery:
 
     def _place(self, level: int) -> int:
         """The next offset to deliver, brought into the range of the queue."""
-        offset = self._offsets.get(level)
+        offset = self._offset_of(level)
         queue = self._store.queue(SCHEDULE_TOPIC, level - 1)
         begin, end = (queue.begin, queue.end) if queue is not None else (0, 0)
         placed = min(max(offset, begin), end)
         if placed != offset:
             log.warning("level %d goes on at %d: its offset %d is outside %d to %d", level, placed, offset, begin, end)
-            self._offsets.set(level, placed)
+            self._go_to(level, placed)
         return placed
+
+    def _offset_of(self, level: int) -> int:
+        return self._next.get(level, self._offsets.get(level))
+
+    def _go_to(self, level: int, offset: int) -> None:
+        self._next[level] = offset
+        safe = self._safe.get(level)
+        if safe is None:
+            safe = self._safe[level] = AfterFlush(self._store, lambda reached: self._offsets.set(level, reached))
+        safe.note(offset)
 
     def _wait(self, queue: ConsumeQueue, level: int, offset: int) -> int:
         """Milliseconds until the message there is due; none where there is no message any more."""
@@ -165,7 +179,7 @@ class DelayedDelivery:
     def _deliver_due(self, queue: ConsumeQueue, level: int) -> StoreError | None:
         """Deliver what is due, up to a batch; stops at the first that cannot be stored, and returns why."""
         failure = None
-        offset = self._offsets.get(level)
+        offset = self._offset_of(level)
         for _ in range(BATCH):
             if offset >= queue.end or self._wait(queue, level, offset) > 0:
                 break
@@ -179,7 +193,8 @@ class DelayedDelivery:
                     failure = error
                     break
             offset += 1
-            self._offsets.set(level, offset)
+            self._next[level] = offset
+        self._go_to(level, offset)
         self._settle()
         return failure
 
@@ -221,7 +236,7 @@ class DelayedDelivery:
                 offset += 1
             if offset > first:
                 log.info("level %d: %d messages were delivered already", level, offset - first)
-                self._offsets.set(level, offset)
+                self._go_to(level, offset)
 
 
 class Delivered:

@@ -20,6 +20,7 @@ from collections.abc import MutableMapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from broker.after_flush import AfterFlush
 from broker.consumer_offsets import ConsumerOffsets, OffsetRefused
 from broker.delay_levels import InvalidDelay, delay, delay_level
 from broker.identity import Identity
@@ -117,6 +118,7 @@ class HalfMessages:
         self._filter_bits = filter_bits
         self._levels = len(parse_delay_levels(store.config.message_delay_level))
         self._states = TransactionStates(0, 0)
+        self._safe = AfterFlush(store, self._take_offsets)
 
     # ---- the end of a transaction
 
@@ -267,8 +269,13 @@ class HalfMessages:
         halves, ops = self._store.queue(HALF_TOPIC, QUEUE), self._store.queue(OP_HALF_TOPIC, QUEUE)
         begin, end = (halves.begin, halves.end) if halves is not None else (0, 0)
         op_begin, op_end = (ops.begin, ops.end) if ops is not None else (0, 0)
-        done = min(max(self._offset_of(HALF_TOPIC), begin), end)
-        op_done = min(max(self._offset_of(OP_HALF_TOPIC), op_begin), op_end)
+        done, op_done = max(self._offset_of(HALF_TOPIC), begin), max(self._offset_of(OP_HALF_TOPIC), op_begin)
+        if done > end or op_done > op_end:
+            # Not ours: we never save what the disk does not have. Nothing in them can be believed then.
+            log.warning(
+                "the offsets of transactions, %d and %d, lie beyond their queues: they are not used", done, op_done
+            )
+            done, op_done = begin, op_begin
         states = self._states = TransactionStates(done, op_done)
         ended: set[int] = set()
         for op_offset in range(op_done, op_end):
@@ -332,9 +339,11 @@ class HalfMessages:
         return self._offsets.get(TRANSACTION_GROUP, topic, QUEUE) or 0
 
     def _save(self) -> None:
-        """Into the table of consumer offsets, as RocketMQ has it; it is written with that."""
-        states = self._states
-        for topic, offset in ((HALF_TOPIC, states.done), (OP_HALF_TOPIC, states.op_done)):
+        """Into the table of consumer offsets, as RocketMQ has it, once the disk has what they speak of."""
+        self._safe.note((self._states.done, self._states.op_done))
+
+    def _take_offsets(self, offsets: tuple[int, int]) -> None:
+        for topic, offset in zip((HALF_TOPIC, OP_HALF_TOPIC), offsets, strict=True):
             if self._offsets.get(TRANSACTION_GROUP, topic, QUEUE) == offset:
                 continue
             try:

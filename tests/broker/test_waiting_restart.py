@@ -101,7 +101,7 @@ async def test_an_offset_beyond_a_queue_that_a_crash_has_cut(
     async with waiting(disk) as parts:
         parts.send("T", b"x", DELAY="1")
         await trio.sleep(2)
-        parts.delays.set(1, 7)
+    disk.write_file(DELAYS, b'{"offsetTable":{1:7,}}')
     async with waiting(disk) as parts:
         assert "outside" in caplog.text
         parts.send("T", b"y", DELAY="1")

@@ -188,5 +188,6 @@ async def waiting(
             await nursery.start(parts.delivery.run)
         yield parts
         nursery.cancel_scope.cancel()
+    await store.flush()
     parts.save()
     await store.close()
