@@ -255,7 +255,7 @@ class Broker:
                 identity, topics, groups, clients, offsets, tables.offsets_file, store, statistics, clock
             ),
             state=BrokerState(settings, store, statistics, self._delay_progress, self._disk.usage, clock),
-            store=StoreAdmin(identity, topics, clients, offsets, store),
+            store=StoreAdmin(identity, topics, clients, tables.filters, offsets, store),
         )
 
     # -- stop

@@ -186,7 +186,7 @@ class Statistics:
 
     def rates(self, name: str, key: str) -> dict[Span, Rate] | None:
         """A statistic by RocketMQ's name and key; None where there is nothing of that name and key."""
-        flows = [flow for flow in self._named(name, key) if flow.history is not None]
+        flows = list(self._named(name, key))
         if not flows:
             return None
         number: Number = (

@@ -4,7 +4,7 @@ A heartbeat registers all producer and consumer groups of one client on its conn
 creates the group, if that is allowed, and its retry topic, which clients look up at once. The answer carries nothing
 but our version in its head, which tells Java clients that SQL92 may be asked for. The list of 38 is the input of every
 rebalance: each client id once; a group without members is code 1. 46 checks a consumer's filter before it starts: 1
-where such filters are switched off or unknown, 23 where the expression does not compile.
+where such filters are switched off, 23 where its type is unknown or the expression does not compile.
 
 Not served: heartbeats of 5.x without subscriptions (a plain answer makes its clients send whole ones).
 
@@ -35,7 +35,7 @@ from remoting.protocol.membership import (
 )
 from remoting.response_codes import ResponseCode
 
-FILTER_OFF = "the broker does not filter by {}; set enablePropertyFilter=true for SQL92, other types are not served"
+FILTER_OFF = "The broker does not support consumer to filter message by"
 
 
 class Membership:
@@ -81,8 +81,13 @@ class Membership:
         subscription = body.subscriptionData
         if subscription.expressionType == TAG:
             return Reply()
-        if subscription.expressionType != SQL92 or not self._settings.now.enable_property_filter:
-            raise Refused(ResponseCode.SYSTEM_ERROR, FILTER_OFF.format(subscription.expressionType))
+        if not self._settings.now.enable_property_filter:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"{FILTER_OFF} {subscription.expressionType}")
+        if subscription.expressionType != SQL92:
+            kind = subscription.expressionType
+            raise Refused(
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"no filter of type {kind} is known; use TAG or SQL92"
+            )
         try:
             compiled(subscription.subString)
         except FilterSyntaxError as error:

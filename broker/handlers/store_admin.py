@@ -14,9 +14,11 @@ import logging
 
 from broker.clients import Clients
 from broker.consumer_offsets import ConsumerOffsets
+from broker.filter.consumer_filters import ConsumerFilters
 from broker.handlers.membership import data_of
 from broker.identity import Identity
 from broker.topic_table import TopicTable
+from common import fastjson
 from common.message import MessageQueue
 from remoting.handler import Refused, Reply, Request
 from remoting.protocol.inspection import (
@@ -44,12 +46,14 @@ class StoreAdmin:
         identity: Identity,
         topics: TopicTable,
         clients: Clients,
+        filters: ConsumerFilters,
         offsets: ConsumerOffsets,
         store: MessageStore,
     ) -> None:
         self._identity = identity
         self._topics = topics
         self._clients = clients
+        self._filters = filters
         self._offsets = offsets
         self._store = store
 
@@ -83,6 +87,7 @@ class StoreAdmin:
                 body.filterData = f"{header.consumerGroup}@{header.topic} is not online!"
             else:
                 body.subscriptionData = data_of(subscription)
+                body.filterData = self._filter_text(header.topic, header.consumerGroup)
         stop = min(queue.end, header.index + max(1, min(header.count, MAX_ENTRIES)))
         for offset in range(header.index, stop):
             entry = queue.entry(offset)
@@ -90,6 +95,11 @@ class StoreAdmin:
                 passes = subscription is not None and subscription.matches_code(entry[2])
                 body.queueData.append(QueueEntry(*entry, passes))
         return Reply(body=body.to_json())
+
+    def _filter_text(self, topic: str, group: str) -> str:
+        """The group's SQL92 filter as JSON, as text in JSON; null where it has none, as RocketMQ tells it."""
+        known = self._filters.get(topic, group)
+        return "null" if known is None else fastjson.dumps({"expression": known.selector.expression}).decode()
 
     async def clean_queues(self, request: Request) -> Reply:
         log.info("%s asks to delete queue files whose messages are gone", request.connection.peer)

@@ -76,10 +76,11 @@ def test_an_unknown_statistic_is_none(name: str, key: str) -> None:
     assert statistics.rates(name, key) is None
 
 
-def test_before_the_first_sample_there_is_nothing_and_one_gives_no_rate() -> None:
+def test_a_statistic_is_there_from_its_first_message_and_a_rate_from_its_second_sample() -> None:
     statistics = Statistics("C")
-    statistics.put_flow("T", 0).add(1, 1)
     assert statistics.rates("TOPIC_PUT_NUMS", "T") is None
+    statistics.put_flow("T", 0).add(1, 1)
+    assert minute(statistics, "TOPIC_PUT_NUMS", "T") == (0, 0.0, 0.0)
     statistics.tick(0, 1)
     assert minute(statistics, "TOPIC_PUT_NUMS", "T") == (0, 0.0, 0.0)
 
