@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.recorded_stores import STORES, unpack
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-STORES = Path(__file__).parent.parent / "vectors/stores"
 CASES = ["clean", "crash", "mixed", "shapes", "ext", "ipv6", "retained", "slave"]
 DAMAGED = sorted(path.name for path in (STORES / "damaged").iterdir() if path.is_dir())
 
@@ -25,10 +25,7 @@ def store_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
     def store(case: str) -> Path:
         if case not in unpacked:
-            folder = tmp_path_factory.mktemp(case.replace("/", "-"))
-            with tarfile.open(STORES / case / "store.tar.gz") as archive:
-                archive.extractall(folder, filter="data")
-            unpacked[case] = folder / "store"
+            unpacked[case] = unpack(case, tmp_path_factory.mktemp(case.replace("/", "-")))
         return unpacked[case]
 
     return store

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from broker.filter.consumer_filters import DAY_MS, ConsumerFilters
 from common import fastjson
 from common.message_record import decode
 from common.subscription import SQL92, Subscription
+from tests.support.recorded_stores import unpack
 
 BLOOM = Bloom.for_groups(32, 20)
 
@@ -145,8 +145,7 @@ def test_an_empty_or_foreign_file(body: Any) -> None:
 def test_bit_maps_as_a_java_broker_stored_them(vectors: Path, tmp_path: Path) -> None:
     """Every unit of the recorded extension files, computed again from the log and the table of filters."""
     case = vectors / "stores" / "ext"
-    with tarfile.open(case / "store.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack("ext", tmp_path)
     log = (tmp_path / "store" / "commitlog" / "00000000000000000000").read_bytes()
     filters = ConsumerFilters(BLOOM)
     filters.load(fastjson.loads((tmp_path / "store" / "config" / "consumerFilter.json").read_bytes()), now=0)
