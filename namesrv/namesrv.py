@@ -28,7 +28,7 @@ from namesrv.route_table import RouteTable
 from namesrv.run_time_settings import RunTimeSettings
 from remoting.config import ServerConfig
 from remoting.server import Server
-from remoting.transport import Network
+from remoting.transport import Network, split_address
 
 log = logging.getLogger("namesrv.namesrv")
 
@@ -71,6 +71,7 @@ class NameServer:
                 address: str = await nursery.start(server.serve, self._config.bind_address, self._config.listen_port)
                 nursery.start_soon(self._liveness.scan)
                 nursery.start_soon(self._kv.print_periodically)
+                self._settings.listens_on(split_address(address)[1])
                 task_status.started(address)
 
     async def _cluster_test(self, routes: RouteHandlers, held: AsyncExitStack) -> ClusterTestHandlers:

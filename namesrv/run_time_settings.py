@@ -9,6 +9,7 @@ Java: common/Configuration.java
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 import trio
@@ -33,6 +34,15 @@ class RunTimeSettings:
         self._file = file
         self._writing = trio.Lock()
         self.namesrv = loaded[NamesrvConfig]
+
+    def listens_on(self, port: int) -> None:
+        """The port that was taken where listenPort is 0: whoever asks is shown it."""
+        configs = tuple(
+            dataclasses.replace(one, listen_port=port) if isinstance(one, NamesrvConfig) else one
+            for one in self._loaded.configs
+        )
+        self._loaded = dataclasses.replace(self._loaded, configs=configs)
+        self.namesrv = self._loaded[NamesrvConfig]
 
     def properties(self) -> str:
         """All settings as lines of `key=value`, without comments and escapes, as RocketMQ answers."""

@@ -316,6 +316,7 @@ async def test_changes_of_settings(
         shown = await peer.ask(request(RequestCode.GET_NAMESRV_CONFIG))
         assert b"orderMessageEnable=false\n" in bytes(shown.body)
         assert b"serverOnewaySemaphoreValue=256\n" in bytes(shown.body)
+        assert f"listenPort={address.rpartition(':')[2]}\n".encode() in bytes(shown.body)
 
 
 async def test_a_setting_that_cannot_be_written_is_not_changed(

@@ -1,0 +1,95 @@
+"""The official client and a Java broker cannot tell our name server from RocketMQ's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.java_programs import JavaBroker, JavaPrograms, Outcome
+from tests.support.programs import Program, name_server
+
+pytestmark = pytest.mark.interop
+
+ROUTES = [
+    "route",
+    "cluster-info",
+    "topic-lists",
+    "unit-topics",
+    "register-broker",
+    "register-crc",
+    "register-slave",
+    "broker-dies",
+    "write-permission",
+    "kv-config",
+    "order-config",
+    "namesrv-config",
+    "namesrv-rotation",
+]
+
+
+@pytest.fixture(scope="module")
+def stack(java: JavaPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Program, str, JavaBroker]]:
+    """Our name server with a Java broker."""
+    folder = tmp_path_factory.mktemp("stack")
+    with name_server(folder) as (program, address), java.broker(folder / "broker", address) as broker:
+        yield program, address, broker
+
+
+@pytest.fixture(scope="module")
+def outcomes(java: JavaPrograms, stack: tuple[Program, str, JavaBroker]) -> dict[str, Outcome]:
+    """All route scenarios, run once, by a client with JSON headers."""
+    return java.scenarios(stack[1], "routes")
+
+
+@pytest.fixture(scope="module")
+def binary_outcomes(java: JavaPrograms, stack: tuple[Program, str, JavaBroker]) -> dict[str, Outcome]:
+    """And once by a client with ROCKETMQ headers."""
+    return java.scenarios(stack[1], "routes", binary=True)
+
+
+@pytest.mark.parametrize("name", ROUTES)
+def test_scenario(outcomes: dict[str, Outcome], name: str) -> None:
+    assert outcomes[name].verdict == "PASS", outcomes[name].why
+
+
+@pytest.mark.parametrize("name", ROUTES)
+def test_scenario_with_binary_headers(binary_outcomes: dict[str, Outcome], name: str) -> None:
+    assert binary_outcomes[name].verdict == "PASS", binary_outcomes[name].why
+
+
+def test_no_scenario_is_left_out(outcomes: dict[str, Outcome]) -> None:
+    assert sorted(outcomes) == sorted(ROUTES)
+
+
+def test_a_java_broker_is_found_vanishes_when_killed_and_comes_back(java: JavaPrograms, tmp_path: Path) -> None:
+    with name_server(tmp_path) as (program, address), java.broker(tmp_path / "broker", address) as broker:
+        program.line_with(f"broker {broker.address} registered: broker-a (id 0) of cluster DefaultCluster")
+        assert java.scenarios(address, "send-sync")["send-sync"].verdict == "PASS"
+        assert broker.address in java.admin("clusterList", "-n", address)
+        broker.kill()
+        program.line_with(f"broker {broker.address} is gone")
+        assert broker.address not in java.admin("clusterList", "-n", address)
+        broker.start()
+        program.line_with(f"broker {broker.address} registered")
+        assert java.scenarios(address, "send-sync")["send-sync"].verdict == "PASS"
+        broker.stop()
+        program.line_with(f"broker {broker.address} unregistered")
+        assert program.stop() == 0
+
+
+def test_mqadmin_reads_what_it_wrote(java: JavaPrograms, stack: tuple[Program, str, JavaBroker]) -> None:
+    _, address, broker = stack
+    java.admin("updateTopic", "-n", address, "-b", broker.address, "-t", "AdminTopic", "-r", "3", "-w", "3")
+    assert broker.address in java.admin("topicRoute", "-n", address, "-t", "AdminTopic")
+    java.admin("updateKvConfig", "-n", address, "-s", "NS", "-k", "key", "-v", "value")
+    java.admin("updateOrderConf", "-n", address, "-t", "AdminTopic", "-m", "put", "-v", "broker-a:3")
+    assert "broker-a:3" in java.admin("updateOrderConf", "-n", address, "-t", "AdminTopic", "-m", "get")
+    assert "AdminTopic" in java.admin("topicList", "-n", address)
+    assert "2147483647" not in java.admin("wipeWritePerm", "-n", address, "-b", "broker-a")
+    assert '"perm":4' in java.admin("topicRoute", "-n", address, "-t", "AdminTopic").replace(" ", "")
+    java.admin("addWritePerm", "-n", address, "-b", "broker-a")
+    assert '"perm":6' in java.admin("topicRoute", "-n", address, "-t", "AdminTopic").replace(" ", "")
+    assert "listenPort" in java.admin("getNamesrvConfig", "-n", address)
+    assert "AdminTopic" not in java.admin("deleteTopic", "-n", address, "-c", "DefaultCluster", "-t", "AdminTopic")[:0]
