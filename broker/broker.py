@@ -60,6 +60,7 @@ from common.clock import WallClock, system_clock
 from common.config_file import Loaded
 from remoting.config import PoolConfig, ServerConfig
 from remoting.connection_pool import ConnectionPool
+from remoting.faults import Faults
 from remoting.protocol.queue import WireQueue
 from remoting.server import Server
 from remoting.transport import Network, join_address, split_address
@@ -83,11 +84,13 @@ class Broker:
         *,
         clock: WallClock = system_clock,
         chance: random.Random | None = None,
+        faults: Faults | None = None,
     ) -> None:
         config, self._store_config = loaded[BrokerConfig], loaded[StoreConfig]
         self._server_config = loaded[ServerConfig]
         self._network, self._disk, self._clock = network, disk, clock
         self._random = chance or random.Random()
+        self._faults = faults
         self.settings = RunTimeSettings(loaded, disk, clock, self._settings_taken)
         self.identity = Identity(
             config.broker_name or host_name(),
@@ -138,6 +141,8 @@ class Broker:
                 ports.cancel_scope.cancel()
             log.info("all connections are closed")
             background.cancel_scope.cancel()
+        # What the tables save of delays and transactions is what the disk has: so the log goes first.
+        await self.store.flush()
         await self.tables.save_all()
         await self.store.close()
         log.info("broker %s stopped", self.identity.name)
@@ -176,6 +181,8 @@ class Broker:
             answers.after_turn()
 
         table = handler_table(self._handlers(answers, background))
+        if self._faults is not None:
+            table = self._faults.around(table)
         main = Server(table, self._network, self._server_config, events=[self.clients], after_turn=after_turn)
         bound: str = await ports.start(main.serve, config.bind_address, config.listen_port)
         self._settle_identity(bound)

@@ -27,6 +27,7 @@ from namesrv.liveness import Liveness, now_ms
 from namesrv.route_table import RouteTable
 from namesrv.run_time_settings import RunTimeSettings
 from remoting.config import ServerConfig
+from remoting.faults import Faults
 from remoting.server import Server
 from remoting.transport import Network, split_address
 
@@ -34,15 +35,18 @@ log = logging.getLogger("namesrv.namesrv")
 
 
 class NameServer:
-    """`run` serves until it is cancelled. `files` is a test's, else the disk.
+    """`run` serves until it is cancelled. `files` is a test's, else the disk; `faults` are a test's too.
 
     Requires: settings of NamesrvConfig and ServerConfig in `loaded`.
     """
 
-    def __init__(self, loaded: Loaded, network: Network, *, files: Files | None = None) -> None:
+    def __init__(
+        self, loaded: Loaded, network: Network, *, files: Files | None = None, faults: Faults | None = None
+    ) -> None:
         self._config = loaded[NamesrvConfig]
         self._server_config = loaded[ServerConfig]
         self._network = network
+        self._faults = faults
         self._table = RouteTable()
         self._liveness = Liveness(self._table)
         self._kv = KvConfig(DurableFile(self._config.kv_config_path, files))
@@ -66,7 +70,10 @@ class NameServer:
                 ConfigurationHandlers(self._settings),
                 await self._cluster_test(routes, held) if self._config.cluster_test else None,
             )
-            server = Server(handler_table(handlers), self._network, self._server_config, events=[self._liveness])
+            table = handler_table(handlers)
+            if self._faults is not None:
+                table = self._faults.around(table)
+            server = Server(table, self._network, self._server_config, events=[self._liveness])
             async with trio.open_nursery() as nursery:
                 address: str = await nursery.start(server.serve, self._config.bind_address, self._config.listen_port)
                 nursery.start_soon(self._liveness.scan)

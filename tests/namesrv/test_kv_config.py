@@ -13,7 +13,7 @@ import trio.testing
 from namesrv import kv_config
 from namesrv.durable_file import DurableFile, RealFiles
 from namesrv.kv_config import KvConfig, KvConfigFull, KvFileDamaged
-from tests.support.memory_files import MemoryFiles
+from namesrv.memory_files import MemoryFiles
 
 
 def opened(files: MemoryFiles) -> KvConfig:

@@ -13,6 +13,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from common.config_file import load
 from namesrv.config import NamesrvConfig
 from namesrv.liveness import Liveness
+from namesrv.memory_files import MemoryFiles
 from namesrv.namesrv import NameServer
 from namesrv.route_table import RouteTable
 from namesrv.route_values import Registration
@@ -31,7 +32,6 @@ from remoting.protocol.registration import (
 )
 from remoting.protocol.routing import GetBrokerMembersHeader, GetRouteInfoHeader, TopicRouteData
 from remoting.request_codes import RequestCode
-from tests.support.memory_files import MemoryFiles
 
 HOST = "10.0.0.9"
 NEVER_IDLE = PoolConfig(client_channel_max_idle_time_seconds=1_000_000)

@@ -11,6 +11,7 @@ from trio.testing import MockClock
 
 from common.config_file import load
 from namesrv.config import NamesrvConfig
+from namesrv.memory_files import MemoryFiles
 from namesrv.namesrv import NameServer
 from namesrv.product_environment import LookupFailed, addresses_in
 from remoting.command import Command, request
@@ -22,7 +23,6 @@ from remoting.protocol.kv import PutKVConfigHeader
 from remoting.protocol.registration import RegisterBrokerBody, RegisterBrokerHeader
 from remoting.protocol.routing import GetRouteInfoHeader, TopicRouteData
 from remoting.request_codes import RequestCode
-from tests.support.memory_files import MemoryFiles
 
 PRODUCT = "10.0.0.2:9876"
 OTHER = "10.0.0.3:9876"

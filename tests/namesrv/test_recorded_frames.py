@@ -24,6 +24,7 @@ from namesrv.handlers.kv import KvHandlers
 from namesrv.handlers.registration import RegistrationHandlers
 from namesrv.handlers.routes import RouteHandlers
 from namesrv.kv_config import KvConfig
+from namesrv.memory_files import MemoryFiles
 from namesrv.route_table import RouteTable
 from namesrv.route_values import QueueData, Registration
 from namesrv.run_time_settings import RunTimeSettings
@@ -31,7 +32,6 @@ from remoting import frame_codec
 from remoting.command import Command
 from remoting.handler import Refused, Reply, Request
 from remoting.protocol.header import from_ext
-from tests.support.memory_files import MemoryFiles
 
 # Scenarios that begin on a name server which knows nothing (or only what `KV` below says).
 FRESH = [

@@ -22,7 +22,7 @@ from remoting.config import ServerConfig
 from remoting.transport import TcpNetwork
 from store.memory_disk import MemoryDisk
 from tests.support.memory_broker import loaded_settings
-from tests.support.memory_files import MemoryFiles
+from namesrv.memory_files import MemoryFiles
 
 
 @contextmanager

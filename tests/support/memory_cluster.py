@@ -26,7 +26,7 @@ from remoting.config import ServerConfig
 from remoting.memory_network import MemoryNetwork
 from store.memory_disk import MemoryDisk
 from tests.support.memory_broker import loaded_settings
-from tests.support.memory_files import MemoryFiles
+from namesrv.memory_files import MemoryFiles
 from tests.support.virtual_time import START_MS
 
 HOST = "10.1.0.1"

@@ -1,4 +1,7 @@
-"""The name server's files in memory, for tests that do not care about power cuts."""
+"""The name server's files in memory, for tests and for stacks that leave nothing behind.
+
+Java: (none)
+"""
 
 from __future__ import annotations
 

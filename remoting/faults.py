@@ -1,0 +1,162 @@
+"""Faults by script: the next requests of a code are refused, delayed, dropped, or cost their connection.
+
+    faults = Faults()
+    server = Server(faults.around(handlers), network)
+    fault = faults.on(RequestCode.SEND_MESSAGE_V2, reply=ResponseCode.SYSTEM_BUSY, times=3)
+    ...
+    assert fault.met == 3
+
+For who tests an application against a server in its own process. A fault falls away by itself after `times` requests;
+of several that fit, the one set first is met first. With none set a request costs one look into a dictionary.
+
+Java: (none)
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import cast
+
+import trio
+
+from remoting.handler import (
+    DEFERRED,
+    Answer,
+    AsyncFunction,
+    Deferred,
+    Handler,
+    HandlerTable,
+    PlainFunction,
+    Refused,
+    Reply,
+    Request,
+)
+
+Condition = Callable[[Request], bool]
+
+
+@dataclass(slots=True, eq=False)
+class Fault:
+    """What happens to some requests. `met` counts those that it happened to."""
+
+    reply: int | None = None
+    remark: str = "a fault that was asked for"
+    delay: float = 0.0
+    drop: bool = False
+    disconnect: bool = False
+    times: int | None = 1
+    when: Condition | None = None
+    met: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has met as many requests as it was meant for."""
+        return self.times is not None and self.met >= self.times
+
+
+class Faults:
+    """The script. `on` may be called from any thread, since it only adds to a list."""
+
+    def __init__(self, after_late_answer: Callable[[], None] | None = None) -> None:
+        """`after_late_answer` is called behind a delayed request as a server's `after_turn` is behind a turn."""
+        self._by_code: dict[int, list[Fault]] = {}
+        self._after_late_answer = after_late_answer
+
+    def on(
+        self,
+        code: int,
+        *,
+        reply: int | None = None,
+        remark: str = "a fault that was asked for",
+        delay: float = 0.0,
+        drop: bool = False,
+        disconnect: bool = False,
+        times: int | None = 1,
+        when: Condition | None = None,
+    ) -> Fault:
+        """Have the next `times` requests of a code (None: all, until `clear`) answered otherwise than they would be.
+
+        `reply` answers with that response code, `drop` not at all, `disconnect` closes the connection instead; with
+        `delay` seconds before it, or before the request is handled as ever. `when(request)` chooses among them.
+        """
+        if reply is None and not (delay or drop or disconnect):
+            raise ValueError("a fault needs at least one of reply, delay, drop and disconnect")
+        if times is not None and times < 1:
+            raise ValueError(f"times={times}: a fault happens once at least; None means until cleared")
+        fault = Fault(reply, remark, delay, drop, disconnect, times, when)
+        self._by_code.setdefault(int(code), []).append(fault)
+        return fault
+
+    def clear(self) -> None:
+        """No more faults."""
+        self._by_code.clear()
+
+    def around(self, handlers: HandlerTable) -> HandlerTable:
+        """The same table, with this script in front of each handler."""
+        return {code: self._around(int(code), handler) for code, handler in handlers.items()}
+
+    def _around(self, code: int, handler: Handler) -> Handler:
+        if inspect.iscoroutinefunction(handler.function):
+            task = cast(AsyncFunction, handler.function)
+
+            async def run(request: Request) -> Answer:
+                fault = self._next(code, request)
+                if fault is None:
+                    return await task(request)
+                await trio.sleep(fault.delay)
+                done, answer = _done_by(fault, request)
+                return answer if done else await task(request)
+
+            return replace(handler, function=run)
+        function = cast(PlainFunction, handler.function)
+
+        def handle(request: Request) -> Answer | Deferred:
+            fault = self._next(code, request)
+            if fault is None:
+                return function(request)
+            if fault.delay:
+                request.connection.start_task(self._later, fault, function, request)
+                return DEFERRED
+            done, answer = _done_by(fault, request)
+            return answer if done else function(request)
+
+        return replace(handler, function=handle)
+
+    def _next(self, code: int, request: Request) -> Fault | None:
+        faults = self._by_code.get(code)
+        if not faults:
+            return None
+        for fault in faults:
+            if not fault.is_over and (fault.when is None or fault.when(request)):
+                fault.met += 1
+                return fault
+        return None
+
+    async def _later(self, fault: Fault, function: PlainFunction, request: Request) -> None:
+        await trio.sleep(fault.delay)
+        done, answer = _done_by(fault, request)
+        if not done:
+            try:
+                late = function(request)
+            except Refused as refused:
+                late = Reply(refused.code, refused.header, b"", refused.remark or None)
+            if self._after_late_answer is not None:
+                self._after_late_answer()
+            if isinstance(late, Deferred):
+                return  # whoever deferred it replies
+            answer = late
+        request.reply(answer)
+
+
+def _done_by(fault: Fault, request: Request) -> tuple[bool, Answer]:
+    """Whether the fault takes the handler's place, and what it answers."""
+    if fault.disconnect:
+        request.connection.close()
+        return True, None
+    if fault.drop:
+        return True, None
+    if fault.reply is not None:
+        return True, Reply(fault.reply, None, b"", fault.remark)
+    return False, None

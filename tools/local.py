@@ -1,0 +1,163 @@
+"""Name servers and brokers in one process: what `rocketlet up` runs, and what the pytest fixtures give to tests.
+
+    async with trio.open_nursery() as nursery:
+        stack = LocalStack(LocalSettings(directory="./rocketlet-data"))
+        addresses = await nursery.start(stack.run)
+
+With a directory everything is kept there, and a restart goes on where the last one ended, also after `kill -9`. Without
+one everything is in memory: no file is touched, and nothing is left.
+
+Java: test/base/IntegrationTestBase.java, which starts them for RocketMQ's own tests
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.broker import Broker
+from broker.config import BrokerConfig
+from common.config_file import ConfigFile, Loaded, load
+from namesrv.config import NamesrvConfig
+from namesrv.namesrv import NameServer
+from remoting.config import PoolConfig, ServerConfig
+from remoting.faults import Faults
+from remoting.transport import Network, TcpNetwork
+from store.config import StoreConfig
+
+if TYPE_CHECKING:
+    from store.disk import Disk
+
+LOOPBACK = "127.0.0.1"
+VIP_AND_REPLICATION = 10  # ports between two brokers of one host, so that VIP (-2) and replication (+1) do not meet
+
+# In memory a file's whole length is taken at once, so files are small; a message may be as long as ever.
+IN_MEMORY: Mapping[str, str] = {
+    "mappedFileSizeCommitLog": str(8 << 20),
+    "mappedFileSizeConsumeQueue": "20000",
+    "maxHashSlotNum": "1000",
+    "maxIndexNum": "10000",
+    "sealEnable": "false",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalSettings:
+    """What there is to choose. `settings` are the brokers', by RocketMQ's keys; they win over `file`."""
+
+    directory: str | None = None
+    host: str = LOOPBACK
+    advertise: str = ""
+    namesrv_port: int = 9876
+    broker_port: int = 10911
+    namesrvs: int = 1
+    brokers: int = 1
+    settings: Mapping[str, str] = field(default_factory=dict)
+    file: ConfigFile | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where it listens, and what clients are told."""
+
+    namesrv: str
+    namesrvs: tuple[str, ...]
+    brokers: Mapping[str, str]
+
+
+class LocalStack:
+    """`run` serves until it is cancelled. Raises SettingsError when it is made, if a setting is wrong."""
+
+    def __init__(self, chosen: LocalSettings, network: Network | None = None) -> None:
+        self._chosen = chosen
+        self._network = network or TcpNetwork()
+        self.faults = Faults(self._settle)
+        self.namesrv_faults = Faults()
+        self.brokers: dict[str, Broker] = {}
+        self._loaded = [self._broker_settings(number, ()) for number in range(chosen.brokers)]
+        self.warnings = self._loaded[0].warnings if self._loaded else ()
+
+    async def run(self, *, task_status: trio.TaskStatus[Addresses] = trio.TASK_STATUS_IGNORED) -> None:
+        """Starts with the addresses, once clients can use them. Stops brokers before name servers."""
+        async with trio.open_nursery() as holder:
+            shelter: trio.Nursery = await holder.start(_shelter)
+            try:
+                namesrvs = tuple([await self._start_namesrv(shelter, n) for n in range(self._chosen.namesrvs)])
+                async with trio.open_nursery() as nursery:
+                    told = dict([await self._start_broker(nursery, n, namesrvs) for n in range(self._chosen.brokers)])
+                    task_status.started(Addresses(";".join(namesrvs), namesrvs, told))
+                    await trio.sleep_forever()
+            finally:
+                shelter.cancel_scope.cancel()
+
+    async def _start_broker(self, nursery: trio.Nursery, number: int, namesrvs: tuple[str, ...]) -> tuple[str, str]:
+        loaded = self._broker_settings(number, namesrvs)
+        broker = Broker(loaded, self._network, self._disk(), faults=self.faults)
+        address: str = await nursery.start(broker.run)
+        self.brokers[broker.identity.name] = broker
+        return broker.identity.name, address
+
+    async def _start_namesrv(self, nursery: trio.Nursery, number: int) -> str:
+        chosen = self._chosen
+        flags = {"bindAddress": chosen.host, "listenPort": str(_port(chosen.namesrv_port, number, 1))}
+        files = None
+        if chosen.directory is None:
+            from namesrv.memory_files import MemoryFiles
+
+            files = MemoryFiles()
+        else:
+            folder = f"{chosen.directory}/namesrv" + (f"-{number}" if number else "")
+            flags |= {"kvConfigPath": f"{folder}/kvConfig.json", "configStorePath": f"{folder}/namesrv.properties"}
+        loaded = load(NamesrvConfig, ServerConfig, flags=flags)
+        server = NameServer(loaded, self._network, files=files, faults=self.namesrv_faults)
+        address: str = await nursery.start(server.run)
+        host, _, port = address.rpartition(":")
+        return f"{LOOPBACK}:{port}" if host in ("0.0.0.0", "[::]") else address
+
+    def _broker_settings(self, number: int, namesrvs: tuple[str, ...]) -> Loaded:
+        chosen = self._chosen
+        letter = chr(ord("a") + number)
+        flags = {
+            "brokerName": f"broker-{letter}",
+            "bindAddress": chosen.host,
+            "listenPort": str(_port(chosen.broker_port, number, VIP_AND_REPLICATION)),
+            "namesrvAddr": ";".join(namesrvs),
+        }
+        if chosen.directory is None:
+            flags |= {"storePathRootDir": "store", **IN_MEMORY}
+        else:
+            flags["storePathRootDir"] = f"{chosen.directory}/broker-{letter}"
+        if chosen.advertise:
+            flags["brokerIP1"] = chosen.advertise
+        return load(
+            BrokerConfig, StoreConfig, ServerConfig, PoolConfig, file=chosen.file, flags=flags | dict(chosen.settings)
+        )
+
+    def _disk(self) -> Disk:
+        if self._chosen.directory is None:
+            from store.memory_disk import MemoryDisk
+
+            return MemoryDisk()
+        from store.disk import RealDisk
+
+        return RealDisk()
+
+    def _settle(self) -> None:
+        for broker in self.brokers.values():
+            broker.settle()
+
+
+async def _shelter(task_status: trio.TaskStatus[trio.Nursery]) -> None:
+    """A nursery that outlives a cancellation: brokers take leave of name servers that still listen."""
+    with trio.CancelScope(shield=True):
+        async with trio.open_nursery() as nursery:
+            task_status.started(nursery)
+            await trio.sleep_forever()
+
+
+def _port(first: int, number: int, step: int) -> int:
+    """The port of the nth server; all take free ones where the first does."""
+    return first + number * step if first else 0

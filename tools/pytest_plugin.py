@@ -1,0 +1,127 @@
+"""RocketMQ for tests: fixtures that come with the package, no conftest needed.
+
+    def test_orders(rocketmq):
+        with Producer("orders", namesrv=rocketmq.namesrv) as producer:
+            producer.send(Message("orders", b"7"))
+        rocketmq.on(RequestCode.SEND_MESSAGE_V2, reply=ResponseCode.SYSTEM_BUSY, times=3)
+
+- `rocketmq`: a name server and a broker of the test's own, in memory, on free ports; gone with the test.
+- `rocketmq_session`: one for the whole run, for suites that separate tests by topic; faults end with each test.
+- `rocketmq_cluster`: call it, `rocketmq_cluster(brokers=2, namesrvs=2)`, for as many as are needed.
+
+After a test that had `rocketmq` or `rocketmq_cluster`, clients that are still connected are an error that names them
+(`rocketmq_leaks = warn` or `off` in the ini file makes it less). Settings of the broker go by a marker:
+`@pytest.mark.rocketmq(messageDelayLevel="1s 2s", autoCreateTopicEnable=False)`.
+
+Nothing of the stack is imported before a test asks for it.
+
+Java: (none)
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tools.thread_stack import ThreadStack
+
+LEAK_GRACE_SECONDS = 2.0  # a client that was closed at the very end may still be saying good-bye
+_LOOK_EVERY = 0.01
+
+
+class ClientsLeftOpen(AssertionError):
+    """A test ended, and clients that it had made were still connected."""
+
+
+class ClientsLeftOpenWarning(UserWarning):
+    """The same, with `rocketmq_leaks = warn`."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini("rocketmq_leaks", "clients left open after a test: error (default), warn or off", default="error")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "rocketmq(**settings): settings of the broker behind the rocketmq fixture, by RocketMQ's keys"
+    )
+
+
+@pytest.fixture
+def rocketmq(request: pytest.FixtureRequest) -> Iterator[ThreadStack]:
+    """A fresh name server and broker in memory, on free ports; `.namesrv` is the address, `.on(...)` scripts faults."""
+    with _stack(settings=_marked(request)) as stack:
+        yield stack
+        _check_leaks(stack, request.config.getini("rocketmq_leaks"))
+
+
+@pytest.fixture(scope="session")
+def _rocketmq_of_the_session() -> Iterator[ThreadStack]:
+    with _stack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def rocketmq_session(_rocketmq_of_the_session: ThreadStack) -> Iterator[ThreadStack]:
+    """A name server and broker that all tests of the run share."""
+    yield _rocketmq_of_the_session
+    _rocketmq_of_the_session.clear_faults()
+
+
+@pytest.fixture
+def rocketmq_cluster(request: pytest.FixtureRequest) -> Iterator[Callable[..., ThreadStack]]:
+    """Call it for a stack of several: `rocketmq_cluster(brokers=2, namesrvs=2, flushDiskType="SYNC_FLUSH")`."""
+    started: list[ThreadStack] = []
+
+    def start(*, brokers: int = 2, namesrvs: int = 1, **settings: Any) -> ThreadStack:
+        stack = _stack(brokers=brokers, namesrvs=namesrvs, settings=_marked(request) | _texts(settings))
+        stack.start()
+        started.append(stack)
+        return stack
+
+    try:
+        yield start
+        for stack in started:
+            _check_leaks(stack, request.config.getini("rocketmq_leaks"))
+    finally:
+        for stack in started:
+            stack.stop()
+
+
+def _stack(**chosen: Any) -> ThreadStack:
+    from tools.local import LocalSettings
+    from tools.thread_stack import ThreadStack
+
+    return ThreadStack(LocalSettings(namesrv_port=0, broker_port=0, **chosen))
+
+
+def _marked(request: pytest.FixtureRequest) -> dict[str, str]:
+    marker = request.node.get_closest_marker("rocketmq")
+    return _texts(marker.kwargs) if marker else {}
+
+
+def _texts(settings: dict[str, Any]) -> dict[str, str]:
+    """Values as a properties file has them."""
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in settings.items()}
+
+
+def _check_leaks(stack: ThreadStack, how: str) -> None:
+    if how == "off":
+        return
+    deadline = time.monotonic() + LEAK_GRACE_SECONDS
+    while (left := stack.open_connections()) and time.monotonic() < deadline:
+        time.sleep(_LOOK_EVERY)
+    if left:
+        text = (
+            f"{len(left)} connection(s) of clients are still open after the test, from {', '.join(left)}: close each"
+            " client (a with block does), or set rocketmq_leaks = warn in the ini file"
+        )
+        if how == "warn":
+            warnings.warn(text, ClientsLeftOpenWarning, stacklevel=2)
+        else:
+            raise ClientsLeftOpen(text)

@@ -1,0 +1,183 @@
+"""A local stack in a thread of its own, for code that is not trio's: plain tests, notebooks, asyncio applications.
+
+    with ThreadStack(LocalSettings(namesrv_port=0, broker_port=0)) as stack:
+        print(stack.namesrv)
+
+It counts the connections that others have open, so that a test which forgets to close a client can be told.
+
+Java: (none)
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import trio
+
+from remoting.faults import Condition, Fault, Faults
+from remoting.transport import ByteStream, Listener, Network, TcpNetwork
+from tools.local import Addresses, LocalSettings, LocalStack
+
+Result = TypeVar("Result")
+
+START_SECONDS = 30.0
+
+
+class ThreadStack:
+    """Runs between `start` and `stop`, or within a `with` block."""
+
+    def __init__(self, chosen: LocalSettings | None = None) -> None:
+        self._network = _WatchedNetwork()
+        self._stack = LocalStack(chosen or LocalSettings(namesrv_port=0, broker_port=0), self._network)
+        self._thread: threading.Thread | None = None
+        self._ready = threading.Event()
+        self._addresses: Addresses | None = None
+        self._failure: BaseException | None = None
+
+    # ---- life
+
+    def start(self) -> None:
+        """Returns when clients can use it. Raises what keeps it from starting."""
+        self._thread = threading.Thread(target=self._run, name="rocketlet-stack", daemon=True)
+        self._thread.start()
+        if not self._ready.wait(START_SECONDS):
+            raise TimeoutError(f"the stack did not start within {START_SECONDS:g} s")
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """Stop it in order. Raises what ended it before, if something did."""
+        if self._thread is None:
+            return
+        try:
+            self._token.run_sync_soon(self._stop.set)
+        except trio.RunFinishedError:
+            pass  # it has died; what of is raised below
+        self._thread.join()
+        self._thread = None
+        if self._failure is not None:
+            raise self._failure
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        try:
+            trio.run(self._main)
+        except BaseException as error:  # noqa: BLE001 - start and stop raise it in the caller's thread
+            self._failure = error
+        finally:
+            self._ready.set()
+
+    async def _main(self) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        self._stop = trio.Event()
+        async with trio.open_nursery() as nursery:
+            self._addresses = await nursery.start(self._stack.run)
+            self._ready.set()
+            await self._stop.wait()
+            nursery.cancel_scope.cancel()
+
+    # ---- use
+
+    @property
+    def addresses(self) -> Addresses:
+        """Where everything is."""
+        if self._addresses is None:
+            raise RuntimeError("the stack is not running; start() it or use it in a with block")
+        return self._addresses
+
+    @property
+    def namesrv(self) -> str:
+        """The name servers, as clients want them: `host:port;host:port`."""
+        return self.addresses.namesrv
+
+    def on(
+        self,
+        code: int,
+        *,
+        reply: int | None = None,
+        remark: str = "a fault that was asked for",
+        delay: float = 0.0,
+        drop: bool = False,
+        disconnect: bool = False,
+        times: int | None = 1,
+        when: Condition | None = None,
+        at: str = "broker",
+    ) -> Fault:
+        """Have the next requests of a code go wrong; see `remoting.faults.Faults.on`. `at` may be "namesrv"."""
+        if at not in ("broker", "namesrv"):
+            raise ValueError(f"at={at!r}: faults happen at 'broker' or at 'namesrv'")
+        faults: Faults = self._stack.faults if at == "broker" else self._stack.namesrv_faults
+        return faults.on(
+            code, reply=reply, remark=remark, delay=delay, drop=drop, disconnect=disconnect, times=times, when=when
+        )
+
+    def clear_faults(self) -> None:
+        """No more faults."""
+        self._stack.faults.clear()
+        self._stack.namesrv_faults.clear()
+
+    def call(self, function: Callable[..., Result], *args: Any) -> Result:
+        """Run a plain function inside the stack's loop, where its objects may be touched: `stack.call(len, ...)`."""
+        return trio.from_thread.run_sync(function, *args, trio_token=self._token)
+
+    def open_connections(self) -> list[str]:
+        """The far ends of connections that clients have open now."""
+        return self.call(self._network.foreign_peers)
+
+
+class _WatchedNetwork:
+    """TCP, remembering who is connected; the stack's own connections among themselves do not count."""
+
+    def __init__(self) -> None:
+        self._tcp: Network = TcpNetwork()
+        self._own: set[str] = set()
+        self._accepted: set[ByteStream] = set()
+
+    def foreign_peers(self) -> list[str]:
+        return sorted(stream.peer for stream in self._accepted if stream.peer not in self._own)
+
+    async def dial(self, address: str) -> ByteStream:
+        stream = await self._tcp.dial(address)
+        self._own.add(stream.local)
+        return stream
+
+    async def listen(self, host: str, port: int) -> Listener:
+        return _WatchedListener(await self._tcp.listen(host, port), self._accepted)
+
+
+class _WatchedListener:
+    def __init__(self, listener: Listener, accepted: set[ByteStream]) -> None:
+        self._listener = listener
+        self._accepted = accepted
+        self.address = listener.address
+
+    async def accept(self) -> ByteStream:
+        stream = _WatchedStream(await self._listener.accept(), self._accepted)
+        self._accepted.add(stream)
+        return stream
+
+    async def aclose(self) -> None:
+        await self._listener.aclose()
+
+
+class _WatchedStream:
+    def __init__(self, stream: ByteStream, accepted: set[ByteStream]) -> None:
+        self._stream = stream
+        self._accepted = accepted
+        self.local, self.peer = stream.local, stream.peer
+        self.receive_some, self.send_now, self.send_all = stream.receive_some, stream.send_now, stream.send_all
+
+    async def aclose(self) -> None:
+        self._accepted.discard(self)
+        await self._stream.aclose()
