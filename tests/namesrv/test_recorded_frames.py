@@ -7,7 +7,6 @@ ours: `topicSynFlag` beside `topicSysFlag` for the Go client, and code 3 where J
 from __future__ import annotations
 
 import base64
-import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -15,23 +14,11 @@ from typing import Any
 import pytest
 
 from common import fastjson
-from common.config_file import load
-from namesrv.config import NamesrvConfig
-from namesrv.durable_file import DurableFile
-from namesrv.handlers import Handlers, handler_table
-from namesrv.handlers.configuration import ConfigurationHandlers
-from namesrv.handlers.kv import KvHandlers
-from namesrv.handlers.registration import RegistrationHandlers
-from namesrv.handlers.routes import RouteHandlers
-from namesrv.kv_config import KvConfig
-from namesrv.memory_files import MemoryFiles
 from namesrv.route_table import RouteTable
 from namesrv.route_values import QueueData, Registration
-from namesrv.run_time_settings import RunTimeSettings
 from remoting import frame_codec
 from remoting.command import Command
-from remoting.handler import Refused, Reply, Request
-from remoting.protocol.header import from_ext
+from tests.support.name_server_desk import Desk
 
 # Scenarios that begin on a name server which knows nothing (or only what `KV` below says).
 FRESH = [
@@ -63,69 +50,6 @@ KV = {
 }
 # 319 shows the paths and pools of one machine; test_run_time_settings.py compares the keys.
 SETTINGS = 319
-
-
-class FakeConnection:
-    """A Connection as the handlers see it."""
-
-    local = "10.0.0.1:9876"
-    peer = "10.0.0.2:40000"
-
-
-class Desk:
-    """The handlers without sockets: a frame in, the answer's frame out."""
-
-    def __init__(self, order: dict[str, str] | None = None) -> None:
-        held = {"kv": json.dumps({"configTable": {"ORDER_TOPIC_CONFIG": order} if order else {}}).encode()}
-        self.files = MemoryFiles(held)
-        self.table = RouteTable()
-        self.kv = KvConfig(DurableFile("kv", self.files))
-        self.kv.load()
-        settings = RunTimeSettings(
-            load(NamesrvConfig, flags={"orderMessageEnable": "true"}), DurableFile("conf", self.files)
-        )
-        self.handlers = handler_table(
-            Handlers(
-                RegistrationHandlers(self.table, self.kv, lambda: 0),
-                RouteHandlers(self.table, self.kv, settings),
-                KvHandlers(self.kv),
-                ConfigurationHandlers(settings),
-            )
-        )
-        self.connections: dict[int, Any] = {}
-
-    async def answer(self, frame: bytes, conn: int = 0) -> Command | None:
-        """None for a code that no handler serves."""
-        (command,) = frame_codec.FrameDecoder().feed(frame)
-        handler = self.handlers.get(command.code)
-        if handler is None:
-            return None
-        request = Request(
-            code=command.code,
-            opaque=command.opaque,
-            flag=command.flag,
-            version=command.version,
-            announced_language=command.language,
-            remark=command.remark,
-            header=None if handler.header is None else from_ext(handler.header, command.ext),
-            raw_header=b"",
-            body=command.body,
-            header_type=command.header_type,
-            connection=self.connections.setdefault(conn, FakeConnection()),
-            received_at=0.0,
-        )
-        try:
-            reply: Any = handler.function(request)
-            if inspect.isawaitable(reply):
-                reply = await reply
-        except Refused as refused:
-            reply = Reply(refused.code, refused.header, remark=refused.remark)
-        assert isinstance(reply, Reply)
-        parts = frame_codec.encode_answer(
-            command.header_type, command.opaque, reply.code, reply.header, reply.body, reply.remark
-        )
-        (answer,) = frame_codec.FrameDecoder().feed(b"".join(parts))
-        return answer
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
