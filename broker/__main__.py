@@ -17,7 +17,7 @@ from broker.broker import Broker
 from broker.config import BrokerConfig
 from common import command_line
 from common.config_file import Loaded
-from common.errors import RocketletError
+from common.errors import RocketletError, leaves
 from remoting.config import PoolConfig, ServerConfig
 from remoting.transport import TcpNetwork
 from store.config import StoreConfig
@@ -35,7 +35,7 @@ def main() -> None:
     try:
         trio.run(serve, loaded)
     except* (RocketletError, OSError) as group:
-        for error in _leaves(group):
+        for error in leaves(group):
             log.critical("%s", error)
         sys.exit(EXIT_FAILED)
 
@@ -57,13 +57,6 @@ async def _stop_on_signal(scope: trio.CancelScope) -> None:
             log.info("%s: stopping", signal.Signals(number).name)
             signal.signal(number, signal.SIG_DFL)
             scope.cancel()
-
-
-def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    found: list[BaseException] = []
-    for error in group.exceptions:
-        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
-    return found
 
 
 if __name__ == "__main__":

@@ -15,3 +15,10 @@ from __future__ import annotations
 
 class RocketletError(Exception):
     """Something foreseen went wrong; the text says what, where, and what to do."""
+
+
+def leaves(error: BaseException) -> list[BaseException]:
+    """The errors inside an exception group, however deep: what a nursery ended with, one by one."""
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in leaves(inner)]
+    return [error]

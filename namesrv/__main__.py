@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from common import command_line
-from common.errors import RocketletError
+from common.errors import RocketletError, leaves
 from namesrv.advertised import is_loopback
 from namesrv.config import NamesrvConfig, kept_in_its_file
 from remoting.config import ServerConfig
@@ -49,7 +49,7 @@ def _served(loaded: Loaded) -> int:
         trio.run(_serve, loaded)
     except* (RocketletError, OSError) as group:
         code = EXIT_FAILED
-        for error in _leaves(group):
+        for error in leaves(group):
             sys.stderr.write(f"{PROGRAM}: {error}\n")
     return code
 
@@ -83,14 +83,6 @@ def start_up_line(address: str) -> str:
     else:
         reach = "for every host that reaches it"
     return f"name server boot success, listening on {address}, {reach}"
-
-
-def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    return [
-        leaf
-        for error in group.exceptions
-        for leaf in (_leaves(error) if isinstance(error, BaseExceptionGroup) else [error])
-    ]
 
 
 if __name__ == "__main__":

@@ -1,0 +1,157 @@
+"""`rocketlet up`: a name server and a broker in one process, in the foreground, until Ctrl-C.
+
+What a person needs is printed once everything is ready: addresses, the data directory, how to connect and how to stop.
+With --print-addr it is one line for a test suite in whatever language: the name server's address, then nothing more.
+
+Java: (none)
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from tools.local import Addresses, LocalSettings
+
+DEFAULT_DIRECTORY = "rocketlet-data"
+
+
+@click.command()
+@click.option(
+    "--dir", "directory", envvar="ROCKETLET_DIR", metavar="DIR", default=DEFAULT_DIRECTORY, show_default=True,
+    type=click.Path(file_okay=False), help="Where everything is kept; made if it is missing.",
+)  # fmt: skip
+@click.option("--memory", is_flag=True, help="Keep everything in memory; it is gone at the end.")
+@click.option(
+    "--listen", "host", metavar="HOST", default="127.0.0.1", show_default=True,
+    help="Address to listen on; 0.0.0.0 lets containers and other hosts in.",
+)  # fmt: skip
+@click.option("--advertise", metavar="HOST", default="", help="Address that clients are told, if not the obvious one.")
+@click.option("--port", type=click.IntRange(0, 65535), default=9876, show_default=True, help="Of the name server.")
+@click.option("--broker-port", type=click.IntRange(0, 65535), default=10911, show_default=True, help="0: a free one.")
+@click.option("--brokers", type=click.IntRange(1, 8), default=1, show_default=True, help="How many.")
+@click.option(
+    "-c", "--config", "config_file", type=click.Path(exists=True, dir_okay=False), help="A broker.conf of RocketMQ's."
+)
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="A broker setting, as in broker.conf; repeatable."
+)
+@click.option("--print-addr", is_flag=True, help="Print the name server's address alone, once ready; for test suites.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON once ready.")
+@click.option("-v", "--verbose", is_flag=True, help="Log what happens, to stderr.")
+def up(print_addr: bool, as_json: bool, verbose: bool, **chosen: Any) -> int:
+    """Start a name server and a broker in this process.
+
+    Clients find them with NAMESRV_ADDR=127.0.0.1:9876. Ctrl-C stops them in order; after a crash or kill -9 the next
+    start goes on with everything that was acknowledged.
+    """
+    from common.config_file import read_file
+    from common.logging_setup import LogConfig, LogLevel, set_up
+    from common.settings import SettingsError
+    from tools.local import LocalSettings, LocalStack
+
+    set_up(LogConfig(log_level=LogLevel.INFO if verbose else LogLevel.WARNING))
+    file = chosen["config_file"]
+    try:
+        wanted = LocalSettings(
+            directory=None if chosen["memory"] else os.path.abspath(chosen["directory"]),
+            host=chosen["host"],
+            advertise=chosen["advertise"],
+            namesrv_port=chosen["port"],
+            broker_port=chosen["broker_port"],
+            brokers=chosen["brokers"],
+            settings=_pairs(chosen["settings"]),
+            file=read_file(file) if file else None,
+        )
+        stack = LocalStack(wanted)
+    except SettingsError as error:
+        for problem in error.problems:
+            click.echo(f"rocketlet up: {problem}", err=True)
+        return 2
+    for warning in stack.warnings:
+        click.echo(f"rocketlet up: {warning}", err=True)
+    how = "address" if print_addr else "json" if as_json else "person"
+    return _run(stack, wanted, how)
+
+
+def _pairs(texts: Sequence[str]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts]
+    for key, equals, _ in pairs:
+        if not equals or not key:
+            raise click.UsageError(f"--set {key}: write KEY=VALUE, as in broker.conf")
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _run(stack: Any, wanted: LocalSettings, how: str) -> int:
+    import trio
+
+    from common.errors import RocketletError, leaves
+
+    async def serve() -> None:
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            async with trio.open_nursery() as nursery:
+                addresses: Addresses = await nursery.start(stack.run)
+                _say(addresses, wanted, how)
+                gc.collect()
+                gc.freeze()  # what a start leaves behind lives as long as the process
+                gc.set_threshold(50_000, 20, 20)
+                number = await anext(aiter(signals))
+                if how == "person":
+                    click.echo(f"{signal.Signals(number).name}: stopping")
+                signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C does not wait
+                nursery.cancel_scope.cancel()
+
+    code = 0
+    try:
+        trio.run(serve)
+    except* (RocketletError, OSError) as group:
+        code = 1
+        for error in leaves(group):
+            click.echo(f"rocketlet up: {error}", err=True)
+    return code
+
+
+def _say(addresses: Addresses, wanted: LocalSettings, how: str) -> None:
+    if how == "address":
+        click.echo(addresses.namesrv)
+    elif how == "json":
+        import json
+
+        click.echo(
+            json.dumps(
+                {
+                    "namesrv": addresses.namesrv,
+                    "brokers": dict(addresses.brokers),
+                    "directory": wanted.directory,
+                    "pid": os.getpid(),
+                }
+            )
+        )
+    else:
+        click.echo(_greeting(addresses, wanted))
+    sys.stdout.flush()
+
+
+def _greeting(addresses: Addresses, wanted: LocalSettings) -> str:
+    told = ", ".join(f"{name} at {address}" for name, address in addresses.brokers.items())
+    lines = [
+        "Rocketlet is ready.",
+        f"  name server   {addresses.namesrv}",
+        f"  clients are told {told}",
+        f"  data          {wanted.directory or 'in memory, gone at the end'}",
+        f"  connect       NAMESRV_ADDR={addresses.namesrv} with any RocketMQ client",
+        "  try           rocketlet send hello 'Hello, world'; rocketlet tail hello --from-start",
+        f"  stop          Ctrl-C, or kill {os.getpid()}",
+    ]
+    if wanted.host in ("127.0.0.1", "localhost"):
+        lines.append("  It listens on this host only; --listen 0.0.0.0 lets containers and other hosts in.")
+    elif not wanted.advertise:
+        lines.append("  If clients cannot reach the address they are told, name a better one with --advertise HOST.")
+    return "\n".join(lines)
