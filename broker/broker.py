@@ -14,7 +14,7 @@ import logging
 import random
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 
 import trio
@@ -109,6 +109,7 @@ class Broker:
         self.targets = SendTargets(
             self.identity, self.settings, self.tables.topics, self.tables.groups, clock, self._random
         )
+        self._look_again: Callable[[], None] = _nothing
         self._halves = HalfMessages(
             self.store, self.tables.topics, self.tables.offsets, self.identity, clock, self._filter_bits()
         )
@@ -191,7 +192,7 @@ class Broker:
                 without_pulls(table), self._network, self._server_config, events=[self.clients], after_turn=after_turn
             )
             await ports.start(vip.serve, config.bind_address, config.listen_port - VIP_STEP)
-        self.targets.serving = True
+        self._serve_sends(True)
 
     def _settle_identity(self, bound: str) -> None:
         config = self.settings.now
@@ -229,7 +230,7 @@ class Broker:
         bits, flushed = self._filter_bits(), WhenFlushed(store, nursery)
         detours = Detours(len(parse_delay_levels(store.config.message_delay_level)), topics)
         return Handlers(
-            send=SendMessage(identity, settings, self.targets, answers, store, detours, statistics, bits),
+            send=self._send_handler(answers, detours),
             send_back=SendBack(identity, settings, topics, groups, store, flushed, statistics, self._random, bits),
             reply=ReplyMessage(identity, settings, self.targets, clients.producers, store, clock, self.settle, bits),
             end_transaction=EndTransaction(identity, self._halves, flushed),
@@ -265,12 +266,32 @@ class Broker:
             store=StoreAdmin(identity, topics, clients, tables.filters, offsets, store),
         )
 
+    def _send_handler(self, answers: SendAnswers, detours: Detours) -> SendMessage:
+        bits = None if self._filter_bits() is _no_bits else self._filter_bits()
+        send = SendMessage(
+            self.identity,
+            self.settings,
+            self.tables.topics,
+            self.targets,
+            answers,
+            self.store,
+            detours,
+            self.statistics,
+            bits,
+        )
+        self._look_again = send.look_again
+        return send
+
+    def _serve_sends(self, serving: bool) -> None:
+        self.targets.serving = serving
+        self._look_again()
+
     # -- stop
 
     async def _leave(self) -> None:
         log.info("broker %s stops: it leaves the name servers and takes no more sends", self.identity.name)
         await self.registration.unregister()
-        self.targets.serving = False
+        self._serve_sends(False)
         self.long_poll.answer_all()
 
     # -- meanwhile
@@ -286,6 +307,7 @@ class Broker:
         while True:
             now = self._clock()
             self.statistics.tick_second(now)
+            self._look_again()
             if seconds % (MINUTE_EVERY // 1000) == 0:
                 self.statistics.tick(now, datetime.fromtimestamp(now / 1000).toordinal())
                 self.locks.expire(now)
@@ -294,6 +316,7 @@ class Broker:
 
     def _settings_taken(self, loaded: Loaded) -> None:
         self.store.config = loaded[StoreConfig]
+        self._look_again()
 
     def _topics_changed(self) -> None:
         self.registration.register_soon()
@@ -326,6 +349,10 @@ async def _when_cancelled(stop: trio.Event) -> None:
 
 def _no_bits(topic: str, properties: bytes) -> bytes:
     return b""
+
+
+def _nothing() -> None:
+    """There is no send handler yet."""
 
 
 def host_name() -> str:

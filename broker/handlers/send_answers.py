@@ -46,6 +46,11 @@ class SendAnswers:
         self._nursery = nursery
         self._waiting: list[Stored] = []
 
+    def at_once(self) -> bool:
+        """Whether nothing has to be waited for, nor told but success."""
+        config = self._store.config
+        return not config.is_sync_flush and config.broker_role is not BrokerRole.SYNC_MASTER
+
     def refused_header(self) -> SendRefusedHeader:
         """What a refusal says all the same."""
         return SendRefusedHeader(self._settings.now.region_id, "true" if self._settings.now.trace_on else "false")

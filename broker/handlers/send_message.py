@@ -28,14 +28,16 @@ from broker.handlers.send_answers import SendAnswers, Stored
 from broker.handlers.send_targets import SendHeader, SendTargets, born_host_of
 from broker.identity import Identity
 from broker.put_again import FilterBits
-from broker.statistics import Statistics
-from broker.topic_table import Topic
+from broker.statistics import Flow, Statistics
+from broker.topic_table import Topic, TopicTable
 from common.message_flags import BORN_V6, COMMIT, MULTI_TAGS, NOT_TRANSACTION, STORE_V6, TRANSACTION_MASK
 from common.message_properties import append, remove
 from common.message_record import RecordError, decode_batch
 from common.subscription import tags_code
+from remoting.command import HeaderType
 from remoting.handler import Answer, Deferred, Refused, Request
 from remoting.protocol.configuration import MULTI_TAG
+from remoting.ready_answers import SendAnswer
 from remoting.response_codes import ResponseCode
 from store.errors import Closed, MessageIllegal, NotWritable, StoreError
 from store.message import Put
@@ -44,7 +46,10 @@ from store.message_store import MessageStore
 # RocketMQ keeps one byte for the length of a batch's topic.
 LONGEST_BATCH_TOPIC = 127
 _HOST_FLAGS = BORN_V6 | STORE_V6
-_V6_HOST = 20
+_V4_HOST, _V6_HOST = 8, 20
+# What a send of the common kind has not.
+_SPECIAL = frozenset({b"DELAY", b"TRAN_MSG", b"CLUSTER"})
+_WAIT = b"\x02WAIT\x01true\x02"
 
 
 class Rewrites(Protocol):
@@ -64,12 +69,13 @@ class SendMessage:
         self,
         identity: Identity,
         settings: Settings,
+        topics: TopicTable,
         targets: SendTargets,
         answers: SendAnswers,
         store: MessageStore,
         rewrites: Rewrites,
         statistics: Statistics,
-        filter_bits: FilterBits,
+        filter_bits: FilterBits | None,
     ) -> None:
         self._identity = identity
         self._settings = settings
@@ -79,10 +85,86 @@ class SendMessage:
         self._rewrites = rewrites
         self._statistics = statistics
         self._filter_bits = filter_bits
+        self._total = statistics.put
+        self._find = topics.get
         self._cluster = b"CLUSTER\x01" + identity.cluster.encode()
+        self._then_cluster = b"\x02" + self._cluster
+        self._ready: SendAnswer | None = None
+
+    def look_again(self) -> None:
+        """Whether sends of the common kind can take the short way now, and what they are answered.
+
+        To be called when settings change, when the broker begins or ceases to serve, and once a second, for
+        `startAcceptSendRequestTimeStamp` is a time.
+        """
+        config, host = self._settings.now, self._identity.store_host
+        short = self._targets.is_open() and self._answers.at_once() and self._filter_bits is None
+        if short and len(host) == _V4_HOST:
+            self._ready = SendAnswer(config.region_id, config.trace_on, host)
+        else:
+            self._ready = None
 
     def handle(self, request: Request) -> Answer | Deferred:
         header: SendHeader = request.header
+        topic, ready = self._find(header.topic), self._ready
+        if topic is not None and topic.plain and ready is not None and not header.batch:
+            answer = self._store_common(request, header, topic, ready)
+            if answer is not None:
+                return answer
+        return self._handle_special(request, header)
+
+    def _store_common(self, request: Request, header: SendHeader, topic: Topic, ready: SendAnswer) -> bytes | None:
+        """The common send in one pass; None, with nothing done, where it is none after all.
+
+        Each line here runs 50,000 times a second. All of it together does what `_store_one` does.
+        """
+        queue_id = header.queueId
+        born_host = request.connection.attributes.get("born_host") or born_host_of(request.connection)
+        raw = header.properties.encode("utf-8", "surrogatepass")
+        named = {}
+        for piece in raw.split(b"\x02"):
+            name, _, value = piece.partition(b"\x01")
+            if value:
+                named[name] = value
+        if (
+            not 0 <= queue_id < topic.queues
+            or not _SPECIAL.isdisjoint(named)
+            or len(born_host) != _V4_HOST
+            or request.header_type > HeaderType.ROCKETMQ
+        ):
+            return None
+        if b"WAIT" in named:
+            raw = _without_wait(raw)
+        unique, words, tags = named.get(b"UNIQ_KEY"), named.get(b"KEYS"), named.get(b"TAGS")
+        keys = [unique] if unique else []
+        if words:
+            keys += [word for word in words.split(b" ") if word] if b" " in words else [words]
+        put = Put(
+            header.topic,
+            queue_id,
+            request.body,
+            raw + (self._cluster if not raw or raw[-1] == 2 else self._then_cluster),
+            tags_code(tags) if tags else 0,
+            keys,
+            header.flag,
+            header.sysFlag & ~_HOST_FLAGS,
+            header.bornTimestamp,
+            born_host,
+            self._identity.store_host,
+            header.reconsumeTimes,
+        )
+        try:
+            appended = self._store.put(put)
+        except StoreError:
+            return None  # the long way meets it again, and says why
+        flow, total = topic.flows.get(queue_id) or self._flow(topic, queue_id), self._total
+        flow.calls += 1
+        flow.bytes += appended.size
+        total.calls += 1
+        total.bytes += appended.size
+        return ready.frame(request.header_type, request.opaque, appended.log_offset, queue_id, appended.queue_offset)
+
+    def _handle_special(self, request: Request, header: SendHeader) -> Answer | Deferred:
         try:
             topic = self._targets.topic(request, header)
             queue_id = self._targets.queue(request, header, topic)
@@ -106,7 +188,8 @@ class SendMessage:
         put = self._rewrite(request, header, put, named)
         if put.topic == topic.name and b"WAIT" in named:
             put.properties = remove(put.properties, b"WAIT")
-        put.filter_bits = self._filter_bits(put.topic, put.properties)
+        if self._filter_bits is not None:
+            put.filter_bits = self._filter_bits(put.topic, put.properties)
         try:
             appended = self._store.put(put)
         except StoreError as error:
@@ -131,7 +214,8 @@ class SendMessage:
             properties = own + shared if not own or own.endswith(b"\x02") else own + b"\x02" + shared
             put = self._put_of(request, header, topic, queue_id, b"", read_properties(properties))
             put.body, put.flag, put.properties = item.body, item.flag, properties
-            put.filter_bits = self._filter_bits(put.topic, properties)
+            if self._filter_bits is not None:
+                put.filter_bits = self._filter_bits(put.topic, properties)
             puts.append(put)
         try:
             appended = self._store.put_batch(puts)
@@ -205,11 +289,12 @@ class SendMessage:
         return put
 
     def _count(self, topic: Topic, queue_id: int, messages: int, size: int) -> None:
-        flow = topic.flows.get(queue_id)
-        if flow is None:
-            flow = topic.flows[queue_id] = self._statistics.put_flow(topic.name, queue_id)
-        flow.add(messages, size)
-        self._statistics.put.add(messages, size)
+        (topic.flows.get(queue_id) or self._flow(topic, queue_id)).add(messages, size)
+        self._total.add(messages, size)
+
+    def _flow(self, topic: Topic, queue_id: int) -> Flow:
+        flow = topic.flows[queue_id] = self._statistics.put_flow(topic.name, queue_id)
+        return flow
 
     def _refusal(self, error: StoreError) -> Refused:
         if isinstance(error, MessageIllegal):
@@ -233,6 +318,11 @@ def read_properties(raw: bytes) -> dict[bytes, bytes]:
     return named
 
 
+def _without_wait(raw: bytes) -> bytes:
+    """The properties without WAIT, which Java writes as `true` in the middle of them."""
+    return raw.replace(_WAIT, b"\x02", 1) if _WAIT in raw else remove(raw, b"WAIT")
+
+
 def keys_of(named: dict[bytes, bytes]) -> list[bytes]:
     """What the index files: the unique key first, then the words of KEYS."""
     unique, words = named.get(b"UNIQ_KEY"), named.get(b"KEYS")
@@ -251,4 +341,3 @@ def delay_level(named: dict[bytes, bytes]) -> int:
         return int(text)
     except ValueError:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"the property DELAY is {text!r}, which is no delay level") from None
-
