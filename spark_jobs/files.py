@@ -92,6 +92,18 @@ def write_file(path: str, size: int, pieces: Iterable[tuple[int, Any]]) -> None:
         os.fsync(file.fileno())
 
 
+def write_text(path: str, text: str) -> None:
+    """A small file, wherever a path may lead."""
+    if is_uri(path):
+        system, inside = _remote(path)
+        with system.open_output_stream(inside) as stream:
+            stream.write(text.encode())
+        return
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
 def rename(path: str, place: str) -> None:
     """Move a file or folder of this file system; a file that stands there is replaced, an empty folder too."""
     os.makedirs(os.path.dirname(place), exist_ok=True)

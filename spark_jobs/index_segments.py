@@ -34,7 +34,7 @@ LOST_MARK = -0x4C4F53545245434F  # prepared offset of a record that our broker p
 
 UNIT = np.dtype([("queue_offset", "<i8"), ("log_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 INDEX_ITEM = np.dtype([("hash", "<i4"), ("log_offset", "<i8"), ("timestamp", "<i8")])
-_INDEX_ENTRY = np.dtype([("hash", ">i4"), ("log_offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
+INDEX_ENTRY = np.dtype([("hash", ">i4"), ("log_offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
 
 _MILLISECONDS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -233,12 +233,19 @@ def _prefixed(batch: MessageBatch, row: Array, key_hash: Array, units: Array) ->
 # ---- from pieces to files
 
 
-def even_queue_file(units: Array, number: int, rules: Rules, *, is_first: bool) -> bytes:
-    """A file of a queue whose offsets follow one another; pre-blank before the first unit of the queue's first file."""
+def even_units(units: Array, number: int, rules: Rules) -> tuple[int, bytes]:
+    """(place of the first entry in its file, the entries) of a queue whose offsets follow one another."""
+    if not len(units):
+        return 0, b""
     units = units[np.argsort(units["queue_offset"], kind="stable")]
-    begin = int(units["queue_offset"][0]) - number * rules.units_per_file
-    assert is_first or begin == 0, "an even queue fills its files from the start"
-    return PRE_BLANK * begin + _packed(units)
+    return int(units["queue_offset"][0]) - number * rules.units_per_file, _packed(units)
+
+
+def even_queue_file(units: Array, number: int, rules: Rules, *, is_first: bool) -> bytes:
+    """A file of such a queue; pre-blank before the first unit of the queue's first file."""
+    place, entries = even_units(units, number, rules)
+    assert is_first or place == 0, "an even queue fills its files from the start"
+    return PRE_BLANK * place + entries
 
 
 def _packed(units: Array) -> bytes:
@@ -257,6 +264,7 @@ class UnevenQueue:
     lost: int = 0
     rewound: int = 0
     implausible: int = 0
+    breaks: list[tuple[int, int, int]] = field(default_factory=list)  # (log offset, offset expected, offset found)
 
 
 def uneven_queue(units: Array, most_lost: int) -> UnevenQueue:
@@ -266,6 +274,8 @@ def uneven_queue(units: Array, most_lost: int) -> UnevenQueue:
     made = UnevenQueue()
     following = -1
     for offset, log_offset, size, code in units.tolist():
+        if following >= 0 and offset != following:
+            made.breaks.append((log_offset, following, offset))
         if following >= 0 and offset > following + most_lost:
             made.implausible += 1
             continue
@@ -324,7 +334,7 @@ def index_file(items: Array, geometry: IndexGeometry, end_before: tuple[int, int
     previous[order[1:][in_chain]] = order[:-1][in_chain] + 1
     slots = np.zeros(geometry.slots, ">i4")
     slots[slot[order]] = order + 1
-    entries = np.empty(count, _INDEX_ENTRY)
+    entries = np.empty(count, INDEX_ENTRY)
     entries["hash"], entries["log_offset"] = items["hash"], items["log_offset"]
     entries["seconds"], entries["previous"] = seconds, previous
     end = int(items["timestamp"][-1])

@@ -42,6 +42,7 @@ class TopicCount:
     body_bytes: int
     first_time: int
     last_time: int
+    untrusted: int = 0  # records whose body fails its CRC
 
 
 @dataclass(slots=True)
@@ -120,11 +121,12 @@ def pieces_of(number: int, split: Split, rules: Rules, *, stop_at_damage: bool) 
         places = places[places < found.damages[0].at]
     batch = MessageBatch(data, heads_at(data, places))
     bad = [damage.at for damage in found.damages if damage.fault is Fault.BODY_CRC]
-    made = index_split(batch, np.isin(places, bad), rules)
+    lost = np.isin(places, bad)
+    made = index_split(batch, lost, rules)
     begin = None if found.begin is None else base + found.begin
     summary = SplitSummary(
         number, begin, base + found.end, found.blank, len(batch), int(batch.heads.size.sum()), len(made.items),
-        int(batch.heads.store_timestamp[-1]) if len(batch) else 0, damages, made.spans, topic_counts(batch),
+        int(batch.heads.store_timestamp[-1]) if len(batch) else 0, damages, made.spans, topic_counts(batch, lost),
         sorted(made.strange_topics), sorted(made.inner_batches),
     )  # fmt: skip
     rows = _Rows(number)
@@ -174,7 +176,7 @@ class _Rows:
         return pa.RecordBatch.from_pylist(rows, schema=schema)
 
 
-def topic_counts(batch: MessageBatch) -> list[TopicCount]:
+def topic_counts(batch: MessageBatch, lost: Any) -> list[TopicCount]:
     import numpy as np
 
     if not len(batch):
@@ -186,7 +188,7 @@ def topic_counts(batch: MessageBatch) -> list[TopicCount]:
         times = heads.store_timestamp[chosen]
         counts.append(TopicCount(
             name.decode("utf-8", "replace"), len(chosen), int(heads.size[chosen].sum()),
-            int(heads.body_size[chosen].sum()), int(times.min()), int(times.max()),
+            int(heads.body_size[chosen].sum()), int(times.min()), int(times.max()), int(lost[chosen].sum()),
         ))  # fmt: skip
     return counts
 

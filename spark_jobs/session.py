@@ -31,7 +31,8 @@ _LOCAL_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "3g",
-    "spark.log.level": "WARN",
+    "spark.sql.shuffle.partitions": str(max(4, 2 * (os.cpu_count() or 1))),
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file://{Path(__file__).parent}/log4j2.properties",
 }
 
 

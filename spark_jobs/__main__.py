@@ -1,0 +1,286 @@
+"""python -m spark_jobs index | find | verify | export | stats: a store's log, offline, on this machine or a cluster.
+
+Results go to stdout, progress and remarks to stderr. Exit codes: 0 good, 1 something was found wrong (verify, index
+with damages) or not found (find), 2 the command could not run.
+
+Java: tools/command (mqadmin queryMsgByKey, exportMetadata, ...), which need a broker
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from common.errors import RocketletError
+from common.host import host_text
+from common.message_properties import decode_bytes
+from common.message_record import decode
+from spark_jobs.commit_log import DEFAULT_SPLIT
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.index_segments import Rules
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Failing(click.Group):
+    """Prints our own errors as one line, without a stack trace."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except RocketletError as error:
+            click.echo(f"error: {error}", err=True)
+            sys.exit(2)
+
+
+@click.group(cls=Failing, help="A RocketMQ store's log, offline, with Spark.")
+def main() -> None:
+    """The command."""
+
+
+def spark_options(command: F) -> F:
+    for option in (
+        click.option("--master", help="Where Spark runs; local[*] unless spark-submit says otherwise."),
+        click.option("--partitions", type=click.IntRange(1), help="Cut the log into about this many tasks."),
+        click.option("--split-mib", type=click.IntRange(1), default=DEFAULT_SPLIT >> 20, show_default=True,
+                     help="MiB of the log that one task reads, where --partitions is not given."),
+        click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting for Spark."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def rule_options(command: F) -> F:
+    for option in (
+        click.option("--queue-file-size", type=click.IntRange(20),
+                     help="mappedFileSizeConsumeQueue; that of the store's queues if it has any, else 6000000."),
+        click.option("--index-slots", type=click.IntRange(1), default=5_000_000, show_default=True,
+                     help="maxHashSlotNum"),
+        click.option("--index-entries", type=click.IntRange(2), default=20_000_000, show_default=True,
+                     help="maxIndexNum"),
+        click.option("--delay-levels", help="messageDelayLevel, where it is not RocketMQ's default."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def store_option(command: F) -> F:
+    text = "The store's root, or its commitlog folder, or several of them separated by commas."
+    return click.option("--store", required=True, metavar="DIR", help=text)(command)
+
+
+def session_of(name: str, master: str | None, conf: tuple[str, ...]) -> SparkSession:
+    from spark_jobs.session import spark_session
+
+    settings = dict(pair.split("=", 1) for pair in conf if "=" in pair)
+    return spark_session(name, master=master, settings=settings)
+
+
+def rules_of(
+    store: str, queue_file_size: int | None, index_slots: int, index_entries: int, delay_levels: str | None
+) -> Rules:
+    from spark_jobs.index_segments import DEFAULT_DELAYS, Rules, parse_delays
+    from spark_jobs.index_writer import queue_file_size as size_found
+    from store.layout.consume_queue_entry import ENTRY_SIZE, file_size_for
+    from store.layout.index_layout import IndexGeometry
+
+    try:
+        delays = tuple(parse_delays(delay_levels or DEFAULT_DELAYS))
+    except (ValueError, KeyError):
+        raise click.BadParameter(f"{delay_levels!r} is not like '1s 5s 1m 2h'", param_hint="--delay-levels") from None
+    size = file_size_for(queue_file_size or size_found(store))
+    return Rules(size // ENTRY_SIZE, IndexGeometry(index_slots, index_entries), delays)
+
+
+@main.command()
+@store_option
+@click.option("--out", metavar="DIR", help="Where consumequeue/ and index/ go; the store itself for a repair.")
+@click.option("--replace", is_flag=True, help="Put the new ones in the place of those that are there.")
+@click.option("--stop-at-damage", is_flag=True, help="End at the first damage, as RocketMQ's own recovery does.")
+@click.option("--lookup", metavar="DIR", help="Also write the lookup index for `find` there.")
+@click.option("--buckets", type=click.IntRange(1, 10_000), default=32, show_default=True, help="Of the lookup index.")
+@rule_options
+@spark_options
+def index(
+    store: str, out: str | None, replace: bool, stop_at_damage: bool, lookup: str | None, buckets: int,
+    queue_file_size: int | None, index_slots: int, index_entries: int, delay_levels: str | None, master: str | None,
+    partitions: int | None, split_mib: int, conf: tuple[str, ...],
+) -> None:  # fmt: skip
+    """Rebuild all queues and index files from the log, byte for byte as a broker's recovery would."""
+    from spark_jobs.index_writer import rebuild_index
+    from spark_jobs.lookup import write_lookup
+
+    if out is None and lookup is None:
+        raise click.UsageError("say where the result goes: --out DIR, --lookup DIR, or both")
+    session = session_of("index", master, conf)
+    damaged = False
+    if out is not None:
+        rules = rules_of(store, queue_file_size, index_slots, index_entries, delay_levels)
+        report = rebuild_index(
+            session, store, out, rules, partitions=partitions, split_size=split_mib << 20, replace=replace,
+            stop_at_damage=stop_at_damage,
+        )  # fmt: skip
+        for line in report.lines():
+            click.echo(line)
+        damaged = bool(report.damages)
+    if lookup is not None:
+        about = write_lookup(session, store, lookup, buckets=buckets, partitions=partitions, split_size=split_mib << 20)
+        click.echo(f"{lookup}: keys of the log from {about.log_begin} to {about.log_end}")
+    session.stop()
+    sys.exit(1 if damaged else 0)
+
+
+@main.command()
+@click.option("--lookup", required=True, metavar="DIR", help="What `index --lookup` wrote.")
+@click.option("--key", required=True, help="A unique key, or one word of KEYS.")
+@click.option("--topic", help="Only of this topic.")
+@click.option("--from", "begin", help="Stored at or after: 2026-11-18T12:00, or ms since 1970. UTC unless it says.")
+@click.option("--to", "end", help="Stored at or before.")
+@click.option("--store", metavar="DIR", help="Also show the messages, from this store's log.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def find(
+    lookup: str, key: str, topic: str | None, begin: str | None, end: str | None, store: str | None, as_json: bool
+) -> None:
+    """Messages with a key, from the lookup index; needs neither Spark nor a broker."""
+    from spark_jobs.lookup import find as find_hits
+    from spark_jobs.lookup import read_record
+
+    hits = find_hits(lookup, key, topic=topic, begin=milliseconds(begin), end=milliseconds(end))
+    for hit in hits:
+        fields: dict[str, Any] = {
+            "topic": hit.topic, "queue": hit.queue_id, "queueOffset": hit.queue_offset, "logOffset": hit.log_offset,
+            "size": hit.size, "stored": moment(hit.store_time), "key": hit.key, "unique": hit.is_unique,
+        }  # fmt: skip
+        if store is not None:
+            fields |= message_fields(read_record(store, hit))
+        if as_json:
+            click.echo(json.dumps(fields, ensure_ascii=False))
+        else:
+            click.echo("  ".join(f"{name}={value}" for name, value in fields.items()))
+    if not hits:
+        click.echo(f"no message with key {key!r}", err=True)
+        sys.exit(1)
+
+
+def message_fields(raw: bytes | None) -> dict[str, Any]:
+    if raw is None:
+        return {"body": None, "remark": "the log does not have it any more"}
+    record = decode(raw)
+    return {
+        "properties": decode_bytes(record.properties), "bornHost": host_text(record.born_host),
+        "body": record.body.decode("utf-8", "backslashreplace"),
+    }  # fmt: skip
+
+
+@main.command()
+@store_option
+@click.option("--json", "as_json", is_flag=True, help="The whole report as JSON.")
+@rule_options
+@spark_options
+def verify(
+    store: str, as_json: bool, queue_file_size: int | None, index_slots: int, index_entries: int,
+    delay_levels: str | None, master: str | None, partitions: int | None, split_mib: int, conf: tuple[str, ...],
+) -> None:  # fmt: skip
+    """Check every record, queue entry and index entry; exit code 1 where something is wrong."""
+    from spark_jobs.verify_segments import verify as verify_store
+
+    session = session_of("verify", master, conf)
+    rules = rules_of(store, queue_file_size, index_slots, index_entries, delay_levels)
+    report = verify_store(session, store, rules, partitions=partitions, split_size=split_mib << 20)
+    session.stop()
+    if as_json:
+        click.echo(json.dumps(report.as_dict(), indent=1, ensure_ascii=False))
+    else:
+        for line in report.lines():
+            click.echo(line)
+        click.echo("good" if report.is_good else "NOT GOOD")
+    sys.exit(0 if report.is_good else 1)
+
+
+@main.command()
+@store_option
+@click.option("--out", required=True, metavar="DIR", help="Replaced if it exists.")
+@click.option("--topic", multiple=True, help="Only these; may be given several times.")
+@click.option("--tag", multiple=True)
+@click.option("--from", "begin", help="Stored at or after: 2026-11-18T12:00, or ms since 1970. UTC unless it says.")
+@click.option("--to", "end", help="Stored before.")
+@click.option("--where", help="A further condition in Spark SQL, e.g. \"properties['vip'] = 'true'\".")
+@click.option("--format", "file_format", type=click.Choice(["parquet", "json"]), default="parquet", show_default=True)
+@click.option("--body", type=click.Choice(["bytes", "text", "json"]), default="bytes", show_default=True,
+              help="json reads each body into a column `json`.")  # fmt: skip
+@click.option("--json-schema", metavar="DDL", help='Of the bodies, e.g. "id long, name string"; else inferred.')
+@spark_options
+def export(
+    store: str, out: str, topic: tuple[str, ...], tag: tuple[str, ...], begin: str | None, end: str | None,
+    where: str | None, file_format: str, body: str, json_schema: str | None, master: str | None,
+    partitions: int | None, split_mib: int, conf: tuple[str, ...],
+) -> None:  # fmt: skip
+    """Messages as Parquet or JSON lines, in folders by day and topic."""
+    from spark_jobs.export import Selection
+    from spark_jobs.export import export as export_messages
+
+    times = [None if time is None else moment(milliseconds(time) or 0) for time in (begin, end)]
+    selection = Selection(topic, tag, times[0], times[1], where)
+    session = session_of("export", master, conf)
+    size = split_mib << 20
+    count = export_messages(
+        session, store, out, selection, file_format=file_format, body=body, json_schema=json_schema,
+        partitions=partitions, split_size=size,
+    )  # fmt: skip
+    session.stop()
+    click.echo(f"{count} messages in {out}")
+
+
+@main.command()
+@store_option
+@click.option("--plot", "picture", metavar="FILE.png", help="Draw rates, sizes and lags.")
+@click.option("--json", "as_json", is_flag=True)
+@spark_options
+def stats(
+    store: str, picture: str | None, as_json: bool, master: str | None, partitions: int | None, split_mib: int,
+    conf: tuple[str, ...],
+) -> None:  # fmt: skip
+    """Messages, bytes, rates and sizes by topic, and the lag of each group."""
+    from spark_jobs.plot import plot
+    from spark_jobs.stats import stats as stats_of
+
+    session = session_of("stats", master, conf)
+    found = stats_of(session, store, partitions=partitions, split_size=split_mib << 20)
+    session.stop()
+    if as_json:
+        click.echo(json.dumps(found.as_dict(), ensure_ascii=False))
+    else:
+        for line in found.lines():
+            click.echo(line)
+    if picture is not None:
+        plot(found, picture)
+        click.echo(f"drawn: {picture}", err=True)
+
+
+def milliseconds(text: str | None) -> int | None:
+    """Of `2026-11-18T12:00:00+01:00` (UTC where no zone is given) or of a number of ms."""
+    if text is None:
+        return None
+    if text.isdigit():
+        return int(text)
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is no time: write 2026-11-18T12:00 or ms since 1970") from None
+    return round((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def moment(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m spark_jobs")

@@ -1,0 +1,137 @@
+"""What stands in a store's queues and index, compared with what its log says: pure, on arrays.
+
+Not everything that differs is wrong. Entries of messages that retention took may stand before the log's begin, entries
+of messages that came meanwhile behind its end; a queue entry may hold the address of an extension unit instead of its
+tags code; the last message before a restart may be in the index twice; and where the log is damaged, queues and index
+may well know more than it does.
+
+Java: none (a broker never compares)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from common.java_numbers import INT32_MAX
+from spark_jobs.index_segments import INDEX_ENTRY
+from spark_jobs.segment_rows import Array
+from store.layout.consume_queue_entry import ENTRY_SIZE, LOST, entries_of
+from store.layout.index_layout import ENTRY_SIZE as INDEX_ENTRY_SIZE
+from store.layout.index_layout import HEADER_SIZE, IndexGeometry, decode_header
+from store.layout.queue_ext_layout import is_address
+
+
+@dataclass(slots=True)
+class QueueDifference:
+    """Entries of one queue file that are missing, are other ones, or should not be there; and the first such offset."""
+
+    missing: int = 0
+    other: int = 0
+    surplus: int = 0
+    first: int = -1
+
+    def __bool__(self) -> bool:
+        return bool(self.missing or self.other or self.surplus)
+
+    def note(self, offsets: Array) -> int:
+        if len(offsets) and (self.first < 0 or offsets[0] < self.first):
+            self.first = int(offsets[0])
+        return len(offsets)
+
+
+def compare_queue_file(
+    expected: bytes,
+    place: int,
+    present: bytes | bytearray,
+    number: int,
+    per_file: int,
+    log: tuple[int, int],
+    tags_code_of: Callable[[int], int | None],
+) -> QueueDifference:
+    """`expected` are the entries from the `place`-th of the file on; `log` is the stretch of the log that was read."""
+    found = QueueDifference()
+    wanted = entries_of(expected)
+    there = entries_of(bytes(present).ljust(per_file * ENTRY_SIZE, b"\0"))
+    base = number * per_file
+    end = place + len(wanted)
+    at = there[place:end]
+    is_lost = wanted["tags_code"] == LOST
+    empty = at["size"] == 0
+    same = (at["log_offset"] == wanted["log_offset"]) & (at["size"] == wanted["size"])
+    codes = at["tags_code"].astype(np.int64)
+    for index in np.flatnonzero(same & (codes != wanted["tags_code"])).tolist():
+        code = int(codes[index])
+        same[index] = is_address(code) and tags_code_of(code) == int(wanted["tags_code"][index])
+    found.missing = found.note(np.flatnonzero(empty) + base + place)
+    found.other = found.note(np.flatnonzero(~same & ~empty & ~is_lost) + base + place)
+    outside = np.concatenate((np.arange(place), np.arange(end, per_file)))
+    rest = there[outside]
+    is_past = (rest["log_offset"] >= 0) & (rest["log_offset"] < log[0]) & (rest["size"] > 0)
+    is_past |= (rest["log_offset"] == 0) & (rest["size"] == INT32_MAX)
+    is_zero = (rest["log_offset"] == 0) & (rest["size"] == 0) & (rest["tags_code"] == 0)
+    is_new = (rest["log_offset"] >= log[1]) & (rest["size"] > 0)
+    before = outside < place
+    allowed = np.where(before, is_past, is_zero | is_new | is_past)
+    found.surplus = found.note(outside[~allowed] + base)
+    return found
+
+
+@dataclass(slots=True)
+class IndexDifference:
+    """Keys of one index file that are missing or should not be there, and links of its chains that are wrong."""
+
+    missing: int = 0
+    surplus: int = 0
+    links: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.missing or self.surplus or self.links)
+
+
+def index_entries(raw: bytes | bytearray | memoryview, geometry: IndexGeometry) -> Array:
+    """The entries of an index file from the first to the header's last."""
+    count = min(decode_header(raw).next_entry, geometry.entries) - 1
+    at = geometry.entries_at + INDEX_ENTRY_SIZE
+    count = min(count, max(len(raw) - at, 0) // INDEX_ENTRY_SIZE)
+    return np.frombuffer(raw, INDEX_ENTRY, count, at) if count > 0 else np.empty(0, INDEX_ENTRY)
+
+
+def compare_index(
+    items: Array,
+    entries: Array,
+    log: tuple[int, int],
+    border: tuple[int, int],
+    damages: Sequence[tuple[int, int]] = (),
+) -> IndexDifference:
+    """Keys expected with a log offset inside `border` [from, to) against those of a file, both by hash and offset."""
+    low, high = max(border[0], log[0]), min(border[1], log[1])
+    for begin, end in damages:
+        entries = entries[(entries["log_offset"] < begin) | (entries["log_offset"] >= end)]
+    wanted = _pairs(items["hash"], items["log_offset"], low, high)
+    present = _pairs(entries["hash"].astype(np.int32), entries["log_offset"].astype(np.int64), low, high)
+    return IndexDifference(len(np.setdiff1d(wanted, present)), len(np.setdiff1d(present, wanted)))
+
+
+def _pairs(hashes: Array, offsets: Array, low: int, high: int) -> Array:
+    """The distinct (offset, hash) of a stretch of the log, as one sortable type."""
+    chosen = np.flatnonzero((offsets >= low) & (offsets < high))
+    pairs = np.empty(len(chosen), np.dtype([("log_offset", "<i8"), ("hash", "<i4")]))
+    pairs["log_offset"], pairs["hash"] = offsets[chosen], hashes[chosen]
+    return np.unique(pairs)
+
+
+def wrong_links(raw: bytes | bytearray | memoryview, geometry: IndexGeometry) -> int:
+    """How many slots and previous entries do not lead where the hashes say."""
+    entries = index_entries(raw, geometry)
+    slots = np.frombuffer(raw, ">i4", geometry.slots, HEADER_SIZE)
+    slot = entries["hash"].astype(np.int64) % geometry.slots
+    order = np.argsort(slot, kind="stable")
+    in_chain = np.diff(slot[order]) == 0
+    previous = np.zeros(len(entries), np.int64)
+    previous[order[1:][in_chain]] = order[:-1][in_chain] + 1
+    newest = np.zeros(geometry.slots, np.int64)
+    newest[slot[order]] = order + 1
+    return int((entries["previous"] != previous).sum() + (slots != newest).sum())
