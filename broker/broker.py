@@ -227,7 +227,7 @@ class Broker:
         identity, settings, store, tables = self.identity, self.settings, self.store, self.tables
         topics, groups, offsets = tables.topics, tables.groups, tables.offsets
         clients, statistics, clock = self.clients, self.statistics, self._clock
-        bits, flushed = self._filter_bits(), WhenFlushed(store, nursery)
+        bits, flushed = self._filter_bits(), WhenFlushed(store, tables.topics_file, nursery)
         detours = Detours(len(parse_delay_levels(store.config.message_delay_level)), topics)
         return Handlers(
             send=self._send_handler(answers, detours),

@@ -151,5 +151,3 @@ class SendBack:
         message.reconsume_times = record.reconsume_times + 1
         message.filter_bits = self._filter_bits(message.topic, message.properties)
         return message
-
-
