@@ -31,7 +31,7 @@ test: ## the whole test suite (about 2 minutes of installing the first time, PyS
 .PHONY: fast
 fast: ## the tests without slow ones and Spark's
 	@scripts/venv.sh dev
-	@$(PY) -m pytest -m "not slow and not spark and not interop" $(ARGS)
+	@$(PY) -m pytest -m "not slow and not spark and not interop" --ignore=tests/spark_jobs $(ARGS)
 
 .PHONY: format
 format: ## formats the code in place
