@@ -74,6 +74,11 @@ class MemoryNetwork:
             if stream.lost_something and address in (stream.local, stream.peer):
                 stream.break_both()
 
+    @property
+    def bytes_on_their_way(self) -> int:
+        """Sent and not received yet, over all connections."""
+        return sum(stream.bytes_to_receive for stream in self._streams)
+
     def is_isolated(self, stream: MemoryStream) -> bool:
         """Whether what this stream sends gets lost now."""
         return stream.local in self._unreachable or stream.peer in self._unreachable
@@ -83,7 +88,10 @@ class MemoryNetwork:
         return self._next_port
 
     def _any_host(self, address: str) -> MemoryListener | None:
-        _, port = split_address(address)
+        try:
+            _, port = split_address(address)
+        except ValueError as error:
+            raise ConnectFailed(f"cannot connect to {address}: {error}") from error
         return self._listeners.get(join_address("0.0.0.0", port))
 
     def forget(self, gone: MemoryStream | MemoryListener) -> None:
@@ -198,6 +206,11 @@ class MemoryStream:
             self._incoming.changed.unpark_all()
             self._network.forget(self)
         await trio.lowlevel.checkpoint()
+
+    @property
+    def bytes_to_receive(self) -> int:
+        """Sent to this end and not received yet."""
+        return self._incoming.size
 
     def break_both(self) -> None:
         """As if a cable were cut and both ends told."""

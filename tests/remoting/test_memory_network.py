@@ -1,0 +1,83 @@
+"""What only a network in memory can do: cut, delay, isolate, hand over bytes one at a time."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from remoting.errors import ConnectFailed
+from remoting.memory_network import MemoryNetwork
+from remoting.transport import ByteStream
+
+
+async def connected(network: MemoryNetwork) -> tuple[ByteStream, ByteStream]:
+    listener = await network.listen("server", 1)
+    return await network.dial("server:1"), await listener.accept()
+
+
+async def test_a_cut_breaks_both_ends() -> None:
+    network = MemoryNetwork()
+    client, server = await connected(network)
+    assert network.cut("server:1") == 1
+    for stream in (client, server):
+        with pytest.raises(trio.BrokenResourceError, match="cut"):
+            await stream.receive_some()
+        with pytest.raises(trio.BrokenResourceError):
+            stream.send_now(b"x")
+    assert (await network.dial("server:1")).peer == "server:1"
+
+
+async def test_bytes_arrive_after_the_delay_in_order(autojump_clock: MockClock) -> None:
+    network = MemoryNetwork(delay=2)
+    client, server = await connected(network)
+    client.send_now(b"one")
+    await trio.sleep(1)
+    client.send_now(b"two")
+    assert network.bytes_on_their_way == 6
+    assert await server.receive_some() == b"one"
+    assert trio.current_time() == 2
+    assert await server.receive_some() == b"two"
+    assert trio.current_time() == 3
+    assert network.bytes_on_their_way == 0
+
+
+async def test_a_byte_at_a_time() -> None:
+    client, server = await connected(MemoryNetwork(chunk_size=1))
+    client.send_now(b"abc")
+    assert [await server.receive_some() for _ in range(3)] == [b"a", b"b", b"c"]
+
+
+async def test_an_isolated_host_hears_and_says_nothing(autojump_clock: MockClock) -> None:
+    network = MemoryNetwork()
+    client, server = await connected(network)
+    network.isolate("server:1")
+    assert client.send_now(b"lost") == 4
+    with trio.move_on_after(60) as waiting:
+        await server.receive_some()
+    assert waiting.cancelled_caught
+    with trio.move_on_after(60) as waiting:
+        await network.dial("server:1")
+    assert waiting.cancelled_caught
+    network.rejoin("server:1")
+    with pytest.raises(trio.BrokenResourceError):  # it has lost something, so it cannot go on
+        await server.receive_some()
+    await network.dial("server:1")
+
+
+async def test_a_connection_that_lost_nothing_survives_an_isolation() -> None:
+    network = MemoryNetwork()
+    client, server = await connected(network)
+    network.isolate("server:1")
+    network.rejoin("server:1")
+    client.send_now(b"x")
+    assert await server.receive_some() == b"x"
+
+
+async def test_all_addresses_of_a_host() -> None:
+    network = MemoryNetwork()
+    listener = await network.listen("0.0.0.0", 5)
+    client = await network.dial("any.name:5")
+    assert (await listener.accept()).peer == client.local
+    with pytest.raises(ConnectFailed):
+        await network.dial("any.name:6")

@@ -1,0 +1,128 @@
+"""Ten thousand frames with something wrong in them leave the server serving, fed whole and byte by byte.
+
+Whatever a peer sends, it loses at most its own connection; every other one, and the next, are served.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import trio
+
+from remoting.command import Command
+from remoting.frame_codec import encode
+from remoting.handler import Handler, Reply, Request
+from remoting.memory_network import MemoryNetwork
+from remoting.protocol.body import Body
+from remoting.protocol.header import to_ext
+from tests.support.frames import REQUEST_BODIES, REQUEST_HEADERS, recorded
+from tests.support.raw_client import RawClient
+from tests.support.serving import Serving, serving
+
+PING = Command(1, 77, body=b"ping")
+
+
+def table() -> dict[int, Handler]:
+    """Handlers that look at everything a request has."""
+
+    def look(request: Request) -> Reply:
+        body: type[Body] | None = REQUEST_BODIES.get(request.code)
+        if body is not None:
+            body.from_json(request.body)
+        return Reply(header=to_ext(request.header) if request.header is not None else request.ext, body=request.body)
+
+    codes = {*REQUEST_HEADERS, *REQUEST_BODIES}
+    return {1: Handler(look), **{code: Handler(look, REQUEST_HEADERS.get(code)) for code in codes}}
+
+
+def mutated(frame: bytes, chance: random.Random) -> bytes:
+    """One to three changes: bytes flipped, cut out, doubled, inserted; lengths set to what is almost right."""
+    data = bytearray(frame)
+    for _ in range(chance.randint(1, 3)):
+        at, size = chance.randrange(len(data) or 1), chance.randint(1, 20)
+        kind = chance.randrange(7)
+        if kind == 0 and data:
+            data[at % len(data)] ^= 1 << chance.randrange(8)
+        elif kind == 1:
+            del data[at : at + size]
+        elif kind == 2:
+            data[at:at] = data[at : at + size]
+        elif kind == 3:
+            data[at:at] = chance.randbytes(size)
+        elif kind == 4:
+            data[0:4] = chance.choice([0, 3, 4, 5, len(data) - 4, len(data) - 3, (1 << 24) - 4, 0xFFFFFFFF]).to_bytes(
+                4, "big"
+            )
+        elif kind == 5:
+            data[4:8] = (chance.randrange(4) << 24 | chance.choice([0, 1, 20, 21, len(data), 0xFFFFFF])).to_bytes(
+                4, "big"
+            )
+        else:
+            data[at : at + 4] = chance.choice([b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\0\0\0\0", b"null", b'"":{'])
+    return bytes(data)
+
+
+def frames(count: int, seed: int) -> list[bytes]:
+    chance = random.Random(seed)
+    originals = [frame.data for frame in recorded() if len(frame.data) < 3000]
+    originals += [
+        encode(Command(310, ext={"b": "T", "e": "1"}, body=b"x" * 50, header_type=type_)) for type_ in (0, 1, 2)
+    ]  # type: ignore[arg-type]
+    return [mutated(chance.choice(originals), chance) for _ in range(count)]
+
+
+async def feed(running: Serving, bad: list[bytes]) -> None:
+    """Each on a connection of its own, which then says goodbye; one good client asks in between."""
+    good = await running.client()
+    for number, data in enumerate(bad):
+        client = await running.client()
+        try:
+            await client.send(data)
+        except trio.BrokenResourceError:
+            pass  # it was closed before all was sent
+        if number % 100 == 0:
+            assert (await good.ask(PING)).body == b"ping"
+        await client.stream.aclose()
+    assert (await good.ask(PING)).body == b"ping"
+    fresh = await running.client()
+    assert (await fresh.ask(PING)).body == b"ping"
+
+
+async def check(nursery: trio.Nursery, caplog: pytest.LogCaptureFixture, count: int, chunk_size: int | None) -> None:
+    running = await serving(nursery, table(), network=MemoryNetwork(chunk_size=chunk_size))
+    await feed(running, frames(count, seed=count))
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []  # no handler failed
+    while len(running.server.connections) > 2:
+        await trio.lowlevel.checkpoint()
+    assert running.server.statistics().in_flight["admin"] == 0
+
+
+async def test_some_mutated_frames_whole(nursery: trio.Nursery, caplog: pytest.LogCaptureFixture) -> None:
+    await check(nursery, caplog, 800, None)
+
+
+async def test_some_mutated_frames_byte_by_byte(nursery: trio.Nursery, caplog: pytest.LogCaptureFixture) -> None:
+    await check(nursery, caplog, 150, 1)
+
+
+@pytest.mark.slow
+async def test_ten_thousand_mutated_frames_whole(nursery: trio.Nursery, caplog: pytest.LogCaptureFixture) -> None:
+    await check(nursery, caplog, 10_000, None)
+
+
+@pytest.mark.slow
+async def test_ten_thousand_mutated_frames_byte_by_byte(
+    nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+) -> None:
+    await check(nursery, caplog, 10_000, 1)
+
+
+async def test_all_of_them_on_one_connection_after_good_ones(nursery: trio.Nursery) -> None:
+    """What stands in front of the broken frame is answered."""
+    running = await serving(nursery, table())
+    for bad in frames(100, seed=5):
+        client = RawClient(await running.network.dial(running.address))
+        await client.send(PING, PING, bad)
+        assert [(await client.receive()).body for _ in range(2)] == [b"ping", b"ping"]
+        await client.stream.aclose()
