@@ -94,7 +94,15 @@ def test_h_lists_all_flags(capsys: pytest.CaptureFixture[str]) -> None:
         read("-h")
     assert caught.value.code == 0
     out = capsys.readouterr().out
-    for words in ("usage: mqthing [-c FILE]", "--listenPort", "-n LIST", "100 % of them", "[true]", "--log-level"):
+    for words in (
+        "usage: mqthing [-c FILE]",
+        "--listenPort",
+        "  -n",
+        "--namesrvAddr LIST",
+        "100 % of them",
+        "[true]",
+        "--log-level",
+    ):
         assert words in out
 
 
