@@ -1,0 +1,194 @@
+"""What administrators ask of name servers and brokers, typed: the ground under `mqadmin` and the looking commands.
+
+    async with admin(namesrv) as calls:
+        for topic in await calls.topics():
+            stats = await calls.topic_stats(topic)
+
+Questions about a topic go to every master that serves it, and the answers are joined; what changes something goes to
+all masters of a cluster, or to one broker by its address. An answer that is an error raises `AdminRefused`.
+
+Java: tools/admin/DefaultMQAdminExtImpl.java, client/impl/MQClientAPIImpl.java
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from random import Random
+
+from client.config import DEFAULT_NAMESRV, NAMESRV_VARIABLE, name_servers
+from client.namesrv_calls import NamesrvCalls
+from common.errors import RocketletError
+from common.topic import DLQ_PREFIX, RETRY_PREFIX
+from remoting.command import Command, request
+from remoting.connection_pool import ConnectionPool
+from remoting.protocol.header import Header
+from remoting.protocol.inspection import (
+    ConsumerConnection,
+    ConsumerGroupHeader,
+    ConsumeStats,
+    GetConsumeStatsHeader,
+    GroupList,
+    TopicHeader,
+    TopicStatsTable,
+)
+from remoting.protocol.routing import ClusterInfo, TopicList, TopicRouteData
+from remoting.request_codes import RequestCode, request_name
+from remoting.response_codes import ResponseCode, response_name
+from remoting.transport import Network, TcpNetwork
+
+TIMEOUT = 5.0
+MASTER = 0
+
+
+class AdminRefused(RocketletError):
+    """A server answered with an error code; `code` and `remark` are its own."""
+
+    def __init__(self, code: int, remark: str, what: str, address: str) -> None:
+        super().__init__(f"{address} answers {what} with {response_name(code)}: {remark or 'no reason given'}")
+        self.code = code
+        self.remark = remark
+
+
+class NoSuchTopic(RocketletError):
+    """No broker serves a topic."""
+
+
+class NoSuchCluster(RocketletError):
+    """No broker belongs to a cluster."""
+
+
+@asynccontextmanager
+async def admin(namesrv: str, *, timeout: float = TIMEOUT, network: Network | None = None) -> AsyncIterator[Admin]:
+    """Calls over connections of their own, which end with the block. `namesrv`: `host:port;host:port`."""
+    async with ConnectionPool(network or TcpNetwork()) as pool:
+        yield Admin(pool, name_servers(namesrv), timeout)
+
+
+def chosen_name_servers(flag: str | None, environment: Mapping[str, str]) -> str:
+    """Those of the flag, else NAMESRV_ADDR, else this machine's."""
+    return flag or environment.get(NAMESRV_VARIABLE) or DEFAULT_NAMESRV
+
+
+class Admin:
+    """See the module."""
+
+    def __init__(self, pool: ConnectionPool, namesrvs: Sequence[str], timeout: float = TIMEOUT) -> None:
+        self._pool = pool
+        self._timeout = timeout
+        self.namesrvs = tuple(namesrvs)
+        self.namesrv = NamesrvCalls(pool, namesrvs, Random(), timeout)
+
+    async def ask(
+        self,
+        address: str,
+        code: RequestCode,
+        header: Header | None = None,
+        body: bytes = b"",
+        *,
+        timeout: float | None = None,
+    ) -> Command:
+        """One request to one server; raises AdminRefused unless it is answered with success."""
+        command = request(code, header)
+        command.body = body
+        answer = await self._pool.call(address, command, timeout or self._timeout)
+        if answer.code != ResponseCode.SUCCESS:
+            raise AdminRefused(answer.code, answer.remark or "", request_name(code), address)
+        return answer
+
+    async def ask_namesrv(self, code: RequestCode, header: Header | None = None) -> Command:
+        """A question to whichever name server answers."""
+        return await self.ask(self.namesrv.current, code, header)
+
+    # ---- where things are
+
+    async def cluster(self) -> ClusterInfo:
+        """All brokers."""
+        return await self.namesrv.cluster()
+
+    async def masters(self, cluster: str = "") -> dict[str, str]:
+        """Broker name -> address of each master; of one cluster, or of all."""
+        info = await self.cluster()
+        names = info.clusterAddrTable.get(cluster, []) if cluster else list(info.brokerAddrTable)
+        found = {name: info.brokerAddrTable[name].brokerAddrs.get(MASTER, "") for name in sorted(names)}
+        if cluster and not found:
+            raise NoSuchCluster(
+                f"no broker of cluster {cluster}; there are {', '.join(info.clusterAddrTable) or 'none'}"
+            )
+        return {name: address for name, address in found.items() if address}
+
+    async def route(self, topic: str) -> TopicRouteData:
+        """Where a topic is. Raises NoSuchTopic."""
+        route = await self.namesrv.route(topic)
+        if route is None:
+            raise NoSuchTopic(f"no broker serves topic {topic}; `rocketlet topics --all` lists those there are")
+        return route
+
+    async def masters_of(self, topic: str) -> dict[str, str]:
+        """Broker name -> address of each master that serves a topic."""
+        route = await self.route(topic)
+        return {one.brokerName: one.brokerAddrs[MASTER] for one in route.brokerDatas if MASTER in one.brokerAddrs}
+
+    # ---- what there is
+
+    async def topics(self) -> list[str]:
+        """All topics, retry and dead-letter topics among them."""
+        answer = await self.ask_namesrv(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        return sorted(TopicList.from_json(answer.body).topicList)
+
+    async def system_topics(self) -> set[str]:
+        """Topics that exist for the brokers' own sake."""
+        found: set[str] = set()
+        for address in (await self.masters()).values():
+            answer = await self.ask(address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
+            found.update(TopicList.from_json(answer.body).topicList)
+        return found
+
+    async def groups(self) -> list[str]:
+        """Consumer groups that have been seen, by their retry topics."""
+        return [topic.removeprefix(RETRY_PREFIX) for topic in await self.topics() if topic.startswith(RETRY_PREFIX)]
+
+    async def topic_stats(self, topic: str) -> TopicStatsTable:
+        """What each queue of a topic holds, over all brokers."""
+        joined = TopicStatsTable()
+        for address in (await self.masters_of(topic)).values():
+            answer = await self.ask(address, RequestCode.GET_TOPIC_STATS_INFO, TopicHeader(topic=topic))
+            joined.offsetTable.update(TopicStatsTable.from_json(answer.body).offsetTable)
+        return joined
+
+    async def consume_stats(self, group: str, topic: str = "") -> ConsumeStats:
+        """How far a group is in each queue, over all brokers."""
+        joined = ConsumeStats()
+        for address in (await self.masters_of(RETRY_PREFIX + group)).values():
+            header = GetConsumeStatsHeader(consumerGroup=group, topic=topic or None)
+            stats = ConsumeStats.from_json((await self.ask(address, RequestCode.GET_CONSUME_STATS, header)).body)
+            joined.offsetTable.update(stats.offsetTable)
+            joined.consumeTps += stats.consumeTps
+        return joined
+
+    async def consumers(self, group: str) -> ConsumerConnection | None:
+        """Who consumes in a group; None where nobody is online."""
+        for address in (await self.masters_of(RETRY_PREFIX + group)).values():
+            try:
+                answer = await self.ask(
+                    address, RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerGroupHeader(consumerGroup=group)
+                )
+            except AdminRefused as refused:
+                if refused.code != ResponseCode.CONSUMER_NOT_ONLINE:
+                    raise
+            else:
+                return ConsumerConnection.from_json(answer.body)
+        return None
+
+    async def groups_of(self, topic: str) -> list[str]:
+        """Groups that consume a topic, or have."""
+        found: set[str] = set()
+        for address in (await self.masters_of(topic)).values():
+            answer = await self.ask(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicHeader(topic=topic))
+            found.update(GroupList.from_json(answer.body).groupList)
+        return sorted(found)
+
+
+def is_of_a_group(topic: str) -> bool:
+    """Whether a topic belongs to a consumer group: its retries or its dead letters."""
+    return topic.startswith((RETRY_PREFIX, DLQ_PREFIX))

@@ -1,0 +1,110 @@
+"""`rocketlet topics` and `rocketlet groups`: what there is, how much of it, and who lags behind.
+
+Java: tools/command/topic/TopicListSubCommand.java, tools/command/consumer/ConsumerProgressSubCommand.java
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from typing import Any
+
+import click
+
+from tools.output import print_rows, time_of
+
+NAMESRV = click.option("-n", "--namesrv", metavar="HOST:PORT", help="Name servers [NAMESRV_ADDR, or 127.0.0.1:9876].")
+JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[TOPIC]...")
+@click.option("--all", "everything", is_flag=True, help="Also the brokers' own topics, retries and dead letters.")
+@NAMESRV
+@JSON
+def topics(names: tuple[str, ...], everything: bool, namesrv: str | None, as_json: bool) -> None:
+    """List topics with their queues and messages, or those named."""
+    import trio
+
+    rows = trio.run(_topics, namesrv, names, everything)
+    heads = ["topic", "brokers", "queues", "messages", "last message", "groups"]
+    print_rows(heads, rows, as_json=as_json)
+
+
+async def _topics(namesrv: str | None, names: tuple[str, ...], everything: bool) -> list[dict[str, Any]]:
+    from tools.admin.calls import admin, chosen_name_servers, is_of_a_group
+
+    async with admin(chosen_name_servers(namesrv, os.environ)) as calls:
+        found = list(names)
+        if not found:
+            found = await calls.topics()
+            if not everything:
+                hidden = await calls.system_topics()
+                found = [name for name in found if name not in hidden and not is_of_a_group(name)]
+        rows = []
+        for name in found:
+            table = (await calls.topic_stats(name)).offsetTable
+            rows.append(
+                {
+                    "topic": name,
+                    "brokers": len({queue.broker_name for queue in table}),
+                    "queues": len(table),
+                    "messages": sum(one.maxOffset - one.minOffset for one in table.values()),
+                    "last message": time_of(max((one.lastUpdateTimestamp for one in table.values()), default=0)),
+                    "groups": ", ".join(await calls.groups_of(name)),
+                }
+            )
+        return rows
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[GROUP]...")
+@click.option("--queues", "by_queue", is_flag=True, help="A line for each queue.")
+@NAMESRV
+@JSON
+def groups(names: tuple[str, ...], by_queue: bool, namesrv: str | None, as_json: bool) -> None:
+    """List consumer groups with their lag, in messages and in seconds.
+
+    The lag in seconds is the age of the newest message that the group has consumed where it has not consumed all; a
+    group that has caught up has none.
+    """
+    import trio
+
+    rows = trio.run(_groups, namesrv, names, by_queue)
+    heads = ["group", "topic", "members", "model", "consumed", "lag", "lag s", "last consumed"]
+    if by_queue:
+        heads[2:4] = ["queue"]
+    print_rows(heads, rows, as_json=as_json)
+
+
+async def _groups(namesrv: str | None, names: tuple[str, ...], by_queue: bool) -> list[dict[str, Any]]:
+    from common.clock import system_clock
+    from tools.admin.calls import admin, chosen_name_servers
+
+    rows: list[dict[str, Any]] = []
+    now = system_clock()
+    async with admin(chosen_name_servers(namesrv, os.environ)) as calls:
+        for group in names or await calls.groups():
+            table = (await calls.consume_stats(group)).offsetTable
+            members = await calls.consumers(group)
+            by_place: dict[str, list[Any]] = defaultdict(list)
+            for queue, one in sorted(table.items()):
+                by_place[f"{queue.topic} {queue}" if by_queue else queue.topic].append(one)
+            for place, ones in by_place.items():
+                topic, _, queue_name = place.partition(" ")
+                lag = sum(max(0, one.brokerOffset - one.consumerOffset) for one in ones)
+                last = max(one.lastTimestamp for one in ones)
+                row: dict[str, Any] = {"group": group, "topic": topic}
+                if by_queue:
+                    row["queue"] = queue_name.removeprefix(f"{topic}/")
+                else:
+                    row["members"] = len(members.connectionSet) if members else 0
+                    row["model"] = members.messageModel.lower() if members else ""
+                row |= {
+                    "consumed": sum(one.consumerOffset for one in ones),
+                    "lag": lag,
+                    "lag s": max(0, now - last) // 1000 if lag and last > 0 else 0,
+                    "last consumed": time_of(last),
+                }
+                rows.append(row)
+    return rows
