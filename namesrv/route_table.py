@@ -29,7 +29,7 @@ Java: namesrv/routeinfo/RouteInfoManager.java
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 
 from common.errors import RocketletError
@@ -55,11 +55,13 @@ LEASE_MS = 120_000
 
 # Bounds on what peers can make us keep: about 1 GB of tables at the very worst, far above any real cluster.
 MAX_ADDRESSES = 10_000
-MAX_TOPICS = 500_000
+MAX_ENTRIES = 1_000_000  # of the topic table: one for each topic on each broker name
+MAX_FILTER_SERVERS = 100  # of one broker; the feature is dead since 4.3
+MAX_NAME_LENGTH = 512  # of clusters, brokers, addresses and topics; RocketMQ's longest is a retry topic with 262
 
 
 class TableFull(RocketletError):
-    """A registration would take the tables over MAX_ADDRESSES or MAX_TOPICS; nothing of it was applied."""
+    """A registration would take the tables over one of the bounds above; nothing of it was applied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,7 @@ class RouteTable:
         self._live: dict[str, Lease] = {}
         self._filters: dict[str, tuple[str, ...]] = {}
         self._orders: dict[str, _Order] = {}
+        self._entries = 0
         self.changes = 0
 
     def __repr__(self) -> str:
@@ -95,7 +98,9 @@ class RouteTable:
         return address in self._live
 
     def statistics(self) -> Statistics:
-        return Statistics(len(self._clusters), len(self._brokers), len(self._live), len(self._topics), self.changes)
+        return Statistics(
+            len(self._clusters), len(self._brokers), len(self._live), len(self._topics), self._entries, self.changes
+        )
 
     # ---- what brokers do
 
@@ -105,7 +110,7 @@ class RouteTable:
         Raises TableFull, and then nothing was applied.
         """
         topics = (registration.topics or {}) if registration.broker_id == MASTER_ID else {}
-        self._check_room(registration.address, topics)
+        self._check_room(registration, topics)
         self._settle_address(registration)
         self._live[registration.address] = Lease(
             registration.broker_name,
@@ -238,15 +243,23 @@ class RouteTable:
 
     # ---- inside
 
-    def _check_room(self, address: str, topics: Iterable[str]) -> None:
+    def _check_room(self, registration: Registration, topics: Mapping[str, QueueData]) -> None:
+        address, name = registration.address, registration.broker_name
+        filters = registration.filter_servers or ()
+        if len(filters) > MAX_FILTER_SERVERS:
+            raise TableFull(f"{address} registers {len(filters)} filter servers (MAX_FILTER_SERVERS)")
+        names = (registration.cluster, name, address, registration.ha_address, registration.loopback_address or "")
+        longest = max(map(len, (*names, *filters, *topics)))
+        if longest > MAX_NAME_LENGTH:
+            raise TableFull(f"{name[:100]} registers a name of {longest} letters; {MAX_NAME_LENGTH} is the limit")
         if address not in self._live and len(self._live) >= MAX_ADDRESSES:
             raise TableFull(
                 f"{address} cannot register: {MAX_ADDRESSES} brokers are registered already (MAX_ADDRESSES)"
             )
-        new = sum(1 for topic in topics if topic not in self._topics)
-        if new and len(self._topics) + new > MAX_TOPICS:
+        new = sum(1 for topic in topics if name not in self._topics.get(topic, ()))
+        if new and self._entries + new > MAX_ENTRIES:
             raise TableFull(
-                f"{address} cannot register {new} new topics: the limit is {MAX_TOPICS} in all (MAX_TOPICS)"
+                f"{address} cannot register {new} new topics: the limit is {MAX_ENTRIES} in all (MAX_ENTRIES)"
             )
 
     def _settle_address(self, registration: Registration) -> None:
@@ -284,6 +297,7 @@ class RouteTable:
             shown = order.over(data) if order else data
             queues = self._topics.setdefault(topic, {})
             if queues.get(name) != shown:
+                self._entries += name not in queues
                 queues[name] = shown
                 self.changes += 1
 
@@ -336,6 +350,7 @@ class RouteTable:
     def _drop_queues(self, topic: str, names: list[str]) -> None:
         self.changes += 1
         queues = self._topics[topic]
+        self._entries -= len(names)
         for name in names:
             del queues[name]
         if not queues:

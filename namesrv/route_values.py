@@ -121,4 +121,5 @@ class Statistics:
     broker_names: int
     addresses: int
     topics: int
+    entries: int
     changes: int

@@ -350,12 +350,32 @@ def test_full_tables_refuse_what_is_new_and_serve_what_is_known(
     table: RouteTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(route_table, "MAX_ADDRESSES", 1)
-    monkeypatch.setattr(route_table, "MAX_TOPICS", 2)
+    monkeypatch.setattr(route_table, "MAX_ENTRIES", 2)
     table.register(registration("a:1", topics={"T": queues(), "U": queues()}), now=0)
     with pytest.raises(TableFull, match="MAX_ADDRESSES"):
         table.register(registration("b:1", "broker-b"), now=0)
-    with pytest.raises(TableFull, match="MAX_TOPICS"):
+    with pytest.raises(TableFull, match="MAX_ENTRIES"):
         table.register(registration("a:1", topics={"V": queues()}), now=0)
     assert table.all_topics() == ["T", "U"]
     table.register(registration("a:1", topics={"T": queues(read=9), "U": queues()}), now=1)
     assert "addresses=1" in repr(table)
+
+
+@pytest.mark.parametrize("which", ["cluster", "name", "address", "topic", "filter"])
+def test_names_beyond_all_measure_are_refused(table: RouteTable, which: str) -> None:
+    long = "x" * 513
+    asked = {
+        "cluster": registration(cluster=long),
+        "name": registration(name=long),
+        "address": registration(long),
+        "topic": registration(topics={long: queues()}),
+        "filter": registration(filters=(long,)),
+    }[which]
+    with pytest.raises(TableFull, match="512 is the limit"):
+        table.register(asked, now=0)
+    assert table.statistics().addresses == 0
+
+
+def test_more_filter_servers_than_any_broker_has_are_refused(table: RouteTable) -> None:
+    with pytest.raises(TableFull, match="MAX_FILTER_SERVERS"):
+        table.register(registration(filters=("f:1",) * 101), now=0)
