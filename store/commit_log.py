@@ -111,7 +111,11 @@ class CommitLog:
         begin = last.end if last is not None else self.end - self.end % self.file_size
         path = self.files.directory
         try:
-            file = self.files.find(begin) or self.files.make(begin)
+            file = self.files.find(begin)
+            if file is None:
+                # The first file's name must be durable at once: if a crash lost it and kept a later one, the log would
+                # seem to begin there. A later file that is lost leaves a gap, which recovery sees.
+                file = self.files.make(begin, durably=last is None)
             file.make_room(0, size + BLANK_SIZE)
             if last is not None:
                 at = self.end - last.begin

@@ -107,6 +107,10 @@ class LogWalk:
         while True:
             found = outline(buffer, at, size, verify, base + at)
             if isinstance(found, Outline):
+                if (b"\0" in found.properties or b"\0" in found.topic) and self._has_torn_tail(base + at, found):
+                    self._give()
+                    self.end, self.fault = base + at, Fault.TORN
+                    return None
                 batch.append((base + at, found))
                 at += found.size
                 if len(batch) >= _BATCH:
@@ -125,6 +129,26 @@ class LogWalk:
                 self.end = after
                 return after
             at = after - base
+
+    def _has_torn_tail(self, offset: int, record: Outline) -> bool:
+        """Whether a sector with a part of topic or properties was not written: then all of that part is zeros.
+
+        No checksum covers them, so Java takes such a record for whole. Text of a user's that looks so is taken
+        for torn only where nothing says that the record was flushed.
+        """
+        evidence = self._evidence
+        if evidence is None or evidence.is_clean or record.store_timestamp < evidence.flushed_time:
+            return False
+        if b"\0" in record.topic:
+            return True
+        end = offset + record.size
+        place = end - len(record.properties)
+        while place < end:
+            stop = min(place - place % evidence.sector + evidence.sector, end)
+            if not any(record.properties[place - end : stop - end or None]):
+                return True
+            place = stop
+        return False
 
     def _give(self) -> None:
         """Hand the batch on."""
@@ -203,14 +227,14 @@ class LogWalk:
     def _may_be_torn(self, loss: Loss, sector: int) -> bool:
         """Whether a crash can have left this: some sector of it is as it was before the damaged record was written,
         so it holds nothing from there on; or it was caught half-way, and holds nothing for a good part of its end."""
-        end = loss.log_offset + loss.size
-        place = loss.log_offset
-        while (stop := place - place % sector + sector) <= end:  # the last one holds whole bytes behind the damage
+        place, end = loss.log_offset, loss.log_offset + loss.size
+        while place < end:
             file = self._log.files.find(place)
             assert file is not None
-            content = bytes(file.buffer[place - file.begin : min(stop, file.end) - file.begin])
+            stop = min(place - place % sector + sector, file.end)
+            content = bytes(file.buffer[place - file.begin : stop - file.begin])
             written = len(content.rstrip(b"\0"))
-            if written == 0 or len(content) - written >= _HALF_WRITTEN:
+            if not written or (stop <= end and len(content) - written >= _HALF_WRITTEN):
                 return True
             place = stop
         return False

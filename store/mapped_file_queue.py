@@ -80,12 +80,17 @@ class MappedFileQueue:
         index = (offset - files[0].begin) // self.file_size
         return files[index] if 0 <= index < len(files) else None
 
-    def make(self, begin: int) -> MappedFile:
-        """Make the file that begins there: the next one, or the first. Raises OSError."""
+    def make(self, begin: int, *, durably: bool = False) -> MappedFile:
+        """Make the file that begins there: the next one, or the first. Raises OSError.
+
+        Its name becomes durable with the next flush, or with `durably` before this returns.
+        """
         assert begin % self.file_size == 0
         assert not self.files or begin == self.files[-1].end
         path = f"{self.directory}/{offset_name(begin)}"
         region = self._disk.create(path, self.file_size)
+        if durably:
+            self._disk.sync_directory(self.directory)
         file = MappedFile(self._disk, path, begin, self.file_size, region)
         self.files.append(file)
         self._names_changed = True

@@ -5,7 +5,8 @@ Each file has two contents: what the process sees, and what the platter has. A f
 by chance; of every name made, renamed or deleted since its directory was synced, either state; a file that was never
 flushed may be empty. Real disks tear at sectors, so `page_size` may be small: the smaller, the more is tried.
 
-Faults on request: `fail_next_flush` (the flush raises and, as on Linux, its pages count as clean from then on, so that
+Faults on request: `power_cut_in` (so many calls that change the disk go well, the next one raises `PowerCut`, in the
+middle of whatever the store was doing; then call `crash`), `fail_next_flush` (the flush raises and, as on Linux, its pages count as clean from then on, so that
 the next flush succeeds without having written them), `capacity` (a full disk), `fail_next_rename`.
 
 It also keeps the writers honest: a page written without having been reserved first would be SIGBUS on a full disk, and
@@ -26,6 +27,10 @@ from store.disk import Entry, Usage
 from store.errors import StoreLocked
 
 _PLENTY = 1 << 50
+
+
+class PowerCut(BaseException):
+    """The machine went dark. No code of ours may catch it."""
 
 
 class _File:
@@ -133,6 +138,7 @@ class MemoryDisk:
     now: int = 0  # stamped on files that are made
     fail_next_flush: bool = False
     fail_next_rename: bool = False
+    power_cut_in: int | None = None
     flushes: int = 0
     _names: dict[str, _File] = field(default_factory=dict)
     _durable_names: dict[str, _File] = field(default_factory=dict)
@@ -170,6 +176,13 @@ class MemoryDisk:
     def statistics(self) -> DiskStatistics:
         return DiskStatistics(len(self._names), self.flushes, self._used())
 
+    def _change(self) -> None:
+        """Called before every change of what a crash would leave."""
+        if self.power_cut_in is not None:
+            self.power_cut_in -= 1
+            if self.power_cut_in < 0:
+                raise PowerCut
+
     def reserve(self, file: _File, begin: int, end: int, path: str) -> None:
         pages = set(range(begin // self.page_size, -(-end // self.page_size))) - file.reserved
         if self.capacity is not None and self._used() + len(pages) * self.page_size > self.capacity:
@@ -177,6 +190,7 @@ class MemoryDisk:
         file.reserved |= pages
 
     def flush(self, file: _File, path: str) -> None:
+        self._change()
         self.flushes += 1
         fail, self.fail_next_flush = self.fail_next_flush, False
         file.flush(fail=fail)
@@ -200,11 +214,13 @@ class MemoryDisk:
     def create(self, path: str, size: int) -> MemoryRegion:
         if path in self._names:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        self._change()
         self._names[path] = _File(size, self.page_size, self.now)
         return self.open(path)
 
     def extend(self, path: str, size: int) -> None:
         old = self._file(path)
+        self._change()
         if len(old.seen) < size:
             file = _File(size, self.page_size, old.modified)
             file.seen[: len(old.seen)] = old.seen
@@ -240,6 +256,7 @@ class MemoryDisk:
         return {path: bytes(file.seen) for path, file in sorted(self._names.items())}
 
     def remove(self, path: str) -> None:
+        self._change()
         self._names.pop(path, None)
 
     def remove_directory(self, path: str) -> None:
@@ -249,10 +266,12 @@ class MemoryDisk:
         if self.fail_next_rename:
             self.fail_next_rename = False
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        self._change()
         self._names[to] = self._file(path)
         del self._names[path]
 
     def sync_directory(self, path: str) -> None:
+        self._change()
         for name in {*self._names, *self._durable_names}:
             if posixpath.dirname(name) == path:
                 if name in self._names:

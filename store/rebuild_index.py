@@ -58,8 +58,13 @@ class IndexRebuild:
         self._skip_past(log_begin)
 
     @classmethod
-    def behind(cls, index: MessageIndex, name: int, next_entry: int, end_timestamp: int) -> IndexRebuild:
-        """To go on behind what a progress point says is durable. REQUIRES `is_at` of the same."""
+    def behind(
+        cls, index: MessageIndex, name: int, next_entry: int, end_timestamp: int, *, was_clean: bool
+    ) -> IndexRebuild:
+        """To go on behind what a progress point says is durable.
+
+        After a crash the file may look as it did then and not be so: its slots may be newer than its header.
+        """
         rebuild = cls.__new__(cls)
         rebuild._index, rebuild._repair, rebuild._is_new = index, True, True
         rebuild._keys, rebuild._places, rebuild._last = [], [], None
@@ -67,7 +72,7 @@ class IndexRebuild:
         while index.files and index.files[-1].file.begin > name:
             rebuild.finding.surplus += index.files[-1].table.next_entry - 1
             index.drop(index.files[-1])
-        if index.files and index.files[-1].table.next_entry != next_entry:
+        if index.files and (not was_clean or index.files[-1].table.next_entry != next_entry):
             index.files[-1].cut(next_entry, end_timestamp)
         return rebuild
 

@@ -234,7 +234,9 @@ class Recovery:
             if file is not None:
                 found = outline(file.buffer, progress.index_end - file.begin, file.size, False, progress.index_end)
                 time = found.store_timestamp if isinstance(found, Outline) else 0
-        return IndexRebuild.behind(self._index, progress.index_name, progress.index_next, time)
+        return IndexRebuild.behind(
+            self._index, progress.index_name, progress.index_next, time, was_clean=self._report.was_clean
+        )
 
     def _tell(self, file: MappedFile) -> None:
         files = self._log.files.files

@@ -1,0 +1,142 @@
+"""After any crash a store opens, has every flushed message, no cut one, and queues and index that say what the log says.
+
+A crash keeps any subset of the pages and names that were not flushed, and may come at any call that reaches the disk,
+also in the middle of a recovery.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from common.message_flags import COMMIT, PREPARED, ROLLBACK
+from store.memory_disk import PowerCut
+from tests.support.store_model import StoreModel, message, small_config
+
+TOPICS = st.sampled_from(["TopicA", "TopicB", "%RETRY%group"])
+KEYS = st.lists(st.sampled_from([b"a", b"b", b"c", b"order-1", b"order-2"]), max_size=3, unique=True).map(tuple)
+BODIES = st.one_of(
+    st.binary(max_size=40), st.integers(0, 600).map(lambda size: b"x" * size), st.integers(0, 300).map(bytes)
+)
+TAGS = st.sampled_from([b"", b"TagA", b"refund"])
+KINDS = st.sampled_from([0, 0, 0, 0, PREPARED, COMMIT, ROLLBACK])
+MESSAGES = st.builds(
+    lambda topic, queue_id, body, keys, tags, kind: message(topic, queue_id, body, keys, tags, sys_flag=kind),
+    TOPICS, st.integers(0, 1), BODIES, KEYS, TAGS, KINDS,
+)  # fmt: skip
+PLAIN = st.builds(message, TOPICS, st.integers(0, 1), BODIES, KEYS, TAGS)
+SEEDS = st.integers(0, 1 << 32)
+
+crashes = 0
+
+
+class Crashes(RuleBasedStateMachine):
+    """One store, many lives."""
+
+    @initialize(
+        page_size=st.sampled_from([64, 128, 512]),
+        log_size=st.sampled_from([1024, 2048, 8192]),
+        queue_size=st.sampled_from([60, 100, 400]),
+    )
+    def begin(self, page_size: int, log_size: int, queue_size: int) -> None:
+        config = small_config(
+            mapped_file_size_commit_log=log_size,
+            mapped_file_size_consume_queue=queue_size,
+            max_message_size=log_size // 3,
+        )
+        self.model = StoreModel(config, page_size)
+
+    @rule(messages=st.lists(MESSAGES, min_size=1, max_size=8), settle=st.sampled_from([True, True, False]))
+    def put(self, messages: list, settle: bool) -> None:
+        for one in messages:
+            self.model.put(one)
+        if settle:
+            self.model.store.settle()
+
+    @rule(messages=st.lists(PLAIN, min_size=2, max_size=4))
+    def put_batch(self, messages: list) -> None:
+        self.model.put(*messages)
+        self.model.store.settle()
+
+    @rule()
+    def settle(self) -> None:
+        self.model.store.settle()
+
+    @rule()
+    def flush(self) -> None:
+        self.model.run(self.model.store._log_flush.flush_once)
+        self.model.note_flushed()
+
+    @rule(seed=SEEDS, after=st.integers(0, 12))
+    def cut_the_power_while_saving(self, seed: int, after: int) -> None:
+        self.model.store.settle()
+        self.model.disk.power_cut_in = after
+        try:
+            self.model.run(self.save)
+        except PowerCut:
+            self.model.crash_and_open(Random(seed))
+        self.model.disk.power_cut_in = None
+
+    async def save(self) -> None:
+        await self.model.store._log_flush.flush_once()
+        await self.model.store._thorough.save()
+
+    @rule()
+    def flush_thoroughly(self) -> None:
+        self.model.store.settle()
+        self.model.run(self.save)
+        self.model.note_flushed()
+
+    @rule()
+    def flush_queues(self) -> None:
+        self.model.store.queues.flush_of_dirty(0)()
+
+    @rule(seed=SEEDS, cuts=st.lists(st.integers(0, 40), max_size=3).map(tuple))
+    def crash(self, seed: int, cuts: tuple[int, ...]) -> None:
+        self.model.crash_and_open(Random(seed), cuts)
+
+    @rule()
+    def kill(self) -> None:
+        self.model.kill()
+        report = self.model.open()
+        assert not report.cut_bytes
+
+    @rule()
+    def restart(self) -> None:
+        self.model.close()
+        report = self.model.open()
+        assert report.was_clean
+        assert not report.records, "a clean restart looked at the log again"
+        assert not report.changed
+
+    @invariant()
+    def reads_what_was_put(self) -> None:
+        if hasattr(self, "model") and not self.model.store._dispatch.noted:
+            self.model.verify()
+
+    def teardown(self) -> None:
+        global crashes
+        crashes += self.model.crashes if hasattr(self, "model") else 0
+
+
+class TestCrashes(Crashes.TestCase):  # type: ignore[name-defined,misc]
+    settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+@pytest.mark.slow
+def test_ten_thousand_crashes() -> None:
+    from hypothesis.stateful import run_state_machine_as_test
+
+    before = crashes
+    while crashes - before < 10_000:
+        run_state_machine_as_test(
+            Crashes,
+            settings=settings(
+                max_examples=400, stateful_step_count=60, deadline=None, derandomize=False, database=None,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )  # fmt: skip

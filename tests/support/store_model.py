@@ -1,0 +1,223 @@
+"""A store in memory beside a plain list of what was put into it, and the comparison of the two.
+
+`StoreModel` drives a real MessageStore on a MemoryDisk, remembers every record as it was appended, and after each
+crash demands: the log is a beginning of the list; nothing that was flushed is missing; each record is the same byte for
+byte; queues, index and zeros behind the ends are what the list says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, TypeVar
+
+import trio
+
+from common.java_numbers import string_hash
+from common.message_flags import PREPARED, ROLLBACK, TRANSACTION_MASK
+from store.config import StoreConfig
+from store.errors import PutRefused
+from store.memory_disk import MemoryDisk, PowerCut
+from store.message import Appended, Put
+from store.message_store import MessageStore
+from store.recovery import RecoveryReport
+
+Result = TypeVar("Result")
+ROOT = "/store"
+HOST = bytes((10, 0, 0, 5, 0, 0, 0x2A, 0x9F))
+
+
+def small_config(**changes: Any) -> StoreConfig:
+    """Files so small that a few messages fill each kind."""
+    settings: dict[str, Any] = {
+        "store_path_root_dir": ROOT,
+        "mapped_file_size_commit_log": 2048,
+        "mapped_file_size_consume_queue": 100,
+        "max_hash_slot_num": 7,
+        "max_index_num": 12,
+        "disk_free_floor": 0,
+        "disk_free_enough": 0,
+        "max_message_size": 1500,
+    }
+    return StoreConfig(**{**settings, **changes})
+
+
+def message(
+    topic: str, queue_id: int, body: bytes, keys: tuple[bytes, ...] = (), tags: bytes = b"", **more: Any
+) -> Put:
+    """A message whose properties say what its keys and tags are."""
+    properties = []
+    if keys:
+        properties.append(b"UNIQ_KEY\x01" + keys[0])
+    if keys[1:]:
+        properties.append(b"KEYS\x01" + b" ".join(keys[1:]))
+    if tags:
+        properties.append(b"TAGS\x01" + tags)
+    code = string_hash(tags.decode()) if tags else 0
+    return Put(topic, queue_id, body, b"\x02".join(properties), code, keys, born_host=HOST, store_host=HOST, **more)
+
+
+@dataclass
+class Kept:
+    """One record as it was appended."""
+
+    put: Put
+    at: Appended
+    raw: bytes
+
+    @property
+    def has_entry(self) -> bool:
+        return self.put.sys_flag & TRANSACTION_MASK not in (PREPARED, ROLLBACK)
+
+
+class StoreModel:
+    """See the module's head. Times go up by 7 ms a message."""
+
+    def __init__(self, config: StoreConfig, page_size: int = 128) -> None:
+        self.config = config
+        self.disk = MemoryDisk(page_size=page_size)
+        self.now = 1_700_000_000_000
+        self.kept: list[Kept] = []
+        self.durable = 0  # how many of them are known to be flushed
+        self.gone = 0  # how many of the first ones retention took
+        self.crashes = 0
+        self.store = self._new()
+        self.report = self.run(self.store.open)
+
+    def run(self, function: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
+        return trio.run(function, *arguments)
+
+    def _new(self) -> MessageStore:
+        return MessageStore(self.disk, self.config, lambda: self.now, on_progress=lambda _: None)
+
+    # ---- what can happen
+
+    def put(self, *puts: Put) -> list[Appended]:
+        """Append one message, or several as a batch, without settling."""
+        self.now += 7
+        try:
+            found = [self.store.put(puts[0])] if len(puts) == 1 else self.store.put_batch(puts)
+        except PutRefused:
+            return []
+        for put, at in zip(puts, found, strict=True):
+            view = self.store.log.read(at.log_offset, at.size)
+            assert view is not None
+            self.kept.append(Kept(put, at, bytes(view)))
+        return found
+
+    def note_flushed(self) -> None:
+        while self.durable < len(self.kept) and self.kept[self.durable].at.end <= self.store.flushed.value:
+            self.durable += 1
+
+    def close(self) -> None:
+        self.run(self.store.close)
+        self.note_flushed()
+
+    def open(self) -> RecoveryReport:
+        """Open the directory as it is; a power cut on the way is a crash."""
+        self.store = self._new()
+        self.report = self.run(self.store.open)
+        self.check()
+        self.durable = len(self.kept)
+        return self.report
+
+    def crash(self, random: Random) -> None:
+        """The power goes; any subset of what was not flushed is lost."""
+        self.note_flushed()
+        self.crashes += 1
+        self.disk = self.disk.crash(random)
+
+    def kill(self) -> None:
+        """The process dies; the machine does not."""
+        self.disk = self.disk.copy()
+
+    def crash_and_open(self, random: Random, cuts: tuple[int, ...] = ()) -> RecoveryReport:
+        """A crash, perhaps with more of them while recovering, until a recovery gets through."""
+        self.crash(random)
+        for after in cuts:
+            self.disk.power_cut_in = after
+            self.store = self._new()
+            try:
+                self.run(self.store.open)
+            except PowerCut:
+                self.crashes += 1
+                self.disk = self.disk.crash(random)
+            else:
+                self.crashes += 1
+                self.disk.power_cut_in = None
+                self.disk = self.disk.crash(random)
+        return self.open()
+
+    # ---- what must hold
+
+    def check(self) -> None:
+        """The store against the list; cuts the list where the store ends."""
+        store = self.store
+        end = store.log.end
+        assert not self.report.losses, self.report.lines()
+        survivors = [one for one in self.kept if one.at.end <= end]
+        assert len(survivors) >= self.durable, (
+            f"{self.durable - len(survivors)} flushed records are lost: {self.report.lines()}"
+        )
+        self.kept = self.kept[: len(survivors)]
+        self._check_end(end)
+        for one in self.kept[self.gone :]:
+            assert store.record_at(one.at.log_offset) == one.raw, f"{one}: {self.report.lines()} {store.log} {store.record_at(one.at.log_offset)}"
+        self._check_queues()
+        self._check_index()
+
+    def _check_end(self, end: int) -> None:
+        last = self.kept[-1].at.end if self.kept else self.store.log.begin
+        size = self.config.mapped_file_size_commit_log
+        assert end == last or (end % size == 0 and last <= end <= last - last % size + size)
+        file = self.store.log.files.find(end)
+        if file is not None:
+            assert not any(file.buffer[end - file.begin :]), "something is left behind the end of the log"
+        assert all(file.begin <= end for file in self.store.log.files.files)
+
+    def _check_queues(self) -> None:
+        expected: dict[tuple[str, int], list[tuple[int, int, int, int]]] = {}
+        for one in self.kept:
+            if one.has_entry:
+                entry = (one.at.queue_offset, one.at.log_offset, one.at.size, one.put.tags_code)
+                expected.setdefault((one.put.topic, one.put.queue_id), []).append(entry)
+        begin = self.store.log.begin
+        for queue in self.store.queues:
+            entries = expected.pop((queue.topic, queue.queue_id), [])
+            assert queue.next_offset == queue.end == (entries[-1][0] + 1 if entries else 0), queue
+            first = next((offset for offset, log_offset, _, _ in entries if log_offset >= begin), queue.end)
+            assert queue.begin == first, queue
+            for offset, log_offset, size, code in entries:
+                if log_offset >= begin:
+                    assert queue.entry(offset) == (log_offset, size, code)
+            for file in queue.files.files:
+                inside = max(queue.end * 20 - file.begin, 0)
+                assert not any(file.buffer[inside:]), f"something is left behind the end of {queue}"
+        assert not [key for key, entries in expected.items() if entries[-1][1] >= begin]
+
+    def _check_index(self) -> None:
+        carrying: dict[tuple[str, str], list[int]] = {}
+        begin = self.store.log.begin
+        for one in self.kept:
+            if one.put.sys_flag & TRANSACTION_MASK != ROLLBACK and one.at.log_offset >= begin:
+                for key in one.put.keys:
+                    carrying.setdefault((one.put.topic, key.decode()), []).append(one.at.log_offset)
+        for (topic, key), offsets in carrying.items():
+            found = self.store.find_by_key(topic, key, 1000, 0, 1 << 62)
+            most = self.config.max_msgs_num_batch
+            assert [offset for offset, _ in found.records][-most:] == sorted(set(offsets))[-most:], (
+                f"{topic} {key}: {[o for o, _ in found.records][-9:]} {sorted(set(offsets))[-9:]}"
+            )
+        entries = sum(len(offsets) for offsets in carrying.values())
+        there = sum(
+            1 for file in self.store.index.files for number in range(1, file.count + 1)
+            if file.table.entry(number)[1] >= begin
+        )  # fmt: skip
+        assert there == entries, f"{there} index entries where {entries} should be"
+
+    def verify(self) -> None:
+        """A running store against the list, everything being settled."""
+        self._check_end(self.store.log.end)
+        self._check_queues()
+        self._check_index()
