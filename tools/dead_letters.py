@@ -1,0 +1,115 @@
+"""Reading a group's dead letters, and sending them again.
+
+A dead letter goes back where it failed: to the retry topic of its group, so that this group alone consumes it once
+more, under its first topic, with its unique id and a full count of tries. Or to a topic that is named, for everybody
+who subscribes that. The dead letter itself stays where it is until the log is deleted, so sending it again twice is
+two messages.
+
+Java: (the console's "resend" of org.apache.rocketmq.dashboard; mqadmin has none)
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+import trio
+
+from client.config import PullConfig
+from client.errors import ClientError
+from client.inner_producer import InnerProducer
+from client.pull_consumer import PullEngine
+from client.send_back import CONCURRENT_MAX_TRIES, retry_message
+from client.send_result import PullStatus
+from client.session import World
+from common import message_properties as names
+from common.message import Message, MessageQueue, ReceivedMessage
+from common.topic import TOOLS_GROUP, dlq_topic
+
+BATCH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which of the dead letters: those with one of these ids or keys, or all."""
+
+    ids: frozenset[str] = frozenset()
+    keys: frozenset[str] = frozenset()
+
+    def takes(self, message: ReceivedMessage) -> bool:
+        if not self.ids and not self.keys:
+            return True
+        return bool(self.ids & ids_of(message) or self.keys.intersection(message.keys))
+
+
+class DeadLetters:
+    """The dead letters of one group, on all brokers."""
+
+    def __init__(self, engine: PullEngine, group: str) -> None:
+        self._engine = engine
+        self._group = group
+        self._sender = InnerProducer(engine.session)
+
+    async def read(self, wanted: Wanted, newest: int | None = None) -> list[ReceivedMessage]:
+        """Those that are wanted, oldest first; of each queue only so many of the newest. Raises ClientError."""
+        topic = dlq_topic(self._group)
+        if await self._engine.session.namesrv.route(topic) is None:
+            return []  # it comes into being with the first dead letter
+        queues = await self._engine.queues(topic)
+        found = [message for queue in queues for message in await self._read_queue(queue, newest)]
+        return sorted(filter(wanted.takes, found), key=lambda message: message.store_timestamp)
+
+    async def _read_queue(self, queue: MessageQueue, newest: int | None) -> list[ReceivedMessage]:
+        first = await self._engine.pull(queue, 0, 1, "*", 0)
+        offset = first.min_offset if newest is None else max(first.min_offset, first.max_offset - newest)
+        found: list[ReceivedMessage] = []
+        while offset < first.max_offset:
+            result = await self._engine.pull(queue, offset, BATCH, "*", 0)
+            if result.status is PullStatus.NO_NEW_MESSAGE or result.next_offset <= offset:
+                break
+            found += result.messages
+            offset = result.next_offset
+        return found
+
+    async def send_again(self, message: ReceivedMessage, topic: str | None = None) -> str:
+        """To its group, or to a topic; returns the topic that it was sent to. Raises ClientError."""
+        again = retry_message(self._group, message, message.topic)
+        again = replace(again, delay_level=0, wait_store=True)
+        if topic is not None:
+            again = replace(again, topic=topic, properties=_without_history(again))
+        await self._sender.send(again, 0, CONCURRENT_MAX_TRIES)
+        return again.topic
+
+
+def origin_of(message: ReceivedMessage) -> str:
+    """The topic in which the message was sent at first."""
+    return message.properties.get(names.RETRY_TOPIC, message.topic)
+
+
+def ids_of(message: ReceivedMessage) -> set[str]:
+    """All names that somebody may have of it: its unique id, its own offset id, and that of its first delivery."""
+    return {message.message_id, message.offset_message_id, message.properties.get(names.ORIGIN_MESSAGE_ID, "")}
+
+
+def _without_history(message: Message) -> dict[str, str]:
+    """For a topic that everybody may consume, it is a new message: nothing was tried yet, and it has its own id."""
+    past = {names.RETRY_TOPIC, names.ORIGIN_MESSAGE_ID, names.UNIQ_KEY}
+    return {name: value for name, value in message.properties.items() if name not in past}
+
+
+@asynccontextmanager
+async def dead_letters_of(group: str, namesrv: str, world: World | None = None) -> AsyncIterator[DeadLetters]:
+    """A connection to the cluster for as long as the block lasts. Raises ClientError."""
+    engine = PullEngine(TOOLS_GROUP, PullConfig(namesrv=namesrv), world or World())
+    stop = trio.Event()
+    failure: ClientError | None = None
+    async with trio.open_nursery() as nursery:
+        await nursery.start(engine.run, stop)
+        try:
+            yield DeadLetters(engine, group)
+        except ClientError as error:
+            failure = error  # out of the nursery, which would wrap it
+        stop.set()
+    if failure is not None:
+        raise failure
