@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -77,11 +78,22 @@ def store_option(command: F) -> F:
     return click.option("--store", required=True, metavar="DIR", help=text)(command)
 
 
-def session_of(name: str, master: str | None, conf: tuple[str, ...]) -> SparkSession:
+@contextmanager
+def session_of(name: str, master: str | None, conf: tuple[str, ...]) -> Iterator[SparkSession]:
+    """The session of this process, stopped afterwards if it was started here."""
+    from pyspark.sql import SparkSession
+
     from spark_jobs.session import spark_session
 
-    settings = dict(pair.split("=", 1) for pair in conf if "=" in pair)
-    return spark_session(name, master=master, settings=settings)
+    if wrong := [pair for pair in conf if "=" not in pair]:
+        raise click.BadParameter(f"{wrong[0]!r} is not like spark.executor.memory=2g", param_hint="--conf")
+    was_there = SparkSession.getActiveSession() is not None
+    session = spark_session(name, master=master, settings=dict(pair.split("=", 1) for pair in conf))
+    try:
+        yield session
+    finally:
+        if not was_there:
+            session.stop()
 
 
 def rules_of(
@@ -120,21 +132,21 @@ def index(
 
     if out is None and lookup is None:
         raise click.UsageError("say where the result goes: --out DIR, --lookup DIR, or both")
-    session = session_of("index", master, conf)
+    rules = rules_of(store, queue_file_size, index_slots, index_entries, delay_levels)
+    size = split_mib << 20
     damaged = False
-    if out is not None:
-        rules = rules_of(store, queue_file_size, index_slots, index_entries, delay_levels)
-        report = rebuild_index(
-            session, store, out, rules, partitions=partitions, split_size=split_mib << 20, replace=replace,
-            stop_at_damage=stop_at_damage,
-        )  # fmt: skip
-        for line in report.lines():
-            click.echo(line)
-        damaged = bool(report.damages)
-    if lookup is not None:
-        about = write_lookup(session, store, lookup, buckets=buckets, partitions=partitions, split_size=split_mib << 20)
-        click.echo(f"{lookup}: keys of the log from {about.log_begin} to {about.log_end}")
-    session.stop()
+    with session_of("index", master, conf) as session:
+        if out is not None:
+            report = rebuild_index(
+                session, store, out, rules, partitions=partitions, split_size=size, replace=replace,
+                stop_at_damage=stop_at_damage,
+            )  # fmt: skip
+            for line in report.lines():
+                click.echo(line)
+            damaged = bool(report.damages)
+        if lookup is not None:
+            about = write_lookup(session, store, lookup, buckets=buckets, partitions=partitions, split_size=size)
+            click.echo(f"{lookup}: keys of the log from {about.log_begin} to {about.log_end}")
     sys.exit(1 if damaged else 0)
 
 
@@ -192,10 +204,9 @@ def verify(
     """Check every record, queue entry and index entry; exit code 1 where something is wrong."""
     from spark_jobs.verify_segments import verify as verify_store
 
-    session = session_of("verify", master, conf)
     rules = rules_of(store, queue_file_size, index_slots, index_entries, delay_levels)
-    report = verify_store(session, store, rules, partitions=partitions, split_size=split_mib << 20)
-    session.stop()
+    with session_of("verify", master, conf) as session:
+        report = verify_store(session, store, rules, partitions=partitions, split_size=split_mib << 20)
     if as_json:
         click.echo(json.dumps(report.as_dict(), indent=1, ensure_ascii=False))
     else:
@@ -229,13 +240,11 @@ def export(
 
     times = [None if time is None else moment(milliseconds(time) or 0) for time in (begin, end)]
     selection = Selection(topic, tag, times[0], times[1], where)
-    session = session_of("export", master, conf)
-    size = split_mib << 20
-    count = export_messages(
-        session, store, out, selection, file_format=file_format, body=body, json_schema=json_schema,
-        partitions=partitions, split_size=size,
-    )  # fmt: skip
-    session.stop()
+    with session_of("export", master, conf) as session:
+        count = export_messages(
+            session, store, out, selection, file_format=file_format, body=body, json_schema=json_schema,
+            partitions=partitions, split_size=split_mib << 20,
+        )  # fmt: skip
     click.echo(f"{count} messages in {out}")
 
 
@@ -252,9 +261,8 @@ def stats(
     from spark_jobs.plot import plot
     from spark_jobs.stats import stats as stats_of
 
-    session = session_of("stats", master, conf)
-    found = stats_of(session, store, partitions=partitions, split_size=split_mib << 20)
-    session.stop()
+    with session_of("stats", master, conf) as session:
+        found = stats_of(session, store, partitions=partitions, split_size=split_mib << 20)
     if as_json:
         click.echo(json.dumps(found.as_dict(), ensure_ascii=False))
     else:

@@ -42,7 +42,8 @@ def write_index(session: SparkSession, scanned: Scanned, staging: str, rules: Ru
     if not total:
         return IndexWritten()
     items = scanned.pieces.where(f"kind = '{ITEMS}' and split <= {scanned.stitched.last_split}")
-    numbered = items.mapInArrow(_numberer(starts, rules.geometry.entries - 1), PIECE_SCHEMA)
+    capacity = rules.geometry.entries - 1
+    numbered = items.mapInArrow(_numberer(starts, capacity, -(-total // capacity)), PIECE_SCHEMA)
     write = _index_writer(staging, starts, rules)
     with progress(session, "writing the index"):
         rows = numbered.groupBy("file").applyInArrow(write, FILE_SCHEMA).collect()
@@ -57,7 +58,7 @@ def write_index(session: SparkSession, scanned: Scanned, staging: str, rules: Ru
     return IndexWritten(len(rows), total, rows[-1].end_time)
 
 
-def _numberer(starts: dict[int, int], capacity: int) -> Callable[[Any], Iterator[pa.RecordBatch]]:
+def _numberer(starts: dict[int, int], capacity: int, files_in_all: int) -> Callable[[Any], Iterator[pa.RecordBatch]]:
     """Gives each piece the number of the index file it goes to; one that goes to several is there several times.
 
     A file also gets the entry before its first: the header of a file begins where the one before ended.
@@ -73,7 +74,7 @@ def _numberer(starts: dict[int, int], capacity: int) -> Callable[[Any], Iterator
             ):
                 begin = starts[split] + first
                 end = begin + count
-                for file in range(begin // capacity, end // capacity + 1):
+                for file in range(begin // capacity, min(end // capacity + 1, files_in_all)):
                     if max(begin, file * capacity - 1) < min(end, (file + 1) * capacity):
                         rows.append(row)
                         files.append(file)

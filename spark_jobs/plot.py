@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _MOST_TOPICS = 8
 _MOST_LAGS = 12
+_MOST_LETTERS = 44
 
 
 class NoPlot(RocketletError):
@@ -59,8 +60,8 @@ def _rates(axes: Any, stats: StoreStats) -> None:
     if len(times) == 1:
         axes.bar(labels, [rows[name][slots[0]] for name in labels])
     else:
-        axes.stackplot(times, [list(rows[name].values()) for name in labels], labels=labels, step="post")
-        axes.legend(loc="upper left", fontsize="small", ncols=2)
+        axes.stackplot(times, [list(rows[name].values()) for name in labels], labels=_short(labels), step="post")
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize="small")
         axes.tick_params(axis="x", labelrotation=20)
     axes.set_ylabel(f"messages per second\n(means over {stats.step} s)")
     axes.set_title("Messages stored")
@@ -72,11 +73,11 @@ def _sizes(axes: Any, stats: StoreStats) -> None:
     places = range(len(topics))
     axes.barh(places, [topic.body_p99 for topic in topics], color="lightsteelblue", label="99 % are at most")
     axes.barh(places, [topic.body_median for topic in topics], height=0.5, color="steelblue", label="half are at most")
-    axes.set_yticks(places, [topic.topic for topic in topics], fontsize="small")
+    axes.set_yticks(places, _short([topic.topic for topic in topics]), fontsize="small")
     axes.set_xlabel("bytes of a body")
     axes.set_title("Sizes")
     if topics:
-        axes.legend(loc="lower right", fontsize="small")
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize="small")
 
 
 def _lags(axes: Any, stats: StoreStats) -> None:
@@ -87,6 +88,12 @@ def _lags(axes: Any, stats: StoreStats) -> None:
         axes.set_axis_off()
         return
     axes.barh(range(len(lags)), [lag.lag for lag in lags], color="indianred")
-    axes.set_yticks(range(len(lags)), [f"{lag.group} on {lag.topic}" for lag in lags], fontsize="small")
+    names = _short([f"{lag.group} on {lag.topic}" for lag in lags])
+    axes.set_yticks(range(len(lags)), names, fontsize="small")
+    axes.set_xlim(0, max(1, max(lag.lag for lag in lags)) * 1.15)
     for place, lag in enumerate(lags):
         axes.text(lag.lag, place, f" {lag.lag:,}", va="center", fontsize="small")
+
+
+def _short(names: list[str]) -> list[str]:
+    return [name if len(name) <= _MOST_LETTERS else f"{name[: _MOST_LETTERS - 1]}…" for name in names]
