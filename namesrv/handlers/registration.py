@@ -16,6 +16,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from msgspec import UNSET
+
 from namesrv.advertised import second_address
 from namesrv.kv_config import KvConfig
 from namesrv.route_table import RouteTable, TableFull
@@ -143,7 +145,7 @@ def _version(version: configuration.DataVersion) -> DataVersion:
 
 
 def _wire_version(version: DataVersion) -> configuration.DataVersion:
-    return configuration.DataVersion(version.counter, version.timestamp, version.state_version or None)
+    return configuration.DataVersion(version.counter, version.timestamp, version.state_version or UNSET)
 
 
 def _described(header: RegisterBrokerHeader | UnregisterBrokerHeader) -> str:

@@ -54,7 +54,8 @@ class Body(msgspec.Struct):
 
     def builtins(self) -> Any:
         """What `to_json` encodes: fields that are None left out."""
-        return {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}
+        values = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        return {name: value for name, value in values if value is not None and value is not msgspec.UNSET}
 
     @classmethod
     def from_builtins(cls, value: Any) -> Self:

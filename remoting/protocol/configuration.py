@@ -10,7 +10,7 @@ common/protocol/header/CreateTopicRequestHeader.java
 
 from __future__ import annotations
 
-from msgspec import field
+from msgspec import UNSET, UnsetType, field
 
 from remoting.protocol.body import Body
 from remoting.protocol.header import Header, Int, Long
@@ -29,7 +29,7 @@ class DataVersion(Body):
 
     counter: Long = 0
     timestamp: Long = 0
-    stateVersion: Long | None = None
+    stateVersion: Long | UnsetType = UNSET
 
 
 class TopicConfig(Body):
