@@ -47,6 +47,7 @@ from broker.handlers.topic_admin import TopicAdmin
 from broker.handlers.when_flushed import WhenFlushed
 from broker.identity import Identity
 from broker.long_poll import LongPoll
+from broker.overload import Overload
 from broker.own_address import own_address
 from broker.put_again import FilterBits
 from broker.queue_locks import QueueLocks
@@ -102,6 +103,7 @@ class Broker:
         self.tables = Tables(self.settings, disk, self._store_config.store_path_root_dir, clock, self._topics_changed)
         self.statistics = Statistics(self.identity.cluster)
         self.long_poll = LongPoll()
+        self.overload = Overload(self.settings)
         self.clients = Clients(self.settings, self.tables.groups, self.tables.filters, self.long_poll, clock)
         self.locks: QueueLocks[WireQueue] = QueueLocks()
         self.pool = ConnectionPool(network, loaded[PoolConfig])
@@ -129,6 +131,7 @@ class Broker:
         await self.store.open()
         self.tables.load(self.identity.name)
         self._halves.recover()
+        self.overload.install()
         async with self.pool, trio.open_nursery() as background:
             await self._start_background(background)
             async with trio.open_nursery() as ports:
@@ -146,6 +149,7 @@ class Broker:
         await self.store.flush()
         await self.tables.save_all()
         await self.store.close()
+        self.overload.remove()
         log.info("broker %s stopped", self.identity.name)
 
     # -- start
@@ -181,7 +185,7 @@ class Broker:
             self.settle()
             answers.after_turn()
 
-        table = handler_table(self._handlers(answers, background))
+        table = handler_table(self._handlers(answers, background), self.overload, self.settings)
         if self._faults is not None:
             table = self._faults.around(table)
         main = Server(table, self._network, self._server_config, events=[self.clients], after_turn=after_turn)
@@ -207,20 +211,8 @@ class Broker:
         self.identity.settle(join_address(told, port), join_address(config.broker_ip2 or told, port + 1), loopback)
 
     def _say_ready(self) -> None:
-        config = self.settings.now
-        vip = f", VIP port {config.listen_port - VIP_STEP}" if config.listen_port else ""
-        log.info(
-            "broker %s is ready; clients are told %s%s%s",
-            self.identity.name,
-            self.identity.address,
-            f" ({self.identity.loopback_address} on this host)" if self.identity.loopback_address else "",
-            vip,
-        )
-        if config.loopback_only:
-            log.info("it listens on loopback only; bindAddress=0.0.0.0 opens it to the network")
-        elif not self.identity.loopback_address and not config.broker_ip1:
-            log.info("set brokerIP1 where clients reach this host by another address")
-        if not config.namesrv_addr:
+        log.info("broker %s is ready, clients are told %s", self.identity.name, self.identity.address)
+        if not self.settings.now.namesrv_addr:
             log.warning("no name server is set (-n host:port): clients find this broker only by its address")
 
     def _handlers(self, answers: SendAnswers, nursery: trio.Nursery) -> Handlers:
@@ -277,6 +269,7 @@ class Broker:
             self.store,
             detours,
             self.statistics,
+            self.overload,
             bits,
         )
         self._look_again = send.look_again
@@ -302,17 +295,13 @@ class Broker:
         self.long_poll.drain()
 
     async def _tick(self) -> None:
-        """Once a second: samples of the counters; every ten, what else needs a look now and then."""
-        seconds = 0
+        """Every ten seconds: samples of the counters, and what else needs a look now and then."""
         while True:
             now = self._clock()
-            self.statistics.tick_second(now)
+            self.statistics.tick(now, datetime.fromtimestamp(now / 1000).toordinal())
+            self.locks.expire(now)
             self._look_again()
-            if seconds % (MINUTE_EVERY // 1000) == 0:
-                self.statistics.tick(now, datetime.fromtimestamp(now / 1000).toordinal())
-                self.locks.expire(now)
-            seconds += 1
-            await trio.sleep(1)
+            await trio.sleep(MINUTE_EVERY / 1000)
 
     def _settings_taken(self, loaded: Loaded) -> None:
         self.store.config = loaded[StoreConfig]

@@ -1,9 +1,9 @@
 """Settings of the broker itself, by RocketMQ's keys; those of the log and its files are in `store/config.py`.
 
-What is `updatable` may be changed while the broker runs (request 25), all else only in the file. Three defaults differ
+What is `updatable` may be changed while the broker runs (request 25), all else only in the file. Four defaults differ
 from RocketMQ's, because a safe or useful default costs nobody anything: the broker listens on loopback only until
-`bindAddress` opens it, SQL92 filters are on, and a broker without `brokerIP1` announces an address that it was reached
-at or has, never a guess among several.
+`bindAddress` opens it, SQL92 filters are on, a broker without `brokerIP1` announces the address that it reaches its
+name server from, and a send that waited 200 ms is not refused yet, for its client waits 3 s.
 
 Java: common/BrokerConfig.java, remoting/netty/NettyServerConfig.java
 """
@@ -143,7 +143,9 @@ class BrokerConfig:
     broker_fast_failure_enable: bool = setting(
         True, "Requests that waited too long are refused instead of worked on.", updatable=True
     )
-    wait_time_mills_in_send_queue: int = setting(200, "How long a send may wait.", unit="ms", updatable=True, minimum=1)
+    wait_time_mills_in_send_queue: int = setting(
+        2000, "How long a send may wait; clients give up after 3 s.", unit="ms", updatable=True, minimum=1
+    )
     wait_time_mills_in_pull_queue: int = setting(
         5000, "How long a pull may wait.", unit="ms", updatable=True, minimum=1
     )

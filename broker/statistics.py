@@ -3,7 +3,7 @@
 A `Flow` is three numbers that only grow. Whoever sends or pulls adds to the flow of one queue and to that of the
 broker; a topic or a group is summed up when somebody asks. Samples of each flow are taken every 10 s (7 are kept: the
 last minute), every 10 minutes (7: the last hour) and every hour (25: the last day), as RocketMQ does, and of the
-broker's totals every second (601: ten minutes). Pure: the time is given.
+broker's totals every 10 s (61: ten minutes). Pure: the time is given.
 
 Invariants: a Flow never shrinks; samples are in the order of time; the statistics of a topic or group that is gone go
 with it, the totals stay.
@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 
 MINUTE_EVERY, HOUR_EVERY, DAY_EVERY = 10_000, 600_000, 3_600_000
 MINUTE_KEPT, HOUR_KEPT, DAY_KEPT = 7, 7, 25
-SECONDS_KEPT = 601
+TOTALS_KEPT = 61
 
 Span = Literal["minute", "hour", "day"]
 SPANS: tuple[Span, ...] = ("minute", "hour", "day")
@@ -107,8 +107,8 @@ class Today:
     day: int | None = None
 
 
-class Second(NamedTuple):
-    """The broker's totals at one time."""
+class Totals(NamedTuple):
+    """The whole broker at one time."""
 
     time: int
     put: int
@@ -132,7 +132,7 @@ class Statistics:
     _put: dict[str, dict[int, Flow]] = field(default_factory=dict)
     _got: dict[tuple[str, str], dict[int, Flow]] = field(default_factory=dict)
     _sent_back: dict[tuple[str, str], Flow] = field(default_factory=dict)
-    _seconds: deque[Second] = field(default_factory=lambda: deque(maxlen=SECONDS_KEPT))
+    _totals: deque[Totals] = field(default_factory=lambda: deque(maxlen=TOTALS_KEPT))
 
     def put_flow(self, topic: str, queue_id: int) -> Flow:
         """The flow into a queue. Keep it: looking it up costs more than adding to it."""
@@ -159,15 +159,14 @@ class Statistics:
             self._got.pop(key, None)
             self._sent_back.pop(key, None)
 
-    def tick_second(self, now: int) -> None:
-        self._seconds.append(
-            Second(now, self.put.messages, self.got.messages, self.got.calls, self.pulls_found, self.pulls_missed)
-        )
+    def totals(self, now: int) -> Totals:
+        return Totals(now, self.put.messages, self.got.messages, self.got.calls, self.pulls_found, self.pulls_missed)
 
     def tick(self, now: int, day: int) -> None:
         """Every 10 s. `day` is the number of the local day; a new one begins the counts of today."""
         for flow in self._flows():
             flow.remember(now)
+        self._totals.append(self.totals(now))
         today = self.today
         if day != today.day:
             if today.day is not None:
@@ -175,14 +174,14 @@ class Statistics:
                 today.get_yesterday_morning, today.get_this_morning = today.get_this_morning, self.got.messages
             today.day = day
 
-    def per_second(self, number: str, seconds: int) -> float:
+    def per_second(self, number: str, seconds: int, now: int) -> float:
         """The rate of one of the totals over the last so many seconds, or as far as the broker has run."""
-        if len(self._seconds) < 2:
+        earlier = next((one for one in reversed(self._totals) if now - one.time >= seconds * 1000), None)
+        earlier = earlier or (self._totals[0] if self._totals else None)
+        if earlier is None or earlier.time >= now:
             return 0.0
-        latest, earlier = self._seconds[-1], self._seconds[max(0, len(self._seconds) - 1 - seconds)]
-        elapsed = latest.time - earlier.time
-        grown: int = getattr(latest, number) - getattr(earlier, number)
-        return grown * 1000 / elapsed if elapsed > 0 else 0.0
+        grown: int = getattr(self.totals(now), number) - getattr(earlier, number)
+        return grown * 1000 / (now - earlier.time)
 
     def rates(self, name: str, key: str) -> dict[Span, Rate] | None:
         """A statistic by RocketMQ's name and key; None where there is nothing of that name and key."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from broker.config import Settings
 from broker.handlers.broker_state import BrokerState
 from broker.handlers.client_relays import ClientRelays
 from broker.handlers.configuration import Configuration
@@ -27,6 +28,7 @@ from broker.handlers.send_back import SendBack
 from broker.handlers.send_message import SendMessage
 from broker.handlers.store_admin import StoreAdmin
 from broker.handlers.topic_admin import TopicAdmin
+from broker.overload import Overload
 from remoting.handler import Handler, HandlerTable
 from remoting.protocol import configuration, inspection, membership, offsets, pulling, sending, transactions
 from remoting.request_codes import RequestCode
@@ -55,9 +57,12 @@ class Handlers:
     store: StoreAdmin
 
 
-def handler_table(by: Handlers) -> HandlerTable:
-    """Code → handler, on one page."""
+def handler_table(by: Handlers, overload: Overload, settings: Settings) -> HandlerTable:
+    """Code → handler, on one page. Sends look themselves, once a turn, whether they waited too long."""
     code = RequestCode
+    pull = overload.guarded(by.pull.handle, lambda: settings.now.wait_time_mills_in_pull_queue)
+    heartbeat = overload.guarded(by.membership.heartbeat, lambda: settings.now.wait_time_mills_in_heartbeat_queue)
+    end = overload.guarded(by.end_transaction.end, lambda: settings.now.wait_time_mills_in_transaction_queue)
     return {
         # Messages
         code.SEND_MESSAGE: Handler(by.send.handle, sending.SendMessageHeader, "send"),
@@ -66,10 +71,10 @@ def handler_table(by: Handlers) -> HandlerTable:
         code.CONSUMER_SEND_MSG_BACK: Handler(by.send_back.handle, sending.ConsumerSendMsgBackHeader, "send"),
         code.SEND_REPLY_MESSAGE: Handler(by.reply.handle, sending.SendMessageHeader, "reply"),
         code.SEND_REPLY_MESSAGE_V2: Handler(by.reply.handle, sending.SendMessageHeaderV2, "reply"),
-        code.END_TRANSACTION: Handler(by.end_transaction.end, transactions.EndTransactionHeader, "transaction"),
+        code.END_TRANSACTION: Handler(end, transactions.EndTransactionHeader, "transaction"),
         code.RESUME_CHECK_HALF_MESSAGE: Handler(by.end_transaction.resume, transactions.ResumeCheckHalfMessageHeader),
-        code.PULL_MESSAGE: Handler(by.pull.handle, pulling.PullMessageHeader, "pull"),
-        code.LITE_PULL_MESSAGE: Handler(by.pull.handle, pulling.PullMessageHeader, "pull"),
+        code.PULL_MESSAGE: Handler(pull, pulling.PullMessageHeader, "pull"),
+        code.LITE_PULL_MESSAGE: Handler(pull, pulling.PullMessageHeader, "pull"),
         code.QUERY_MESSAGE: Handler(by.queries.by_key, pulling.QueryMessageHeader, "query"),
         code.VIEW_MESSAGE_BY_ID: Handler(by.queries.by_offset, pulling.ViewMessageHeader, "query"),
         # Positions
@@ -80,7 +85,7 @@ def handler_table(by: Handlers) -> HandlerTable:
         code.GET_MIN_OFFSET: Handler(by.queue_offsets.minimum, offsets.QueueHeader),
         code.GET_EARLIEST_MSG_STORETIME: Handler(by.queue_offsets.earliest_time, offsets.QueueHeader),
         # Who is there
-        code.HEART_BEAT: Handler(by.membership.heartbeat, None, "heartbeat"),
+        code.HEART_BEAT: Handler(heartbeat, None, "heartbeat"),
         code.UNREGISTER_CLIENT: Handler(by.membership.unregister, membership.UnregisterClientHeader, "client"),
         code.GET_CONSUMER_LIST_BY_GROUP: Handler(
             by.membership.list_group, membership.GetConsumerListHeader, "consumer"

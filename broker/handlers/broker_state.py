@@ -104,7 +104,8 @@ class BrokerState:
         }
 
     def _over_spans(self, number: str) -> str:
-        return " ".join(str(self._statistics.per_second(number, seconds)) for seconds in SPANS)
+        now = self._clock()
+        return " ".join(str(self._statistics.per_second(number, seconds, now)) for seconds in SPANS)
 
     def _of_store(self) -> dict[str, str]:
         store, path = self._store.statistics(), self._store.config.commit_log_path

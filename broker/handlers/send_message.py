@@ -2,6 +2,7 @@
 
 Whether the body is a batch is told by the header's `batch`, not by the code. Refused, in this order:
 
+0. what waited too long (2, `broker/overload.py`);
 1. before `startAcceptSendRequestTimeStamp` (1); while the broker starts, stops or is a slave (14);
 2. an ordered topic while the broker may not be written to (16);
 3. a topic name that is none (1), or is one that clients may not send to (16);
@@ -27,6 +28,7 @@ from broker.config import Settings
 from broker.handlers.send_answers import SendAnswers, Stored
 from broker.handlers.send_targets import SendHeader, SendTargets, born_host_of
 from broker.identity import Identity
+from broker.overload import Overload
 from broker.put_again import FilterBits
 from broker.statistics import Flow, Statistics
 from broker.topic_table import Topic, TopicTable
@@ -75,6 +77,7 @@ class SendMessage:
         store: MessageStore,
         rewrites: Rewrites,
         statistics: Statistics,
+        overload: Overload,
         filter_bits: FilterBits | None,
     ) -> None:
         self._identity = identity
@@ -84,6 +87,7 @@ class SendMessage:
         self._store = store
         self._rewrites = rewrites
         self._statistics = statistics
+        self._overload = overload
         self._filter_bits = filter_bits
         self._total = statistics.put
         self._find = topics.get
@@ -107,7 +111,13 @@ class SendMessage:
     def handle(self, request: Request) -> Answer | Deferred:
         header: SendHeader = request.header
         topic, ready = self._find(header.topic), self._ready
-        if topic is not None and topic.plain and ready is not None and not header.batch:
+        if (
+            topic is not None
+            and topic.plain
+            and ready is not None
+            and not header.batch
+            and not self._overload.waited_ms
+        ):
             answer = self._store_common(request, header, topic, ready)
             if answer is not None:
                 return answer
@@ -166,6 +176,7 @@ class SendMessage:
 
     def _handle_special(self, request: Request, header: SendHeader) -> Answer | Deferred:
         try:
+            self._overload.check(self._settings.now.wait_time_mills_in_send_queue)
             topic = self._targets.topic(request, header)
             queue_id = self._targets.queue(request, header, topic)
             if header.batch:

@@ -122,12 +122,14 @@ def test_forgotten_topics_and_groups_leave_the_totals() -> None:
 
 def test_rates_over_seconds() -> None:
     statistics = Statistics("C")
-    assert statistics.per_second("put", 10) == 0.0
+    assert statistics.per_second("put", 10, 0) == 0.0
     for second in range(700):
-        statistics.tick_second(second * 1000)
+        if second % 10 == 0:
+            statistics.tick(second * 1000, 1)
         statistics.put.add(2 if second >= 690 else 1, 1)
-    assert statistics.per_second("put", 10) == pytest.approx(1.9)
-    assert statistics.per_second("put", 600) == pytest.approx(609 / 600)
+    assert statistics.per_second("put", 10, 700_000) == pytest.approx(2.0)
+    assert statistics.per_second("put", 60, 700_000) == pytest.approx(70 / 60)
+    assert statistics.per_second("put", 3600, 700_000) == pytest.approx(620 / 610)
 
 
 def test_the_day_turns() -> None:

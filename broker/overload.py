@@ -1,0 +1,71 @@
+"""Requests that waited too long are refused at once instead of worked on: their clients are about to give up.
+
+Nothing queues here but in the sockets, while the process is busy or stands still: a disk that blocks it, a machine that
+gives it no time. What is read after one pass of the event loop may have waited as long as the pass before it took. If
+that is longer than its family allows (`waitTimeMillsIn…Queue`), it is answered SYSTEM_BUSY (2), with RocketMQ's words
+and the reason. `brokerFastFailureEnable=false` switches this off.
+
+Java: broker/latency/BrokerFastFailure.java
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import trio
+
+from broker.config import Settings
+from remoting.handler import Answer, Deferred, PlainFunction, Refused, Request
+from remoting.response_codes import ResponseCode
+
+log = logging.getLogger("broker.overload")
+
+# Shorter passes are everyday: a turn over a full buffer, a collection of garbage.
+WORTH_A_LOOK = 0.05
+WORTH_A_LINE = 0.5
+
+
+class Overload(trio.abc.Instrument):
+    """Measures the passes of the event loop, once it is installed."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._woke = trio.current_time()
+        self.waited_ms = 0  # how long what is read now may have waited
+
+    def install(self) -> None:
+        """From here to the end of the run."""
+        self._woke = trio.current_time()
+        trio.lowlevel.add_instrument(self)
+
+    def remove(self) -> None:
+        trio.lowlevel.remove_instrument(self)
+
+    def after_io_wait(self, timeout: float) -> None:
+        self._woke = trio.current_time()
+
+    def before_io_wait(self, timeout: float) -> None:
+        took = trio.current_time() - self._woke
+        self.waited_ms = int(took * 1000) if took > WORTH_A_LOOK else 0
+        if took > WORTH_A_LINE:
+            log.warning("the broker was busy or stood still for %.1f s: a slow disk, too little CPU?", took)
+
+    def check(self, limit_ms: int) -> None:
+        """Raises Refused where what is read now may have waited longer than that."""
+        if self.waited_ms > limit_ms and self._settings.now.broker_fast_failure_enable:
+            raise Refused(
+                ResponseCode.SYSTEM_BUSY,
+                "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: "
+                f"{self.waited_ms}ms, size of queue: 0; the broker stood still, and {limit_ms} ms are allowed",
+            )
+
+    def guarded(self, function: PlainFunction, limit_ms: Callable[[], int]) -> PlainFunction:
+        """The same handler for requests that are fresh enough."""
+
+        def guarded(request: Request) -> Answer | Deferred:
+            if self.waited_ms:
+                self.check(limit_ms())
+            return function(request)
+
+        return guarded
