@@ -1,0 +1,148 @@
+"""The fixtures as a user meets them: in a test suite of his own, run by pytest inside this one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from client import Message, Producer, Refused, SendFailed, TimedOut
+from remoting.request_codes import RequestCode
+from remoting.response_codes import ResponseCode
+from tools.thread_stack import ThreadStack
+
+pytest_plugins = ["pytester"]
+
+HEAD = """
+from client import Message, Producer
+from remoting.request_codes import RequestCode
+"""
+
+
+def run_suite(pytester: pytest.Pytester, text: str, *arguments: str) -> pytest.RunResult:
+    pytester.makepyfile(HEAD + text)
+    loaded = pytester.plugins
+    loaded.append("tools.pytest_plugin")
+    return pytester.runpytest_inprocess("-p", "no:cacheprovider", *arguments)
+
+
+def test_each_test_has_a_stack_of_its_own(rocketmq: ThreadStack) -> None:
+    with Producer("g", namesrv=rocketmq.namesrv) as producer:
+        assert producer.send(Message("plugin", b"1"), queue=None).queue_offset == 0
+
+
+def test_and_so_has_the_next(rocketmq: ThreadStack) -> None:
+    with Producer("g", namesrv=rocketmq.namesrv) as producer:
+        assert producer.send(Message("plugin", b"1")).offset_message_id.endswith("0" * 16)
+
+
+def test_a_scripted_answer_is_met_so_often_and_then_no_more(rocketmq: ThreadStack) -> None:
+    fault = rocketmq.on(RequestCode.SEND_MESSAGE_V2, reply=ResponseCode.SYSTEM_BUSY, times=2)
+    with Producer("g", namesrv=rocketmq.namesrv) as producer:
+        for _ in range(2):
+            with pytest.raises((Refused, SendFailed), match="SYSTEM_BUSY"):
+                producer.send(Message("plugin", b"1"))
+        assert producer.send(Message("plugin", b"1")).queue_offset == 0
+    assert fault.met == 2
+    assert fault.is_over
+
+
+def test_a_dropped_request_times_out(rocketmq: ThreadStack) -> None:
+    with Producer("g", namesrv=rocketmq.namesrv, retries=0) as producer:
+        producer.send(Message("plugin", b"0"))
+        fault = rocketmq.on(RequestCode.SEND_MESSAGE_V2, drop=True, times=None)
+        with pytest.raises((TimedOut, SendFailed)):
+            producer.send(Message("plugin", b"1"), timeout=0.2)
+        assert fault.met >= 1
+        rocketmq.clear_faults()
+        producer.send(Message("plugin", b"2"))
+
+
+def test_a_broken_connection_is_healed_by_the_next_try(rocketmq: ThreadStack) -> None:
+    with Producer("g", namesrv=rocketmq.namesrv) as producer:
+        producer.send(Message("plugin", b"0"))
+        fault = rocketmq.on(RequestCode.SEND_MESSAGE_V2, disconnect=True)
+        assert producer.send(Message("plugin", b"1")).status.name == "SEND_OK"
+    assert fault.met == 1
+
+
+def test_a_delayed_request_is_served_after_all(rocketmq: ThreadStack) -> None:
+    with Producer("g", namesrv=rocketmq.namesrv) as producer:
+        producer.send(Message("plugin", b"0"))
+        rocketmq.on(RequestCode.SEND_MESSAGE_V2, delay=0.3)
+        began = time.monotonic()
+        assert producer.send(Message("plugin", b"1")).status.name == "SEND_OK"
+        assert time.monotonic() - began >= 0.3
+
+
+def test_a_fault_may_choose_its_requests(rocketmq: ThreadStack) -> None:
+    rocketmq.on(
+        RequestCode.SEND_MESSAGE_V2,
+        reply=ResponseCode.MESSAGE_ILLEGAL,
+        times=None,
+        when=lambda request: request.header.topic == "refused",
+    )
+    with Producer("g", namesrv=rocketmq.namesrv) as producer:
+        producer.send(Message("taken", b"1"))
+        with pytest.raises((Refused, SendFailed), match="MESSAGE_ILLEGAL"):
+            producer.send(Message("refused", b"1"))
+
+
+def test_a_cluster_spreads_a_topic_over_its_brokers(rocketmq_cluster: Callable[..., ThreadStack]) -> None:
+    stack = rocketmq_cluster(brokers=2, namesrvs=2)
+    assert len(stack.addresses.namesrvs) == 2
+    assert sorted(stack.addresses.brokers) == ["broker-a", "broker-b"]
+    with Producer("g", namesrv=stack.namesrv) as producer:
+        used = {producer.send(Message("DefaultCluster", b"1")).queue.broker_name for _ in range(32)}
+    assert used == {"broker-a", "broker-b"}
+
+
+@pytest.mark.rocketmq(autoCreateTopicEnable=False)
+def test_settings_go_by_a_marker(rocketmq: ThreadStack) -> None:
+    with Producer("g", namesrv=rocketmq.namesrv) as producer, pytest.raises(Exception, match="no broker serves"):
+        producer.send(Message("not-there", b"1"))
+
+
+def test_a_client_left_open_is_an_error_that_says_what_to_do(pytester: pytest.Pytester) -> None:
+    result = run_suite(
+        pytester,
+        """
+kept = []
+
+def test_forgets(rocketmq):
+    producer = Producer("g", namesrv=rocketmq.namesrv)
+    producer.start()
+    producer.send(Message("T", b"1"))
+    kept.append(producer)
+
+def test_end():
+    kept.pop().shutdown()
+""",
+    )
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(["*connection(s) of clients are still open after the test*close each*"])
+
+
+def test_a_closed_client_is_none(pytester: pytest.Pytester) -> None:
+    result = run_suite(
+        pytester,
+        """
+def test_closes(rocketmq):
+    with Producer("g", namesrv=rocketmq.namesrv) as producer:
+        producer.send(Message("T", b"1"))
+
+def test_shares(rocketmq_session):
+    rocketmq_session.on(RequestCode.HEART_BEAT, drop=True, times=None)
+
+def test_shares_without_the_fault(rocketmq_session):
+    assert not rocketmq_session._stack.faults._by_code
+""",
+    )
+    result.assert_outcomes(passed=3)
+
+
+@pytest.mark.parametrize("wrong", [{}, {"times": 0, "drop": True}, {"drop": True, "at": "moon"}])
+def test_a_fault_that_makes_no_sense_is_refused(rocketmq_session: ThreadStack, wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"fault|times|at="):
+        rocketmq_session.on(RequestCode.HEART_BEAT, **wrong)  # type: ignore[arg-type]
