@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from common.message_record import topic_field
 from store.disk import Disk
 from store.layout.consume_queue_entry import ENTRY, ENTRY_SIZE, PRE_BLANK, entries_of, is_pre_blank
+from store.layout.queue_ext_layout import is_address, to_offset
 from store.mapped_file import MappedFile
 from store.mapped_file_queue import MappedFileQueue
 from store.watermark import Watermark
@@ -153,6 +154,12 @@ class ConsumeQueue:
             dropped += 1
         self.correct_begin(log_begin)
         return dropped
+
+    def drop_ext_before(self) -> None:
+        """Delete extension files that no entry points to any more."""
+        entry = self.entry(self.begin)
+        if self.ext is not None and entry is not None and is_address(entry[2]):
+            self.ext.drop_before(to_offset(entry[2]))
 
     def cut(self, end: int) -> None:
         """Forget entries from an offset on, leaving zeros. For recovery only."""

@@ -105,6 +105,10 @@ class MappedFileQueue:
         self._names_changed = True
         return file
 
+    def release_first(self) -> str:
+        """Take the oldest file out; the caller deletes its path, where that may take its time."""
+        return self.files.pop(0).path
+
     def drop_last(self) -> MappedFile:
         file = self.files[-1]
         self._disk.remove(file.path)

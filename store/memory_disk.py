@@ -6,8 +6,9 @@ by chance; of every name made, renamed or deleted since its directory was synced
 flushed may be empty. Real disks tear at sectors, so `page_size` may be small: the smaller, the more is tried.
 
 Faults on request: `power_cut_in` (so many calls that change the disk go well, the next one raises `PowerCut`, in the
-middle of whatever the store was doing; then call `crash`), `fail_next_flush` (the flush raises and, as on Linux, its pages count as clean from then on, so that
-the next flush succeeds without having written them), `capacity` (a full disk), `fail_next_rename`.
+middle of whatever the store was doing; then call `crash`), `fail_next_flush` (the flush raises and, as on Linux, its
+pages count as clean from then on, so that the next flush succeeds without having written them), `capacity` (a full
+disk), `fail_next_rename`.
 
 It also keeps the writers honest: a page written without having been reserved first would be SIGBUS on a full disk, and
 is an AssertionError at the next flush here.

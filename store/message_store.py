@@ -45,6 +45,8 @@ from store.message_index import MessageIndex
 from store.offload import offload
 from store.reading import GetResult, MatchCode, MatchRecord, MatchUnit, Reading
 from store.recovery import Recovery, RecoveryReport
+from store.retention import Retention
+from store.seals import Seals
 from store.watermark import Watermark
 
 _log = logging.getLogger("store.message_store")
@@ -83,6 +85,11 @@ class MessageStore:
             lambda: self.config,
         )  # fmt: skip
         self._reading = Reading(self.log, disk.memory())
+        self._retention = Retention(
+            disk, self.log, self.queues, self.index, clock, lambda: self.config,
+            lambda: min(self.flushed.value, self._thorough.saved), self._set_full, self.store_time_of,
+        )  # fmt: skip
+        self._seals = Seals(disk, self.log, self.flushed, lambda: self.config)
         self._lock: Lock | None = None
         self._refusal: NotWritable | Closed | None = Closed(f"{self._root}: the store is not open")
         self._puts = self._put_bytes = self._gets = 0
@@ -121,6 +128,7 @@ class MessageStore:
         self.appended.advance(report.log_end)
         self.flushed.advance(report.log_end)
         self._reading.hot_from = report.log_end
+        self._seals.trusted_from = report.walked_from
         if report.is_saved:
             self._thorough.saved = dispatched
 
@@ -133,6 +141,8 @@ class MessageStore:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._log_flush.run)
             nursery.start_soon(self._thorough.run)
+            nursery.start_soon(self._retention.run)
+            nursery.start_soon(self._seals.run)
             task_status.started()
 
     async def close(self) -> None:
@@ -271,6 +281,16 @@ class MessageStore:
             _log.error("sends are refused from now on: %s", error)
             self._refusal = error
 
+    def _set_full(self, error: DiskFull | None) -> None:
+        """The disk is too full, or (None) is not any more."""
+        if error is not None:
+            self._refuse(error)
+        elif isinstance(self._refusal, DiskFull):
+            self._refusal = None
+            self.settle()  # what a full disk kept from being filed; may refuse anew
+            if self._refusal is None:
+                _log.warning("%s: there is room on the disk again; sends are taken", self._root)
+
     @property
     def refusal(self) -> str:
         """Why messages are refused now; empty while they are taken."""
@@ -374,13 +394,38 @@ class MessageStore:
                 found.records.append((offset, record))
         return found
 
-    # ---- topics
+    # ---- what leaves
+
+    async def delete_expired(self) -> int:
+        """Delete log files past their time now, whatever the hour; returns how many."""
+        deleted = 0
+        while await self._retention.tick(asked=True):
+            deleted += 1
+        return deleted
+
+    async def clean_expired_queues(self) -> int:
+        """Delete queue files, and whole queues but the system's, whose messages are gone; returns queues deleted.
+
+        A queue that is deleted begins again at offset 0, as in RocketMQ.
+        """
+        await self._retention.clean_queues()
+        gone = [
+            queue for queue in self.queues
+            if queue.begin == queue.end == queue.next_offset and queue.end and not is_system_topic(queue.topic)
+        ]  # fmt: skip
+        self._drop(gone)
+        return len(gone)
+
 
     def delete_topic(self, topic: str) -> int:
         """Delete the queues of a topic; its messages stay in the log until that is deleted. Returns how many."""
         queues = self.queues.of_topic(topic)
-        self.queues.drop(queues)
+        self._drop(queues)
         return len(queues)
+
+    def _drop(self, queues: list[ConsumeQueue]) -> None:
+        self.queues.drop(queues)
+        self._thorough.saved = -1  # the progress point tells of queues that are gone
 
     def clean_unused(self, topics: Iterable[str]) -> list[str]:
         """Delete the queues of topics that are not among these and are not the system's; returns the topics."""

@@ -34,6 +34,7 @@ from store.mapped_file_queue import Oddity
 from store.message_index import MessageIndex
 from store.rebuild_index import IndexFinding, IndexRebuild
 from store.rebuild_queues import NotContinuous, QueueFinding, QueueRebuild
+from store.seals import drop_seals, seal_path
 
 _MOST_MISSING = 1024  # log files that are made up for in one gap
 
@@ -133,6 +134,7 @@ class Recovery:
             self._refuse_lost_log(progress)
         if progress is not None and not self._is_believable(progress):
             report.notes.append("the progress point does not fit the files; looked at the whole store")
+            drop_seals(self._disk, self._root)  # somebody else may have written to any of the files
             progress = None
         try:
             walk = self._walk(progress)
@@ -256,6 +258,9 @@ class Recovery:
         elif progress is not None:
             report.last = self._last_of(progress)
         report.cut_bytes = self._cut(walk.end)
+        for loss in walk.losses:
+            self._disk.remove(seal_path(self._root, loss.log_offset - loss.log_offset % self._log.file_size))
+        drop_seals(self._disk, self._root, walk.end - walk.end % self._log.file_size)
         if report.cut_bytes:
             report.cut_why = walk.fault.value if walk.fault is not None else "behind the last file"
         report.queues = done.queues.finish(trim=progress is None or not report.was_clean)

@@ -1,0 +1,171 @@
+"""What leaves a store: log files past their time, or the oldest ones when the disk runs full; queues and index follow.
+
+One file a tick, oldest first, never the last one, and none that a recovery might need. What is about to be lost is
+logged before it is. A reader that holds a slice of a deleted file keeps it; the space comes back when he lets go.
+
+How full is too full: RocketMQ's three ratios (75, 85, 90 % of what can be used), each of which counts only while less
+than `diskFreeEnough` is free, for a tenth of a large disk is a lot; and `diskFreeFloor`, below which sends are refused
+whatever the ratio, so that what was sent can still be filed. Refusals end as they began, by themselves.
+
+Java: store/DefaultMessageStore.java (CleanCommitLogService, CleanConsumeQueueService)
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Callable
+from datetime import datetime
+
+import trio
+
+from common.clock import WallClock
+from store.commit_log import CommitLog
+from store.config import StoreConfig
+from store.consume_queue_table import ConsumeQueueTable
+from store.disk import Disk, Usage
+from store.errors import DiskFull
+from store.layout.file_names import SEALS, offset_name
+from store.message_index import MessageIndex
+from store.offload import offload
+
+_log = logging.getLogger("store.retention")
+
+_HOUR = 3_600_000
+_PAUSE = 0.1  # s between two files while there are more to delete
+_AT_ONCE = 64  # queues corrected before others may run
+
+
+class Pressure(enum.IntEnum):
+    """What the disk asks for."""
+
+    NONE = 0
+    CLEAN = 1  # files past their time go at any hour
+    FORCED = 2  # the oldest file goes whatever its age
+    FULL = 3  # and sends are refused
+
+
+def pressure_of(usage: Usage, config: StoreConfig) -> Pressure:
+    """How full a disk is by the settings."""
+    if usage.free < config.disk_free_floor:
+        return Pressure.FULL
+    if config.disk_free_enough and usage.free >= config.disk_free_enough:
+        return Pressure.NONE
+    percent = usage.ratio * 100
+    if percent > config.disk_space_warning_level_ratio:
+        return Pressure.FULL
+    if percent > config.disk_space_clean_forcibly_ratio:
+        return Pressure.FORCED
+    return Pressure.CLEAN if percent > config.disk_max_used_space_ratio else Pressure.NONE
+
+
+def reason_to_go(age_ms: int, now_ms: int, pressure: Pressure, asked: bool, config: StoreConfig) -> str:
+    """Why a file of this age goes now; empty where it stays. `asked`: somebody wants old files gone at this hour."""
+    if pressure >= Pressure.FORCED and config.clean_file_forcibly_enable:
+        return "the disk is nearly full"
+    if age_ms < config.file_reserved_time * _HOUR:
+        return ""
+    hour = datetime.fromtimestamp(now_ms / 1000).hour
+    if asked or pressure >= Pressure.CLEAN or hour in map(int, config.delete_when):
+        return f"it is older than fileReservedTime {config.file_reserved_time} h"
+    return ""
+
+
+class Retention:
+    """The deleting of one store's files. `refuse` is told of a full disk, and of its end by None."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        log: CommitLog,
+        queues: ConsumeQueueTable,
+        index: MessageIndex,
+        clock: WallClock,
+        config: Callable[[], StoreConfig],
+        safe_end: Callable[[], int],
+        refuse: Callable[[DiskFull | None], None],
+        store_time_of: Callable[[int], int],
+    ) -> None:
+        """`safe_end`: up to where the log is flushed, and a recovery need not look at it any more."""
+        self._disk = disk
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._clock = clock
+        self._config = config
+        self._safe_end = safe_end
+        self._refuse = refuse
+        self._store_time_of = store_time_of
+        self.deleted = 0
+
+    async def run(self) -> None:
+        while True:
+            deleted = await self.tick()
+            await trio.sleep(_PAUSE if deleted else self._config().clean_resource_interval / 1000)
+
+    async def tick(self, *, asked: bool = False) -> bool:
+        """Look at the disk, and delete at most one log file with what hangs on it; whether one was deleted."""
+        config = self._config()
+        pressure = await self.look(config)
+        if len(self._log.files.files) < 2:
+            return False
+        first = self._log.files.files[0]
+        if first.end > self._safe_end():
+            return False
+        now = self._clock()
+        age = now - self._disk.modified(first.path)
+        reason = reason_to_go(age, now, pressure, asked, config)
+        if not reason:
+            return False
+        _log.warning(
+            "deleting %s (%d bytes of log from offset %d, messages stored from %s to %s): %s", first.path, first.size,
+            first.begin, _time(self._store_time_of(first.begin)), _time(self._store_time_of(first.end)), reason,
+        )  # fmt: skip
+        path = self._log.files.release_first()
+        seal = f"{config.store_path_root_dir}/{SEALS}/{offset_name(first.begin)}"
+
+        def remove() -> None:
+            self._disk.remove(path)
+            self._disk.remove(seal)
+            self._disk.sync_directory(self._log.files.directory)
+
+        await offload(self._disk, remove)
+        self.deleted += 1
+        await self.clean_queues()
+        return True
+
+    async def look(self, config: StoreConfig) -> Pressure:
+        """How full the fuller of the two disks is; refuses sends, or takes them again."""
+        worst, where = Pressure.NONE, None
+        for path in dict.fromkeys((self._log.files.directory, config.store_path_root_dir)):
+            usage = await offload(self._disk, lambda path=path: self._disk.usage(path))  # type: ignore[misc]
+            pressure = pressure_of(usage, config)
+            if pressure > worst:
+                worst, where = pressure, (path, usage)
+        self._refuse(full_error(*where, config) if worst is Pressure.FULL and where is not None else None)
+        return worst
+
+    async def clean_queues(self) -> None:
+        """Let queues and index follow the beginning of the log."""
+        begin = self._log.begin
+        for number, queue in enumerate(list(self._queues)):
+            queue.drop_before(begin)
+            if queue.ext is not None:
+                queue.drop_ext_before()
+            if number % _AT_ONCE == _AT_ONCE - 1:
+                await trio.lowlevel.checkpoint()
+        self._index.drop_before(begin)
+
+
+def full_error(path: str, usage: Usage, config: StoreConfig) -> DiskFull:
+    """Says which disk, how full, by which setting, and what to do."""
+    state = f"{path}: the disk is {usage.ratio:.1%} used, {usage.free >> 20} MiB free"
+    if usage.free < config.disk_free_floor:
+        rule = f"less than diskFreeFloor ({config.disk_free_floor >> 20} MiB)"
+    else:
+        rule = f"more than diskSpaceWarningLevelRatio ({config.disk_space_warning_level_ratio} %)"
+    return DiskFull(f"{state}: {rule}; sends are refused until there is room. Free some, or lower fileReservedTime")
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000).isoformat(" ", "seconds") if ms > 0 else "?"

@@ -1,0 +1,107 @@
+"""Sealing full log files, in the background: a checksum of every block, for checks years later.
+
+Only what is known to be good is sealed. What this process wrote and flushed is; of older files without a seal each
+record is looked at first, and one with damage stays unsealed and is told in the log: a seal would make it look right.
+
+Java: (none)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import trio
+
+from store.commit_log import CommitLog
+from store.config import StoreConfig
+from store.disk import Disk
+from store.layout import seal_layout
+from store.layout.file_names import SEALS, offset_name, parse_offset
+from store.layout.log_scan import read_through
+from store.layout.seal_layout import Seal
+from store.mapped_file import MappedFile
+from store.offload import offload
+from store.watermark import Watermark
+
+_log = logging.getLogger("store.seals")
+
+
+def seal_path(root: str, log_offset: int) -> str:
+    return f"{root}/{SEALS}/{offset_name(log_offset)}"
+
+
+def read_seal(disk: Disk, root: str, log_offset: int) -> Seal | None:
+    """The seal of the log file that begins there; None where there is none that can be read."""
+    data = disk.read_file(seal_path(root, log_offset))
+    return seal_layout.decode(data) if data is not None else None
+
+
+def drop_seals(disk: Disk, root: str, log_offset: int = 0) -> None:
+    """Forget the seals of log files from an offset on: those files are not what they were."""
+    for entry in disk.entries(f"{root}/{SEALS}"):
+        if (offset := parse_offset(entry.name)) is not None and offset >= log_offset:
+            disk.remove(f"{root}/{SEALS}/{entry.name}")
+
+
+class Seals:
+    """The sealing of one store's log. `trusted_from` is where what this process wrote or verified begins."""
+
+    def __init__(self, disk: Disk, log: CommitLog, flushed: Watermark, config: Callable[[], StoreConfig]) -> None:
+        self._disk = disk
+        self._log = log
+        self._flushed = flushed
+        self._root = config().store_path_root_dir
+        self._is_enabled = config().seal_enable
+        self._refused: set[int] = set()
+        self.trusted_from = 0
+
+    async def run(self) -> None:
+        if not self._is_enabled:
+            return
+        while True:
+            await self.seal_all()
+            last = self._log.files.last
+            await self._flushed.reach(max(last.end if last is not None else 1, self._flushed.value + 1))
+
+    async def seal_all(self) -> int:
+        """Seal every full file that has no seal; returns how many."""
+        present = {parse_offset(entry.name) for entry in self._disk.entries(f"{self._root}/{SEALS}")}
+        for offset in present:
+            if offset is not None and offset < self._log.begin:
+                self._disk.remove(seal_path(self._root, offset))  # its file went while it was being sealed
+        sealed = 0
+        for file in list(self._log.files.files):
+            is_full = file.end <= self._flushed.value
+            if is_full and file.begin not in present and file.begin not in self._refused:
+                sealed += await self._seal(file)
+                await trio.lowlevel.checkpoint()
+        return sealed
+
+    async def _seal(self, file: MappedFile) -> bool:
+        region, begin, is_trusted = file.region, file.begin, file.begin >= self.trusted_from
+        buffer = file.buffer
+
+        def seal() -> int | None:
+            """None, or the offset of damage."""
+            if not is_trusted:
+                found = read_through(buffer, 0, file.size, begin)
+                if found.damages or not found.blank:
+                    return begin + (found.damages[0].at if found.damages else found.end)
+            seal = seal_layout.seal_of(begin, file.size, region.read)
+            self._disk.write_file(seal_path(self._root, begin), seal_layout.encode(seal))
+            return None
+
+        try:
+            damage = await offload(self._disk, seal)
+        except OSError as error:
+            self._refused.add(begin)
+            _log.warning("%s: cannot be sealed: %s", file.path, error)
+            return False
+        if damage is not None:
+            self._refused.add(begin)
+            _log.error(
+                "%s: damaged at log offset %d, so it gets no seal; see `rocketlet store check %s`",
+                file.path, damage, self._root,
+            )  # fmt: skip
+        return damage is None
