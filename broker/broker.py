@@ -14,7 +14,7 @@ import logging
 import random
 import re
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 
 import trio
@@ -111,7 +111,7 @@ class Broker:
         self.targets = SendTargets(
             self.identity, self.settings, self.tables.topics, self.tables.groups, clock, self._random
         )
-        self._look_again: Callable[[], None] = _nothing
+        self.send_handler: SendMessage | None = None  # as soon as the ports are open
         self._halves = HalfMessages(
             self.store, self.tables.topics, self.tables.offsets, self.identity, clock, self._filter_bits()
         )
@@ -272,12 +272,16 @@ class Broker:
             self.overload,
             bits,
         )
-        self._look_again = send.look_again
+        self.send_handler = send
         return send
 
     def _serve_sends(self, serving: bool) -> None:
         self.targets.serving = serving
-        self._look_again()
+        self._look_again_at_sends()
+
+    def _look_again_at_sends(self) -> None:
+        if self.send_handler is not None:
+            self.send_handler.look_again()
 
     # -- stop
 
@@ -300,12 +304,12 @@ class Broker:
             now = self._clock()
             self.statistics.tick(now, datetime.fromtimestamp(now / 1000).toordinal())
             self.locks.expire(now)
-            self._look_again()
+            self._look_again_at_sends()
             await trio.sleep(MINUTE_EVERY / 1000)
 
     def _settings_taken(self, loaded: Loaded) -> None:
         self.store.config = loaded[StoreConfig]
-        self._look_again()
+        self._look_again_at_sends()
 
     def _topics_changed(self) -> None:
         self.registration.register_soon()
@@ -338,10 +342,6 @@ async def _when_cancelled(stop: trio.Event) -> None:
 
 def _no_bits(topic: str, properties: bytes) -> bytes:
     return b""
-
-
-def _nothing() -> None:
-    """There is no send handler yet."""
 
 
 def host_name() -> str:

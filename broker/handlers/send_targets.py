@@ -132,6 +132,7 @@ class SendTargets:
             )
         return topic
 
+
 def born_host_of(connection: Connection) -> bytes:
     """The packed address of a connection's other side, parsed once a connection."""
     found: bytes | None = connection.attributes.get("born_host")

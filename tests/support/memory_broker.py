@@ -56,8 +56,13 @@ def loaded_settings(**settings: object) -> Loaded:
     given: dict[str, object] = {"broker_name": NAME, **SMALL_STORE, **settings}
     configs = []
     for config_type in (BrokerConfig, StoreConfig, ServerConfig, PoolConfig):
-        own = {one.field for one in settings_of(config_type)}
-        configs.append(config_type(**{name: value for name, value in given.items() if name in own}))
+        own = {one.field: one for one in settings_of(config_type)}
+        values = {
+            name: own[name].parse(text) if isinstance(text, str) else text
+            for name, text in given.items()
+            if name in own
+        }
+        configs.append(config_type(**values))
     known = {one.field for config in configs for one in settings_of(type(config))}
     assert given.keys() <= known, given.keys() - known
     return Loaded(tuple(configs), {one.key: "default" for config in configs for one in settings_of(type(config))})

@@ -1,0 +1,466 @@
+"""Sends: what is stored, what is refused with which code, and when the answer goes out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+from trio.testing import MockClock
+
+from common import message_properties
+from common.message_flags import MULTI_TAGS
+from common.message_record import BatchItem, Record, encode_batch
+from remoting.command import Command
+from remoting.protocol.configuration import CreateTopicHeader
+from remoting.protocol.sending import SendMessageHeader, SendMessageHeaderV2
+from remoting.request_codes import RequestCode
+from remoting.response_codes import ResponseCode
+from store.errors import FlushFailed, FlushTimeout
+from tests.support.memory_broker import ROOT, RunningBroker, memory_broker
+from tests.support.virtual_time import START_MS
+
+REGION = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
+
+
+def stored(one: RunningBroker, topic: str, queue_id: int = 0) -> list[Record]:
+    """All records of a queue."""
+    from common.message_record import decode
+
+    queue = one.broker.store.queue(topic, queue_id)
+    found = []
+    for offset in range(queue.begin, queue.end) if queue else ():
+        entry = queue.entry(offset) if queue else None
+        raw = one.broker.store.record_at(entry[0]) if entry else None
+        assert raw is not None
+        found.append(decode(raw))
+    return found
+
+
+async def create_topic(one: RunningBroker, topic: str, **fields: Any) -> Command:
+    given: dict[str, Any] = {"topic": topic, "readQueueNums": 4, "writeQueueNums": 4, "perm": 6}
+    return await one.call(RequestCode.UPDATE_AND_CREATE_TOPIC, CreateTopicHeader(**(given | fields)))
+
+
+async def test_what_is_stored(autojump_clock: MockClock) -> None:
+    async with memory_broker() as one:
+        answer = await one.send("T", b"hello", 2, TAGS="A", KEYS="k1 k2", WAIT="true", mine="x", fields={"flag": 9})
+        [record] = stored(one, "T", 2)
+        assert answer.ext == {"msgId": "7F00000100002A9F0000000000000000", "queueId": "2", "queueOffset": "0", **REGION}
+        assert (record.body, record.flag, record.topic, record.queue_id) == (b"hello", 9, "T", 2)
+        assert message_properties.decode_bytes(record.properties) == {
+            "TAGS": "A",
+            "KEYS": "k1 k2",
+            "mine": "x",
+            "UNIQ_KEY": f"{1:032X}",
+            "CLUSTER": "DefaultCluster",
+        }
+        assert (record.born_timestamp, record.store_host) == (START_MS, bytes.fromhex("7f00000100002a9f"))
+        assert record.born_host[:4] == bytes([10, 0, 0, 1])
+        for key in ("k1", "k2", f"{1:032X}"):
+            found = await one.call(RequestCode.QUERY_MESSAGE, {"topic": "T", "key": key, "maxNum": "9"})
+            assert found.code == 0, key
+
+
+async def test_code_10_and_codes_unknown_to_us_in_the_header(autojump_clock: MockClock) -> None:
+    async with memory_broker() as one:
+        header = SendMessageHeader(1, "T", "PG", "TBW102", 4, properties="TAGS\x01A\x02")
+        answer = await one.call(RequestCode.SEND_MESSAGE, header, b"x")
+        assert answer.code == 0
+        [record] = stored(one, "T", 1)
+        assert record.properties == b"TAGS\x01A\x02CLUSTER\x01DefaultCluster"
+
+
+@pytest.mark.parametrize("body", [b"", b"x" * (1 << 16)])
+async def test_the_shortest_and_the_longest_body(autojump_clock: MockClock, body: bytes) -> None:
+    async with memory_broker() as one:
+        assert (await one.send("T", body)).code == 0
+        assert stored(one, "T")[0].body == body
+
+
+async def test_refusals(autojump_clock: MockClock) -> None:
+    async with memory_broker() as one:
+        await create_topic(one, "T")
+        for expected, topic, given in [
+            (ResponseCode.SYSTEM_ERROR, "a topic!", {}),
+            (ResponseCode.SYSTEM_ERROR, "", {}),
+            (ResponseCode.SYSTEM_ERROR, "t" * 128, {}),
+            (ResponseCode.SYSTEM_ERROR, "../../etc", {}),
+            (ResponseCode.NO_PERMISSION, "SCHEDULE_TOPIC_XXXX", {}),
+            (ResponseCode.NO_PERMISSION, "RMQ_SYS_TRANS_HALF_TOPIC", {}),
+            (ResponseCode.NO_PERMISSION, "RMQ_SYS_TRANS_OP_HALF_TOPIC", {}),
+            (ResponseCode.NO_PERMISSION, "TRANS_CHECK_MAX_TIME_TOPIC", {}),
+            (ResponseCode.NO_PERMISSION, "SELF_TEST_TOPIC", {}),
+            (ResponseCode.NO_PERMISSION, "OFFSET_MOVED_EVENT", {}),
+            (ResponseCode.SYSTEM_ERROR, "T", {"queueId": 4}),
+            (ResponseCode.TOPIC_NOT_EXIST, "New", {"defaultTopic": "none"}),
+            (ResponseCode.TOPIC_NOT_EXIST, "New", {"defaultTopicQueueNums": 0}),
+            (ResponseCode.SYSTEM_ERROR, "T", {"properties": "DELAY\x01soon"}),
+            (ResponseCode.MESSAGE_ILLEGAL, "T", {"properties": "p\x01" + "x" * 32767}),
+        ]:
+            answer = await one.send(topic, fields={"queueId": 0} | given)
+            assert answer.code == expected, (topic, answer)
+            assert answer.remark
+            assert answer.ext == REGION
+        answer = await one.send("T", b"x" * ((1 << 16) + 1))
+        assert (answer.code, answer.ext) == (ResponseCode.MESSAGE_ILLEGAL, REGION)
+        assert one.broker.statistics.put_failed == 16
+        assert one.broker.store.log.end == 0
+
+
+async def test_a_negative_queue_id_lets_the_broker_choose(autojump_clock: MockClock) -> None:
+    async with memory_broker() as one:
+        await create_topic(one, "T", writeQueueNums=3, readQueueNums=5)
+        chosen = {(await one.send("T", queue_id=-1)).ext["queueId"] for _ in range(40)}  # type: ignore[index]
+        assert chosen == {"0", "1", "2"}
+        assert (await one.send("T", queue_id=4)).code == 0  # below the larger of both counts
+
+
+async def test_a_topic_that_a_send_created_is_on_the_disk_before_the_answer(autojump_clock: MockClock) -> None:
+    async with memory_broker() as one:
+        assert (await one.send("T", queue_id=3)).code == 0
+        after_power_cut = one.disk.crash(Random(1))
+        table = json.loads(after_power_cut.read_file(f"{ROOT}/config/topics.json") or b"")
+        assert table["topicConfigTable"]["T"]["writeQueueNums"] == 4
+        topic = one.broker.tables.topics.get("T")
+        assert topic is not None
+        assert topic.plain
+
+
+async def test_its_send_is_refused_when_the_topic_cannot_be_written_down(autojump_clock: MockClock) -> None:
+    async with memory_broker() as one:
+        await one.send("T")
+        write_file = one.disk.write_file
+
+        def full(path: str, data: bytes) -> None:
+            raise OSError(28, "No space left on device", path)
+
+        one.disk.write_file = full  # type: ignore[method-assign]
+        answer = await one.send("U")
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert "topics.json" in (answer.remark or "")
+        one.disk.write_file = write_file  # type: ignore[method-assign]
+        assert (await one.send("U")).code == 0
+
+
+async def test_auto_creation_off(autojump_clock: MockClock) -> None:
+    async with memory_broker(auto_create_topic_enable=False) as one:
+        assert (await one.send("T")).code == ResponseCode.TOPIC_NOT_EXIST
+        assert (await one.send("%RETRY%G")).code == 0
+
+
+async def test_a_unit_topic_says_so(autojump_clock: MockClock) -> None:
+    async with memory_broker() as one:
+        await one.send("T", fields={"unitMode": True})
+        topic = one.broker.tables.topics.get("T")
+        assert topic is not None
+        assert topic.sys_flag == 1
+
+
+async def test_not_before_its_time(autojump_clock: MockClock) -> None:
+    async with memory_broker(start_accept_send_request_time_stamp=START_MS + 60_000) as one:
+        await create_topic(one, "T")
+        answer = await one.send("T")
+        assert (answer.code, answer.ext) == (ResponseCode.SYSTEM_ERROR, REGION)
+        assert "startAcceptSendRequestTimeStamp" in (answer.remark or "")
+        await trio.sleep(61)
+        assert (await one.send("T")).code == 0
+
+
+async def test_a_broker_that_may_not_be_written_to_refuses_ordered_topics(autojump_clock: MockClock) -> None:
+    async with memory_broker(broker_permission=4) as one:
+        await create_topic(one, "T")
+        assert (await one.send("T")).code == 0
+        one.broker.tables.topics.follow_order(["T"])
+        assert (await one.send("T")).code == ResponseCode.NO_PERMISSION
+
+
+async def test_a_slave_takes_nothing(autojump_clock: MockClock) -> None:
+    async with memory_broker(broker_role="SLAVE", broker_id=1) as one:
+        answer = await one.send("TBW102")
+        assert (answer.code, answer.ext) == (ResponseCode.SERVICE_NOT_AVAILABLE, REGION)
+
+
+async def test_region_and_trace_follow_their_settings(autojump_clock: MockClock) -> None:
+    async with memory_broker() as one:
+        await one.send("T")
+        await one.call(RequestCode.UPDATE_BROKER_CONFIG, None, b"regionId=here\ntraceOn=false\n")
+        answer = await one.send("T")
+        assert answer.ext is not None
+        assert (answer.ext["MSG_REGION"], answer.ext["TRACE_ON"]) == ("here", "false")
+
+
+async def test_multi_tag_topics_mark_their_messages(autojump_clock: MockClock) -> None:
+    async with memory_broker() as one:
+        await create_topic(one, "T", topicFilterType="MULTI_TAG")
+        await one.send("T", fields={"sysFlag": 0x301})
+        assert stored(one, "T")[0].sys_flag == 0x301 | MULTI_TAGS
+
+
+async def test_address_bits_of_a_client_are_not_believed(autojump_clock: MockClock) -> None:
+    async with memory_broker() as one:
+        await one.send("T", fields={"sysFlag": 0x30})
+        await one.send("T", fields={"sysFlag": 0x30})
+        assert [record.sys_flag for record in stored(one, "T")] == [0, 0]
+
+
+async def test_a_cluster_that_a_client_named_is_replaced(autojump_clock: MockClock) -> None:
+    async with memory_broker() as one:
+        await one.send("T", CLUSTER="Other", TAGS="A")
+        properties = message_properties.decode_bytes(stored(one, "T")[0].properties)
+        assert properties["CLUSTER"] == "DefaultCluster"
+        assert stored(one, "T")[0].properties.count(b"CLUSTER") == 1
+
+
+class TestRetries:
+    async def test_tried_too_often_is_dead(self, autojump_clock: MockClock) -> None:
+        async with memory_broker() as one:
+            await one.send("%RETRY%G", b"again", fields={"reconsumeTimes": 2, "maxReconsumeTimes": 3})
+            await one.send("%RETRY%G", b"dead", fields={"reconsumeTimes": 3, "maxReconsumeTimes": 3})
+            assert [record.body for record in stored(one, "%RETRY%G")] == [b"again"]
+            assert [(r.body, r.reconsume_times) for r in stored(one, "%DLQ%G")] == [(b"dead", 3)]
+
+    async def test_the_groups_own_limit(self, autojump_clock: MockClock) -> None:
+        async with memory_broker() as one:
+            await one.send("%RETRY%G", b"again", fields={"reconsumeTimes": 15})
+            await one.send("%RETRY%G", b"dead", fields={"reconsumeTimes": 16})
+            assert [record.body for record in stored(one, "%DLQ%G")] == [b"dead"]
+
+    async def test_old_clients_have_no_say(self, autojump_clock: MockClock) -> None:
+        async with memory_broker() as one:
+            header = SendMessageHeaderV2(
+                0, "%RETRY%G", "PG", "TBW102", 4, reconsumeTimes=3, maxReconsumeTimes=3, properties=""
+            )
+            assert (await one.call(310, header, b"again", version=100)).code == 0
+            assert len(stored(one, "%RETRY%G")) == 1
+
+    async def test_a_group_that_may_not_be_created(self, autojump_clock: MockClock) -> None:
+        async with memory_broker(auto_create_subscription_group=False) as one:
+            answer = await one.send("%RETRY%G")
+            assert (answer.code, answer.ext) == (ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, REGION)
+
+
+class TestDetours:
+    async def test_a_delay_counts_from_its_send(self, autojump_clock: MockClock) -> None:
+        async with memory_broker() as one:
+            answer = await one.send("T", b"later", 1, DELAY="2")
+            assert answer.ext is not None
+            assert answer.ext["queueId"] == "1"
+            assert stored(one, "T", 1) == []
+            await trio.sleep(5.5)
+            assert [record.body for record in stored(one, "T", 1)] == [b"later"]
+
+    async def test_transactions_can_be_refused(self, autojump_clock: MockClock) -> None:
+        async with memory_broker(reject_transaction_message=True) as one:
+            answer = await one.send("T", TRAN_MSG="true", PGROUP="PG")
+            assert (answer.code, answer.ext) == (ResponseCode.NO_PERMISSION, REGION)
+
+    async def test_half_of_a_transaction_is_in_no_queue_of_its_topic(self, autojump_clock: MockClock) -> None:
+        async with memory_broker() as one:
+            assert (await one.send("T", TRAN_MSG="TRUE", PGROUP="PG")).code == 0
+            assert stored(one, "T") == []
+            assert len(stored(one, "RMQ_SYS_TRANS_HALF_TOPIC")) == 1
+
+
+class TestBatches:
+    ITEMS = (
+        BatchItem(1, b"a", b"TAGS\x01A\x02WAIT\x01true"),
+        BatchItem(2, b"b", b"KEYS\x01k\x02"),
+        BatchItem(3, b"", b""),
+    )
+
+    async def send(self, one: RunningBroker, body: bytes, code: int = 320, **fields: Any) -> Command:
+        given: dict[str, Any] = {"topic": "T", "defaultTopic": "TBW102", "defaultTopicQueueNums": 4, "batch": True}
+        header = SendMessageHeaderV2(**({"queueId": 1, "properties": "WAIT\x01true"} | given | fields))
+        return await one.call(code, header, body)
+
+    @pytest.mark.parametrize("code", [310, 320])
+    async def test_its_messages_follow_one_another(self, autojump_clock: MockClock, code: int) -> None:
+        async with memory_broker() as one:
+            answer = await self.send(one, encode_batch(self.ITEMS), code)
+            records = stored(one, "T", 1)
+            assert answer.ext is not None
+            assert answer.ext["msgId"] == ",".join(f"7F00000100002A9F{record.log_offset:016X}" for record in records)
+            assert answer.ext["queueOffset"] == "0"
+            assert [(record.flag, record.body, record.queue_offset) for record in records] == [
+                (1, b"a", 0),
+                (2, b"b", 1),
+                (3, b"", 2),
+            ]
+            shared = b"WAIT\x01true\x02CLUSTER\x01DefaultCluster"
+            assert [record.properties for record in records] == [
+                b"TAGS\x01A\x02WAIT\x01true\x02" + shared,
+                b"KEYS\x01k\x02" + shared,
+                shared,
+            ]
+            flow = one.broker.statistics.put_flow("T", 1)
+            assert (flow.calls, flow.messages) == (1, 3)
+
+    async def test_refusals(self, autojump_clock: MockClock) -> None:
+        async with memory_broker() as one:
+            whole = encode_batch(self.ITEMS)
+            for expected, body, fields in [
+                (ResponseCode.SYSTEM_ERROR, b"", {}),
+                (ResponseCode.SYSTEM_ERROR, b"garbage", {}),
+                (ResponseCode.SYSTEM_ERROR, whole[:-1], {}),
+                (ResponseCode.MESSAGE_ILLEGAL, whole, {"properties": "DELAY\x011"}),
+                (ResponseCode.MESSAGE_ILLEGAL, whole, {"sysFlag": 4}),
+                (ResponseCode.MESSAGE_ILLEGAL, whole, {"topic": "%RETRY%" + "g" * 121}),
+                (ResponseCode.MESSAGE_ILLEGAL, encode_batch([BatchItem(0, b"x" * (1 << 16), b"")]), {}),
+            ]:
+                answer = await self.send(one, body, **fields)
+                assert (answer.code, answer.ext) == (expected, REGION), fields
+            assert one.broker.store.log.end == 0
+
+    async def test_320_that_is_none_is_a_single_send(self, autojump_clock: MockClock) -> None:
+        async with memory_broker() as one:
+            assert (await self.send(one, b"plain", batch=False)).code == 0
+            assert [record.body for record in stored(one, "T", 1)] == [b"plain"]
+
+
+class TestSyncFlush:
+    async def test_is_durable_when_it_is_answered(self, autojump_clock: MockClock) -> None:
+        async with memory_broker(flush_disk_type="SYNC_FLUSH") as one:
+            await one.send("T")
+            answer = await one.send("T", b"kept")
+            assert answer.code == 0
+            assert one.broker.store.flushed.value == one.broker.store.log.end
+
+    async def test_answers_of_one_turn_wait_for_one_flush(self, autojump_clock: MockClock) -> None:
+        async with memory_broker(flush_disk_type="SYNC_FLUSH") as one:
+            await one.send("T")
+            rounds = one.broker.store.statistics().flush_rounds
+            async with trio.open_nursery() as nursery:
+                for _ in range(50):
+                    nursery.start_soon(one.send, "T")
+            assert len(stored(one, "T")) == 51
+            assert one.broker.store.statistics().flush_rounds - rounds <= 3
+
+    async def test_wait_false_does_not_wait(self, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+        async with memory_broker(flush_disk_type="SYNC_FLUSH") as one:
+            await one.send("T")
+
+            async def never(end: int, timeout_ms: float | None = None) -> None:
+                await trio.sleep_forever()
+
+            monkeypatch.setattr(one.broker.store, "flushed_to", never)
+            assert (await one.send("T", WAIT="false")).code == 0
+
+    async def test_a_late_disk_is_10_with_all_fields(
+        self, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with memory_broker(flush_disk_type="SYNC_FLUSH") as one:
+            await one.send("T")
+
+            async def late(end: int, timeout_ms: float | None = None) -> None:
+                assert timeout_ms == 5000
+                raise FlushTimeout("too late")
+
+            monkeypatch.setattr(one.broker.store, "flushed_to", late)
+            monkeypatch.setattr(one.broker.store.flushed, "value", 0)
+            answer = await one.send("T")
+            assert answer.code == ResponseCode.FLUSH_DISK_TIMEOUT
+            assert answer.ext is not None
+            assert answer.ext.keys() == {"msgId", "queueId", "queueOffset", *REGION}
+
+    async def test_a_failed_flush_is_never_a_success(
+        self, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with memory_broker(flush_disk_type="SYNC_FLUSH") as one:
+            await one.send("T")
+
+            async def failed(end: int, timeout_ms: float | None = None) -> None:
+                raise FlushFailed("the disk is broken")
+
+            monkeypatch.setattr(one.broker.store, "flushed_to", failed)
+            answer = await one.send("T")
+            assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "the disk is broken")
+
+    async def test_a_sync_master_without_slave_says_so(self, autojump_clock: MockClock) -> None:
+        async with memory_broker(broker_role="SYNC_MASTER") as one:
+            await one.send("T")
+            assert (await one.send("T")).code == ResponseCode.SLAVE_NOT_AVAILABLE
+            assert (await one.send("T", WAIT="false")).code == 0
+            assert len(stored(one, "T")) == 3
+
+
+async def test_a_full_disk_is_14_and_reads_go_on(autojump_clock: MockClock) -> None:
+    async with memory_broker() as one:
+        await one.send("T", b"first")
+        one.disk.capacity = 0
+        answers = [await one.send("T", b"x" * 60_000) for _ in range(6)]
+        assert answers[-1].code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert (await one.pull("T", 0, 0)).code == 0
+        one.disk.capacity = None
+
+
+async def test_oneway_sends_are_stored_and_not_answered(autojump_clock: MockClock) -> None:
+    async with memory_broker() as one:
+        await one.send("T")
+        header = SendMessageHeaderV2(0, "T", "PG", "TBW102", 4, properties="")
+        from remoting.protocol.header import to_ext
+
+        await one.pool.oneway(one.address, Command(310, ext=to_ext(header), body=b"quiet"))
+        await trio.sleep(0.1)
+        assert [record.body for record in stored(one, "T")] == [b"body", b"quiet"]
+
+
+async def test_a_send_that_waited_while_the_broker_stood_still_is_refused(autojump_clock: MockClock) -> None:
+    async with memory_broker() as one:
+        await one.send("T")
+        async with trio.open_nursery() as nursery:
+            answers: list[Command] = []
+
+            async def send() -> None:
+                answers.append(await one.send("T"))
+
+            nursery.start_soon(send)
+            await trio.sleep(0)
+            # As if a disk had held the whole process up.
+            one.broker.overload.waited_ms = 2001
+            one.broker.overload.before_io_wait = lambda timeout: None  # type: ignore[method-assign]
+        assert answers[0].code == ResponseCode.SYSTEM_BUSY
+        assert (answers[0].remark or "").startswith("[TIMEOUT_CLEAN_QUEUE]broker busy")
+        one.broker.overload.waited_ms = 1999
+        assert (await one.send("T")).code == 0
+
+
+PROPERTIES = st.dictionaries(
+    st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "WAIT", "mine", "A", "XWAIT"]),
+    st.sampled_from(["true", "false", "A", "k1 k2", " k", "x\x01y", "ü"]),
+    max_size=5,
+)
+
+
+@given(PROPERTIES, st.sampled_from(["", "\x02"]), st.integers(0, 3), st.booleans())
+def test_the_short_way_stores_what_the_long_way_stores(
+    properties: dict[str, str], end: str, queue_id: int, unusual: bool
+) -> None:
+    """Whatever the properties, a send through `_store_common` and one through `_store_one` leave the same record."""
+    text = message_properties.encode(properties) + end
+    if unusual:
+        text = "\x02\x02" + text + "\x02nothing\x01\x02\x01nobody\x02junk"
+    header = {"queueId": queue_id, "properties": text, "flag": 3, "sysFlag": 0x301, "reconsumeTimes": 2}
+
+    async def main() -> None:
+        async with memory_broker() as one:
+            await create_topic(one, "T")
+            handler = one.broker.send_handler
+            await one.send("T", b"body", fields=header)
+            ready, handler._ready = handler._ready, None
+            assert ready is not None
+            await one.send("T", b"body", fields=header)
+            short, long = stored(one, "T", queue_id)
+            assert replace(long, queue_offset=0, log_offset=0) == short
+            dispatched = [one.broker.store.queue("T", queue_id).entry(n)[2] for n in (0, 1)]  # type: ignore[union-attr,index]
+            assert dispatched[0] == dispatched[1]
+            for key in ("k1", "k2", "k", "A", "true"):
+                found = await one.call(RequestCode.QUERY_MESSAGE, {"topic": "T", "key": key, "maxNum": "9"})
+                assert found.code != 0 or len(bytes(found.body)) == short.size + long.size
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
