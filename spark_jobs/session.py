@@ -22,6 +22,8 @@ _SETTINGS = {
     # Python data sources may filter while they read only where this is on.
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
+    # Spark's default, INT96, is deprecated in Parquet and has no statistics to skip row groups by.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
 # Where we start the JVM ourselves; a cluster's submit command decides these there.

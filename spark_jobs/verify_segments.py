@@ -376,7 +376,7 @@ def _findings(rows: list[Any]) -> list[Finding]:
                 if row[what]:
                     found.append(Finding(row.place, row.topic, f"entries {_WORDS[what]}", row[what], row.first))
         else:
-            found.append(Finding(row.place, row.topic, row.what, row.count, row.first))
+            found.append(Finding(row.place, row.topic, row.what, row["count"], row.first))
     return found
 
 

@@ -1,0 +1,115 @@
+"""`verify`: sound stores are good, and each planted fault is named with its place, and nothing else."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from store.layout.consume_queue_entry import ENTRY
+from store.layout.file_names import offset_name
+from tests.spark_jobs.conftest import expected_of
+from tests.spark_jobs.test_index_writer import rules_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.verify_segments import VerifyReport
+
+pytestmark = pytest.mark.spark
+Stores = Callable[[str], Path]
+
+
+def check(spark: SparkSession, path: Path, case: str = "clean", partitions: int = 3) -> VerifyReport:
+    from spark_jobs.verify_segments import verify
+
+    return verify(spark, str(path), rules_of(case), partitions=partitions)
+
+
+@pytest.mark.parametrize("case", ["clean", "mixed", "shapes", "ext", "ipv6", "retained", "slave"])
+def test_what_rocketmq_left_is_good(spark: SparkSession, store_of: Stores, case: str) -> None:
+    report = check(spark, store_of(case), case)
+    assert [str(finding) for finding in report.findings] == []
+    assert report.damages == []
+    assert report.notes == []
+    assert report.is_good
+    expected = expected_of(case)
+    assert sum(topic.messages for topic in report.topics) == len(expected["records"])
+    files = [file for file in expected["commitLog"]["files"] if file["records"]]
+    assert [segment.records for segment in report.segments] == [file["records"] for file in files]
+
+
+def test_each_fault_is_found_where_it_is(spark: SparkSession, store_of: Stores, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(store_of("clean"), store)
+    records = expected_of("clean")["records"]
+    victim = records[50]
+    log = store / "commitlog" / offset_name(0)
+    raw = bytearray(log.read_bytes())
+    raw[victim["phy"] + 89] ^= 4
+    log.write_bytes(raw)
+    queue = store / "consumequeue/TopicB/0" / offset_name(0)
+    entries = bytearray(queue.read_bytes())
+    entries[20 * 7 : 20 * 8] = ENTRY.pack(5, 100, 1)
+    entries[20 * 9 : 20 * 10] = bytes(20)
+    queue.write_bytes(entries)
+    extra = store / "consumequeue/TopicA/9" / offset_name(0)
+    extra.parent.mkdir()
+    extra.write_bytes(ENTRY.pack(77, 100, 1).ljust(1000, b"\0"))
+    first, second = sorted((store / "index").iterdir())[:2]
+    index = bytearray(first.read_bytes())
+    at = 40 + 400 + 20 * 3
+    index[at + 11] ^= 1  # the log offset of the third entry
+    first.write_bytes(index)
+    index = bytearray(second.read_bytes())
+    index[40 + 4 * 5 + 3] ^= 1  # a slot
+    second.write_bytes(index)
+    report = check(spark, store)
+    assert not report.is_good
+    (damage,) = report.damages
+    assert (damage.log_offset, damage.reason) == (victim["phy"], "the body does not match its CRC")
+    said = sorted(str(finding).replace(str(store), "") for finding in report.findings)
+    assert said == sorted(
+        [
+            "TopicB:0: 1 entries missing in the queue, first at 7",
+            "TopicB:0: 1 entries of the queue say something else than the log, first at 7",
+            "TopicA:9: 1 entries of the queue are of no message of the log, first at 0",
+            f"/index/{first.name}: 1 keys of the log are missing",
+            f"/index/{first.name}: 1 keys are of no message of the log",
+            f"/index/{second.name}: 1 links of chains lead elsewhere",
+        ]
+    )
+    topics = {topic.topic: topic for topic in report.topics}
+    assert topics[victim["topic"]].untrusted == 1
+    assert topics["TopicB"].findings == 2
+    assert report.segments[0].damages == 1
+    assert any("NOT" not in line and "1 damages" in line for line in report.lines())
+
+
+def test_offsets_given_out_twice_and_left_out(spark: SparkSession, tmp_path: Path) -> None:
+    from common.message_record import Record, encode
+
+    raw = b""
+    for offset in (0, 1, 2, 1, 2, 3, 9, 10):
+        raw += encode(Record("T", 0, offset, len(raw), b"x", store_timestamp=5))
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "commitlog" / offset_name(0)).write_bytes(raw.ljust(65536, b"\0"))
+    (tmp_path / "consumequeue/T/0").mkdir(parents=True)
+    (tmp_path / "consumequeue/T/0" / offset_name(0)).write_bytes(bytes(1000))
+    size = len(raw) // 8
+    said = [str(finding) for finding in check(spark, tmp_path, partitions=2).findings]
+    assert f"T:0: 2 queue offsets given out twice at log offset {3 * size}, first at 1" in said
+    assert f"T:0: 5 queue offsets missing before the record at log offset {6 * size}, first at 4" in said
+
+
+def test_a_store_without_queues_and_index(spark: SparkSession, store_of: Stores, tmp_path: Path) -> None:
+    shutil.copytree(store_of("clean") / "commitlog", tmp_path / "commitlog")
+    report = check(spark, tmp_path)
+    assert report.is_good
+    assert [note.split(" below")[0] for note in report.notes] == ["no queues", "no index files"]
+    (tmp_path / "consumequeue").mkdir()
+    (tmp_path / "consumequeue/CURRENT").write_text("MANIFEST-000005\n")
+    assert "the queues are in RocksDB and were not compared" in check(spark, tmp_path).notes
