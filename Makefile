@@ -12,7 +12,7 @@ PY := $(VENV)/bin/python
 INTEROP ?= ../shared/interop
 ARGS ?=
 # All that some test or type needs; the same for both, so that both see the same.
-EVERYTHING := dev spark lz4 zstd
+EVERYTHING := dev spark plot lz4 zstd
 
 .PHONY: help
 help: ## this list
