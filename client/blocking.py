@@ -1,7 +1,8 @@
 """Producers for plain threads: one object, shared by as many threads as like.
 
-A send is prepared in its caller's thread and goes over to the engine's loop in a deque, together with whatever other
-threads send at that moment; its thread then sleeps on a bare lock until the answer is there.
+A send is prepared in its caller's thread. A thread that sends alone then writes and reads itself (`direct_line`). Else
+the send goes over to the engine's loop in a deque, together with whatever other threads send at that moment, and its
+thread sleeps on a bare lock until the answer is there.
 
 Java: client/producer/DefaultMQProducer.java, TransactionMQProducer.java
 """
@@ -21,6 +22,7 @@ import trio
 
 from client import config as configs
 from client.config import ProducerConfig
+from client.direct_line import DirectPath
 from client.engine_thread import EngineThread, HostedRun
 from client.errors import ClientClosed, ClientError, InvalidUse
 from client.hooks import SendHook
@@ -54,8 +56,27 @@ class SendPort:
         self._posted = False
         self._for_room: deque[LockType] = deque()
         self._pipeline.settled = self._settled
+        self._direct = DirectPath(engine.session, engine.config, thread.now, self._carry_on)
 
     # ---- in threads
+
+    def send(self, pending: PendingSend) -> SendResult:
+        """Have it sent and wait: by this thread itself if it sends alone, else with the sends of the others."""
+        if not (
+            self._direct.usable and not self._handed and not self._pipeline.on_their_way and self._direct.send(pending)
+        ):
+            self.hand_over(pending)
+        return pending.result()
+
+    def _carry_on(self, pending: PendingSend, answer: Command | RemotingError) -> None:
+        self._run.check()
+        self._thread.post(partial(self._pipeline.carry_on, pending, answer))
+
+    def close(self) -> None:
+        """No more sends; who waits for room may see that."""
+        self._direct.close()
+        while self._for_room:
+            self._for_room.popleft().release()
 
     def hand_over(self, pending: PendingSend) -> None:
         """Have it sent. Raises ClientClosed, EngineFailed."""
@@ -85,12 +106,8 @@ class SendPort:
 
     def _settled(self) -> None:
         if self._for_room and len(self._pipeline.on_their_way) < self._most * 3 // 4:
-            self.let_in()
-
-    def let_in(self) -> None:
-        """Wake all who wait for room."""
-        while self._for_room:
-            self._for_room.popleft().release()
+            while self._for_room:
+                self._for_room.popleft().release()
 
     # ---- as Sender
 
@@ -156,7 +173,7 @@ class Producer:
         try:
             run.stop()
         finally:
-            port.let_in()
+            port.close()
             thread.release()
 
     def __enter__(self) -> Self:
@@ -202,8 +219,7 @@ class Producer:
         pending = engine.preparer.prepare(
             port, message, queue=queue, selector=selector, argument=argument, timeout=timeout
         )
-        port.hand_over(pending)
-        return pending.result()
+        return port.send(pending)
 
     def send_soon(
         self,
@@ -265,8 +281,7 @@ class Producer:
         engine, thread, _, port = self._running()
         thread.check_thread()
         pending = engine.preparer.prepare_batch(port, messages, queue=queue, timeout=timeout)
-        port.hand_over(pending)
-        return pending.result()
+        return port.send(pending)
 
     def request(
         self,

@@ -76,6 +76,7 @@ class EngineThread:
 
     async def _main(self, ready: Any) -> None:
         self._token = trio.lowlevel.current_trio_token()
+        self.now = trio.lowlevel.current_clock().current_time
         self._stop = trio.Event()
         async with trio.open_nursery() as nursery:
             self._nursery = nursery

@@ -108,6 +108,15 @@ class SendPipeline:
             await finished.wait()
         return pending.result()
 
+    def carry_on(self, pending: PendingSend, answer: Command | RemotingError) -> None:
+        """Take over a send whose first try was made elsewhere and has come to this end."""
+        if self._closed is not None:
+            pending._settle(None, self._closed)
+            return
+        self.on_their_way.add(pending)
+        self._look_before(pending._deadline)
+        self.answered(pending, answer)
+
     # ---- one try
 
     def submit(self, pending: PendingSend) -> None:
@@ -224,24 +233,7 @@ class SendPipeline:
         ):
             self._failed(pending, refusal(answer, _SEND, self._broker(pending), pending._topic))
         else:
-            self._settle(pending, self._result(pending, status, answer), None)
-
-    def _result(self, pending: PendingSend, status: SendStatus, answer: Command) -> SendResult:
-        ext = answer.ext or {}
-        queue = pending._queue
-        queue_id = int(ext.get("queueId", queue.queue_id))
-        if queue_id != queue.queue_id or self._config.namespace:
-            queue = MessageQueue(unwrap(self._config.namespace, queue.topic), queue.broker_name, queue_id)
-        return SendResult(
-            status,
-            pending.message_id,
-            ext.get("msgId", ""),
-            queue,
-            int(ext.get("queueOffset", 0)),
-            ext.get("transactionId"),
-            ext.get("MSG_REGION"),
-            ext.get("TRACE_ON") != "false",
-        )
+            self._settle(pending, result_of(pending, status, answer, self._config.namespace), None)
 
     def _refused(self, pending: PendingSend, answer: Command) -> None:
         error = refusal(answer, _SEND, self._broker(pending), pending._topic)
@@ -404,6 +396,25 @@ class SendPipeline:
             self._give_up(pending, error)
         else:
             self.answered(pending, CallTimeout(f"no answer within {waited:g} s"))
+
+
+def result_of(pending: PendingSend, status: SendStatus, answer: Command, namespace: str) -> SendResult:
+    """What an answer of this status says."""
+    ext = answer.ext or {}
+    queue = pending._queue
+    queue_id = int(ext.get("queueId", queue.queue_id))
+    if queue_id != queue.queue_id or namespace:
+        queue = MessageQueue(unwrap(namespace, queue.topic), queue.broker_name, queue_id)
+    return SendResult(
+        status,
+        pending.message_id,
+        ext.get("msgId", ""),
+        queue,
+        int(ext.get("queueOffset", 0)),
+        ext.get("transactionId"),
+        ext.get("MSG_REGION"),
+        ext.get("TRACE_ON") != "false",
+    )
 
 
 def _sent_without_answer(pending: PendingSend) -> SendResult:
