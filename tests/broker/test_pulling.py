@@ -9,24 +9,12 @@ import trio
 from trio.testing import MockClock
 
 from remoting.protocol.configuration import CreateTopicHeader, SubscriptionGroupConfig
-from remoting.protocol.membership import SubscriptionData
 from remoting.protocol.pulling import COMMIT_OFFSET, SUBSCRIPTION, SUSPEND, PullMessageHeader
 from remoting.request_codes import RequestCode
 from remoting.response_codes import ResponseCode
-from tests.support.memory_broker import Client, Pulled, RunningBroker, memory_broker
+from tests.support.memory_broker import Client, Pulled, RunningBroker, memory_broker, sql, tags
 
 HELD = SUBSCRIPTION | SUSPEND
-
-
-def tags(topic: str, expression: str = "*", version: int = 1) -> SubscriptionData:
-    from common.subscription import parse_tags
-
-    parsed = parse_tags(topic, expression, version)
-    return SubscriptionData(topic, parsed.expression, sorted(parsed.tags), sorted(parsed.codes), version)
-
-
-def sql(topic: str, expression: str, version: int = 1) -> SubscriptionData:
-    return SubscriptionData(topic, expression, subVersion=version, expressionType="SQL92")
 
 
 async def topic_with(one: RunningBroker, count: int, topic: str = "T") -> None:

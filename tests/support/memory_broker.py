@@ -25,6 +25,7 @@ from common.clock import TrioWallClock
 from common.config_file import Loaded
 from common.message_record import Record, decode_all
 from common.settings import settings_of
+from common.subscription import parse_tags
 from remoting.command import Command
 from remoting.config import PoolConfig, ServerConfig
 from remoting.connection_pool import ConnectionPool
@@ -187,3 +188,14 @@ async def memory_broker(
         async with ConnectionPool(network, PoolConfig()) as pool:
             yield RunningBroker(pool, bound, broker=broker, disk=disk, network=network)
         nursery.cancel_scope.cancel()
+
+
+def tags(topic: str, expression: str = "*", version: int = 1) -> SubscriptionData:
+    """What a client says of a topic that it wants by tags."""
+    parsed = parse_tags(topic, expression, version)
+    return SubscriptionData(topic, parsed.expression, sorted(parsed.tags), sorted(parsed.codes), version)
+
+
+def sql(topic: str, expression: str, version: int = 1) -> SubscriptionData:
+    """And by an SQL92 expression."""
+    return SubscriptionData(topic, expression, subVersion=version, expressionType="SQL92")

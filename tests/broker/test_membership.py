@@ -1,0 +1,234 @@
+"""Heartbeats, leaving, silence, lost connections, notices, locks, and the check of filters."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from common.fastjson import loads
+from remoting.command import Command
+from remoting.handler import Handler, Request
+from remoting.protocol.configuration import SubscriptionGroupConfig
+from remoting.protocol.membership import (
+    CheckClientBody,
+    LockBatchAnswerBody,
+    LockBatchBody,
+    NotifyConsumerIdsChangedHeader,
+    SubscriptionData,
+    UnregisterClientHeader,
+)
+from remoting.protocol.queue import WireQueue
+from remoting.request_codes import RequestCode
+from remoting.response_codes import ResponseCode
+from tests.support.memory_broker import Client, memory_broker, sql, tags
+
+
+async def members(client: Client, group: str = "CG") -> list[str] | int:
+    answer = await client.call(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})
+    return json.loads(bytes(answer.body))["consumerIdList"] if answer.code == 0 else answer.code
+
+
+class Notices:
+    """A client's handler of 40."""
+
+    def __init__(self) -> None:
+        self.groups: list[str] = []
+        self.table = {40: Handler(self._heard, NotifyConsumerIdsChangedHeader)}
+
+    def _heard(self, request: Request) -> None:
+        self.groups.append(request.header.consumerGroup)
+
+    def taken(self) -> list[str]:
+        groups, self.groups = self.groups, []
+        return groups
+
+
+class TestHeartbeats:
+    async def test_a_group_and_its_retry_topic_come_into_being(self, autojump_clock: MockClock) -> None:
+        async with memory_broker() as one:
+            assert await members(one) == ResponseCode.SYSTEM_ERROR
+            answer = await one.heartbeat("c1", "CG", tags("T"), producer="PG")
+            assert (answer.code, answer.version, answer.ext) == (0, 409, None)
+            assert await members(one) == ["c1"]
+            topic = one.broker.tables.topics.get("%RETRY%CG")
+            assert topic is not None
+            assert (topic.read, topic.perm) == (1, 6)
+            assert one.broker.tables.groups.known("CG") is not None
+            assert one.broker.clients.producers.client("c1") is not None
+
+    async def test_ordinals_texts_and_missing_sets_of_other_clients(self, autojump_clock: MockClock) -> None:
+        async with memory_broker() as one:
+            body = (
+                b'{"clientID":"cpp","consumerDataSet":[{"groupName":"CG","consumeType":1,"messageModel":1,'
+                b'"consumeFromWhere":4,"subscriptionDataSet":[{"topic":"T","subString":"TagA","subVersion":"12",'
+                b'"codeSet":["2598919"],"tagsSet":["TagA"]}]}]}\n'
+            )
+            assert (await one.call(RequestCode.HEART_BEAT, None, body, version=333)).code == 0
+            group = one.broker.clients.consumers.get("CG")
+            assert group is not None
+            assert (group.consume_type, group.message_model, group.consume_from_where) == (
+                "CONSUME_PASSIVELY",
+                "CLUSTERING",
+                "CONSUME_FROM_FIRST_OFFSET",
+            )
+            assert group.subscriptions["T"].codes == {2598919}
+            assert group.subscriptions["T"].version == 12
+
+    async def test_without_auto_creation_the_members_are_known_all_the_same(self, autojump_clock: MockClock) -> None:
+        async with memory_broker(auto_create_subscription_group=False) as one:
+            await one.heartbeat("c1", "CG", tags("T"))
+            assert await members(one) == ["c1"]
+            assert one.broker.tables.topics.get("%RETRY%CG") is None
+
+    async def test_nonsense_is_an_error(self, autojump_clock: MockClock) -> None:
+        async with memory_broker() as one:
+            for body in (b"", b"{", b"[]", b'"x"'):
+                assert (await one.call(RequestCode.HEART_BEAT, None, body)).code == ResponseCode.SYSTEM_ERROR
+
+    async def test_members_that_subscribe_differently_are_named(
+        self, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async with memory_broker() as one, one.client() as other:
+            with caplog.at_level(logging.WARNING, "broker.consumer_groups"):
+                await one.heartbeat("client-1", "CG", tags("T", "A"))
+                await other.heartbeat("client-2", "CG", tags("T", "B", 2))
+            [warning] = [record.message for record in caplog.records if record.name == "broker.consumer_groups"]
+            assert "CG" in warning
+            assert "client-1" in warning
+            assert "client-2" in warning
+
+
+class TestNotices:
+    async def test_all_members_hear_of_every_coming_and_going(self, autojump_clock: MockClock) -> None:
+        first, second = Notices(), Notices()
+        async with memory_broker() as one, one.client(first.table) as a:
+            await a.heartbeat("a", "CG", tags("T"))
+            await trio.sleep(0.1)
+            assert first.taken() == ["CG"]
+            async with one.client(second.table) as b:
+                await b.heartbeat("b", "CG", tags("T"))
+                await trio.sleep(0.1)
+                assert (first.taken(), second.taken()) == (["CG"], ["CG"])
+                await b.heartbeat("b", "CG", tags("T"))
+                await b.heartbeat("b", "CG", tags("T", "X", 2))
+                await trio.sleep(0.1)
+                assert (first.taken(), second.taken()) == ([], [])
+                await b.heartbeat("b", "CG", tags("T"), tags("U"))
+                await trio.sleep(0.1)
+                assert (first.taken(), second.taken()) == (["CG"], ["CG"])
+            await trio.sleep(0.1)
+            assert first.taken() == ["CG"]
+            assert await members(one) == ["a"]
+
+    async def test_leaving(self, autojump_clock: MockClock) -> None:
+        notices = Notices()
+        async with memory_broker() as one, one.client(notices.table) as a, one.client() as b:
+            await a.heartbeat("a", "CG", tags("T"))
+            await b.heartbeat("b", "CG", tags("T"), producer="PG")
+            await trio.sleep(0.1)
+            notices.taken()
+            header = UnregisterClientHeader("b", "PG", "CG")
+            assert (await b.call(RequestCode.UNREGISTER_CLIENT, header)).code == 0
+            await trio.sleep(0.1)
+            assert notices.taken() == ["CG"]
+            assert await members(one) == ["a"]
+            assert one.broker.clients.producers.members("PG") == []
+            assert (await b.call(RequestCode.UNREGISTER_CLIENT, UnregisterClientHeader("b", "", ""))).code == 0
+
+    @pytest.mark.parametrize("off", ["broker", "group"])
+    async def test_can_be_switched_off(self, autojump_clock: MockClock, off: str) -> None:
+        notices = Notices()
+        async with memory_broker(notify_consumer_ids_changed_enable=off != "broker") as one:
+            if off == "group":
+                group = SubscriptionGroupConfig(groupName="CG", notifyConsumerIdsChangedEnable=False)
+                await one.call(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, group.to_json())
+            async with one.client(notices.table) as a:
+                await a.heartbeat("a", "CG", tags("T"))
+                await trio.sleep(0.1)
+                assert notices.groups == []
+
+    async def test_a_client_that_reconnected_is_listed_once(self, autojump_clock: MockClock) -> None:
+        async with memory_broker() as one, one.client() as again:
+            await one.heartbeat("c", "CG", tags("T"))
+            await again.heartbeat("c", "CG", tags("T"))
+            assert await members(one) == ["c"]
+
+
+class TestSilence:
+    async def test_two_minutes_without_heartbeat_end_a_membership(self, autojump_clock: MockClock) -> None:
+        async with memory_broker(server_channel_max_idle_time_seconds=3600) as one, one.client() as mute:
+            await mute.heartbeat("mute", "CG", tags("T"), producer="PG")
+            await trio.sleep(110)
+            await one.heartbeat("alive", "CG", tags("T"))
+            await trio.sleep(25)
+            assert await members(one) == ["alive"]
+            assert one.broker.clients.producers.members("PG") == []
+
+    async def test_heartbeats_keep_it(self, autojump_clock: MockClock) -> None:
+        async with memory_broker() as one:
+            for _ in range(10):
+                await one.heartbeat("c", "CG", tags("T"))
+                await trio.sleep(30)
+            assert await members(one) == ["c"]
+
+
+async def test_a_connection_that_is_gone_leaves_nothing_behind(autojump_clock: MockClock) -> None:
+    async with memory_broker() as one:
+        async with one.client() as client:
+            await client.heartbeat("c", "CG", tags("T"), sql("U", "a > 1"), producer="PG")
+            known = one.broker.tables.filters.get("U", "CG")
+            assert known is not None
+            assert not known.dead
+        await trio.sleep(0.1)
+        assert one.broker.clients.consumers.statistics().members == 0
+        assert one.broker.clients.producers.statistics().members == 0
+        assert known.dead
+
+
+class TestFilters:
+    async def check(self, client: Client, subscription: SubscriptionData) -> Command:
+        body = CheckClientBody("c", "CG", subscription)
+        return await client.call(RequestCode.CHECK_CLIENT_CONFIG, None, body.to_json())
+
+    async def test_what_a_consumer_is_told_before_it_starts(self, autojump_clock: MockClock) -> None:
+        async with memory_broker() as one:
+            assert (await self.check(one, tags("T", "A"))).code == 0
+            assert (await self.check(one, sql("T", "a > 1 AND b IS NOT NULL"))).code == 0
+            assert (await self.check(one, sql("T", "a >"))).code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+            unknown = SubscriptionData("T", "x", expressionType="MAGIC")
+            assert (await self.check(one, unknown)).code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+            await one.call(RequestCode.UPDATE_BROKER_CONFIG, None, b"enablePropertyFilter=false")
+            assert (await self.check(one, sql("T", "a > 1"))).code == ResponseCode.SYSTEM_ERROR
+            assert (await self.check(one, tags("T", "A"))).code == 0
+
+
+class TestLocks:
+    QUEUES = tuple(WireQueue("broker-a", n, "T") for n in range(3))
+
+    async def lock(self, client: Client, client_id: str, queues: Sequence[WireQueue]) -> tuple[WireQueue, ...]:
+        body = LockBatchBody(client_id, "CG", list(queues)).to_json()
+        answer = await client.call(RequestCode.LOCK_BATCH_MQ, None, body)
+        assert answer.code == 0
+        return tuple(LockBatchAnswerBody.from_json(answer.body).lockOKMQSet)
+
+    async def test_one_holder_a_queue(self, autojump_clock: MockClock) -> None:
+        async with memory_broker() as one:
+            assert await self.lock(one, "a", self.QUEUES[:2]) == self.QUEUES[:2]
+            assert await self.lock(one, "b", self.QUEUES) == self.QUEUES[2:]
+            body = LockBatchBody("a", "CG", list(self.QUEUES)).to_json()
+            assert (await one.call(RequestCode.UNLOCK_BATCH_MQ, None, body)).code == 0
+            assert await self.lock(one, "b", self.QUEUES) == self.QUEUES
+            await trio.sleep(61)
+            assert await self.lock(one, "a", self.QUEUES) == self.QUEUES
+
+    async def test_the_answer_always_has_its_list(self, autojump_clock: MockClock) -> None:
+        async with memory_broker() as one:
+            await self.lock(one, "a", self.QUEUES)
+            body = LockBatchBody("b", "CG", list(self.QUEUES)).to_json()
+            answer = await one.call(RequestCode.LOCK_BATCH_MQ, None, body)
+            assert loads(bytes(answer.body)) == {"lockOKMQSet": []}
