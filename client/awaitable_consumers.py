@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from client import config as configs
 from client.bridges import Bridge, bridge
 from client.config import PullConfig, PushConfig
+from client.consume_job import ConsumeJob
 from client.consume_results import AsyncBatchListener, AsyncListener, ConsumeContext, ListenerAnswer
+from client.consume_workers import Workers
 from client.errors import ClientClosed, InvalidUse
+from client.hooks import ConsumeHook, hooked_async
 from client.lite_pull_consumer import LitePullEngine, QueuesChanged
 from client.message_buffer import Batch
 from client.pull_consumer import PullEngine
@@ -47,6 +50,7 @@ class AsyncPushConsumer:
         topics: dict[str, Selection] | None = None,
         config: PushConfig | None = None,
         namesrv: str | None = None,
+        hooks: Sequence[ConsumeHook] = (),
         world: World | None = None,
         **settings: Any,
     ) -> None:
@@ -57,19 +61,21 @@ class AsyncPushConsumer:
         self.group = group
         self._listener = listener
         self._batch_listener = batch_listener
+        self._hooks = tuple(hooks)
         self._topics: dict[str, Selection] = dict(topics or {})
         self._world = world
         self._now: tuple[Bridge, PushEngine] | None = None
 
     async def __aenter__(self) -> Self:
         running = bridge()
-        engine = PushEngine(
-            self.group,
-            self.config,
-            self._world or World(),
-            workers=lambda finished: running.workers(self._call, self.config.threads, finished),
-            batch=self.config.batch if self._batch_listener is not None else 1,
-        )
+        world = self._world or World()
+
+        def workers(finished: Callable[[ConsumeJob], None], hooks: Sequence[ConsumeHook]) -> Workers:
+            call = hooked_async(self._call, hooks, self.group, world.clock)
+            return running.workers(call, self.config.threads, finished)
+
+        batch = self.config.batch if self._batch_listener is not None else 1
+        engine = PushEngine(self.group, self.config, world, workers=workers, batch=batch, hooks=self._hooks)
         for topic, selection in self._topics.items():
             engine.subscribe(topic, selection)
         await running.start(engine.run)

@@ -10,16 +10,18 @@ import os
 import threading
 import time
 from _thread import allocate_lock
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from client import config as configs
 from client.config import PullConfig, PushConfig
+from client.consume_job import ConsumeJob
 from client.consume_results import BatchListener, ConsumeContext, Listener, ListenerAnswer
 from client.consume_workers import ThreadWorkers
 from client.engine_thread import EngineThread, HostedRun
 from client.errors import ClientClosed, InvalidUse
+from client.hooks import ConsumeHook, hooked
 from client.lite_pull_consumer import LitePullEngine, QueuesChanged
 from client.message_buffer import Batch
 from client.pull_consumer import PullEngine
@@ -53,6 +55,7 @@ class PushConsumer:
         topics: Mapping[str, Selection] | None = None,
         config: PushConfig | None = None,
         namesrv: str | None = None,
+        hooks: Sequence[ConsumeHook] = (),
         **settings: Any,
     ) -> None:
         """`settings` are single fields of PushConfig by name."""
@@ -62,6 +65,7 @@ class PushConsumer:
         self.group = group
         self._listener = listener
         self._batch_listener = batch_listener
+        self._hooks = tuple(hooks)
         self._topics: dict[str, Selection] = dict(topics or {})
         self._now: tuple[PushEngine, EngineThread, HostedRun] | None = None
 
@@ -82,13 +86,14 @@ class PushConsumer:
         self._now = engine, thread, run
 
     def _make_engine(self, thread: EngineThread) -> PushEngine:
-        def workers(finished: Any) -> ThreadWorkers:
-            return ThreadWorkers(
-                self._call, self.config.threads, finished, thread.post, f"ConsumeMessageThread_{self.group}"
-            )
+        world = World()
+
+        def workers(finished: Callable[[ConsumeJob], None], hooks: Sequence[ConsumeHook]) -> ThreadWorkers:
+            call = hooked(self._call, hooks, self.group, world.clock)
+            return ThreadWorkers(call, self.config.threads, finished, thread.post, f"ConsumeMessageThread_{self.group}")
 
         batch = self.config.batch if self._batch_listener is not None else 1
-        engine = PushEngine(self.group, self.config, World(), workers=workers, batch=batch)
+        engine = PushEngine(self.group, self.config, world, workers=workers, batch=batch, hooks=self._hooks)
         for topic, selection in self._topics.items():
             engine.subscribe(topic, selection)
         return engine

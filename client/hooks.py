@@ -9,13 +9,19 @@ Java: client/hook/SendMessageHook.java, ConsumeMessageHook.java, CheckForbiddenH
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from client.consume_job import AsyncCall, Call
+from client.consume_results import ConsumeContext, ListenerAnswer, consumed
 from client.errors import ClientError
 from client.send_result import SendResult
+from common.clock import WallClock
 from common.message import Message, MessageQueue, ReceivedMessage
+
+log = logging.getLogger("client.hooks")
 
 
 @dataclass(slots=True)
@@ -63,3 +69,67 @@ class ConsumeHook(Protocol):
 
     def after_consume(self, context: ConsumeHookContext) -> None:
         """It has returned or raised."""
+
+
+def hooked(call: Call, hooks: Sequence[ConsumeHook], group: str, clock: WallClock) -> Call:
+    """The listener with hooks around it."""
+    if not hooks:
+        return call
+
+    def around(messages: Sequence[ReceivedMessage], context: ConsumeContext) -> ListenerAnswer:
+        seen = _before(hooks, group, messages, context)
+        began = clock()
+        try:
+            answer = call(messages, context)
+            seen.consumed = consumed(answer)
+            return answer
+        except Exception as error:
+            seen.error = error
+            raise
+        finally:
+            seen.elapsed_ms = clock() - began
+            _after(hooks, seen)
+
+    return around
+
+
+def hooked_async(call: AsyncCall, hooks: Sequence[ConsumeHook], group: str, clock: WallClock) -> AsyncCall:
+    """The awaited listener with hooks around it."""
+    if not hooks:
+        return call
+
+    async def around(messages: Sequence[ReceivedMessage], context: ConsumeContext) -> ListenerAnswer:
+        seen = _before(hooks, group, messages, context)
+        began = clock()
+        try:
+            answer = await call(messages, context)
+            seen.consumed = consumed(answer)
+            return answer
+        except Exception as error:
+            seen.error = error
+            raise
+        finally:
+            seen.elapsed_ms = clock() - began
+            _after(hooks, seen)
+
+    return around
+
+
+def _before(
+    hooks: Sequence[ConsumeHook], group: str, messages: Sequence[ReceivedMessage], context: ConsumeContext
+) -> ConsumeHookContext:
+    seen = ConsumeHookContext(group, context.queue, messages)
+    for hook in hooks:
+        try:
+            hook.before_consume(seen)
+        except Exception:
+            log.exception("a consume hook raised before %s", messages[0].message_id)
+    return seen
+
+
+def _after(hooks: Sequence[ConsumeHook], seen: ConsumeHookContext) -> None:
+    for hook in hooks:
+        try:
+            hook.after_consume(seen)
+        except Exception:
+            log.exception("a consume hook raised after %s", seen.messages[0].message_id)

@@ -27,6 +27,7 @@ from client.send_frames import SendTemplate, quoted
 from client.send_pipeline import SendPipeline
 from client.session import Session, World
 from client.topic_queries import TopicQueries
+from client.trace import Tracer
 from client.validators import check_group, check_message
 from common import message_flags as flags
 from common import message_properties as names
@@ -48,6 +49,9 @@ class ProducerEngine:
         self.group = namespace.wrap(config.namespace, group)
         self.session = Session(config, world)
         self.pipeline = SendPipeline(self.session, config)
+        self._tracer = Tracer(self.session, config.trace_topic, world.clock) if config.trace else None
+        if self._tracer is not None:
+            hooks = [*hooks, self._tracer]
         self.preparer = Preparer(self.group, config, self.session.unique_ids, world.clock, hooks)
         self.requests = Requests(self.session, self.pipeline, self._introduce)
         self.queries = TopicQueries(self.session)
@@ -58,11 +62,16 @@ class ProducerEngine:
         """Send until `stop` is set, then wait for what is on its way and take leave."""
         async with self.session.opened(), trio.open_nursery() as nursery:
             await nursery.start(self.pipeline.run)
+            if self._tracer is not None:
+                nursery.start_soon(self._tracer.run)
             task_status.started()
             await stop.wait()
             with trio.CancelScope(shield=True):
                 with trio.move_on_after(self.config.send_timeout * (1 + self.config.retries)):
                     await self.pipeline.drain()
+                if self._tracer is not None:
+                    with trio.move_on_after(self.config.send_timeout):
+                        await self._tracer.flush()
                 await self.session.unregister(self.group, None)
             nursery.cancel_scope.cancel()
 

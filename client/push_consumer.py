@@ -12,7 +12,8 @@ Java: client/impl/consumer/DefaultMQPushConsumerImpl.java
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import trio
 
@@ -26,6 +27,7 @@ from client.consume_workers import Workers
 from client.consumer_requests import ConsumerRequests
 from client.consumer_statistics import ConsumerStatistics
 from client.errors import ClientError, InvalidUse
+from client.hooks import ConsumeHook
 from client.inner_producer import InnerProducer
 from client.offset_store import LocalOffsets, OffsetStore, RemoteOffsets
 from client.process_queue import ProcessQueue
@@ -36,6 +38,7 @@ from client.selector import Selection, subscription_of
 from client.send_back import SendBack
 from client.session import Session, World
 from client.start_offset import HALF_AN_HOUR_MS, start_offset
+from client.trace import Tracer
 from client.validators import check_group
 from common import topic as topics
 from common.message import MessageQueue, ReceivedMessage
@@ -44,6 +47,9 @@ from remoting.protocol import pulling
 from remoting.protocol.membership import ConsumerData
 
 log = logging.getLogger("client.push_consumer")
+
+MakeWorkers: TypeAlias = Callable[[Callable[[ConsumeJob], None], Sequence[ConsumeHook]], Workers]
+"""Makes those who run the listener, with the hooks around it; they give finished jobs to the function."""
 
 _FIRST_PERSIST = 10.0
 
@@ -57,14 +63,17 @@ class PushEngine:
         config: PushConfig,
         world: World,
         *,
-        workers: Callable[[Callable[[ConsumeJob], None]], Workers],
+        workers: MakeWorkers,
         batch: int,
+        hooks: Sequence[ConsumeHook] = (),
     ) -> None:
         check_group(group, reserved=topics.DEFAULT_CONSUMER_GROUP)
         self.config = config
         self.group = namespace.wrap(config.namespace, group)
         self.broadcasting = config.model is MessageModel.BROADCASTING
         self.session = Session(config, world, stable_id=self.broadcasting)
+        self.tracer = Tracer(self.session, config.trace_topic, world.clock) if config.trace else None
+        self.hooks = [*hooks, self.tracer] if self.tracer is not None else list(hooks)
         self.subscriptions: dict[str, Subscription] = {}
         self.statistics = ConsumerStatistics(world.clock)
         self.started_at = 0
@@ -109,9 +118,7 @@ class PushEngine:
         self.session.topics.append(lambda: self.subscriptions)
         self.session.routes_changed.append(lambda topic: self.rebalance.wake())
 
-    def _make_consumption(
-        self, workers: Callable[[Callable[[ConsumeJob], None]], Workers], batch: int
-    ) -> ConsumeConcurrently | ConsumeOrderly:
+    def _make_consumption(self, workers: MakeWorkers, batch: int) -> ConsumeConcurrently | ConsumeOrderly:
         config = self.config
         send_back = None
         if not self.broadcasting:
@@ -125,7 +132,7 @@ class PushEngine:
             )
         if config.orderly:
             return ConsumeOrderly(
-                workers=workers,
+                workers=lambda finished: workers(finished, self.hooks),
                 offsets=self.offsets,
                 send_back=send_back,
                 batch=batch,
@@ -135,7 +142,7 @@ class PushEngine:
                 wire_topic=self._wire,
             )
         return ConsumeConcurrently(
-            workers=workers,
+            workers=lambda finished: workers(finished, self.hooks),
             offsets=self.offsets,
             send_back=send_back,
             batch=batch,
@@ -191,6 +198,8 @@ class PushEngine:
             await self._meet_the_brokers()
             await nursery.start(self.rebalance.run)
             nursery.start_soon(self._persist_for_ever)
+            if self.tracer is not None:
+                nursery.start_soon(self.tracer.run)
             self._running = True
             task_status.started()
             await stop.wait()
@@ -235,6 +244,8 @@ class PushEngine:
         with trio.move_on_after(self.config.request_timeout):
             await self.offsets.persist(list(self.rebalance.held), wait=True)
             await self.rebalance.give_up_all()
+            if self.tracer is not None:
+                await self.tracer.flush()
         await self.session.unregister(None, self.group)
 
     async def _persist_for_ever(self) -> None:
