@@ -18,6 +18,7 @@ import trio
 from client.consume_job import ConsumeJob
 from client.consume_results import ConsumeContext
 from client.consume_workers import Workers
+from client.consumer_statistics import ConsumerStatistics
 from client.errors import ClientError
 from client.offset_store import OffsetStore
 from client.process_queue import ProcessQueue
@@ -42,6 +43,7 @@ class ConsumeConcurrently:
         batch: int,
         consume_timeout: float,
         progressed: Callable[[ProcessQueue], None],
+        statistics: ConsumerStatistics,
         wire_topic: Callable[[str], str],
     ) -> None:
         self._workers = workers(self._finished)
@@ -50,6 +52,7 @@ class ConsumeConcurrently:
         self._batch = batch
         self._consume_timeout = consume_timeout
         self._progressed = progressed
+        self._statistics = statistics
         self._wire_topic = wire_topic
         self._running: set[ConsumeJob] = set()
         self._returning = 0  # hand-overs on their way
@@ -100,7 +103,10 @@ class ConsumeConcurrently:
         if job.expired:
             return
         queue = job.process_queue
-        queue.last_consume = trio.current_time() * 1000
+        now = trio.current_time()
+        queue.last_consume = now * 1000
+        left_over = len(job.messages) - job.done
+        self._statistics.consumed(queue.queue.topic, job.done, left_over, (now - job.started) * 1000)
         if not job.failed:
             self._settle(queue, job.messages)
             return

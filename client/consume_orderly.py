@@ -20,6 +20,7 @@ import trio
 
 from client.consume_job import ConsumeJob
 from client.consume_workers import Workers
+from client.consumer_statistics import ConsumerStatistics
 from client.errors import ClientError
 from client.offset_store import OffsetStore
 from client.process_queue import ProcessQueue
@@ -46,6 +47,7 @@ class ConsumeOrderly:
         suspend: float,
         locking: bool,
         progressed: Callable[[ProcessQueue], None],
+        statistics: ConsumerStatistics,
         wire_topic: Callable[[str], str],
     ) -> None:
         self._workers = workers(self._finished)
@@ -55,6 +57,7 @@ class ConsumeOrderly:
         self._suspend = suspend
         self._locking = locking  # not for broadcasting: every member has all queues
         self._progressed = progressed
+        self._statistics = statistics
         self._wire_topic = wire_topic
         self._active: dict[ProcessQueue, MessageQueue] = {}  # queues that are being worked on
         self._idle = trio.lowlevel.ParkingLot()
@@ -123,7 +126,9 @@ class ConsumeOrderly:
         job = ConsumeJob(queue, messages, shown_queue, orderly=True, batch=self._batch)
         await self.run_alone(job)
         queue.put_back()
-        queue.last_consume = trio.current_time() * 1000
+        now = trio.current_time()
+        queue.last_consume = now * 1000
+        self._statistics.consumed(queue.queue.topic, job.done, int(job.failed), (now - job.started) * 1000)
         self._settle(queue, messages[: job.done])
         if not job.failed:
             return None

@@ -221,7 +221,7 @@ class LitePullEngine:
                 self._hold(queue, offset)
 
     def _hold(self, queue: MessageQueue, offset: int) -> None:
-        process_queue = ProcessQueue(queue, offset, trio.current_time() * 1000)
+        process_queue = self.rebalance.new_process_queue(queue, offset)
         self.rebalance.held[queue] = process_queue
         self.taken(process_queue)
 
@@ -405,13 +405,11 @@ class LitePullEngine:
             return f"{process_queue.bytes} bytes are not polled yet"
         if process_queue.span > config.max_span:
             return f"the oldest message is {process_queue.span} behind the newest"
-        held = self.rebalance.held.values()
-        if len(self.buffer.batches) * config.pull_batch > config.buffered_messages:
-            together = sum(one.count for one in held)
-            if together >= config.buffered_messages:
-                return f"{together} messages of all queues are not polled yet"
-        if config.max_bytes <= sum(one.bytes for one in held):
-            return "too many bytes of all queues are not polled yet"
+        together = self.rebalance.totals
+        if together.count >= config.buffered_messages:
+            return f"{together.count} messages of all queues are not polled yet"
+        if together.bytes >= config.max_bytes:
+            return f"{together.bytes} bytes of all queues are not polled yet"
         return ""
 
     def offset_moved(self, process_queue: ProcessQueue, offset: int) -> None:

@@ -15,7 +15,7 @@ Java: client/impl/consumer/ProcessQueue.java
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from common.message import MessageQueue, ReceivedMessage
@@ -42,6 +42,14 @@ class ProcessQueueStatistics:
     last_consume: float
 
 
+@dataclass(slots=True)
+class Totals:
+    """Open messages of several queues together, kept up as they come and go."""
+
+    count: int = 0
+    bytes: int = 0
+
+
 class ProcessQueue:
     """One queue's open messages. Times are milliseconds that the caller reads from its clock."""
 
@@ -49,6 +57,7 @@ class ProcessQueue:
         "_open",
         "_order",
         "_taken",
+        "_totals",
         "bytes",
         "dropped",
         "last_consume",
@@ -59,8 +68,9 @@ class ProcessQueue:
         "queue",
     )
 
-    def __init__(self, queue: MessageQueue, start: int, now: float) -> None:
+    def __init__(self, queue: MessageQueue, start: int, now: float, totals: Sequence[Totals] = ()) -> None:
         self.queue = queue
+        self._totals = totals
         self.pulled_to = start
         self.bytes = 0
         self.dropped = False
@@ -78,13 +88,23 @@ class ProcessQueue:
 
     def put(self, messages: Iterable[ReceivedMessage], next_offset: int) -> None:
         """What a pull found; `next_offset` is where the next pull begins."""
+        count, size = 0, 0
         for message in messages:
             offset = message.queue_offset
             if offset not in self._open:
                 self._open[offset] = message
                 self._order.append(offset)
-                self.bytes += len(message.body)
+                count += 1
+                size += len(message.body)
         self.pulled_to = next_offset
+        self._count(count, size)
+
+    def _count(self, count: int, size: int) -> None:
+        self.bytes += size
+        if not self.dropped:
+            for totals in self._totals:
+                totals.count += count
+                totals.bytes += size
 
     @property
     def count(self) -> int:
@@ -114,9 +134,12 @@ class ProcessQueue:
 
     def finish(self, messages: Iterable[ReceivedMessage]) -> None:
         """These are consumed, or have been handed on to the retry topic."""
+        count, size = 0, 0
         for message in messages:
             if self._open.pop(message.queue_offset, None) is not None:
-                self.bytes -= len(message.body)
+                count += 1
+                size += len(message.body)
+        self._count(-count, -size)
         if not self._open:
             self._order.clear()
 
@@ -162,7 +185,11 @@ class ProcessQueue:
 
     def drop(self) -> None:
         """The queue is no longer ours. Who still works on its messages finishes them, but commits nothing."""
-        self.dropped = True
+        if not self.dropped:
+            for totals in self._totals:
+                totals.count -= self.count
+                totals.bytes -= self.bytes
+            self.dropped = True
 
     def statistics(self) -> ProcessQueueStatistics:
         return ProcessQueueStatistics(

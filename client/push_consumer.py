@@ -139,6 +139,7 @@ class PushEngine:
                 suspend=config.suspend,
                 locking=not self.broadcasting,
                 progressed=self._progressed,
+                statistics=self.statistics,
                 wire_topic=self._wire,
             )
         return ConsumeConcurrently(
@@ -148,6 +149,7 @@ class PushEngine:
             batch=batch,
             consume_timeout=config.consume_timeout,
             progressed=self._progressed,
+            statistics=self.statistics,
             wire_topic=self._wire,
         )
 
@@ -366,16 +368,11 @@ class PushEngine:
         return self._full_together(process_queue.queue.topic)
 
     def _full_together(self, topic: str) -> str:
-        config, count, size, total = self.config, 0, 0, 0
-        for queue, process_queue in self.rebalance.held.items():
-            total += process_queue.bytes
-            if queue.topic == topic:
-                count += process_queue.count
-                size += process_queue.bytes
-        if 0 <= config.topic_max_messages <= count or 0 <= config.topic_max_bytes <= size:
-            return f"{count} messages of the topic, {size} bytes, are not consumed yet"
-        if total >= config.max_bytes:
-            return f"{total} bytes of all topics are not consumed yet"
+        config, of_topic, of_all = self.config, self.rebalance.topic_totals[topic], self.rebalance.totals
+        if 0 <= config.topic_max_messages <= of_topic.count or 0 <= config.topic_max_bytes <= of_topic.bytes:
+            return f"{of_topic.count} messages of the topic, {of_topic.bytes} bytes, are not consumed yet"
+        if of_all.bytes >= config.max_bytes:
+            return f"{of_all.bytes} bytes of all topics are not consumed yet"
         return ""
 
     def offset_moved(self, process_queue: ProcessQueue, offset: int) -> None:

@@ -29,7 +29,7 @@ from client import queue_allocation
 from client.broker_calls import BrokerCalls
 from client.config import MessageModel
 from client.errors import ClientError
-from client.process_queue import ProcessQueue
+from client.process_queue import ProcessQueue, Totals
 from client.queue_allocation import Allocation
 from client.route_cache import RouteCache
 from client.wakeup import Wakeup
@@ -81,6 +81,8 @@ class Rebalance:
         interval: float,
     ) -> None:
         self.held: dict[MessageQueue, ProcessQueue] = {}
+        self.totals = Totals()
+        self.topic_totals: dict[str, Totals] = {}
         self._group = group
         self._client_id = client_id
         self._subscriptions = subscriptions
@@ -206,12 +208,17 @@ class Rebalance:
                     self._incomplete = True
                     continue
             now = trio.current_time() * 1000
-            process_queue = ProcessQueue(queue, offset, now)
+            process_queue = self.new_process_queue(queue, offset)
             if self._locking:
                 process_queue.locked, process_queue.last_lock = True, now
             self.held[queue] = process_queue
             log.info("%s consumes %s from offset %d", self._group, queue, offset)
             self._owner.taken(process_queue)
+
+    def new_process_queue(self, queue: MessageQueue, offset: int) -> ProcessQueue:
+        """One that counts in the totals of its topic and of all."""
+        of_topic = self.topic_totals.setdefault(queue.topic, Totals())
+        return ProcessQueue(queue, offset, trio.current_time() * 1000, (self.totals, of_topic))
 
     async def _give_up(self, queues: Iterable[MessageQueue]) -> None:
         """Begins to give up, and waits a moment for those that have nothing to wait for."""

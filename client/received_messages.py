@@ -68,7 +68,7 @@ class MessageReader:
             properties.get(names.UNIQ_KEY, offset_id), offset_id,
             record.born_timestamp, _host_text(record.born_host), record.store_timestamp, _host_text(record.store_host),
             record.reconsume_times, properties.get(names.TAGS), tuple(keys.split()) if keys else (),
-            record.flag, sys_flag, properties, record.prepared_offset,
+            record.flag, sys_flag, properties, record.prepared_offset, record.size,
         )  # fmt: skip
 
 

@@ -80,3 +80,15 @@ class ReceivedMessage:
     sys_flag: int
     properties: dict[str, str]
     prepared_transaction_offset: int
+    store_size: int = 0
+    """Bytes of the whole record at the broker; 0 where the message came without one."""
+
+    @property
+    def origin_message_id(self) -> str | None:
+        """Of a message that comes again: the offset id of its first delivery."""
+        return self.properties.get(names.ORIGIN_MESSAGE_ID)
+
+    @property
+    def retry_topic(self) -> str | None:
+        """Of a message that comes again: the topic it was sent to."""
+        return self.properties.get(names.RETRY_TOPIC)

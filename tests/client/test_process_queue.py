@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.process_queue import ProcessQueue
+from client.process_queue import ProcessQueue, Totals
 from common.message import MessageQueue, ReceivedMessage
 
 QUEUE = MessageQueue("T", "a", 0)
@@ -117,3 +117,17 @@ def test_statistics_and_repr_tell_the_state() -> None:
     assert repr(queue) == "<ProcessQueue T/a/0: 2 open, pulled to 10>"
     queue.drop()
     assert "dropped" in repr(queue)
+
+
+def test_totals_follow_until_a_queue_is_dropped() -> None:
+    totals = Totals()
+    first = ProcessQueue(QUEUE, 0, 0, (totals,))
+    second = ProcessQueue(MessageQueue("T", "a", 1), 0, 0, (totals,))
+    first.put([message(0, 5), message(1, 7)], 2)
+    second.put([message(0, 11)], 1)
+    first.finish([message(0, 5)])
+    assert totals == Totals(2, 18)
+    first.drop()
+    first.drop()
+    first.finish([message(1, 7)])
+    assert totals == Totals(1, 11)
