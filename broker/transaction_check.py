@@ -1,15 +1,16 @@
 """Asking producers how their transactions ended, when they did not say: 39 CHECK_TRANSACTION_STATE.
 
 Every `transactionCheckInterval` the half queue is gone through from the first message that is not over. A message
-- that was asked about `transactionCheckMax` times, or is older than messages are kept, is given up;
+- that was asked about `transactionCheckMax` times, or once and is older than messages are kept, is given up;
 - younger than `transactionTimeOut` ends the round, for those behind it are younger still;
 - younger than its own CHECK_IMMUNITY_TIME_IN_SECONDS is put back into the half queue unasked, so that it does not hold
   up those behind it; its first offset stays with it;
 - else is put back with one check more, and one live producer of its group is asked about the copy. Where none lives it
   counts as asked: so transactions that nobody can end do not stay for ever.
 
-Not as in RocketMQ: messages that are put back unasked do not count as checked, or fifteen rounds would end an immunity
-of an hour.
+Not as in RocketMQ: nobody is given up who was never asked about, for a producer whose clock is three days behind would
+lose all its transactions; and messages that are put back unasked do not count as checked, or fifteen rounds would end
+an immunity of an hour.
 
 Java: broker/transaction/queue/TransactionalMessageServiceImpl.java (check), AbstractTransactionalMessageCheckListener
 """
@@ -132,7 +133,8 @@ class TransactionCheck:
         config = self._settings.now
         # By the producer's clock, as RocketMQ does it; one that runs ahead of ours is asked at once.
         age = self._clock() - half.record.born_timestamp
-        if half.checks >= config.transaction_check_max or age > self._kept_hours() * 3_600_000:
+        too_old = half.checks > 0 and age > self._kept_hours() * 3_600_000
+        if half.checks >= config.transaction_check_max or too_old:
             return Verdict.GIVE_UP
         if half.record.store_timestamp >= start:
             return Verdict.TOO_YOUNG

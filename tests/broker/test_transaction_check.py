@@ -108,6 +108,11 @@ async def test_older_than_messages_are_kept(autojump_clock: trio.testing.MockClo
         parts.prepare("T", b"x")
         await trio.sleep(72 * 3600 + 1)
         await parts.check.check()
+        assert len(parts.producer.asked) == 1, "nobody is given up unasked"
+        assert parts.bodies(TRANS_CHECK_MAX_TOPIC) == []
+        await trio.sleep(7)
+        await parts.check.check()
+        assert len(parts.producer.asked) == 1
         assert parts.bodies(TRANS_CHECK_MAX_TOPIC) == [b"x"]
 
 
