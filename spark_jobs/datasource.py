@@ -28,6 +28,7 @@ from pyspark.sql.types import StructType
 
 from common.errors import RocketletError
 from spark_jobs.commit_log import DEFAULT_SPLIT, CommitLog, LogDamage, Split, find_commit_log, grouped, read_split
+from spark_jobs.log_damage import damages_of, in_log
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -190,7 +191,7 @@ class MessageReader(DataSourceReader):
         schema = batch_schema(self.schema)
         for split in partition.splits:
             data, found = read_split(split)
-            _warn([_in_log(split, damage) for damage in found.damages])
+            _warn([in_log(split, damage) for damage in found.damages])
             from spark_jobs.message_columns import MessageBatch
             from spark_jobs.segment_rows import heads_at
 
@@ -234,27 +235,6 @@ class DamageReader(DataSourceReader):
         for split in partition.splits:
             for damage in damages_of(split):
                 yield damage.path, damage.log_offset, damage.size, damage.reason
-
-
-def damages_of(split: Split) -> list[LogDamage]:
-    """All damages of a split, records that fail their `__CRC32#` property among them."""
-    from spark_jobs.message_columns import MessageBatch
-    from spark_jobs.segment_rows import heads_at
-
-    data, found = read_split(split, verify_body=True)
-    damages = [_in_log(split, damage) for damage in found.damages]
-    batch = MessageBatch(data, heads_at(data, found.places))
-    for row, state in enumerate(batch.crc_states.to_pylist()):
-        if state == "bad record":
-            at = split.segment.base + split.start + int(batch.heads.place[row])
-            reason = "the record does not match its __CRC32# property"
-            damages.append(LogDamage(split.segment.path, at, int(batch.heads.size[row]), reason))
-    return sorted(damages, key=lambda damage: damage.log_offset)
-
-
-def _in_log(split: Split, damage: Any) -> LogDamage:
-    place = split.segment.base + split.start + damage.at
-    return LogDamage(split.segment.path, place, damage.size, damage.fault.value)
 
 
 def _warn(damages: list[LogDamage]) -> None:

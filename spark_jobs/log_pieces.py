@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from common.message_record import Fault
 from spark_jobs.commit_log import DEFAULT_SPLIT, CommitLog, LogDamage, Split, find_commit_log, read_split
+from spark_jobs.log_damage import in_log, property_damages
 from spark_jobs.progress import progress, tell
 
 if TYPE_CHECKING:
@@ -113,13 +114,12 @@ def pieces_of(number: int, split: Split, rules: Rules, *, stop_at_damage: bool) 
 
     data, found = read_split(split, verify_body=True)
     base = split.segment.base + split.start
-    damages = [
-        LogDamage(split.segment.path, base + damage.at, damage.size, damage.fault.value) for damage in found.damages
-    ]
+    damages = [in_log(split, damage) for damage in found.damages]
     places = found.places
     if stop_at_damage and found.damages:
         places = places[places < found.damages[0].at]
     batch = MessageBatch(data, heads_at(data, places))
+    damages += property_damages(split, batch)
     bad = [damage.at for damage in found.damages if damage.fault is Fault.BODY_CRC]
     lost = np.isin(places, bad)
     made = index_split(batch, lost, rules)

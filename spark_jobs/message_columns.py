@@ -82,14 +82,20 @@ class MessageBatch:
     def properties(self) -> Properties:
         return properties_of(self.data, self.heads)
 
+    def bad_property_crcs(self) -> list[int]:
+        """The rows of records that carry `__CRC32#` and do not match it."""
+        heads, bad = self.heads, []
+        for row in np.flatnonzero(self.properties.column(CRC32.encode()).is_valid().to_numpy(zero_copy_only=False)):
+            begin = int(heads.place[row])
+            if has_good_property_crc(self.data[begin : begin + int(heads.size[row])]) is False:
+                bad.append(int(row))
+        return bad
+
     @cached_property
     def crc_states(self) -> pa.StringArray:
         states = np.zeros(len(self), np.int8)
         states[bad_bodies(self.data, self.heads)] = 1
-        for row in np.flatnonzero(self.properties.column(CRC32.encode()).is_valid().to_numpy(zero_copy_only=False)):
-            begin = int(self.heads.place[row])
-            if has_good_property_crc(self.data[begin : begin + int(self.heads.size[row])]) is False:
-                states[row] = 2
+        states[self.bad_property_crcs()] = 2
         return pa.DictionaryArray.from_arrays(states, ["good", "bad body", "bad record"]).cast(pa.string())
 
     @cached_property

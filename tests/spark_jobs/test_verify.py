@@ -89,6 +89,34 @@ def test_each_fault_is_found_where_it_is(spark: SparkSession, store_of: Stores, 
     assert any("NOT" not in line and "1 damages" in line for line in report.lines())
 
 
+def test_a_seal_sees_what_no_record_shows(spark: SparkSession, store_of: Stores, tmp_path: Path) -> None:
+    from store.layout import seal_layout
+
+    store = tmp_path / "store"
+    shutil.copytree(store_of("clean"), store)
+    seals = store / "rocketlet/seals"
+    seals.mkdir(parents=True)
+    for base in (0, 65536):
+        raw = bytearray((store / "commitlog" / offset_name(base)).read_bytes())
+        seal = seal_layout.seal_of(base, len(raw), lambda at, size, raw=raw: bytes(raw[at : at + size]), 4096)
+        (seals / offset_name(base)).write_bytes(seal_layout.encode(seal))
+    report = check(spark, store)
+    assert (report.is_good, report.sealed) == (True, 2)
+    victim = next(record for record in expected_of("clean")["records"] if record["phy"] > 70_000)
+    log = store / "commitlog" / offset_name(65536)
+    raw = bytearray(log.read_bytes())
+    raw[victim["phy"] - 65536 + 16] ^= 1  # the user's flag: no CRC of a record covers it
+    log.write_bytes(raw)
+    (seals / offset_name(0)).write_bytes(b"no seal")
+    report = check(spark, store)
+    assert report.damages == []
+    assert sorted(str(finding).replace(str(store), "") for finding in report.findings) == [
+        f"/commitlog/{offset_name(65536)}: 1 blocks of 4096 bytes do not match the file's seal, "
+        f"first at {victim['phy'] // 4096 * 4096}",
+        f"/rocketlet/seals/{offset_name(0)}: 1 seal that cannot be read",
+    ]
+
+
 def test_offsets_given_out_twice_and_left_out(spark: SparkSession, tmp_path: Path) -> None:
     from common.message_record import Record, encode
 

@@ -1,0 +1,135 @@
+"""Compares the consume queues on disk with what the log says they hold.
+
+Java: none
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from common.message_record import FIXED
+from spark_jobs.files import list_folder, read_file, read_range
+from spark_jobs.log_pieces import PIECE_SCHEMA, UNITS, Scanned
+from spark_jobs.progress import progress
+from spark_jobs.queue_files import uneven_queues
+from spark_jobs.verify_report import FINDING_SCHEMA, VerifyReport, finding_table, findings_of
+from spark_jobs.written_files import joined
+from store.layout import queue_ext_layout
+from store.layout.consume_queue_entry import ENTRY_SIZE
+from store.layout.file_names import CONSUME_QUEUE, offset_name, parse_offset, queue_ext_folder, queue_folder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.index_segments import Rules
+
+_EXAMPLES = 20
+
+
+def verify_queues(session: SparkSession, scanned: Scanned, root: str, rules: Rules, report: VerifyReport) -> None:
+    if scanned.log.has_rocksdb_queues:
+        report.notes.append("the queues are in RocksDB and were not compared")
+        return
+    on_disk = _queue_files_on_disk(root)
+    if not on_disk:
+        report.notes.append(f"no queues below {root}/{CONSUME_QUEUE}: nothing to compare")
+        return
+    first, uneven = uneven_queues(scanned.summaries)
+    present = [(UNITS, 0, 0, topic, queue_id, number, 0, 0, b"") for topic, queue_id, number in on_disk]
+    units = scanned.pieces.where(f"kind = '{UNITS}'").unionByName(session.createDataFrame(present, PIECE_SCHEMA))
+    if uneven:
+        from pyspark.sql import functions as sql
+
+        names = [f"{topic}\x00{queue_id}" for topic, queue_id in uneven]
+        is_uneven = sql.concat("topic", sql.lit("\x00"), sql.col("queue_id").cast("string")).isin(names)
+        units = units.withColumn("file", sql.when(is_uneven, sql.lit(-1)).otherwise(sql.col("file")))
+    most_lost = sum(damage.size for damage in scanned.stitched.damages) // FIXED
+    check = _queue_checker(root, rules, first, most_lost, (report.log_begin, report.log_end))
+    with progress(session, "verifying queues"):
+        rows = units.groupBy("topic", "queue_id", "file").applyInArrow(check, FINDING_SCHEMA).collect()
+    report.findings += findings_of(rows)
+
+
+def _queue_files_on_disk(root: str) -> list[tuple[str, int, int]]:
+    """(topic, queue, offset of the file) of all queue files; the number of a file follows from their size."""
+    found = []
+    for topic in list_folder(f"{root}/{CONSUME_QUEUE}"):
+        for queue in list_folder(f"{root}/{CONSUME_QUEUE}/{topic.name}") if topic.is_folder else []:
+            if queue.is_folder and queue.name.isdigit():
+                queue_id = int(queue.name)
+                offsets = _offsets_on_disk(root, topic.name, queue_id)
+                found += [(topic.name, queue_id, offset // size) for offset, size in offsets.items()]
+    return found
+
+
+def _offsets_on_disk(root: str, topic: str, queue_id: int) -> dict[int, int]:
+    """{offset that names a file: its size} of a queue."""
+    sizes = {parse_offset(file.name): file.size for file in list_folder(f"{root}/{queue_folder(topic, queue_id)}")}
+    return {offset: size for offset, size in sizes.items() if offset is not None and size}
+
+
+def _queue_checker(
+    root: str, rules: Rules, first: dict[tuple[str, int], int], most_lost: int, log: tuple[int, int]
+) -> Callable[[Any, Any], pa.Table]:
+    per_file = rules.units_per_file
+
+    def compare(topic: str, queue_id: int, number: int, place: int, expected: bytes) -> list[dict[str, Any]]:
+        from spark_jobs.comparisons import compare_queue_file
+
+        path = f"{root}/{queue_folder(topic, queue_id)}/{offset_name(number * per_file * ENTRY_SIZE)}"
+        present = read_file(path)
+        codes = _ext_codes(root, topic, queue_id)
+        found = compare_queue_file(expected, place, present or b"", number, per_file, log, codes)
+        if not found:
+            return []
+        return [{
+            "place": f"{topic}:{queue_id}", "topic": topic, "what": "queue", "first": found.first,
+            "missing": found.missing, "other": found.other, "surplus": found.surplus,
+        }]  # fmt: skip
+
+    def check(key: tuple[pa.Scalar, ...], table: pa.Table) -> pa.Table:
+        from spark_jobs.index_segments import UNIT, even_units, files_of, uneven_queue
+
+        topic, queue_id, number = (part.as_py() for part in key)
+        units = joined(table, UNIT)
+        rows: list[dict[str, Any]] = []
+        if number >= 0:
+            place, expected = even_units(units, number, rules)
+            rows = compare(topic, queue_id, number, place, expected)
+        else:
+            made = uneven_queue(units, most_lost)
+            for log_offset, wanted, offset in made.breaks[:_EXAMPLES]:
+                what = "queue offsets missing before the record" if offset > wanted else "queue offsets given out twice"
+                rows.append({
+                    "place": f"{topic}:{queue_id}", "topic": topic, "what": f"{what} at log offset {log_offset}",
+                    "count": abs(offset - wanted), "first": min(wanted, offset),
+                })  # fmt: skip
+            numbers = {offset // (per_file * ENTRY_SIZE) for offset in _offsets_on_disk(root, topic, queue_id)}
+            for number, data in files_of(made, rules):
+                numbers.discard(number)
+                place = made.first % per_file if number == made.first // per_file else 0
+                rows += compare(topic, queue_id, number, place, data[place * ENTRY_SIZE :])
+            for number in sorted(numbers):
+                rows += compare(topic, queue_id, number, 0, b"")
+        return finding_table(rows)
+
+    return check
+
+
+def _ext_codes(root: str, topic: str, queue_id: int) -> Callable[[int], int | None]:
+    """Reads the tags code behind the address of an extension unit."""
+    folder = f"{root}/{queue_ext_folder(topic, queue_id)}"
+    files = {parse_offset(entry.name): entry for entry in list_folder(folder)}
+
+    def code(address: int) -> int | None:
+        offset = queue_ext_layout.to_offset(address)
+        for begin, entry in files.items():
+            if begin is not None and begin <= offset < begin + entry.size:
+                raw = read_range(f"{folder}/{entry.name}", offset - begin, queue_ext_layout.MAX_UNIT_SIZE)
+                unit = queue_ext_layout.decode(raw, 0)
+                return None if unit is None else unit.tags_code
+        return None
+
+    return code
