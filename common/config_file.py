@@ -111,8 +111,7 @@ def load(
     if file is not None:
         gathered.add_file(file)
     gathered.add_environment(environment)
-    for key, text in (flags or {}).items():
-        gathered.add(key, text, f"flag {gathered.flag(key)}")
+    gathered.add_flags(flags or {})
     loaded = gathered.finish(environment.get("HOME") or str(Path.home()))
     return loaded if file is None else dataclasses.replace(loaded, file_name=file.name)
 
@@ -138,17 +137,28 @@ class _Gathered:
     def add(self, key: str, text: str, origin: str) -> None:
         self._texts[self._by_key[key][0].key] = (text, origin)
 
+    def add_flags(self, flags: Mapping[str, str]) -> None:
+        for key, text in flags.items():
+            if key in self._by_key:
+                self.add(key, text, f"flag {self.flag(key)}")
+            else:
+                self._not_served(key, "flags")
+
     def add_file(self, file: ConfigFile) -> None:
         # Of two lines with one key the last counts, as in Java; with an old and the new spelling too.
         for entry in file.entries:
             place = f"{file.name} line {entry.line}"
             if entry.key in self._by_key:
                 self.add(entry.key, entry.value, place)
-            elif entry.key in rocketmq_keys.ALL:
-                note = rocketmq_keys.NOTES.get(entry.key, "RocketMQ knows it, this process does not use it")
-                self._warnings.append(f"{place}: setting {entry.key} is not served: {note}")
             else:
-                self._problems.append(f"{place}: {self._unknown('setting', entry.key, self._by_key)}")
+                self._not_served(entry.key, place)
+
+    def _not_served(self, key: str, place: str) -> None:
+        if key in rocketmq_keys.ALL:
+            note = rocketmq_keys.NOTES.get(key, "RocketMQ knows it, this process does not use it")
+            self._warnings.append(f"{place}: setting {key} is not served: {note}")
+        else:
+            self._problems.append(f"{place}: {self._unknown('setting', key, self._by_key)}")
 
     def add_environment(self, environment: Mapping[str, str]) -> None:
         # A setting's plain variable (NAMESRV_ADDR) is weaker than its prefixed one, which was meant for us alone.
