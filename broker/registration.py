@@ -45,6 +45,8 @@ QUERY_SECONDS = 3.0
 UNREGISTER_SECONDS = 3.0
 # A change is registered at once, but a storm of them at most this often.
 LEAST_PAUSE = 0.05
+# The first answer of a topic that a send created waits for the name servers so long; one that is away must not stop it.
+MOST_WAIT = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,14 @@ class Registration:
     async def register_now(self) -> None:
         """Something changed; wait until all name servers have been told, or cannot be."""
         self.register_soon()
+        await self._until_told()
+
+    async def known(self) -> None:
+        """Wait, for a moment at most, until all name servers have been told of every change so far, or cannot be."""
+        with trio.move_on_after(MOST_WAIT):
+            await self._until_told()
+
+    async def _until_told(self) -> None:
         mine = self._wanted
         async with self._round:
             if self._told < mine:

@@ -10,6 +10,7 @@ Java: broker/processor/SendMessageProcessor.java (handlePutMessageResult), store
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import trio
@@ -39,10 +40,18 @@ class Stored:
 class SendAnswers:
     """Answers sends; one object for the whole broker."""
 
-    def __init__(self, settings: Settings, store: MessageStore, topics_file: JsonFile, nursery: trio.Nursery) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        store: MessageStore,
+        topics_file: JsonFile,
+        announced: Callable[[], Awaitable[None]],
+        nursery: trio.Nursery,
+    ) -> None:
         self._settings = settings
         self._store = store
         self._topics_file = topics_file
+        self._announced = announced
         self._nursery = nursery
         self._waiting: list[Stored] = []
 
@@ -91,12 +100,16 @@ class SendAnswers:
                 stored.request.reply(self._reply(stored, self._confirmed()))
 
     async def _answer_when_saved(self, stored: Stored, topic: Topic, wait: bool) -> None:
-        """The first sends of a topic: not acknowledged before the topic itself is on the disk."""
+        """The first sends of a topic: not acknowledged before the topic itself is on the disk.
+
+        Nor before the name servers know it, if they answer: who has just sent will want to consume.
+        """
         try:
             await self._topics_file.saved()
         except NotSaved as error:
             stored.request.reply(Reply(ResponseCode.SYSTEM_ERROR, self.refused_header(), remark=str(error)))
             return
+        await self._announced()
         topic.set_saved(True)
         if wait and self._store.config.is_sync_flush:
             await self._answer_when_flushed([stored])

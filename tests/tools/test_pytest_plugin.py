@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from client import Message, Producer, Refused, SendFailed, TimedOut
+from client import Message, Producer, PullConsumer, Refused, SendFailed, TimedOut
 from remoting.request_codes import RequestCode
 from remoting.response_codes import ResponseCode
+from tools import pytest_plugin
 from tools.thread_stack import ThreadStack
 
 pytest_plugins = ["pytester"]
@@ -22,8 +23,6 @@ from remoting.request_codes import RequestCode
 
 def run_suite(pytester: pytest.Pytester, text: str, *arguments: str) -> pytest.RunResult:
     pytester.makepyfile(HEAD + text)
-    loaded = pytester.plugins
-    loaded.append("tools.pytest_plugin")
     return pytester.runpytest_inprocess("-p", "no:cacheprovider", *arguments)
 
 
@@ -104,7 +103,26 @@ def test_settings_go_by_a_marker(rocketmq: ThreadStack) -> None:
         producer.send(Message("not-there", b"1"))
 
 
-def test_a_client_left_open_is_an_error_that_says_what_to_do(pytester: pytest.Pytester) -> None:
+def test_what_was_sent_can_be_found_at_once(rocketmq: ThreadStack) -> None:
+    with Producer("g", namesrv=rocketmq.namesrv) as producer, PullConsumer("h", namesrv=rocketmq.namesrv) as consumer:
+        for number in range(20):
+            sent = producer.send(Message(f"new-{number}", b"1"))
+            assert sent.queue in consumer.queues(f"new-{number}")
+
+
+def test_a_stack_starts_in_well_under_a_tenth_of_a_second(rocketmq_session: ThreadStack) -> None:
+    took = []
+    for _ in range(5):
+        began = time.perf_counter()
+        with ThreadStack():
+            took.append(time.perf_counter() - began)
+    assert min(took) < 0.1
+
+
+def test_a_client_left_open_is_an_error_that_says_what_to_do(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pytest_plugin, "LEAK_GRACE_SECONDS", 0.1)
     result = run_suite(
         pytester,
         """
