@@ -16,12 +16,17 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from common.message_record import BLANK_SIZE, Buffer, blank, pack_into
 from store.disk import Disk
 from store.errors import DiskFull, MessageIllegal, StoreError
 from store.mapped_file import MappedFile
 from store.mapped_file_queue import MappedFileQueue
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class CreateFileFailed(StoreError):
@@ -145,6 +150,15 @@ class CommitLog:
             size = min(self.end, file.end) - file.begin
             if size > 0:
                 yield file.begin, file.buffer[:size].toreadonly()
+
+    def to_numpy(self) -> list[NDArray[np.uint8]]:
+        """The bytes of each file, as far as it is written: read-only views without copy, good for as long as held.
+
+        `store.view.heads_of` makes a table of them.
+        """
+        import numpy
+
+        return [numpy.frombuffer(view, numpy.uint8) for _, view in self.file_views()]
 
     def __repr__(self) -> str:
         return f"<CommitLog {self.begin} to {self.end}, {len(self.files.files)} files>"

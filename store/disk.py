@@ -110,6 +110,9 @@ class Disk(Protocol):
     def create(self, path: str, size: int) -> Region:
         """Make a file of this length, all hole, and map it. Raises FileExistsError."""
 
+    def open_private(self, path: str, size: int) -> Region:
+        """Map an existing file, or none, at this length; what is written to it is seen here only, and kept nowhere."""
+
     def extend(self, path: str, size: int) -> None:
         """Make an existing file longer; the new part is hole."""
 
@@ -242,6 +245,61 @@ class RealRegion:
         return f"<RealRegion {self.path} {self.size} bytes>"
 
 
+class PrivateRegion:
+    """A file that can be written to without changing it, or no file at all: for trying out what a repair would do."""
+
+    def __init__(self, path: str, size: int) -> None:
+        self.path = path
+        self.size = size
+        self._written: set[int] = set()  # pages that may differ from the file's
+        present = os.path.getsize(path) if os.path.exists(path) else 0
+        if present == size and size:
+            with open(path, "rb") as file:
+                self._map = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY)
+        else:
+            self._map = mmap.mmap(-1, max(size, 1))
+            if present:
+                with open(path, "rb") as file:
+                    data = file.read(size)
+                self._map[: len(data)] = data
+                self.reserve(0, len(data))
+        self._descriptor = os.open(path, os.O_RDONLY) if present == size and size else None
+        self._view = memoryview(self._map)[:size]
+
+    @property
+    def buffer(self) -> memoryview:
+        return self._view
+
+    def reserve(self, begin: int, end: int) -> None:
+        self._written.update(range(begin // PAGE, -(-min(end, self.size) // PAGE)))
+
+    def flush(self) -> None:
+        pass
+
+    def read(self, at: int, size: int) -> bytes:
+        return bytes(self._view[at : at + size])
+
+    def read_now(self, at: int, size: int) -> bytes | None:
+        return self.read(at, size)
+
+    def next_data(self, at: int) -> int | None:
+        pages = [page * PAGE for page in self._written if (page + 1) * PAGE > at]
+        nearest = max(min(pages), at) if pages else None
+        if self._descriptor is not None:
+            try:
+                found = os.lseek(self._descriptor, at, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno != errno.ENXIO:
+                    raise
+            else:
+                return found if nearest is None else min(found, nearest)
+        return nearest
+
+    def __del__(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+
+
 def _populate_works() -> bool:
     with mmap.mmap(-1, PAGE) as probe:
         try:
@@ -289,6 +347,9 @@ class RealDisk:
             return RealRegion(path, size, descriptor)
         finally:
             os.close(descriptor)
+
+    def open_private(self, path: str, size: int) -> PrivateRegion:
+        return PrivateRegion(path, size)
 
     def extend(self, path: str, size: int) -> None:
         if os.path.getsize(path) < size:

@@ -219,6 +219,11 @@ class MemoryDisk:
         self._names[path] = _File(size, self.page_size, self.now)
         return self.open(path)
 
+    def open_private(self, path: str, size: int) -> MemoryRegion:
+        scratch = MemoryDisk(self.page_size)
+        scratch.put_file(path, (self.read_file(path) or b"").ljust(size, b"\0"))
+        return scratch.open(path)
+
     def extend(self, path: str, size: int) -> None:
         old = self._file(path)
         self._change()

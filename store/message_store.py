@@ -96,9 +96,10 @@ class MessageStore:
 
     # ---- life
 
-    async def open(self) -> RecoveryReport:
+    async def open(self, *, whole: bool = False) -> RecoveryReport:
         """Take the directory and bring it in order. Raises StoreLocked, CorruptStore, OSError.
 
+        `whole`: look at everything, also where the last closing left all in order.
         `on_progress` is told of each step, from a worker thread.
         """
         self._lock = self._disk.lock(f"{self._root}/{LOCK}")
@@ -106,7 +107,7 @@ class MessageStore:
             recovery = Recovery(
                 self._disk, self.config, self.log, self.queues, self.index, self._checkpoint, self._on_progress
             )
-            report = await offload(self._disk, recovery.run)
+            report = await offload(self._disk, lambda: recovery.run(whole=whole))
             for line in report.lines():
                 _log.log(logging.WARNING if report.changed else logging.INFO, "%s: %s", self._root, line)
             self._begin_at(report)

@@ -55,7 +55,9 @@ class RecoveryReport:
     kept: list[str] = field(default_factory=list)
     queues: list[QueueFinding] = field(default_factory=list)
     index: IndexFinding = field(default_factory=IndexFinding)
+    lacks: list[str] = field(default_factory=list)  # what was in the log once and is not any more
     notes: list[str] = field(default_factory=list)
+    strays: list[str] = field(default_factory=list)  # files that are none of the store's; left alone
     seconds: float = 0.0
     last: LastRecord | None = None
     is_saved: bool = False  # the progress point says all this already
@@ -63,7 +65,8 @@ class RecoveryReport:
     @property
     def changed(self) -> bool:
         """Whether anything was repaired."""
-        return bool(self.cut_bytes or self.losses or self.mended or self.queues or self.index or self.notes)
+        done = self.losses or self.mended or self.queues or self.index or self.lacks or self.notes
+        return bool(self.cut_bytes or done)
 
     def lines(self) -> list[str]:
         said = []
@@ -79,7 +82,9 @@ class RecoveryReport:
         said += [f"kept the damaged bytes in {path}" for path in self.kept]
         if self.cut_bytes:
             said.append(f"cut {self.cut_bytes} bytes behind the log's end at {self.log_end} ({self.cut_why})")
+        said += self.lacks
         said += self.notes
+        said += [f"{path} is none of the store's files; a Java broker would not start" for path in self.strays]
         for queue in self.queues:
             said.append(
                 f"queue {queue.topic}:{queue.queue_id}: {queue.differing} entries rebuilt, {queue.surplus} cut"
@@ -121,8 +126,8 @@ class Recovery:
         self._on_progress = on_progress
         self._report = RecoveryReport()
 
-    def run(self) -> RecoveryReport:
-        """Raises CorruptStore or OSError."""
+    def run(self, *, whole: bool = False) -> RecoveryReport:
+        """`whole`: look at everything, whatever the progress point says. Raises CorruptStore or OSError."""
         began = perf_counter()
         report = self._report
         refuse_other_layouts(self._disk, self._root)
@@ -135,13 +140,21 @@ class Recovery:
         if progress is not None and not self._is_believable(progress):
             report.notes.append("the progress point does not fit the files; looked at the whole store")
             drop_seals(self._disk, self._root)  # somebody else may have written to any of the files
-            progress = None
+            believed = None
+        elif whole:
+            believed = None
+        else:
+            believed = progress
         try:
-            walk = self._walk(progress)
+            walk = self._walk(believed)
         except NotContinuous:
-            progress = None
+            believed = None
             walk = self._walk(None)
-        self._finish(walk, progress)
+        self._finish(walk, believed)
+        if progress is not None and report.log_end < progress.log_offset:
+            report.lacks.append(
+                f"the log ends at {report.log_end}, but had been flushed up to {progress.log_offset}: the rest is lost"
+            )
         report.seconds = perf_counter() - began
         return report
 
@@ -153,11 +166,11 @@ class Recovery:
         odd += self._index.load(repair=True)
         for oddity in odd:
             if oddity.what == "foreign":
-                self._report.notes.append(f"{oddity.path} is none of the store's files; a Java broker would not start")
+                self._report.strays.append(oddity.path)
             elif oddity.what == "length":
                 self._report.notes.append(f"{oddity.path} had {oddity.size} bytes, too few; made it whole length")
             elif oddity.what == "gap":
-                self._report.notes.append(f"{oddity.path}: a file before it is missing")
+                self._report.lacks.append(f"{oddity.path}: a file before it is missing")
 
     def _refuse_lost_log(self, progress: Progress | None) -> None:
         if progress is not None or self._checkpoint.times.log_timestamp > 0:

@@ -1,0 +1,265 @@
+"""Looking a whole store over, without changing it: what is damaged, what a repair would do, what is worth a note.
+
+The check of log, queues and index is their recovery, walking the whole log, on a disk that keeps nothing
+(store/dry_disk.py): so what it tells is what a repair does, no more and no less. Beside that: seals against log files,
+the checkpoint against the newest message, the JSON tables as JSON, and consumers' offsets against the queues.
+
+Severities: *damage* cannot be made good from this directory; *repairable* can, by `repair` or at the next start;
+a *note* is neither.
+
+Java: (none)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from time import perf_counter
+from typing import Any
+
+from common import fastjson
+from store.checkpoint import CheckpointFile
+from store.commit_log import CommitLog
+from store.config import StoreConfig
+from store.consume_queue_table import ConsumeQueueTable
+from store.disk import Disk
+from store.dry_disk import DryDisk
+from store.errors import CorruptStore, StoreLocked
+from store.geometry import found_config
+from store.layout import seal_layout
+from store.layout.file_names import ABORT, CHECKPOINT, CONFIG, LOCK, SEALS, offset_name, parse_offset
+from store.message_index import MessageIndex
+from store.recovery import Recovery, RecoveryReport
+
+_log = logging.getLogger("store.check")
+
+DAMAGE = "damage"
+REPAIRABLE = "repairable"
+NOTE = "note"
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it should be."""
+
+    severity: str
+    where: str  # log, queue, index, seal, checkpoint, table, store
+    what: str
+    log_offset: int | None = None
+
+
+@dataclass(slots=True)
+class CheckReport:
+    """What a check saw. `is_sound`: nothing damaged, nothing to repair."""
+
+    root: str
+    is_clean: bool = True
+    in_use: bool = False
+    log_begin: int = 0
+    log_end: int = 0
+    records: int = 0
+    queues: int = 0
+    index_entries: int = 0
+    sealed_files: int = 0
+    seconds: float = 0.0
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def is_sound(self) -> bool:
+        return all(finding.severity == NOTE for finding in self.findings)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "sound": self.is_sound}
+
+    def lines(self) -> list[str]:
+        """For people: the findings, worst first, then what was looked at."""
+        order = [DAMAGE, REPAIRABLE, NOTE]
+        said = [
+            f"{finding.severity}: {finding.where}: {finding.what}"
+            for finding in sorted(self.findings, key=lambda finding: order.index(finding.severity))
+        ]
+        state = "in use" if self.in_use else "closed" if self.is_clean else "not cleanly closed"
+        said.append(
+            f"{self.root} ({state}): log {self.log_begin} to {self.log_end}, {self.records} records,"
+            f" {self.queues} queues, {self.index_entries} index entries, {self.sealed_files} seals, looked at in"
+            f" {self.seconds:.1f} s: {'sound' if self.is_sound else 'NOT SOUND'}"
+        )
+        return said
+
+
+def check(
+    disk: Disk, config: StoreConfig, on_progress: Progress = _log.info, *, find_sizes: bool = True
+) -> CheckReport:
+    """Look a store over. Changes nothing. With `find_sizes` the files' sizes are found out from the files."""
+    began = perf_counter()
+    root = config.store_path_root_dir
+    if not disk.entries(root):
+        raise CorruptStore(f"{root}: no store there")
+    if find_sizes:
+        config = found_config(disk, config)
+    return _Check(disk, config, on_progress).run(began)
+
+
+def repair(
+    disk: Disk, config: StoreConfig, on_progress: Progress = _log.info, *, find_sizes: bool = True
+) -> RecoveryReport:
+    """Do what `check` told: heal and cut the log, rebuild queues and index. Raises StoreLocked while a broker runs."""
+    import trio  # a check needs none
+
+    from store.message_store import MessageStore
+
+    if find_sizes:
+        config = found_config(disk, config)
+
+    async def open_and_close() -> RecoveryReport:
+        store = MessageStore(disk, config, lambda: 0, on_progress=on_progress)
+        report = await store.open(whole=True)
+        await store.close()
+        return report
+
+    return trio.run(open_and_close)
+
+
+class _Check:
+    def __init__(self, disk: Disk, config: StoreConfig, on_progress: Progress) -> None:
+        self._disk = disk
+        self._config = config
+        self._root = config.store_path_root_dir
+        self._on_progress = on_progress
+        self._report = CheckReport(self._root)
+        self._newest = 0
+
+    def run(self, began: float) -> CheckReport:
+        report = self._report
+        report.in_use = self._is_in_use()
+        report.is_clean = not self._disk.exists(f"{self._root}/{ABORT}")
+        if report.in_use:
+            self._add(NOTE, "store", "a broker has it open; what it wrote meanwhile may look as if it were missing")
+        self._look_at_seals()
+        queues = self._look_at_log()
+        self._look_at_checkpoint()
+        self._look_at_tables(queues)
+        report.seconds = perf_counter() - began
+        return report
+
+    def _add(self, severity: str, where: str, what: str, log_offset: int | None = None) -> None:
+        self._report.findings.append(Finding(severity, where, what, log_offset))
+
+    def _is_in_use(self) -> bool:
+        if not self._disk.exists(f"{self._root}/{LOCK}"):
+            return False
+        try:
+            self._disk.lock(f"{self._root}/{LOCK}").release()
+        except StoreLocked:
+            return True
+        return False
+
+    # ---- log, queues, index
+
+    def _look_at_log(self) -> ConsumeQueueTable:
+        disk = DryDisk(self._disk)
+        config = self._config
+        log = CommitLog(disk, config.commit_log_path, config.mapped_file_size_commit_log)
+        queues, index = ConsumeQueueTable(disk, config), MessageIndex(disk, config)
+        recovery = Recovery(disk, config, log, queues, index, CheckpointFile(disk, self._root), self._on_progress)
+        found = recovery.run(whole=True)
+        report = self._report
+        report.log_begin, report.log_end, report.records = found.log_begin, found.log_end, found.records
+        report.queues, report.index_entries = len(queues.queues), index.statistics().entries
+        self._newest = found.last.store_timestamp if found.last is not None else 0
+        self._tell_of_log(found)
+        self._tell_of_files(found)
+        return queues
+
+    def _tell_of_log(self, found: RecoveryReport) -> None:
+        for loss in found.losses:
+            what = f"{loss.size} bytes at offset {loss.log_offset}: {loss.fault.value}; what stood there is lost"
+            self._add(DAMAGE, "log", what, loss.log_offset)
+        for loss in found.mended:
+            what = f"the record at offset {loss.log_offset}: {loss.fault.value}; it can be put right"
+            self._add(REPAIRABLE, "log", what, loss.log_offset)
+        if found.cut_bytes:
+            what = f"{found.cut_bytes} bytes behind its end at {found.log_end} ({found.cut_why}) will be cut"
+            self._add(REPAIRABLE if found.was_clean else NOTE, "log", what, found.log_end)
+        for lack in found.lacks:
+            self._add(DAMAGE, "log", lack)
+        for note in found.notes:
+            self._add(REPAIRABLE, "store", note)
+        for stray in found.strays:
+            self._add(NOTE, "store", f"{stray} is none of the store's files; a Java broker would not start")
+
+    def _tell_of_files(self, found: RecoveryReport) -> None:
+        for queue in found.queues:
+            name = f"{queue.topic}:{queue.queue_id}"
+            what = f"{name}: {queue.differing} entries missing or wrong, {queue.surplus} too many"
+            self._add(REPAIRABLE, "queue", what)
+        if found.index:
+            index = found.index
+            what = f"{index.differing} entries missing or wrong, {index.surplus} too many, {index.chains} chains wrong"
+            self._add(REPAIRABLE, "index", what)
+
+    # ---- the rest
+
+    def _look_at_seals(self) -> None:
+        folder = f"{self._root}/{SEALS}"
+        for entry in self._disk.entries(folder):
+            offset = parse_offset(entry.name)
+            data = self._disk.read_file(f"{folder}/{entry.name}")
+            path = f"{self._config.commit_log_path}/{entry.name}"
+            if offset is None or data is None or not self._disk.exists(path):
+                continue
+            seal = seal_layout.decode(data)
+            if seal is None:
+                self._add(REPAIRABLE, "seal", f"{folder}/{entry.name} is damaged itself")
+                continue
+            self._on_progress(f"check: seal of {offset_name(offset)}")
+            self._report.sealed_files += 1
+            region = self._disk.open_private(path, seal.file_size)
+            for number in seal_layout.broken_blocks(seal, region.read):
+                begin, end = seal.block(number)
+                what = f"{path}: bytes {begin} to {end} are not what they were when the file was sealed"
+                self._add(DAMAGE, "seal", what, offset + begin)
+
+    def _look_at_checkpoint(self) -> None:
+        data = self._disk.read_file(f"{self._root}/{CHECKPOINT}")
+        if data is None:
+            self._add(NOTE, "checkpoint", "there is none; a recovery looks at the whole log")
+            return
+        checkpoint = CheckpointFile(self._disk, self._root)
+        checkpoint.load()
+        if checkpoint.times.log_timestamp > self._newest > 0:
+            self._add(
+                DAMAGE, "checkpoint",
+                f"it knows of messages flushed at {checkpoint.times.log_timestamp}, the newest in the log is of"
+                f" {self._newest}: the end of the log is lost",
+            )  # fmt: skip
+
+    def _look_at_tables(self, queues: ConsumeQueueTable) -> None:
+        folder = f"{self._root}/{CONFIG}"
+        for entry in self._disk.entries(folder):
+            if entry.is_directory or not entry.name.endswith((".json", ".json.bak")):
+                continue
+            data = self._disk.read_file(f"{folder}/{entry.name}") or b""
+            try:
+                table = fastjson.loads(data) if data.strip() else None
+            except fastjson.InvalidJson as error:
+                spare = entry.name + ".bak"
+                is_spared = entry.name.endswith(".bak") or self._disk.exists(f"{folder}/{spare}")
+                what = f"{folder}/{entry.name} is no JSON: {error}"
+                self._add(REPAIRABLE if is_spared else DAMAGE, "table", what)
+                continue
+            if entry.name == "consumerOffset.json" and isinstance(table, dict):
+                self._look_at_offsets(table.get("offsetTable") or {}, queues)
+
+    def _look_at_offsets(self, table: dict[str, Any], queues: ConsumeQueueTable) -> None:
+        for name, offsets in table.items():
+            topic, _, group = name.partition("@")
+            for queue_id, offset in offsets.items():
+                queue = queues.find(topic, int(queue_id))
+                end = queue.end if queue is not None else 0
+                if int(offset) > end:
+                    what = f"group {group} has consumed {topic}:{queue_id} up to {offset}, which ends at {end}"
+                    self._add(NOTE, "table", what)

@@ -1,0 +1,116 @@
+"""A disk on which everything can be tried and nothing happens: reads come from another disk, changes stay in memory.
+
+What a repair would do is found out by doing it here: the check of a store is its recovery on a dry disk.
+
+Java: (none)
+"""
+
+from __future__ import annotations
+
+import posixpath
+
+from store.disk import Disk, Entry, Lock, Region, Usage
+
+
+class DryDisk:
+    """Disk over another one. `changes` are the paths that would have been changed."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._made: dict[str, int] = {}  # length of files that are not as they lie there
+        self._small: dict[str, bytes] = {}  # small files that were written whole
+        self._gone: set[str] = set()
+        self._regions: dict[str, Region] = {}
+        self.changes: set[str] = set()
+        self.inline = disk.inline
+        self.sector = disk.sector
+
+    def entries(self, directory: str) -> list[Entry]:
+        found = {
+            entry.name: entry
+            for entry in self._disk.entries(directory)
+            if f"{directory}/{entry.name}" not in self._gone
+        }
+        for path, size in [*self._made.items(), *((path, len(data)) for path, data in self._small.items())]:
+            if path.startswith(directory + "/"):
+                name, _, rest = path[len(directory) + 1 :].partition("/")
+                if rest:
+                    found.setdefault(name, Entry(name, 0, True))
+                else:
+                    found[name] = Entry(name, size, False)
+        return [found[name] for name in sorted(found)]
+
+    def exists(self, path: str) -> bool:
+        if path in self._gone:
+            return False
+        return path in self._made or path in self._small or self._disk.exists(path)
+
+    def open(self, path: str) -> Region:
+        if path not in self._regions:
+            if not self.exists(path):
+                raise FileNotFoundError(path)
+            self._regions[path] = self._disk.open_private(path, self._size(path))
+        return self._regions[path]
+
+    def open_private(self, path: str, size: int) -> Region:
+        return self._disk.open_private(path, size)
+
+    def create(self, path: str, size: int) -> Region:
+        if self.exists(path):
+            raise FileExistsError(path)
+        self.changes.add(path)
+        self._regions[path] = self._disk.open_private(path if path not in self._gone else path + ".new", size)
+        self._made[path] = size
+        self._gone.discard(path)
+        return self._regions[path]
+
+    def extend(self, path: str, size: int) -> None:
+        if self._size(path) < size:
+            self.changes.add(path)
+            self._made[path] = size
+            self._regions.pop(path, None)
+
+    def read_file(self, path: str) -> bytes | None:
+        if path in self._small:
+            return self._small[path]
+        return None if path in self._gone else self._disk.read_file(path)
+
+    def write_file(self, path: str, data: bytes) -> None:
+        self.changes.add(path)
+        self._small[path] = data
+        self._gone.discard(path)
+
+    def remove(self, path: str) -> None:
+        if self.exists(path):
+            self.changes.add(path)
+        for known in (self._made, self._small, self._regions):
+            known.pop(path, None)
+        self._gone.add(path)
+
+    def remove_directory(self, path: str) -> None:
+        pass
+
+    def rename(self, path: str, to: str) -> None:
+        self.write_file(to, self.read_file(path) or b"")
+        self.remove(path)
+
+    def sync_directory(self, path: str) -> None:
+        pass
+
+    def modified(self, path: str) -> int:
+        return self._disk.modified(path)
+
+    def usage(self, path: str) -> Usage:
+        return self._disk.usage(path)
+
+    def memory(self) -> int:
+        return self._disk.memory()
+
+    def lock(self, path: str) -> Lock:
+        return self._disk.lock(path)
+
+    def _size(self, path: str) -> int:
+        if path in self._made:
+            return self._made[path]
+        directory, name = posixpath.split(path)
+        return next(entry.size for entry in self._disk.entries(directory) if entry.name == name)

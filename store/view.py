@@ -1,0 +1,113 @@
+"""A store to look at from a notebook: arrays over its files, read-only, without a broker, a lock or a recovery.
+
+    from store.view import StoreView
+
+    view = StoreView("/data/store")
+    view.topics()                                # {"Orders": [0, 1, 2, 3]}
+    entries = view.queue("Orders", 0).to_numpy() # log_offset, size, tags_code; no copy while it is one file
+    heads = view.heads()                         # one row a record: topic-less heads, by numpy
+    view.messages("Orders", 0, 10, 20)           # decoded records of offsets 10 to 19
+
+It shows what stands in the files at the moment. Beside a running broker it is as good as the last entry; after a crash
+it may show what a recovery would cut. Nothing can be written through it.
+
+Java: (none)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from common.message_record import Record, decode
+from store.commit_log import CommitLog
+from store.config import StoreConfig
+from store.consume_queue import LOST, ConsumeQueue
+from store.consume_queue_table import ConsumeQueueTable
+from store.disk import RealDisk
+from store.dry_disk import DryDisk
+from store.errors import CorruptStore
+from store.geometry import found_config
+from store.layout.consume_queue_entry import ENTRY_SIZE, count_valid, is_pre_blank
+from store.layout.log_scan import chain, head_dtype
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class StoreView:
+    """The files of a store as they are."""
+
+    def __init__(self, directory: str, config: StoreConfig | None = None) -> None:
+        """The sizes of the files are found out from the files. Raises CorruptStore where there is no store."""
+        disk = RealDisk()
+        config = replace(config or StoreConfig(), store_path_root_dir=directory.rstrip("/"))
+        if not disk.entries(config.store_path_root_dir):
+            raise CorruptStore(f"{directory}: no store there")
+        config = found_config(disk, config)
+        dry = DryDisk(disk)
+        self.log = CommitLog(dry, config.commit_log_path, config.mapped_file_size_commit_log)
+        self.log.files.load()
+        self.log.end = max((_end_of(file.buffer, file.begin) for file in self.log.files.files), default=0)
+        self.queues = ConsumeQueueTable(dry, config)
+        self.queues.load(repair=False)
+        for queue in self.queues:
+            _find_ends(queue, self.log.begin)
+
+    def topics(self) -> dict[str, list[int]]:
+        """Topics with their queue ids."""
+        found: dict[str, list[int]] = {}
+        for topic, queue_id in sorted(self.queues.queues):
+            found.setdefault(topic, []).append(queue_id)
+        return found
+
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """A queue, for its `begin`, `end`, `entry` and `to_numpy`. Raises KeyError."""
+        return self.queues.queues[topic, queue_id]
+
+    def heads(self) -> NDArray[Any]:
+        """The first 48 bytes of every record as a table: size, magic, body_crc, queue_id, flag, queue_offset,
+        log_offset, sys_flag, born_timestamp (big-endian). A copy of 48 bytes a record."""
+        import numpy
+
+        return numpy.concatenate([heads_of(data) for data in self.log.to_numpy()] or [numpy.empty(0, head_dtype())])
+
+    def messages(self, topic: str, queue_id: int, begin: int = 0, end: int | None = None) -> list[Record]:
+        """The messages of queue offsets [begin, end), decoded; those that are gone or lost are left out."""
+        queue = self.queue(topic, queue_id)
+        found = []
+        for offset in range(max(begin, queue.begin), min(queue.end if end is None else end, queue.end)):
+            entry = queue.entry(offset)
+            if entry is None or entry[2] == LOST or is_pre_blank(entry[0], entry[1]):
+                continue
+            view = self.log.read(entry[0], entry[1])
+            if view is not None:
+                found.append(decode(view))
+        return found
+
+
+def heads_of(data: NDArray[np.uint8]) -> NDArray[Any]:
+    """The heads of the records of one log file's bytes."""
+    import numpy
+
+    places, _ = chain(data.data, 0, len(data))
+    dtype = head_dtype()
+    rows = data[numpy.array(places, numpy.int64)[:, None] + numpy.arange(dtype.itemsize)]
+    return rows.view(dtype).reshape(-1)
+
+
+def _end_of(buffer: memoryview, begin: int) -> int:
+    _, end = chain(buffer, 0, len(buffer))
+    return begin + end if end else 0
+
+
+def _find_ends(queue: ConsumeQueue, log_begin: int) -> None:
+    begin = end = queue.files.begin // ENTRY_SIZE
+    for file in queue.files.files:
+        count = count_valid(file.buffer)
+        end = file.begin // ENTRY_SIZE + count
+        if count * ENTRY_SIZE < file.size:
+            break
+    queue.open_at(begin, end)
+    queue.correct_begin(log_begin)

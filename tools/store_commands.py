@@ -1,0 +1,124 @@
+"""`rocketlet store`: check, repair and print the files of a store, without a broker.
+
+Java: (none)
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from tools.output import print_json, say
+
+EXIT_DAMAGED = 3
+
+
+@click.group()
+def store() -> None:
+    """Check, repair and print a store's files, without a broker."""
+
+
+@store.command()
+@click.argument("directory", type=click.Path(exists=True, file_okay=False))
+@click.option("--repair", "repairs", is_flag=True, help="Show what would be done, then do it.")
+@click.option("--yes", "-y", is_flag=True, help="With --repair: do not ask.")
+@click.option("--json", "as_json", is_flag=True, help="One line of JSON instead of text.")
+@click.option("--config", "-c", type=click.Path(exists=True, dir_okay=False), help="The broker's configuration file.")
+@click.option("--quiet", "-q", is_flag=True, help="No progress.")
+def check(directory: str, repairs: bool, yes: bool, as_json: bool, config: str | None, quiet: bool) -> int:
+    """Verify the store in DIRECTORY: the log record by record, seals, queues, index, checkpoint, tables.
+
+    Changes nothing without --repair. Exit code 3: something is damaged or needs repair.
+    """
+    from store.check import check as look
+    from store.check import repair
+    from store.disk import RealDisk
+
+    logging.getLogger("store").addHandler(logging.NullHandler())  # what it would log is printed anyway
+    disk, settings = RealDisk(), _settings(directory, config)
+    on_progress = _progress if sys.stderr.isatty() and not quiet else _silent
+    report = look(disk, settings, on_progress)
+    _clear(on_progress)
+    if as_json and not repairs:
+        print_json(report.as_dict())
+        return 0 if report.is_sound else EXIT_DAMAGED
+    if not as_json:
+        for line in report.lines():
+            say(line, fg="red" if line.startswith("damage") else None)
+    if not repairs or (report.is_sound and report.is_clean):
+        if as_json:
+            print_json({"before": report.as_dict(), "repaired": [], "after": report.as_dict()})
+        return 0 if report.is_sound else EXIT_DAMAGED
+    if not yes and not as_json:
+        click.confirm("Repair it as said?", abort=True)
+    done = repair(disk, settings, on_progress)
+    after = look(disk, settings, on_progress)
+    _clear(on_progress)
+    if as_json:
+        print_json({"before": report.as_dict(), "repaired": done.lines(), "after": after.as_dict()})
+    else:
+        for line in (*done.lines(), *after.lines()):
+            say(line)
+    return 0 if after.is_sound else EXIT_DAMAGED
+
+
+@store.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.option("--kind", help="Where its path does not tell: log, queue, ext, index, checkpoint, seal or json.")
+@click.option("--slots", type=int, help="Hash slots of an index file (maxHashSlotNum), where they are not the usual.")
+@click.option("--entries", type=int, help="Entries of an index file (maxIndexNum), where they are not the usual.")
+def dump(file: str, kind: str | None, slots: int | None, entries: int | None) -> None:
+    """Print any FILE of a store as text."""
+    from store.disk import RealDisk
+    from store.dump import KINDS
+    from store.dump import dump as lines
+    from store.layout.index_layout import IndexGeometry
+
+    if kind is not None and kind not in KINDS:
+        raise click.BadParameter(f"{kind} is none of {', '.join(KINDS)}", param_hint="--kind")
+    disk = RealDisk()
+    geometry = _geometry(disk, file, slots, entries) or IndexGeometry()
+    for line in lines(disk, file, kind, geometry):
+        say(line)
+
+
+def _settings(directory: str, config: str | None) -> Any:
+    from common.config_file import load, read_file
+    from store.config import StoreConfig
+
+    settings = StoreConfig() if config is None else load(StoreConfig, file=read_file(config))[StoreConfig]
+    return replace(settings, store_path_root_dir=directory.rstrip("/") or "/")
+
+
+def _geometry(disk: Any, file: str, slots: int | None, entries: int | None) -> Any:
+    """How an index file divides: as told, or as found out from the store it lies in."""
+    from pathlib import Path
+
+    from store.config import StoreConfig
+    from store.geometry import found_config
+    from store.layout.index_layout import IndexGeometry
+
+    if slots and entries:
+        return IndexGeometry(slots, entries)
+    place = Path(file).absolute()
+    if place.parent.name != "index":
+        return None
+    found = found_config(disk, StoreConfig(store_path_root_dir=str(place.parent.parent)))
+    return IndexGeometry(found.max_hash_slot_num, found.max_index_num)
+
+
+def _progress(line: str) -> None:
+    click.echo(f"\r\x1b[K{line}", nl=False, err=True)
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+def _clear(on_progress: Any) -> None:
+    if on_progress is _progress:
+        click.echo("\r\x1b[K", nl=False, err=True)
