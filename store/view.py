@@ -94,7 +94,8 @@ def heads_of(data: NDArray[np.uint8]) -> NDArray[Any]:
     places, _ = chain(data.data, 0, len(data))
     dtype = head_dtype()
     rows = data[numpy.array(places, numpy.int64)[:, None] + numpy.arange(dtype.itemsize)]
-    return rows.view(dtype).reshape(-1)
+    heads: NDArray[Any] = rows.view(dtype).reshape(-1)
+    return heads
 
 
 def _end_of(buffer: memoryview, begin: int) -> int:
