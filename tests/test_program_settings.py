@@ -28,6 +28,7 @@ MODULES = {"mqnamesrv": "namesrv", "mqbroker": "broker"}
 # Where our default is another one than RocketMQ's, and why.
 OTHER_DEFAULTS = {
     "enablePropertyFilter": "SQL92 filters are on",
+    "waitTimeMillsInSendQueue": "a send that waited 200 ms is not lost yet, for its client waits 3 s",
     # Of the machine, and so left out of the recorded lists.
     "rocketmqHome": "",
     "kvConfigPath": "",

@@ -110,6 +110,12 @@ def test_a_key_of_rocketmqs_that_is_not_served_is_a_warning_that_names_it() -> N
     assert "no thread pools" in loaded.warnings[2]
 
 
+def test_flags_follow_the_rules_of_the_file() -> None:
+    assert refused(flags={"listnPort": "1"}) == "flags: unknown setting listnPort; did you mean listenPort?"
+    loaded = load(Server, flags={"highSpeedMode": "true"})
+    assert loaded.warnings[0].startswith("flags: setting highSpeedMode is not served")
+
+
 def test_variables_for_other_programs_pass_and_misspelt_ones_are_warned_about() -> None:
     environment = {
         "ROCKETLET_BROKER_NAME": "a",
