@@ -235,7 +235,8 @@ class Dispatch:
         family = entry.family
         family.in_flight -= 1
         connection.in_flight -= not entry.parks
-        connection.in_flight_by_family[family] -= 1
+        held = connection.in_flight_by_family
+        held[family] = held.get(family, 0) - 1  # below zero when the answer came before the handler returned
 
     def let_go(self, connection: Connection) -> None:
         """See `connection.Turn`."""

@@ -240,6 +240,20 @@ async def test_answers_given_later(nursery: trio.Nursery) -> None:
     assert running.server.statistics().in_flight["pull"] == 0
 
 
+async def test_an_answer_given_before_the_handler_returns(nursery: trio.Nursery) -> None:
+    """A flush may have been reached already when somebody wants to wait for it."""
+
+    def at_once(request: Request) -> Deferred:
+        request.reply(Reply(body=b"done"))
+        return DEFERRED
+
+    running = await serving(nursery, {10: Handler(at_once, family="send")})
+    client = await running.client()
+    for _ in range(3):
+        assert (await client.ask(Command(10))).body == b"done"
+    assert running.server.statistics().in_flight["send"] == 0
+
+
 async def test_what_is_in_progress_on_a_lost_connection_is_let_go(nursery: trio.Nursery) -> None:
     parking = Parking()
     cancelled = trio.Event()

@@ -167,6 +167,20 @@ async def test_a_replacement_that_cannot_be_loaded_leaves_the_old_one(
     assert await echoed(network, address, files.client(tls_server_name="new.example"))
 
 
+async def test_a_client_reads_its_own_files_again_too(nursery: trio.Nursery, files: Files, tmp_path: Path) -> None:
+    network = MemoryNetwork()
+    first = await start(nursery, network, files.server())
+    other = Files(trustme.CA(), tmp_path / "other")
+    other.folder.mkdir()
+    second = await start(nursery, network, other.server())
+    async with ConnectionPool(network, files.client()) as pool:
+        assert (await pool.call(first, Command(1), 5)).code == 0
+        with pytest.raises(ConnectFailed):
+            await pool.call(second, Command(1), 5)
+        other.authority.cert_pem.write_to_path(files.trust)
+        assert (await pool.call(second, Command(1), 5)).code == 0
+
+
 async def test_a_key_with_a_password(nursery: trio.Nursery, files: Files) -> None:
     config = files.server(tls_key_password="secret")
     plain = serialization.load_pem_private_key(Path(config.tls_key_path).read_bytes(), None)
