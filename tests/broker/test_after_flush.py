@@ -49,7 +49,7 @@ async def test_what_comes_behind_a_flush_waits_for_the_next() -> None:
 async def test_behind_a_failed_flush_nothing_is_claimed() -> None:
     disk = MemoryDisk()
     taken: list[int] = []
-    with pytest.raises(FlushFailed):
+    with pytest.RaisesGroup(FlushFailed, flatten_subgroups=True):
         async with waiting(disk, ManualClock(), deliver=False) as parts:
             safe = AfterFlush(parts.store, taken.append)
             parts.send("T", b"x")
