@@ -1,6 +1,6 @@
 """What the broker alone can do: N pre-encoded sends in flight on one connection, no client of ours in between.
 
-    python -m benchmarks.raw_sender [--port P] [--header json|binary|msgpack] [--in-flight 64] [--count 200000] [--size 1024]
+    python -m benchmarks.raw_sender [--port P] [--header json|binary|msgpack] [--in-flight 64] [--size 1024]
 
 Without --port it starts a name server and a broker of its own, and the yardstick in turns with them where it is found.
 """

@@ -52,8 +52,8 @@ def _can_bind(port: int) -> bool:
         return True
 
 
-def wait_until_listening(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    """Return when the port answers; raise with the process's own words when it ended instead."""
+def wait_until_ready(port: int, process: subprocess.Popen[bytes], log: Path, says: bytes) -> None:
+    """Return when the port answers and the process has said so; raise with its own words when it ended instead."""
     deadline = time.monotonic() + READY_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:
@@ -63,8 +63,9 @@ def wait_until_listening(port: int, process: subprocess.Popen[bytes], log: Path)
         except OSError:
             time.sleep(0.01)
         else:
-            return
-    raise RuntimeError(f"{process.args!r} does not listen on {port} after {READY_SECONDS:.0f} s")
+            if says in log.read_bytes():
+                return
+    raise RuntimeError(f"{process.args!r} does not serve on {port} after {READY_SECONDS:.0f} s")
 
 
 @contextmanager
@@ -78,13 +79,13 @@ def scratch() -> Iterator[Path]:
 
 
 @contextmanager
-def running(arguments: list[str], port: int, directory: Path, name: str) -> Iterator[Server]:
-    """Run a server until the block ends; its output goes to a file beside its data."""
+def running(arguments: list[str], port: int, directory: Path, name: str, says: bytes = b"") -> Iterator[Server]:
+    """Run a server until the block ends; its output goes to a file beside its data. `says`: once it is ready."""
     log = directory / f"{name}.out"
     with log.open("wb") as output:
         process = subprocess.Popen(arguments, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
         try:
-            wait_until_listening(port, process, log)
+            wait_until_ready(port, process, log, says)
             yield Server(port, process.pid, directory)
         finally:
             process.terminate()
@@ -119,7 +120,7 @@ def broker(directory: Path, name_server_port: int, **settings: object) -> Iterat
     lines.update(settings)
     path = directory / "broker.conf"
     path.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-    with running([sys.executable, "-m", "broker", "-c", str(path)], port, directory, "broker") as server:
+    with running([sys.executable, "-m", "broker", "-c", str(path)], port, directory, "broker", b"is ready") as server:
         yield server
 
 

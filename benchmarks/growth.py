@@ -1,0 +1,210 @@
+"""How the broker's rate, CPU and memory change as things grow: in flight, topics, queues, connections, bodies, the log.
+
+    python -m benchmarks.growth [--quick] [--store-gib 10] [in_flight topics queues connections bodies store]
+
+Each point is measured in turn with the base point of its series, so that a slow minute of the machine does not look
+like growth: `ratio` is the point's rate divided by the base's rate just before it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import selectors
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+
+from benchmarks.support.cpu import CpuMeter, resident_bytes
+from benchmarks.support.frames import batch_frame, send_frame
+from benchmarks.support.pipeline import Measured, check_answer, connect, exchange, pipelined
+from benchmarks.support.processes import Server, stack
+
+KIB = 1024
+TOPIC = "TopicTest"
+BASE_QUEUES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One point of a series."""
+
+    series: str
+    at: float
+    rate: float
+    cpu_micros: float
+    memory_mb: float
+    ratio: float
+
+
+def spread(server: Server, frames: list[bytes], count: int, in_flight: int) -> Measured:
+    """Different requests in turn on one connection, `in_flight` under way."""
+    source = itertools.cycle(frames)
+    step = max(1, in_flight // 2)
+    bursts = itertools.cycle([b"".join(itertools.islice(source, step)) for _ in range(max(1, len(frames) // step))])
+    with connect(server.port) as connection:
+        check_answer(exchange(connection, frames[0]))
+        meter, began = CpuMeter(server.pid).start(), time.perf_counter()
+        sent = answered = 0
+        rest = b""
+        while answered < count:
+            while sent - answered <= in_flight - step and sent < count:
+                connection.sendall(next(bursts))
+                sent += step
+            rest += connection.recv(1 << 18)
+            answered, rest = _count(rest, answered)
+        return Measured(answered, time.perf_counter() - began, meter.read(), 0)
+
+
+def _count(rest: bytes, answered: int) -> tuple[int, bytes]:
+    at = 0
+    while len(rest) - at >= 4 and len(rest) - at - 4 >= (size := int.from_bytes(rest[at : at + 4], "big")):
+        at += 4 + size
+        answered += 1
+    return answered, rest[at:]
+
+
+def over_connections(server: Server, request: bytes, connections: int, count: int) -> Measured:
+    """One request under way on each of many connections."""
+    selector = selectors.DefaultSelector()
+    held: list[socket.socket] = []
+    try:
+        for _ in range(connections):
+            connection = connect(server.port)
+            exchange(connection, request)
+            selector.register(connection, selectors.EVENT_READ)
+            held.append(connection)
+        meter, began = CpuMeter(server.pid).start(), time.perf_counter()
+        answered = 0
+        for connection in held:
+            connection.sendall(request)
+        while answered < count:
+            for key, _ in selector.select():
+                # One request a connection: an answer this small comes in one piece.
+                assert isinstance(key.fileobj, socket.socket)
+                key.fileobj.recv(1 << 16)
+                answered += 1
+                key.fileobj.sendall(request)
+        return Measured(answered, time.perf_counter() - began, meter.read(), 0)
+    finally:
+        selector.close()
+        for connection in held:
+            connection.close()
+
+
+def series(
+    name: str, points: list[float], run: Callable[[Server, float], Measured], base: float, **settings: object
+) -> Iterator[Point]:
+    """Each point beside the base."""
+    with stack(**settings) as (_, server):
+        run(server, base)
+        for at in points:
+            first = run(server, base)
+            here = run(server, at)
+            yield Point(name, at, here.rate, here.cpu_micros, resident_bytes(server.pid) / 1e6, here.rate / first.rate)
+
+
+def _body(size: float = KIB) -> bytes:
+    return b"x" * int(size)
+
+
+def all_series(count: int, chosen: list[str], store_gib: float, *, quick: bool) -> Iterator[Point]:
+    """Every series that was asked for; with `quick` the small ends of them."""
+    one = send_frame("json", TOPIC, 2, _body())
+    top = 100 if quick else 1000
+    if "in_flight" in chosen:
+        yield from series("in_flight", [1, 16, 64, 512], lambda s, n: pipelined(s.port, one, int(n), count), 64)
+    if "topics" in chosen:
+        yield from series("topics", [1, 10, 100, top], lambda s, n: spread(s, _topics(int(n)), count, 64), 1)
+    if "queues" in chosen:
+        yield from series(
+            "queues", [1, BASE_QUEUES, 100, 1000, 1000 if quick else 10_000],
+            lambda s, n: spread(s, _queues(int(n)), max(count, int(n) * 2), 64), BASE_QUEUES,
+        )  # fmt: skip
+    if "connections" in chosen:
+        yield from series("connections", [1, 10, 100, top], lambda s, n: over_connections(s, one, int(n), count), 10)
+    if "bodies" in chosen:
+        yield from series(
+            "body_kib", [0.1, 1, 4, 16, 64],
+            lambda s, n: pipelined(s.port, send_frame("json", TOPIC, 2, _body(n * KIB)), 64, int(count / max(1, n / 2))), 1,
+        )  # fmt: skip
+    if "store" in chosen:
+        yield from _store_series(count, 0.5 if quick else store_gib)
+
+
+def _topics(count: int) -> list[bytes]:
+    return [send_frame("json", f"Growth-{number}", 0, _body()) for number in range(count)]
+
+
+def _queues(count: int) -> list[bytes]:
+    """BenchmarkTest has 1024 queues; more come from several topics of 8."""
+    if count <= 1000:
+        return [send_frame("json", "BenchmarkTest", number, _body()) for number in range(count)]
+    return [send_frame("json", f"Queues-{number // 8}", number % 8, _body()) for number in range(count)]
+
+
+def _store_series(count: int, gib: float) -> Iterator[Point]:
+    """The rate into an empty store, and into one of so many GiB, in the same process."""
+    one = send_frame("json", TOPIC, 2, _body())
+    filler = batch_frame("json", TOPIC, 3, [b"x" * 60_000] * 16)
+    with stack() as (_, server):
+        pipelined(server.port, one, 64, count)
+        empty = pipelined(server.port, one, 64, count)
+        yield Point("store_gib", 0, empty.rate, empty.cpu_micros, resident_bytes(server.pid) / 1e6, 1.0)
+        pipelined(server.port, filler, 4, int(gib * (1 << 30) / len(filler)))
+        full = pipelined(server.port, one, 64, count)
+        yield Point(
+            "store_gib", gib, full.rate, full.cpu_micros, resident_bytes(server.pid) / 1e6, full.rate / empty.rate
+        )
+
+
+SERIES = ["in_flight", "topics", "queues", "connections", "bodies", "store"]
+
+
+def draw(points: list[dict[str, object]], path: str) -> None:
+    """Rate and memory of each series as a PNG. Needs matplotlib."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    names = list(dict.fromkeys(str(point["series"]) for point in points))
+    figure, rows = pyplot.subplots(2, len(names), figsize=(3.2 * len(names), 5.5), squeeze=False)
+    for column, name in enumerate(names):
+        mine = [point for point in points if point["series"] == name]
+        for row, what in enumerate(("rate", "memory_mb")):
+            axes = rows[row][column]
+            axes.plot([point["at"] for point in mine], [point[what] for point in mine], marker="o")
+            axes.set_ylim(bottom=0)
+            if max(float(str(point["at"])) for point in mine) > 20:
+                axes.set_xscale("log")
+            axes.set_title(name if row == 0 else "", fontsize=10)
+            axes.set_ylabel({"rate": "messages/s", "memory_mb": "MB"}[what] if column == 0 else "")
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("series", nargs="*", choices=[*SERIES, []], help="which (default: all)")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--count", type=int, default=40_000)
+    parser.add_argument("--store-gib", type=float, default=10.0)
+    parser.add_argument("--png", help="draw here")
+    options = parser.parse_args()
+    points = []
+    for point in all_series(options.count, options.series or SERIES, options.store_gib, quick=options.quick):
+        points.append(asdict(point))
+        print(
+            f"{point.series:>12} {point.at:>8g} {point.rate:>9,.0f}/s {point.cpu_micros:6.1f} µs"
+            f" {point.memory_mb:6.0f} MB  {point.ratio:5.2f} x base",
+            flush=True,
+        )
+    if options.png:
+        draw(points, options.png)
+
+
+if __name__ == "__main__":
+    main()

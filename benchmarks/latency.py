@@ -1,0 +1,75 @@
+"""End-to-end latency at a fixed rate: from `send` to the listener, through our client, with percentiles.
+
+    python -m benchmarks.latency [--rate 1000] [--seconds 10]
+
+Sends go out by the clock and not by the answers (no coordinated omission): a late send counts from when it was due.
+"""
+
+from __future__ import annotations
+
+import argparse
+import threading
+import time
+from dataclasses import dataclass
+
+from benchmarks.support.processes import stack
+from client import ConsumeFrom, Message, Producer, PushConsumer, ReceivedMessage
+
+PERCENTILES = (50.0, 90.0, 99.0, 99.9, 100.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Latencies:
+    """Milliseconds by percentile, and how many messages they come from."""
+
+    count: int
+    by_percentile: dict[float, float]
+
+
+def measure(rate: float, seconds: float, size: int = 1024) -> Latencies:
+    """One run on a stack of its own."""
+    arrived: list[float] = []
+    total = int(rate * seconds)
+    all_here = threading.Event()
+
+    def listener(message: ReceivedMessage) -> None:
+        arrived.append(time.perf_counter() - float(message.properties["due"]))
+        if len(arrived) >= total:
+            all_here.set()
+
+    with stack() as (names, _):
+        namesrv = f"127.0.0.1:{names.port}"
+        with (
+            Producer("latency", namesrv=namesrv) as producer,
+            PushConsumer(
+                "latency", listener, topics={"TopicTest": "*"}, namesrv=namesrv, consume_from=ConsumeFrom.FIRST_OFFSET
+            ),
+        ):
+            producer.send(Message("TopicTest", b"x", properties={"due": str(time.perf_counter())}))
+            pause = threading.Event()
+            began = time.perf_counter() + 1.0
+            for number in range(total):
+                due = began + number / rate
+                while (left := due - time.perf_counter()) > 0:
+                    pause.wait(left)
+                producer.send_soon(Message("TopicTest", b"x" * size, properties={"due": repr(due)}))
+            all_here.wait(30)
+    ordered = sorted(arrived[1:])
+    return Latencies(
+        len(ordered), {p: ordered[min(len(ordered) - 1, int(len(ordered) * p / 100))] * 1000 for p in PERCENTILES}
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rate", type=float, default=1000, help="messages a second")
+    parser.add_argument("--seconds", type=float, default=10)
+    options = parser.parse_args()
+    found = measure(options.rate, options.seconds)
+    print(f"{found.count} messages at {options.rate:,.0f}/s")
+    for percentile, ms in found.by_percentile.items():
+        print(f"p{percentile:<5g} {ms:8.2f} ms")
+
+
+if __name__ == "__main__":
+    main()
