@@ -171,6 +171,24 @@ def remove(raw: bytes, name: bytes) -> bytes:
     return b"\x02".join([piece for piece in raw.split(b"\x02") if not piece.startswith(prefix)])
 
 
+def tags_and_keys(raw: bytes) -> tuple[bytes | None, list[bytes]]:
+    """TAGS and `index_keys` in one pass: half the time of looking for each, for walks over whole logs."""
+    tags = unique = words = None
+    for piece in raw.split(b"\x02"):
+        name, _, value = piece.partition(b"\x01")
+        if value:
+            if name == b"TAGS":
+                tags = value
+            elif name == b"KEYS":
+                words = value
+            elif name == b"UNIQ_KEY":
+                unique = value
+    keys = [unique] if unique else []
+    if words:
+        keys += [word for word in words.split(b" ") if word]
+    return tags, keys
+
+
 def index_keys(raw: bytes) -> list[bytes]:
     """What the index files of a record: UNIQ_KEY first, then the words of KEYS."""
     unique = find(raw, b"UNIQ_KEY")

@@ -92,6 +92,7 @@ class MessageStore:
         self._seals = Seals(disk, self.log, self.flushed, lambda: self.config)
         self._lock: Lock | None = None
         self._refusal: NotWritable | Closed | None = Closed(f"{self._root}: the store is not open")
+        self.report = RecoveryReport()  # of the opening
         self._puts = self._put_bytes = self._gets = 0
 
     # ---- life
@@ -110,6 +111,7 @@ class MessageStore:
             report = await offload(self._disk, lambda: recovery.run(whole=whole))
             for line in report.lines():
                 _log.log(logging.WARNING if report.changed else logging.INFO, "%s: %s", self._root, line)
+            self.report = report
             self._begin_at(report)
             if not report.is_saved:
                 await self._thorough.save()

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from common.java_hashes import string_hashes
 from common.java_numbers import INT32_MAX
 from common.message_flags import gets_index_entry
-from common.message_properties import index_keys
 from store.healing import is_lost
 from store.index_file import IndexFile, IndexItem
 from store.log_walk import Found
@@ -78,12 +77,10 @@ class IndexRebuild:
 
     # ---- while the log is walked
 
-    def add(self, batch: list[Found]) -> None:
-        for log_offset, record in batch:
-            if not gets_index_entry(record.sys_flag) or is_lost(record):
-                continue
-            keys = index_keys(record.properties)
-            if keys:
+    def add(self, batch: list[Found], all_keys: list[list[bytes]]) -> None:
+        """Records with their keys."""
+        for (log_offset, record), keys in zip(batch, all_keys, strict=True):
+            if keys and gets_index_entry(record.sys_flag) and not is_lost(record):
                 prefix, place = record.topic + b"#", (log_offset, record.store_timestamp)
                 for key in keys:
                     self._keys.append(prefix + key)

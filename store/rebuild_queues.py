@@ -29,7 +29,7 @@ from common.subscription import tags_code
 from common.topic import SCHEDULE_TOPIC, is_legal_name
 from store.consume_queue import LOST, ConsumeQueue
 from store.consume_queue_table import ConsumeQueueTable
-from store.healing import is_lost
+from store.healing import LOST_MARK
 from store.layout.consume_queue_entry import ENTRY, ENTRY_SIZE, PRE_BLANK, entries_of
 from store.layout.queue_ext_layout import is_address, to_offset
 from store.log_walk import Found
@@ -88,11 +88,12 @@ class QueueRebuild:
 
     # ---- while the log is walked
 
-    def add(self, batch: list[Found]) -> None:
+    def add(self, batch: list[Found], all_tags: list[bytes | None]) -> None:
+        """Records with their tags."""
         gathered = self._gathered
-        for log_offset, record in batch:
-            _, queue_id, offset, sys_flag, _, _, topic, _ = record
-            if not gets_queue_entry(sys_flag):
+        for (log_offset, record), tags in zip(batch, all_tags, strict=True):
+            size, queue_id, offset, sys_flag, _, _, topic, _ = record
+            if sys_flag & 4:  # prepared and rolled back ones are in no queue (`message_flags.gets_queue_entry`)
                 continue
             try:
                 queue = gathered[topic, queue_id]
@@ -101,8 +102,8 @@ class QueueRebuild:
             if queue is None:
                 continue
             if offset != queue.next:
-                self._jump(queue, offset, log_offset, record.size)
-            queue.entries += _pack(log_offset, record.size, self.code_of(record))
+                self._jump(queue, offset, log_offset, size)
+            queue.entries += _pack(log_offset, size, self._code_of(record, tags))
             queue.next = offset + 1
             if len(queue.entries) >= _PIECE * ENTRY_SIZE:
                 self._apply(queue)
@@ -114,15 +115,14 @@ class QueueRebuild:
         queue = self._gathered.get((record.topic, record.queue_id))
         return queue is None or record.queue_offset >= queue.next
 
-    def code_of(self, record: Outline) -> int:
+    def _code_of(self, record: Outline, tags: bytes | None) -> int:
         """The tags code of a record's entry."""
-        if is_lost(record):
+        if record.prepared_offset == LOST_MARK:
             return LOST
         if record.topic == _SCHEDULE:
             level = find(record.properties, b"DELAY")
             if level is not None and level.isdigit() and int(level) > 0:
                 return record.store_timestamp + self._table.delay_of(int(level))
-        tags = find(record.properties, b"TAGS")
         return tags_code(tags) if tags else 0
 
     def _begin(self, topic: bytes, queue_id: int, offset: int) -> _Gathered | None:

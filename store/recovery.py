@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
 
+from common.message_properties import tags_and_keys
 from common.message_record import Outline, outline
 from store.checkpoint import CheckpointFile, Progress, checksum, read_progress
 from store.commit_log import CommitLog
@@ -342,9 +343,10 @@ class _Both:
         self._index = index
 
     def records(self, batch: list[Found]) -> None:
-        self._queues.add(batch)
+        named = [tags_and_keys(record.properties) for _, record in batch]
+        self._queues.add(batch, [tags for tags, _ in named])
         if self._index is not None:
-            self._index.add(batch)
+            self._index.add(batch, [keys for _, keys in named])
 
     def is_expected(self, record: Outline) -> bool:
         return self._queues.is_expected(record)

@@ -14,12 +14,13 @@ from common.message_properties import (
     find,
     index_keys,
     remove,
+    tags_and_keys,
 )
 
 names = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1, max_size=8)
 values = st.text(st.characters(exclude_characters="\x02", exclude_categories=["Cs"]), min_size=1, max_size=12)
 # Bytes in which separators and few names meet in every order.
-tangled = st.lists(st.sampled_from([b"\x01", b"\x02", b"K", b"KEYS", b"TAGS", b"a b"]), max_size=24).map(b"".join)
+tangled = st.lists(st.sampled_from([b"\x01", b"\x02", b"K", b"KEYS", b"TAGS", b"UNIQ_KEY", b"a b"]), max_size=24).map(b"".join)
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,11 @@ def test_quirks_seen_in_a_jvm(raw: str, found: dict[str, str]) -> None:
 @given(st.dictionaries(names, values, max_size=8), st.booleans())
 def test_round_trip_with_and_without_the_last_separator(properties: dict[str, str], trailing: bool) -> None:
     assert decode(encode(properties) + ("\x02" if trailing and properties else "")) == properties
+
+
+@given(tangled)
+def test_one_pass_says_what_three_searches_say(raw: bytes) -> None:
+    assert tags_and_keys(raw) == (find(raw, b"TAGS"), index_keys(raw))
 
 
 @given(tangled)
