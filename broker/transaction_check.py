@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import enum
 import logging
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
@@ -80,6 +81,7 @@ class TransactionCheck:
         self._clock = clock
         self._random = random
         self._settle = settle
+        self._absent: Counter[str] = Counter()  # transactions of this round that nobody could be asked about, by group
         self.asked = self.given_up = 0
 
     async def run(self) -> None:
@@ -105,6 +107,13 @@ class TransactionCheck:
                     await trio.lowlevel.checkpoint()
         finally:
             self._settle()
+            self._say_who_is_absent()
+
+    def _say_who_is_absent(self) -> None:
+        """A line a group and round: one a transaction would bury everything else while a producer is away."""
+        for group, count in self._absent.items():
+            log.warning("no producer of group %s is there to be asked about %d of its transactions", group, count)
+        self._absent.clear()
 
     def _look_at(self, offset: int, start: int) -> bool:
         """Do with one half message what has to be done; false where the round is over."""
@@ -147,7 +156,7 @@ class TransactionCheck:
     def _ask(self, half: Half) -> None:
         members = self._producers.members(half.group)
         if not members:
-            log.warning("nobody of producer group %s is there to be asked about a transaction", half.group)
+            self._absent[half.group] += 1
             return
         unique = half.properties.get(UNIQ_KEY)
         message_id = self._identity.message_id(half.record.log_offset)
