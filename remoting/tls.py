@@ -30,7 +30,6 @@ from remoting.transport import ByteStream
 
 log = logging.getLogger("remoting.tls")
 
-CLIENT_HELLO = 0x16
 HANDSHAKE_SECONDS = 10.0  # RocketMQ has none; a peer that never finishes would hold its descriptor for ever
 _GOODBYE_SECONDS = 1.0
 
