@@ -200,6 +200,7 @@ class LitePullEngine:
         if self.subscriptions:
             raise InvalidUse("this consumer has subscriptions", advice="either subscribe or assign")
         wanted = {self._wire_queue(queue) for queue in queues}
+        self.rebalance.by_hand = True
         before = self._assigned or {}
         self._assigned = {queue: before.get(queue) for queue in wanted}
         self._filters = {

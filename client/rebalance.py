@@ -81,6 +81,8 @@ class Rebalance:
         interval: float,
     ) -> None:
         self.held: dict[MessageQueue, ProcessQueue] = {}
+        self.by_hand = False
+        """Queues are held as someone else says; there is nothing to balance."""
         self.totals = Totals()
         self.topic_totals: dict[str, Totals] = {}
         self._group = group
@@ -125,6 +127,8 @@ class Rebalance:
     async def balance(self) -> None:
         """One round over all topics."""
         self._incomplete = False
+        if self.by_hand:
+            return
         topics = list(self._subscriptions)
         await self._give_up([queue for queue in self.held if queue.topic not in topics])
         for topic in topics:

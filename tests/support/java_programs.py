@@ -94,6 +94,16 @@ class JavaPrograms:
         return {one["name"]: Outcome(one["verdict"], one["why"]) for one in told["scenarios"]}
 
     @contextmanager
+    def name_server(self, folder: Path) -> Iterator[str]:
+        """A Java name server, stopped at the end; its address."""
+        port = free_broker_port()
+        _run([str(self.stack), "namesrv", str(folder), str(port)])
+        try:
+            yield f"127.0.0.1:{port}"
+        finally:
+            _run([str(self.stack), "stop", str(folder)])
+
+    @contextmanager
     def broker(self, folder: Path, namesrv: str, **settings: object) -> Iterator[JavaBroker]:
         """A Java broker, stopped at the end. `settings` are lines of its configuration."""
         broker = JavaBroker(self.stack, folder, namesrv, free_broker_port(), {k: str(v) for k, v in settings.items()})
