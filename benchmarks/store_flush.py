@@ -2,10 +2,10 @@
 
     python -m benchmarks.store_flush [--seconds 3] [--size 1024] [--directory DIR]
 
-First the disk: write 1 KiB and fdatasync, again and again. Then the store with SYNC_FLUSH and 1 to 256 senders that each
-wait for their message to be durable before they send the next one. What is gathered should be nearly free: messages a
-second grow with the senders while flushes a second stay near the disk's. Last, how long the loop stands still while
-64 MiB of log are flushed beside it.
+First the disk: write 1 KiB and fdatasync, again and again. Then the store with SYNC_FLUSH and 1 to 256 senders that
+each wait for their message to be durable before they send the next one. What is gathered should be nearly free:
+messages a second grow with the senders while flushes a second stay near the disk's. Last, how long the loop stands
+still while 64 MiB of log are flushed beside it.
 """
 
 from __future__ import annotations

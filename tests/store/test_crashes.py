@@ -1,4 +1,4 @@
-"""After any crash a store opens, has every flushed message, no cut one, and queues and index that say what the log says.
+"""After any crash a store opens, has every flushed message and no cut one, and queues and index say what the log says.
 
 A crash keeps any subset of the pages and names that were not flushed, and may come at any call that reaches the disk,
 also in the middle of a recovery.
@@ -124,7 +124,7 @@ class Crashes(RuleBasedStateMachine):
 
 
 class TestCrashes(Crashes.TestCase):  # type: ignore[name-defined,misc]
-    settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+    settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
 
 
 @pytest.mark.slow

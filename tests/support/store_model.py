@@ -163,7 +163,7 @@ class StoreModel:
         self.kept = self.kept[: len(survivors)]
         self._check_end(end)
         for one in self.kept[self.gone :]:
-            assert store.record_at(one.at.log_offset) == one.raw, f"{one}: {self.report.lines()} {store.log} {store.record_at(one.at.log_offset)}"
+            assert store.record_at(one.at.log_offset) == one.raw, f"{one.at}: {self.report.lines()}"
         self._check_queues()
         self._check_index()
 
