@@ -114,8 +114,25 @@ def _run(stack: Any, wanted: LocalSettings, how: str) -> int:
     except* (RocketletError, OSError) as group:
         code = 1
         for error in leaves(group):
-            click.echo(f"rocketlet up: {error}", err=True)
+            click.echo(f"rocketlet up: {error}{_advice(error)}", err=True)
     return code
+
+
+def _advice(error: BaseException) -> str:
+    """What to do about an address that cannot be listened on."""
+    import errno
+
+    cause = error if isinstance(error, OSError) else error.__cause__
+    number = cause.errno if isinstance(cause, OSError) else None
+    if number == errno.EADDRINUSE:
+        return (
+            "; another one is running there: use it, stop it, or choose with --port and --broker-port (0: a free one)"
+        )
+    if number == errno.EADDRNOTAVAIL:
+        return "; this machine has no such address: --listen takes one of its own, or 0.0.0.0 for all"
+    if number == errno.EACCES:
+        return "; choose a directory or a port that is yours (ports from 1024 on are)"
+    return ""
 
 
 def _say(addresses: Addresses, wanted: LocalSettings, how: str) -> None:

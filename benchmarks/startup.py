@@ -1,0 +1,98 @@
+"""What a start costs: the command line's help, `rocketlet up` until it is ready and what it then holds, a test's stack.
+
+    python -m benchmarks.startup [--runs 10]
+
+Ready means that a client may connect: the line that says so has been read. Resident is what the kernel counts for the
+process (VmRSS), and private what would be free without it (Private_* of smaps_rollup). Medians, and the worst.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.support.processes import ROOT, scratch
+
+MIB = 1024
+
+
+def seconds(function: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    function()
+    return time.perf_counter() - began
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "tools", *arguments]
+
+
+def shows_help(*arguments: str) -> None:
+    subprocess.run(command(*arguments, "--help"), cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+
+
+class Up:
+    """One `rocketlet up` from its start to its end."""
+
+    def __init__(self, *arguments: str) -> None:
+        began = time.perf_counter()
+        with subprocess.Popen(
+            command("up", "--port", "0", "--broker-port", "0", "--print-addr", *arguments),
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            if not process.stdout.readline():
+                raise RuntimeError("rocketlet up did not start; its reason is above")
+            self.ready = time.perf_counter() - began
+            self.resident = _kib(process.pid, "status", r"VmRSS:\s+(\d+)")
+            self.private = _kib(process.pid, "smaps_rollup", r"Private_\w+:\s+(\d+)")
+            began = time.perf_counter()
+            process.terminate()
+            process.wait(30)
+            self.stopped = time.perf_counter() - began
+
+
+def _kib(pid: int, file: str, pattern: str) -> float:
+    """The sum of what matches, in MiB."""
+    return sum(int(found) for found in re.findall(pattern, Path(f"/proc/{pid}/{file}").read_text())) / MIB
+
+
+def thread_stack_in_this_process() -> None:
+    from tools.thread_stack import ThreadStack
+
+    with ThreadStack():
+        pass
+
+
+def show(what: str, values: list[float], unit: str, target: float | None = None) -> None:
+    wanted = f"   target {target:g} {unit}" if target else ""
+    digits = 1 if unit == "MiB" else 3
+    print(f"{what:44} {statistics.median(values):8.{digits}f} {unit}   worst {max(values):.{digits}f}{wanted}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=10)
+    runs = parser.parse_args().runs
+    show("rocketlet --help", [seconds(lambda: shows_help()) for _ in range(runs)], "s", 0.15)
+    show("rocketlet up --help", [seconds(lambda: shows_help("up")) for _ in range(runs)], "s", 0.15)
+    with scratch() as directory:
+        ups = [Up("--dir", str(directory / "data")) for _ in range(runs)]
+    show("rocketlet up: ready", [one.ready for one in ups], "s", 0.6)
+    show("rocketlet up: resident", [one.resident for one in ups], "MiB", 80)
+    show("rocketlet up: private", [one.private for one in ups], "MiB")
+    show("rocketlet up: stopped again", [one.stopped for one in ups], "s")
+    show("rocketlet up --memory: ready", [Up("--memory").ready for _ in range(runs)], "s")
+    thread_stack_in_this_process()  # the first one imports
+    show("the fixture rocketmq, started and stopped", [seconds(thread_stack_in_this_process) for _ in range(runs)], "s")
+
+
+if __name__ == "__main__":
+    main()
