@@ -129,9 +129,20 @@ class Broker:
     async def _run(self, stop: trio.Event, task_status: trio.TaskStatus[str]) -> None:
         log.info("broker %s of %s starts on %s", self.identity.name, self.identity.cluster, self._root)
         await self.store.open()
+        self.overload.install()
+        try:
+            await self._serve(stop, task_status)
+            # What the tables save of delays and transactions is what the disk has: so the log goes first.
+            await self.store.flush()
+            await self.tables.save_all()
+        finally:
+            self.overload.remove()
+            await self.store.close()
+        log.info("broker %s stopped", self.identity.name)
+
+    async def _serve(self, stop: trio.Event, task_status: trio.TaskStatus[str]) -> None:
         self.tables.load(self.identity.name)
         self._halves.recover()
-        self.overload.install()
         async with self.pool, trio.open_nursery() as background:
             await self._start_background(background)
             async with trio.open_nursery() as ports:
@@ -145,12 +156,6 @@ class Broker:
                 ports.cancel_scope.cancel()
             log.info("all connections are closed")
             background.cancel_scope.cancel()
-        # What the tables save of delays and transactions is what the disk has: so the log goes first.
-        await self.store.flush()
-        await self.tables.save_all()
-        await self.store.close()
-        self.overload.remove()
-        log.info("broker %s stopped", self.identity.name)
 
     # -- start
 
