@@ -93,7 +93,7 @@ async def test_nobody_there_counts_too(
         parts.producer.lost = True
         await trio.sleep(7)
         await parts.check.check()
-        assert "nobody of producer group Nobody" in caplog.text
+        assert "no producer of group Nobody is there to be asked about 1 of" in caplog.text
         assert "cannot be asked" in caplog.text
         assert [
             decode_bytes(found.properties)["TRANSACTION_CHECK_TIMES"] for found in parts.records(HALF_TOPIC)[2:]
