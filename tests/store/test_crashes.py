@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from common.message_flags import COMMIT, PREPARED, ROLLBACK
+from store.errors import FlushFailed
 from store.memory_disk import PowerCut
 from tests.support.store_model import StoreModel, message, small_config
 
@@ -98,6 +99,28 @@ class Crashes(RuleBasedStateMachine):
     @rule(seed=SEEDS, cuts=st.lists(st.integers(0, 40), max_size=3).map(tuple))
     def crash(self, seed: int, cuts: tuple[int, ...]) -> None:
         self.model.crash_and_open(Random(seed), cuts)
+
+    @rule(seed=SEEDS)
+    def fail_a_flush(self, seed: int) -> None:
+        """The disk refuses once, and then says yes without having written: nobody may believe it."""
+        self.model.store.settle()
+        self.model.disk.fail_next_flush = True
+        for _ in range(2):
+            try:
+                self.model.run(self.save)
+            except FlushFailed:
+                self.model.crash_and_open(Random(seed))
+        self.model.disk.fail_next_flush = False
+
+    @rule(seed=SEEDS, after=st.one_of(st.none(), st.integers(0, 6)))
+    def retain(self, seed: int, after: int | None) -> None:
+        self.model.disk.power_cut_in = after
+        try:
+            self.model.retain()
+        except PowerCut:
+            self.model.begin_seen = max(self.model.begin_seen, self.model.store.log.begin)
+            self.model.crash_and_open(Random(seed))
+        self.model.disk.power_cut_in = None
 
     @rule()
     def kill(self) -> None:
