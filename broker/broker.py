@@ -246,7 +246,7 @@ class Broker:
                 nursery,
             ),
             queries=Queries(store),
-            queue_offsets=QueueOffsets(offsets, store, self._recent_bytes),
+            queue_offsets=QueueOffsets(offsets, tables.offsets_file, store, self._recent_bytes, nursery),
             membership=Membership(settings, topics, groups, clients),
             locks=LockQueues(self.locks, clock),
             topics=TopicAdmin(

@@ -3,9 +3,14 @@
 
 14 of a group that has committed nothing is 0 on a young queue (its first message is still there, and recent): a new
 group begins at the beginning of a young topic whatever it asks for, which users of RocketMQ rely on. Else it is 22 and
-no other code, since clients take 22 alone for "none". 15 stores whatever comes, also less than before or -1, and is
-mostly one-way. A queue that does not exist begins and ends at 0 (30, 31), and has no first message (32: -1). 29 is the
-message whose store time is nearest; the earlier of two equally near.
+no other code, since clients take 22 alone for "none".
+
+15 stores whatever comes, also less than before or -1. Consumers send it one-way (those of Node do not, and do not wait
+either: version 3.4.9); whoever waits for the answer is an administrator who sets a group back, so then it is on the
+disk.
+
+A queue that does not exist begins and ends at 0 (30, 31), and has no first message (32: -1). 29 is the first message
+stored at that time or later, the end of the queue where all are older; RocketMQ 4.9 may answer the one before.
 
 Java: broker/processor/ConsumerManageProcessor.java, AdminBrokerProcessor.java
 """
@@ -14,8 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import trio
+
 from broker.consumer_offsets import ConsumerOffsets, OffsetRefused
-from remoting.handler import Refused, Reply, Request
+from broker.json_file import JsonFile, NotSaved
+from remoting.command import V3_4_9
+from remoting.handler import DEFERRED, Deferred, Refused, Reply, Request
 from remoting.protocol.offsets import (
     OffsetAnswerHeader,
     QueryConsumerOffsetHeader,
@@ -34,12 +43,16 @@ class QueueOffsets:
     def __init__(
         self,
         offsets: ConsumerOffsets,
+        offsets_file: JsonFile,
         store: MessageStore,
         recent_bytes: Callable[[], int],
+        nursery: trio.Nursery,
     ) -> None:
         self._offsets = offsets
+        self._file = offsets_file
         self._store = store
         self._recent_bytes = recent_bytes
+        self._nursery = nursery
 
     def query(self, request: Request) -> Reply:
         header: QueryConsumerOffsetHeader = request.header
@@ -52,13 +65,25 @@ class QueueOffsets:
             offset = 0
         return Reply(header=OffsetAnswerHeader(offset))
 
-    def update(self, request: Request) -> Reply:
+    def update(self, request: Request) -> Reply | Deferred:
         header: UpdateConsumerOffsetHeader = request.header
         try:
             self._offsets.commit(header.consumerGroup, header.topic, header.queueId, header.commitOffset)
         except OffsetRefused as refused:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(refused)) from None
-        return Reply()
+        if request.is_oneway or request.version <= V3_4_9:
+            return Reply()
+        self._nursery.start_soon(self._answer_when_saved, request)
+        return DEFERRED
+
+    async def _answer_when_saved(self, request: Request) -> None:
+        self._file.changed()
+        try:
+            await self._file.saved()
+        except NotSaved as error:
+            request.reply(Reply(ResponseCode.SYSTEM_ERROR, remark=str(error)))
+        else:
+            request.reply(Reply())
 
     def by_time(self, request: Request) -> Reply:
         header: SearchOffsetHeader = request.header

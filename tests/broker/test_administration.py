@@ -260,14 +260,23 @@ class TestOffsets:
 
     async def test_are_written_every_five_seconds_and_at_the_end(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
-            await commit(one, "G", 0, 5)
+            place = {"consumerGroup": "G", "topic": "T", "queueId": "0", "commitOffset": "5"}
+            await one.call(Code.UPDATE_CONSUMER_OFFSET, place, version=121)
             await trio.sleep(5.1)
             assert on_disk(one, "consumerOffset")["offsetTable"] == {"T@G": {"0": 5}}
-            await commit(one, "G", 0, 6)
+            await one.call(Code.UPDATE_CONSUMER_OFFSET, place | {"commitOffset": "6"}, version=121)
         async with memory_broker(disk=one.disk) as again:
             assert users(await told(again, Code.GET_ALL_CONSUMER_OFFSET)) == {"offsetTable": {"T@G": {"0": 6}}}
             before = json.loads(again.disk.read_file(f"{ROOT}/config/consumerOffset.json.bak") or b"")
             assert users(before) == {"offsetTable": {"T@G": {"0": 5}}}
+
+    async def test_set_by_who_waits_for_the_answer_are_on_the_disk_before_it(self, autojump_clock: MockClock) -> None:
+        async with memory_broker() as one:
+            await commit(one, "G", 0, 5)
+            assert on_disk(one, "consumerOffset")["offsetTable"] == {"T@G": {"0": 5}}
+            place = {"consumerGroup": "G", "topic": "T", "queueId": "0", "commitOffset": "6"}
+            assert (await one.call(Code.UPDATE_CONSUMER_OFFSET, place, version=121)).code == 0
+            assert on_disk(one, "consumerOffset")["offsetTable"] == {"T@G": {"0": 5}}
 
     async def test_copied_to_another_group_on_the_disk(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:

@@ -102,3 +102,17 @@ def name_server(folder: Path, **settings: object) -> Iterator[tuple[Program, str
     with program("namesrv", *(word for key, value in given.items() for word in (f"--{key}", str(value)))) as running:
         line = running.line_with("boot success")
         yield running, line.partition("listening on ")[2].partition(",")[0]
+
+
+@contextmanager
+def broker(folder: Path, **settings: object) -> Iterator[tuple[Program, str]]:
+    """Our broker and the address that it tells clients. `settings` by RocketMQ's keys."""
+    given: dict[str, object] = {
+        "brokerName": "broker-a",
+        "listenPort": 0,
+        "storePathRootDir": folder / "store",
+        **settings,
+    }
+    with program("broker", *(word for key, value in given.items() for word in (f"--{key}", str(value)))) as running:
+        line = running.line_with("boot success")
+        yield running, line.partition("clients are told ")[2].partition(";")[0].partition(",")[0]
