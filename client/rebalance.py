@@ -2,7 +2,7 @@
 
 For each subscribed topic: the readable queues from the route, the group's members from a broker, the own share from
 the allocation. Queues that are no longer ours are given up first, new ones are taken: locked where order matters, then
-their offset is read, then they are pulled. What does not work out is tried again after a second, not after twenty.
+their offset is read, then they are pulled. What does not work out is tried again after 1 s, 2 s, 4 s and so on.
 
 Two things that RocketMQ does worse, and that stop consumers for long: a member list without our own id does not cost
 us all queues, since it only means that a broker has restarted and has not heard from us yet: it is told, and asked
@@ -115,8 +115,10 @@ class Rebalance:
                 nursery.start_soon(self._renew_locks)
             await self.balance()
             task_status.started()
+            again = _TRY_AGAIN_AFTER
             while True:
-                await self._wakeup.wait(_TRY_AGAIN_AFTER if self._incomplete else self._interval)
+                woken = await self._wakeup.wait(min(again, self._interval) if self._incomplete else self._interval)
+                again = _TRY_AGAIN_AFTER if woken or not self._incomplete else 2 * again
                 await self.balance()
 
     async def _renew_locks(self) -> None:

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from remoting.connection import Connection
     from remoting.transport import Network
 
+# Whoever wants to read what the client says configures logging; a library by itself is silent.
+logging.getLogger("client").addHandler(logging.NullHandler())
 log = logging.getLogger("client.session")
 
 _FIRST_LOOK = 1.0

@@ -61,7 +61,7 @@ class Cluster:
     async def start_namesrv(self, number: int) -> None:
         """Start a name server that is not running."""
         port = 9876 + number
-        configs = (NamesrvConfig(bind_address=HOST, listen_port=port), ServerConfig())
+        configs = (NamesrvConfig(bind_address=HOST, listen_port=port, order_message_enable=True), ServerConfig())
         origins = {one.key: "default" for config in configs for one in settings_of(type(config))}
         server = NameServer(Loaded(configs, origins), self.network, files=MemoryFiles())
         await self._nursery.start(self._host, self.namesrvs[number], server)

@@ -1,0 +1,244 @@
+"""Whole clusters in virtual time: servers are killed, consumers come and go, and the promises hold."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from random import Random
+
+import pytest
+import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from client import (
+    AsyncProducer,
+    AsyncPushConsumer,
+    ClientError,
+    ConsumeFrom,
+    Message,
+    MessageQueue,
+    ReceivedMessage,
+    SendResult,
+)
+from remoting.command import request
+from remoting.connection_pool import ConnectionPool
+from remoting.protocol.kv import ORDER_TOPIC_CONFIG, PutKVConfigHeader
+from remoting.request_codes import RequestCode
+from tests.support.memory_cluster import Cluster, memory_cluster
+
+
+@asynccontextmanager
+async def topic_on_all(cluster: Cluster, topic: str, queues: int) -> AsyncIterator[AsyncProducer]:
+    """A producer, and its topic on every broker."""
+    async with AsyncProducer(
+        "producers", namesrv=cluster.namesrv, world=cluster.world(), send_timeout=10.0
+    ) as producer:
+        await producer.create_topic(topic, queues)
+        await trio.sleep(1)
+        yield producer
+
+
+async def fix_order(cluster: Cluster, topic: str, queues: str) -> None:
+    """The topic's order configuration at the name servers."""
+    async with ConnectionPool(cluster.network) as pool:
+        for address in cluster.namesrvs:
+            header = PutKVConfigHeader(namespace=ORDER_TOPIC_CONFIG, key=topic, value=queues)
+            answer = await pool.call(address, request(RequestCode.PUT_KV_CONFIG, header), 3)
+            assert answer.code == 0
+
+
+async def send_patiently(producer: AsyncProducer, message: Message, **how: object) -> SendResult:
+    """As an application does that must not lose it: again until it is acknowledged."""
+    while True:
+        try:
+            return await producer.send(message, **how)  # type: ignore[arg-type]
+        except ClientError:
+            await trio.sleep(1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_nothing_acknowledged_is_lost_while_every_server_is_killed_in_turn(
+    autojump_clock: trio.testing.MockClock, seed: int
+) -> None:
+    acknowledged: set[str] = set()
+    consumed: Counter[str] = Counter()
+    stop = trio.Event()
+
+    async def listener(message: ReceivedMessage) -> None:
+        consumed[message.message_id] += 1
+
+    async def keep_sending(producer: AsyncProducer, number: int) -> None:
+        n = 0
+        while not stop.is_set():
+            result = await send_patiently(producer, Message("T", b"%d-%d" % (number, n)))
+            acknowledged.add(result.message_id)
+            n += 1
+            await trio.sleep(0.05)
+
+    async with (
+        memory_cluster(namesrvs=2, brokers=2) as cluster,
+        topic_on_all(cluster, "T", 4) as producer,
+        AsyncExitStack() as consumers,
+    ):
+        for _ in range(2):
+            consumer = AsyncPushConsumer(
+                "g",
+                listener,
+                topics={"T": "*"},
+                namesrv=cluster.namesrv,
+                world=cluster.world(),
+                consume_from=ConsumeFrom.FIRST_OFFSET,
+            )
+            await consumers.enter_async_context(consumer)
+        async with trio.open_nursery() as nursery:
+            for number in range(3):
+                nursery.start_soon(keep_sending, producer, number)
+            turns: list[tuple[Callable[[str], Awaitable[None]], str]] = [
+                (cluster.kill, "broker-a"),
+                (cluster.stop, cluster.namesrvs[0]),
+                (cluster.kill, "broker-b"),
+                (cluster.stop, cluster.namesrvs[1]),
+            ]
+            Random(seed).shuffle(turns)
+            for end, name in turns:
+                await trio.sleep(20)
+                await end(name)
+                await trio.sleep(40)
+                if name in cluster.namesrvs:
+                    await cluster.start_namesrv(cluster.namesrvs.index(name))
+                else:
+                    await cluster.start(name)
+            await trio.sleep(60)
+            stop.set()
+        await trio.sleep(60)
+    assert len(acknowledged) > 1000
+    assert acknowledged <= consumed.keys()
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["join", "leave", "die", "wait"]), st.integers(0, 5)), max_size=8),
+    st.integers(1, 9),
+)
+@settings(max_examples=8)
+def test_each_queue_has_exactly_one_owner_in_the_end(steps: list[tuple[str, int]], queues: int) -> None:
+    async def listener(message: ReceivedMessage) -> None:
+        raise AssertionError("nothing was sent")
+
+    async def run() -> None:
+        members: list[tuple[AsyncPushConsumer, trio.Event]] = []
+
+        async with memory_cluster(brokers=2) as cluster, topic_on_all(cluster, "T", queues):
+
+            async def live(
+                consumer: AsyncPushConsumer, leave: trio.Event, *, task_status: trio.TaskStatus[None]
+            ) -> None:
+                async with consumer:
+                    task_status.started()
+                    await leave.wait()
+
+            async with trio.open_nursery() as nursery:
+
+                async def join() -> None:
+                    consumer = AsyncPushConsumer(
+                        "g", listener, topics={"T": "*"}, namesrv=cluster.namesrv, world=cluster.world()
+                    )
+                    leave = trio.Event()
+                    await nursery.start(live, consumer, leave)
+                    members.append((consumer, leave))
+
+                await join()
+                for kind, number in steps:
+                    if kind == "join":
+                        await join()
+                    elif kind == "wait":
+                        await trio.sleep(number)
+                    elif len(members) > 1:
+                        _, leave = members.pop(number % len(members))
+                        leave.set()
+                        if kind == "die":
+                            await trio.sleep(0)
+                await trio.sleep(30)
+                owned = Counter(queue for consumer, _ in members for queue in consumer.queues() if queue.topic == "T")
+                everything = {MessageQueue("T", f"broker-{x}", n) for x in "ab" for n in range(queues)}
+                assert owned == Counter(everything)
+                shares = [sum(q.topic == "T" for q in consumer.queues()) for consumer, _ in members]
+                assert max(shares) - min(shares) <= 1
+                for _, leave in members:
+                    leave.set()
+
+    logging.disable()
+    try:
+        trio.run(run, clock=trio.testing.MockClock(autojump_threshold=0))
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+async def test_ten_thousand_messages_stay_in_order_by_key_over_a_restart_and_a_rebalance(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Strict order, as RocketMQ has it: an order configuration fixes the queues, so a key waits for its dead broker."""
+    count = 10_000
+    by_key: dict[str, list[int]] = defaultdict(list)
+    running: dict[MessageQueue, object] = {}
+    finished = trio.Event()
+
+    def order_listener(owner: object) -> Callable[[ReceivedMessage], object]:
+        async def listener(message: ReceivedMessage) -> None:
+            assert message.queue not in running, "nobody else works on this queue"
+            running[message.queue] = owner
+            await trio.sleep(0.001)
+            key, number = message.body.decode().split(":")
+            seen = by_key[key]
+            # What was not committed when a queue changed hands or its broker died comes again, in order too.
+            if not seen or int(number) > seen[-1]:
+                seen.append(int(number))
+            else:
+                assert int(number) in seen
+            del running[message.queue]
+
+        return listener
+
+    async def send_key(producer: AsyncProducer, key: int) -> None:
+        for number in range(count // 20):
+            await send_patiently(producer, Message("T", b"%d:%d" % (key, number), sharding_key=str(key)))
+
+    async with (
+        memory_cluster(namesrvs=1, brokers=2) as cluster,
+        topic_on_all(cluster, "T", 4) as producer,
+        trio.open_nursery() as consumers,
+    ):
+
+        async def consume(*, task_status: trio.TaskStatus[None]) -> None:
+            world = cluster.world()
+            async with AsyncPushConsumer(
+                "g",
+                order_listener(world),  # type: ignore[arg-type]
+                topics={"T": "*"},
+                orderly=True,
+                namesrv=cluster.namesrv,
+                world=world,
+                consume_from=ConsumeFrom.FIRST_OFFSET,
+            ):
+                task_status.started()
+                await finished.wait()
+
+        await fix_order(cluster, "T", "broker-a:4;broker-b:4")
+        await consumers.start(consume)
+        cluster.network.delay = 0.003
+        async with trio.open_nursery() as senders:
+            for key in range(20):
+                senders.start_soon(send_key, producer, key)
+            await trio.sleep(0.7)
+            await consumers.start(consume)
+            await trio.sleep(0.7)
+            await cluster.kill("broker-a")
+            await trio.sleep(20)
+            await cluster.start("broker-a")
+            await consumers.start(consume)
+        await trio.sleep(120)
+        finished.set()
+    assert {key: seen for key, seen in by_key.items() if seen != list(range(count // 20))} == {}
+    assert len(by_key) == 20
