@@ -123,24 +123,44 @@ class ConsumeQueueTable:
                 queue.is_dirty = False
                 self.dirty.remove(queue)
 
-    def flush_of_dirty(self, least_pages: int) -> Callable[[], None]:
-        """What makes queues with at least so many dirty pages durable; to be called once, where it may wait."""
-        chosen: list[ConsumeQueue] = []
+    def flush_of_dirty(self, least_pages: int) -> QueueFlush:
+        """The flush of queues with at least so many dirty pages. One at a time."""
+        found = QueueFlush()
         left: list[ConsumeQueue] = []
         for queue in self.dirty:
             pages = queue.end * ENTRY_SIZE // PAGE - queue.flushed * ENTRY_SIZE // PAGE
-            (chosen if pages >= least_pages else left).append(queue)
+            if pages < least_pages:
+                left.append(queue)
+            else:
+                found.add(queue)
+                queue.is_dirty = False
         self.dirty = left
-        steps = []
-        for queue in chosen:
-            steps.append(queue.files.flush_of(queue.flushed * ENTRY_SIZE, queue.end * ENTRY_SIZE))
-            queue.flushed, queue.is_dirty = queue.end, False
-            if queue.ext is not None and queue.ext.flushed < queue.ext.end:
-                steps.append(queue.ext.files.flush_of(queue.ext.flushed, queue.ext.end))
-                queue.ext.flushed = queue.ext.end
+        return found
 
-        def flush() -> None:
-            for step in steps:
-                step()
 
-        return flush
+class QueueFlush:
+    """Queues on their way to the disk: call `run` once, where it may wait, and `done` when it succeeded."""
+
+    __slots__ = ("_ends", "_steps")
+
+    def __init__(self) -> None:
+        self._steps: list[Callable[[], None]] = []
+        self._ends: list[tuple[ConsumeQueue, int, int]] = []
+
+    def add(self, queue: ConsumeQueue) -> None:
+        ext_end = 0
+        self._steps.append(queue.files.flush_of(queue.flushed * ENTRY_SIZE, queue.end * ENTRY_SIZE))
+        if queue.ext is not None:
+            ext_end = queue.ext.end
+            self._steps.append(queue.ext.files.flush_of(queue.ext.flushed, ext_end))
+        self._ends.append((queue, queue.end, ext_end))
+
+    def run(self) -> None:
+        for step in self._steps:
+            step()
+
+    def done(self) -> None:
+        for queue, end, ext_end in self._ends:
+            queue.flushed = max(queue.flushed, end)
+            if queue.ext is not None:
+                queue.ext.flushed = max(queue.ext.flushed, ext_end)

@@ -149,7 +149,9 @@ class ThoroughFlush:
                 last = now
                 await self.save()
             else:
-                await self._flush(self._queues.flush_of_dirty(config.flush_consume_queue_least_pages))
+                queues = self._queues.flush_of_dirty(config.flush_consume_queue_least_pages)
+                await self._flush(queues.run)
+                queues.done()
 
     async def save(self) -> None:
         """Flush everything that is dispatched by now, then say so in checkpoint and progress. Raises FlushFailed."""
@@ -169,7 +171,9 @@ class ThoroughFlush:
         )  # fmt: skip
         index_timestamp = self._index.full_timestamp()
         await self._log_flush.reach(end)
-        await self._flush(self._queues.flush_of_dirty(0), self._index.flush_of_dirty())
+        queues = self._queues.flush_of_dirty(0)
+        await self._flush(queues.run, self._index.flush_of_dirty())
+        queues.done()
         times = self._checkpoint.times
         times.log_timestamp = times.queue_timestamp = last.store_timestamp
         times.index_timestamp = index_timestamp

@@ -94,7 +94,9 @@ class Crashes(RuleBasedStateMachine):
 
     @rule()
     def flush_queues(self) -> None:
-        self.model.store.queues.flush_of_dirty(0)()
+        queues = self.model.store.queues.flush_of_dirty(0)
+        queues.run()
+        queues.done()
 
     @rule(seed=SEEDS, cuts=st.lists(st.integers(0, 40), max_size=3).map(tuple))
     def crash(self, seed: int, cuts: tuple[int, ...]) -> None:
