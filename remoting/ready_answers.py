@@ -9,6 +9,8 @@ Java: remoting/protocol/RemotingCommand.java (encodeHeader), common/protocol/hea
 
 from __future__ import annotations
 
+import struct
+
 from remoting import header_json
 from remoting.command import VERSION, HeaderType
 from remoting.frame_codec import pack_head
@@ -17,6 +19,9 @@ from remoting.protocol.header import to_ext
 from remoting.protocol.sending import SendMessageAnswerHeader
 
 _ROCKETMQ = HeaderType.ROCKETMQ << 24
+# The head of a frame, the head of its header, and the length of the map.
+_pack_frame = struct.Struct(">II" + HEAD.format.removeprefix(">") + "I").pack
+_BEFORE_MAP = HEAD.size + 4
 # Stand for what changes, in an answer from which the JSON template is cut.
 _ID, _QUEUE, _OFFSET, _OPAQUE = "@id", "@queue", "@offset", 1234567890
 # Names and lengths of queueId and queueOffset in a binary map.
@@ -42,11 +47,9 @@ class SendAnswer:
         if header_type == 1:
             queue, offset = b"%d" % queue_id, b"%d" % queue_offset
             map_size = self._fixed + len(queue) + len(offset)
-            size = HEAD.size + 4 + map_size
-            return b"%b%b%b%b%016X\0\x07queueId\0\0\0%c%b\0\x0bqueueOffset\0\0\0%c%b%b" % (
-                pack_head(size + 4, _ROCKETMQ | size),
-                HEAD.pack(0, 0, VERSION, opaque, 1, 0),
-                map_size.to_bytes(4, "big"),
+            size = _BEFORE_MAP + map_size
+            return b"%b%b%016X\0\x07queueId\0\0\0%c%b\0\x0bqueueOffset\0\0\0%c%b%b" % (
+                _pack_frame(size + 4, _ROCKETMQ | size, 0, 0, VERSION, opaque, 1, 0, map_size),
                 self._before,
                 log_offset,
                 len(queue),
