@@ -103,7 +103,9 @@ class TrioBridge:
             await self._nursery_manager.__aexit__(kind, error, trace)
         except BaseException as group:
             inner = innermost(group)
-            if inner is error or inner is group:
+            if inner is error:
+                return  # it goes on out of the block by itself, and not in a group
+            if inner is group:
                 raise
             raise inner from group
 
