@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from benchmarks.spark_log import write_log
@@ -99,7 +100,7 @@ def main() -> None:
         results: dict[str, list[float]] = {"spark": [], "recovery": []}
         for _ in range(chosen.repeat):
             shutil.rmtree(out, ignore_errors=True)
-            results["spark"].append(seconds_of(lambda: rebuild_index(session, str(root), str(out), Rules())))
+            results["spark"].append(seconds_of(partial(rebuild_index, session, str(root), str(out), Rules())))
             results["recovery"].append(recovery_seconds(root))
         equal = same_files(root / "consumequeue", out / "consumequeue") and same_files(root / "index", out / "index")
         line: dict[str, Any] = {"gib": gib, "records": records, "session_s": round(started, 1), "equal": equal}

@@ -182,7 +182,9 @@ def _find_end(log: CommitLog, tail: str) -> None:
             reason = _NOT_FOLLOWED
         elif _is_left_behind(last, followed, end):
             reason = _LEFT_BEHIND
-        if reason:
+        if reason and log.is_open and _store_time(last, fault.at) is not None:
+            end = fault.at  # it was being written, and by now it is whole
+        elif reason:
             why = f"{reason} ({fault.fault.value})"
             log.damages.append(LogDamage(last.path, last.base + fault.at, end - fault.at, why))
             end = fault.at

@@ -192,3 +192,48 @@ def test_an_uneven_queue_is_what_our_recovery_makes_of_it(offsets: list[int]) ->
     queue = next(iter(rebuild.changed))
     theirs = {file.begin // 1000: bytes(file.buffer) for file in queue.files.files}
     assert {number: data.ljust(1000, b"\0") for number, data in made.items()} == theirs
+
+
+@pytest.mark.spark
+def test_a_live_store_is_read_up_to_its_good_end(
+    spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The store goes on taking messages while Spark reads; what was there before must all be found, and no damage."""
+    from spark_jobs.index_writer import IndexReport, rebuild_index
+    from store.layout.consume_queue_entry import entries_of
+
+    puts = messages(1500, 5)
+    store_at, out = tmp_path / "store", tmp_path / "out"
+    reports: list[IndexReport] = []
+
+    async def live() -> None:
+        store = MessageStore(RealDisk(), config_of(store_at), lambda: START)
+        await store.open()
+        for put in puts[:500]:
+            store.put(put)
+        store.settle()
+
+        async def index() -> None:
+            reports.append(
+                await trio.to_thread.run_sync(
+                    lambda: rebuild_index(spark, str(store_at), str(out), RULES, partitions=4)
+                )
+            )
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(index)
+            for put in puts[500:]:
+                store.put(put)
+                store.settle()
+                await trio.sleep(0)
+        await store.close()
+
+    trio.run(live)
+    (report,) = reports
+    assert report.damages == []
+    assert 500 <= report.records <= 1500
+    assert "is open or was not closed: taken up to its good end" in capfd.readouterr().err
+    whole = dict(files_below(store_at / "consumequeue"))
+    for name, raw in files_below(out / "consumequeue"):
+        units = [unit for unit in entries_of(raw).tolist() if unit != (0, 0, 0)]
+        assert entries_of(whole[name]).tolist()[: len(units)] == units
