@@ -60,7 +60,7 @@ class ConsumeJob:
         self.done = 0
         self.failed = False
         self.error: BaseException | None = None
-        self.started = 0.0
+        self.started = -1.0  # not yet
         self.expired = False
         self.on_finished: Callable[[], None] | None = None
         """Called on the engine's loop instead of the consumption's own settling."""
