@@ -158,7 +158,7 @@ class ConsumeConcurrently:
         while True:
             await trio.sleep(min(self._consume_timeout, 60.0))
             before = trio.current_time() - self._consume_timeout
-            for job in [job for job in self._running if 0 <= job.started < before]:
+            for job in [job for job in self._running if 0 <= job.started < before and not job.expired]:
                 await self._expire(job)
 
     async def _expire(self, job: ConsumeJob) -> None:
