@@ -24,8 +24,7 @@ quickstart: ## from a clean clone to a produced and consumed message
 	@$(PY) examples/quickstart/run.py
 
 .PHONY: test
-test: ## the whole test suite (about 2 minutes of installing the first time, PySpark among it)
-	@scripts/venv.sh $(EVERYTHING)
+test: everything ## the whole test suite (the first time after 2 minutes of installing, PySpark among it)
 	@$(PY) -m pytest $(ARGS)
 
 .PHONY: fast
@@ -39,12 +38,19 @@ format: ## formats the code in place
 	@$(PY) -m ruff format .
 	@$(PY) -m ruff check --fix .
 
-.PHONY: lint
-lint: ## format, lint and types, without changing anything
-	@scripts/venv.sh $(EVERYTHING)
+.PHONY: lint formatted linted typed
+lint: formatted linted typed ## format, lint and types, without changing anything
+formatted linted typed: | everything
+formatted:
 	$(PY) -m ruff format --check .
+linted:
 	$(PY) -m ruff check .
+typed:
 	$(PY) -m mypy
+
+.PHONY: everything
+everything:
+	@scripts/venv.sh $(EVERYTHING)
 
 .PHONY: check
 check: lint test ## format, lint, types and tests: what must pass before a commit
