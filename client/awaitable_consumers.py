@@ -167,6 +167,7 @@ class AsyncLitePullConsumer:
         self._queues: tuple[list[MessageQueue], Selection] | None = None
         self._world = world
         self._handed: Batch | None = None
+        self._rest: Batch | None = None  # of the batch that is being iterated over, last message first
         self._now: tuple[Bridge, LitePullEngine] | None = None
 
     async def __aenter__(self) -> Self:
@@ -205,23 +206,32 @@ class AsyncLitePullConsumer:
         """The next messages of one queue, or none if none came in time. What the last poll gave is now consumed."""
         running, engine = self._running()
         self._came_back(engine)
+        self._leave_iteration(engine)
         batch = await self._next(running, engine, timeout)
         self._handed = batch
         return [] if batch is None else list(batch.messages)
 
-    async def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
+    def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
+        return _Messages(self)
+
+    async def _one(self) -> ReceivedMessage | None:
+        """The next message; None at the end of the consumer."""
         running, engine = self._running()
         self._came_back(engine)
-        while not engine.buffer.closed:
-            batch = await self._next(running, engine, None)
-            if batch is None:
-                return
-            for message in batch.messages:
-                if batch.process_queue.dropped:
-                    break
-                self._handed = Batch(batch.process_queue, [message])
-                yield message
-                self._came_back(engine)
+        if self._rest is None or not self._rest.messages or self._rest.process_queue.dropped:
+            found = await self._next(running, engine, None)
+            if found is None:
+                return None
+            self._rest = Batch(found.process_queue, found.messages[::-1])
+        message = self._rest.messages.pop()
+        self._handed = Batch(self._rest.process_queue, [message])
+        return message
+
+    def _leave_iteration(self, engine: LitePullEngine) -> None:
+        """What was not iterated over is there again."""
+        if self._rest is not None:
+            engine.buffer.put_back(Batch(self._rest.process_queue, self._rest.messages[::-1]))
+            self._rest = None
 
     def _came_back(self, engine: LitePullEngine) -> None:
         if self._handed is not None:
@@ -323,6 +333,22 @@ class AsyncLitePullConsumer:
         """The offset nearest to a time in milliseconds."""
         running, engine = self._running()
         return await running.call(engine.queries.offset_at, queue, timestamp)
+
+
+class _Messages:
+    """Iterates over a consumer. No async generator: one that is left early would have to be closed by its user."""
+
+    def __init__(self, consumer: AsyncLitePullConsumer) -> None:
+        self._consumer = consumer
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ReceivedMessage:
+        message = await self._consumer._one()
+        if message is None:
+            raise StopAsyncIteration
+        return message
 
 
 class AsyncPullConsumer:

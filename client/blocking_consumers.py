@@ -274,12 +274,17 @@ class LitePullConsumer:
         engine, _, run = self._running()
         self._came_back(engine)
         while (batch := self._next(engine, run, math.inf)) is not None:
-            for message in batch.messages:
-                if batch.process_queue.dropped:
-                    break
-                self._handed.batch = Batch(batch.process_queue, [message])
-                yield message
-                self._came_back(engine)
+            handed = 0
+            try:
+                for message in batch.messages:
+                    if batch.process_queue.dropped:
+                        break
+                    self._handed.batch = Batch(batch.process_queue, [message])
+                    handed += 1
+                    yield message
+                    self._came_back(engine)
+            finally:  # also where the loop over us is left early
+                engine.buffer.put_back(Batch(batch.process_queue, batch.messages[handed:]))
 
     def _came_back(self, engine: LitePullEngine) -> None:
         handed: Batch | None = getattr(self._handed, "batch", None)

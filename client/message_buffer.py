@@ -37,6 +37,12 @@ class MessageBuffer:
         self.batches.append(batch)
         self.wake()
 
+    def put_back(self, batch: Batch) -> None:
+        """From the thread or task that took it: these were not handed over after all, and come first again."""
+        if batch.messages:
+            self.batches.appendleft(batch)
+            self.wake()
+
     def wake(self) -> None:
         """Let one of those who wait look again."""
         try:

@@ -114,3 +114,23 @@ def test_a_lite_pull_consumer_is_iterated(namesrv: str) -> None:
     assert got == sent
     with LitePullConsumer("pulled", topics={"pulled": "*"}, namesrv=namesrv) as consumer:
         assert consumer.poll(0.2) == []
+
+
+def test_a_loop_left_early_leaves_the_rest_to_the_next(namesrv: str) -> None:
+    with Producer("early", namesrv=namesrv) as producer:
+        producer.create_topic("early", 1)
+        for n in range(6):
+            producer.send(Message("early", b"%d" % n))
+    got = []
+    with LitePullConsumer(
+        "early", topics={"early": "*"}, namesrv=namesrv, consume_from=ConsumeFrom.FIRST_OFFSET
+    ) as consumer:
+        for _ in range(2):
+            for message in consumer:
+                got.append(int(message.body))
+                if len(got) % 2 == 0:
+                    break
+        assert got == [0, 1, 2, 3]
+        while len(got) < 6:
+            got += [int(message.body) for message in consumer.poll()]
+    assert got == list(range(6))
