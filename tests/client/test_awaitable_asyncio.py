@@ -1,0 +1,170 @@
+"""The awaitable clients under asyncio, over real ports."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from client import (
+    AsyncLitePullConsumer,
+    AsyncProducer,
+    AsyncPullConsumer,
+    AsyncPushConsumer,
+    AsyncTransactionProducer,
+    ClientClosed,
+    ConsumeFrom,
+    Later,
+    Message,
+    ReceivedMessage,
+    Refused,
+    RequestTimedOut,
+    Sql,
+    Transaction,
+    TransactionState,
+)
+from tests.support.local_stack import local_stack
+
+
+@pytest.fixture(scope="module")
+def namesrv() -> Iterator[str]:
+    with local_stack(transaction_check_interval=1000, transaction_time_out=300) as address:
+        yield address
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(test(), 30))
+
+
+def test_many_tasks_send_at_once(namesrv: str) -> None:
+    async def test() -> None:
+        async with AsyncProducer("p", namesrv=namesrv) as producer:
+            results = await asyncio.gather(*(producer.send(Message("gathered", b"%d" % n)) for n in range(200)))
+            pending = [producer.send_soon(Message("gathered", b"x")) for _ in range(100)]
+            called: asyncio.Queue[str] = asyncio.Queue()
+            pending[0].add_done_callback(lambda sent: called.put_nowait(sent.message_id))
+            results += [await each for each in pending]
+            assert await called.get() == pending[0].message_id
+            await producer.send_oneway(Message("gathered", b"x"))
+            assert len({(result.queue, result.queue_offset) for result in results}) == 300
+
+    run(test)
+
+
+def test_a_cancelled_wait_does_no_harm(namesrv: str) -> None:
+    async def test() -> None:
+        async with AsyncProducer("p", namesrv=namesrv) as producer:
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(producer.request(Message("nobody", b"x"), timeout=20), 0.3)
+            with pytest.raises(RequestTimedOut):
+                await producer.request(Message("nobody", b"x"), timeout=0.3)
+            task = asyncio.create_task(producer.send(Message("nobody", b"x")))
+            await asyncio.sleep(0)
+            task.cancel()
+            await producer.send(Message("nobody", b"y"))
+
+    run(test)
+
+
+def test_listeners_are_tasks_of_the_users_loop(namesrv: str) -> None:
+    async def test() -> None:
+        got: set[str] = set()
+        tries: list[int] = []
+        everything = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        async def listener(message: ReceivedMessage) -> Later | None:
+            assert asyncio.get_running_loop() is loop
+            await asyncio.sleep(0.01)
+            if message.body == b"7":
+                tries.append(message.reconsume_times)
+                if len(tries) < 2:
+                    return Later(delay_level=1)
+            got.add(message.message_id)
+            if len(got) == 50:
+                everything.set()
+            return None
+
+        async with AsyncProducer("p", namesrv=namesrv) as producer:
+            sent = [await producer.send(Message("listened", b"%d" % n)) for n in range(50)]
+        async with AsyncPushConsumer(
+            "listened",
+            listener,
+            topics={"listened": "*"},
+            namesrv=namesrv,
+            consume_from=ConsumeFrom.FIRST_OFFSET,
+            threads=5,
+        ) as consumer:
+            await everything.wait()
+            await consumer.commit()
+            consumer.suspend()
+            consumer.resume()
+        assert got == {result.message_id for result in sent}
+        assert tries == [0, 1]
+
+    run(test)
+
+
+def test_messages_are_iterated_over(namesrv: str) -> None:
+    async def test() -> None:
+        async with AsyncProducer("p", namesrv=namesrv) as producer:
+            await producer.create_topic("iterated", 2)
+            sent = [await producer.send(Message("iterated", b"%d" % n)) for n in range(20)]
+        got = set()
+        async with AsyncLitePullConsumer(
+            "iterated", topics={"iterated": "*"}, namesrv=namesrv, consume_from=ConsumeFrom.FIRST_OFFSET
+        ) as consumer:
+            async for message in consumer:
+                got.add(message.message_id)
+                if len(got) == 20:
+                    break
+            assert await consumer.poll(0.1) == []
+        assert got == {result.message_id for result in sent}
+        async with AsyncPullConsumer("pulled", namesrv=namesrv) as puller:
+            queues = await puller.queues("iterated")
+            assert sum([await puller.max_offset(queue) for queue in queues]) == 20
+
+    run(test)
+
+
+def test_transactions_execute_and_are_checked_on_the_users_loop(namesrv: str) -> None:
+    async def test() -> None:
+        checked = asyncio.Event()
+
+        async def execute(transaction: Transaction) -> TransactionState:
+            await asyncio.sleep(0)
+            return TransactionState.UNKNOWN
+
+        async def check(message: ReceivedMessage) -> TransactionState:
+            await asyncio.sleep(0)
+            checked.set()
+            return TransactionState.COMMIT
+
+        async with AsyncTransactionProducer("tx", check, namesrv=namesrv) as producer:
+            result = await producer.send_in_transaction(Message("agreed", b"x"), execute)
+            assert result.state is TransactionState.UNKNOWN
+            await checked.wait()
+
+    run(test)
+
+
+def test_what_keeps_a_client_from_starting_is_raised(namesrv: str) -> None:
+    async def test() -> None:
+        async def listener(message: ReceivedMessage) -> None:
+            return None
+
+        async with AsyncProducer("p", namesrv=namesrv) as producer:
+            await producer.create_topic("bad", 1)
+            await asyncio.sleep(0.5)
+        with pytest.raises(Refused):
+            async with AsyncPushConsumer("bad", listener, topics={"bad": Sql("a > AND")}, namesrv=namesrv):
+                raise AssertionError("it started")
+        with pytest.raises(ValueError, match="mine"):
+            async with AsyncProducer("p", namesrv=namesrv) as producer:
+                raise ValueError("mine")
+        with pytest.raises(ClientClosed):
+            await producer.send(Message("T", b"x"))
+
+    run(test)

@@ -1,0 +1,67 @@
+"""Listeners in threads: all jobs run once, slow ones side by side."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import trio
+
+from client.consume_job import ConsumeJob
+from client.consume_workers import ThreadWorkers
+from client.process_queue import ProcessQueue
+from common.message import MessageQueue
+from tests.support.builders import received
+
+QUEUE = MessageQueue("T", "a", 0)
+
+
+def jobs(count: int) -> list[ConsumeJob]:
+    process_queue = ProcessQueue(QUEUE, 0, 0)
+    return [ConsumeJob(process_queue, [received(n)], QUEUE) for n in range(count)]
+
+
+async def run_workers(
+    call: Callable[..., None], threads: int, batches: list[list[ConsumeJob]]
+) -> tuple[list[ConsumeJob], int]:
+    """The finished jobs, and how many threads there were in the end."""
+    finished: list[ConsumeJob] = []
+    token = trio.lowlevel.current_trio_token()
+    workers = ThreadWorkers(call, threads, finished.append, token.run_sync_soon, "worker")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(workers.run)
+        for batch in batches:
+            workers.submit(batch)
+            await trio.sleep(0)
+        await workers.drain()
+        started = len(workers._threads)
+        nursery.cancel_scope.cancel()
+    return finished, started
+
+
+async def test_every_job_runs_exactly_once() -> None:
+    seen: list[int] = []
+    batches = [jobs(100) for _ in range(20)]
+    finished, _ = await run_workers(lambda messages, context: seen.append(1), 8, batches)
+    assert len(finished) == len(set(finished)) == len(seen) == 2000
+    assert all(job.done == 1 and not job.failed for job in finished)
+
+
+async def test_a_quick_listener_keeps_few_threads_busy() -> None:
+    _, started = await run_workers(lambda messages, context: None, 20, [jobs(50) for _ in range(20)])
+    assert started <= 4
+
+
+async def test_listeners_that_wait_all_run_side_by_side() -> None:
+    together = threading.Barrier(10)
+    finished, started = await run_workers(lambda messages, context: (together.wait(20), None)[1], 10, [jobs(10)])
+    assert len(finished) == started == 10
+
+
+async def test_a_failure_is_the_jobs_own() -> None:
+    def call(messages: list[object], context: object) -> None:
+        raise ValueError("a listener's mistake")
+
+    finished, _ = await run_workers(call, 2, [jobs(4)])
+    assert [job.failed for job in finished] == [True] * 4
+    assert all(isinstance(job.error, ValueError) for job in finished)

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+
+from client import errors
+from client.broker_calls import refusal, translated
+from common.errors import RocketletError
+from remoting.command import Command
+from remoting.errors import CallTimeout, ConnectFailed, ConnectionLost
+
+
+def test_an_error_says_what_where_how_long_and_what_to_do() -> None:
+    error = errors.TimedOut("the send was not answered", topic="T", broker="a", advice="look at the broker")
+    assert str(error) == "the send was not answered (topic T, broker a); look at the broker"
+    assert str(error.after(3004.4, 3)) == (
+        "the send was not answered (topic T, broker a, after 3004 ms, 3 tries); look at the broker"
+    )
+    assert str(errors.ClientError("plain")) == "plain"
+
+
+def test_all_are_rocketlet_errors() -> None:
+    for name in dir(errors):
+        found = getattr(errors, name)
+        if isinstance(found, type) and issubclass(found, Exception):
+            assert issubclass(found, RocketletError)
+            assert found.__doc__
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (CallTimeout("x"), errors.TimedOut),
+        (ConnectFailed("x"), errors.Unreachable),
+        (ConnectionLost("x"), errors.Unreachable),
+    ],
+)
+def test_failures_of_connections_are_translated(error: Exception, kind: type[errors.ClientError]) -> None:
+    assert type(translated(error, "PULL", "a:1", "T")) is kind  # type: ignore[arg-type]
+
+
+def test_a_refusal_names_the_code_and_gives_advice() -> None:
+    error = refusal(Command(17, remark="no such topic"), "SEND", "a:1", "T")
+    assert (error.code, error.remark) == (17, "no such topic")
+    assert "TOPIC_NOT_EXIST (17): no such topic" in str(error)
+    assert "autoCreateTopicEnable" in str(error)

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import client
+
+
+def test_importing_the_client_imports_nothing_heavy() -> None:
+    program = (
+        "import sys, client; print([name for name in ('trio', 'msgspec', 'asyncio', 'numpy') if name in sys.modules])"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", client.__all__)
+def test_every_public_name_is_there_and_explained(name: str) -> None:
+    found = getattr(client, name)
+    assert found.__doc__
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="Produzent"):
+        client.Produzent  # noqa: B018
+
+
+def test_every_call_of_the_facades_is_explained() -> None:
+    for name in client.__all__:
+        if name.endswith(("Producer", "Consumer")):
+            facade = getattr(client, name)
+            for attribute, value in vars(facade).items():
+                if not attribute.startswith("_") and callable(value):
+                    assert value.__doc__, f"{name}.{attribute}"
