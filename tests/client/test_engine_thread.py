@@ -53,9 +53,12 @@ def test_a_blocking_call_from_the_loop_itself_is_refused(engine: EngineThread) -
 
 def test_functions_posted_from_many_threads_all_run(engine: EngineThread) -> None:
     ran: list[int] = []
-    threads = [
-        threading.Thread(target=lambda: [engine.post(lambda: ran.append(1)) for _ in range(100)]) for _ in range(8)
-    ]
+
+    def post_many() -> None:
+        for _ in range(100):
+            engine.post(lambda: ran.append(1))
+
+    threads = [threading.Thread(target=post_many) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
