@@ -9,7 +9,7 @@ Java: java.lang.String#hashCode
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from common.java_numbers import ascii_hash, utf8_hash
@@ -33,6 +33,38 @@ def string_hashes(texts: list[bytes]) -> list[int]:
         half = len(texts) // 2
         return string_hashes(texts[:half]) + string_hashes(texts[half:])
     return _hashes_of_joined(joined, texts)
+
+
+def hash_column(texts: list[bytes]) -> NDArray[Any]:
+    """`string_hashes` as a column of int32. Texts of one length, as unique keys are, take 0.05 µs each and not 0.25."""
+    import numpy as np
+
+    size = len(texts[0]) if texts else 0
+    if size and len(set(map(len, texts))) == 1:
+        joined = b"".join(texts)
+        if joined.isascii():
+            table = np.frombuffer(joined, np.uint8).reshape(len(texts), size)
+            hashes: NDArray[Any] = (table.astype(np.uint32) @ _falling(size)).view(np.int32)
+            return hashes
+    return np.array(string_hashes(texts), np.int32)
+
+
+def hash_of_rows(prefix: bytes, rows: NDArray[Any]) -> NDArray[Any]:
+    """The hash (int32) of the prefix followed by each row of bytes. REQUIRES only ASCII."""
+    import numpy as np
+
+    size = rows.shape[1]
+    before = ascii_hash(prefix) * pow(31, size, 1 << 32) & 0xFFFFFFFF
+    hashes: NDArray[Any] = (rows.astype(np.uint32) @ _falling(size) + np.uint32(before)).view(np.int32)
+    return hashes
+
+
+@lru_cache(256)
+def _falling(size: int) -> NDArray[Any]:
+    """31^(size - 1) down to 1, modulo 2^32."""
+    import numpy as np
+
+    return np.array([pow(31, size - 1 - place, 1 << 32) for place in range(size)], np.uint32)
 
 
 def _mixed_hashes(texts: list[bytes]) -> list[int]:

@@ -92,6 +92,16 @@ class CommitLog:
         self.end = at + size
         return at
 
+    def room_for(self, size: int) -> int:
+        """`make_room`, where it is not known that there is room."""
+        return self.end if self.end + size <= self._ready else self.make_room(size)
+
+    def append_run(self, records: Buffer) -> None:
+        """Write records that were made for this place. REQUIRES `room_for` their size just before."""
+        at = self.end - self._base
+        self._buffer[at : at + len(records)] = records
+        self.end += len(records)
+
     def make_room(self, size: int) -> int:
         """See that `size` bytes can be written in one file; returns where. May close a file and open the next."""
         if size + BLANK_SIZE > self.file_size:

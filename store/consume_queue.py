@@ -15,7 +15,7 @@ Java: store/ConsumeQueue.java
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from common.message_record import topic_field
@@ -73,6 +73,20 @@ class ConsumeQueue:
             at = self._make_room(offset)
         _pack_entry(self._buffer, at, log_offset, size, tags_code)
         self.end = offset + 1
+
+    def write_many(
+        self, offset: int, log_offsets: NDArray[Any], sizes: NDArray[Any], tags_codes: Sequence[int]
+    ) -> None:
+        """Write the entries from an offset on. Raises OSError, with `end` behind those that are written."""
+        count, at = len(log_offsets), offset * ENTRY_SIZE - self._base
+        if at + count * ENTRY_SIZE > self._ready:  # a new file, or the end of this one
+            for entry in zip(log_offsets.tolist(), sizes.tolist(), tags_codes, strict=True):
+                self.write(offset, *entry)
+                offset += 1
+            return
+        entries = entries_of(self._buffer[at : at + count * ENTRY_SIZE])
+        entries["log_offset"], entries["size"], entries["tags_code"] = log_offsets, sizes, tags_codes
+        self.end = offset + count
 
     def _make_room(self, offset: int) -> int:
         assert offset == self.end or not self.files.files, f"{self!r}: {offset} would leave a gap"
@@ -143,10 +157,16 @@ class ConsumeQueue:
         return low
 
     def drop_before(self, log_begin: int) -> int:
-        """Delete files all of whose messages are gone from the log, never the last; returns how many."""
+        """Delete files all of whose messages are gone from the log; returns how many.
+
+        Never the last one that is on the disk: if a crash lost those behind it, the queue would begin again at 0, and
+        consumers would pass over its next messages.
+        """
         dropped = 0
         while len(self.files.files) > 1:
             first = self.files.files[0]
+            if self.flushed * ENTRY_SIZE <= first.end:
+                break
             log_offset, _, _ = ENTRY.unpack_from(first.buffer, first.size - ENTRY_SIZE)
             if log_offset >= log_begin:
                 break

@@ -97,7 +97,9 @@ class Disk(Protocol):
     """Files by path. Directories come into being with the first file in them."""
 
     inline: bool  # flushing takes no time, so it is done in place and not in a worker thread
-    sector: int  # what a power cut leaves written whole or not at all
+    @property
+    def sector(self) -> int:
+        """What a power cut leaves written whole or not at all."""
 
     def entries(self, directory: str) -> list[Entry]:
         """What is in a directory, by name; nothing where there is none."""

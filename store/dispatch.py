@@ -1,8 +1,8 @@
 """From the log to queues and index: what append already knows is filed once a turn, without reading the log again.
 
 `put` only takes note. `settle`, once a turn, writes the queue entries, hashes the keys of all messages together (2.5 µs
-a key one by one, 0.3 together), writes the index entries, and then moves the watermarks, so that whoever they wake
-finds everything in place.
+a key one by one, 0.3 together), writes the index entries (0.7 µs a key one by one, 0.3 as columns), and then moves the
+watermarks, so that whoever they wake finds everything in place.
 
 A full disk stops it where it stands: what could not be filed stays noted, the store takes no more messages, and the
 next `settle` goes on from there. So dispatch is in order and without gaps in any case.
@@ -16,15 +16,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from common.java_hashes import string_hashes
+from common.java_hashes import hash_column, string_hashes
+from common.java_numbers import INT32_MAX
 from store.consume_queue import ConsumeQueue
 from store.consume_queue_table import ConsumeQueueTable
 from store.index_file import IndexItem
+from store.layout.index_layout import IndexColumns
 from store.message_index import MessageIndex
+from store.message_run import NotedRun
 from store.watermark import Watermark
 
 # queue, queue offset (-1: no entry), log offset, size, tags code, store timestamp, keys, filter bits
 Noted = tuple[ConsumeQueue, int, int, int, int, int, "tuple[bytes, ...] | list[bytes]", bytes]
+
+_MANY = 40  # as many keys as numpy's calls are worth
 
 
 class LastRecord(NamedTuple):
@@ -43,28 +48,31 @@ class Dispatch:
         self._index = index
         self._with_index = with_index
         self._keys: list[bytes] = []  # keys noted for the index, hashed together ...
-        self._places: list[tuple[int, int]] = []  # ... and the log offset and store timestamp of their messages
-        self._items: list[IndexItem] = []  # hashed, and not entered yet
+        self._offsets: list[int] = []  # ... and the log offsets ...
+        self._times: list[int] = []  # ... and store timestamps of their messages
+        self._hashed: list[list[IndexItem] | IndexColumns] = []  # not entered yet
         self._touched: list[ConsumeQueue] = []  # queues that somebody watches
         self.dispatched = Watermark()
-        self.noted: list[Noted] = []
+        self.noted: list[Noted | NotedRun] = []
         self.last: LastRecord | None = None  # newest record whose queue entry is written
 
     def settle(self) -> None:
         """File all that was noted. Raises OSError where the disk has no room, and can be called again."""
         noted = self.noted
-        if not noted and not self._items:
+        if not noted and not self._hashed:
             return
         filed = 0
         try:
             for filed, note in enumerate(noted):  # noqa: B007 - after an error it says how far we came
-                self._file(note)
+                if isinstance(note, NotedRun):
+                    self._file_run(note)
+                else:
+                    self._file(note)
             filed = len(noted)
         finally:
             self.noted = noted[filed:]
             if filed:
-                _, _, offset, size, _, timestamp, _, _ = noted[filed - 1]
-                self.last = LastRecord(offset, size, timestamp)
+                self.last = _last_of(noted[filed - 1])
         self._enter_keys()
         touched, self._touched = self._touched, []
         for queue in touched:
@@ -79,25 +87,73 @@ class Dispatch:
             if queue.ext is not None and self._queues.writes_ext:
                 tags_code = queue.ext.append(tags_code, timestamp, bits)
             queue.write(queue_offset, log_offset, size, tags_code)
-            if not queue.is_dirty:
-                queue.is_dirty = True
-                self._queues.dirty.append(queue)
-            if queue.watermark is not None:
-                self._touched.append(queue)
+            self._touch(queue)
         if keys and self._with_index:
-            prefix, place = queue.hash_prefix, (log_offset, timestamp)
+            prefix = queue.hash_prefix
             for key in keys:
                 self._keys.append(prefix + key)
-                self._places.append(place)
+                self._offsets.append(log_offset)
+                self._times.append(timestamp)
+
+    def _file_run(self, note: NotedRun) -> None:
+        queue, log_offsets = note.queue, note.log_offsets
+        # After a disk that was full: those before the queue's end stand there.
+        done = max(queue.end - note.queue_offset, 0) if queue.files.files else 0
+        codes = note.run.tags_codes[done:]
+        if queue.ext is not None and self._queues.writes_ext:
+            codes = [queue.ext.append(code, note.timestamp, b"") for code in codes]
+        queue.write_many(note.queue_offset + done, log_offsets[done:], note.sizes[done:], codes)
+        self._touch(queue)
+        if self._with_index:
+            self._hash_keys()
+            hashes, keys_each = note.run.key_hashes(queue.hash_prefix)
+            if len(hashes):
+                places = log_offsets if keys_each == 1 else log_offsets.repeat(keys_each)
+                self._hashed.append(IndexColumns(hashes, places, note.timestamp))
+
+    def _touch(self, queue: ConsumeQueue) -> None:
+        if not queue.is_dirty:
+            queue.is_dirty = True
+            self._queues.dirty.append(queue)
+        if queue.watermark is not None:
+            self._touched.append(queue)
+
+    def _hash_keys(self) -> None:
+        """Hash the keys that were noted, all together."""
+        keys, offsets, times = self._keys, self._offsets, self._times
+        if not keys:
+            return
+        self._keys, self._offsets, self._times = [], [], []
+        if len(keys) < _MANY:
+            # The absolute value, and 0 for the one number that has none (`java_numbers.index_hash`).
+            hashes = [abs(number) & INT32_MAX for number in string_hashes(keys)]
+            self._hashed.append(list(zip(hashes, offsets, times, strict=True)))
+            return
+        import numpy
+
+        column = numpy.abs(hash_column(keys).astype(numpy.int64)) & INT32_MAX
+        self._hashed.append(IndexColumns(column, numpy.array(offsets), numpy.array(times)))
 
     def _enter_keys(self) -> None:
-        if self._keys:
-            hashes = string_hashes(self._keys)
-            # The absolute value, and 0 for the one number that has none (`java_numbers.index_hash`).
-            self._items += [
-                (abs(h) & 0x7FFFFFFF, offset, time) for h, (offset, time) in zip(hashes, self._places, strict=True)
-            ]
-            self._keys, self._places = [], []
-        while self._items:
-            done = self._index.put_some(self._items)
-            self._items = self._items[done:]
+        """Enter all keys. Raises OSError, with what is left still there."""
+        self._hash_keys()
+        hashed = self._hashed
+        while hashed:
+            first = hashed[0]
+            if isinstance(first, IndexColumns):
+                done = self._index.put_columns(first)
+                rest: list[IndexItem] | IndexColumns = first.behind(done)
+                is_empty = done == len(first.hashes)
+            else:
+                rest = first[self._index.put_some(first) :]
+                is_empty = not rest
+            if is_empty:
+                del hashed[0]
+            else:
+                hashed[0] = rest
+
+
+def _last_of(note: Noted | NotedRun) -> LastRecord:
+    if isinstance(note, NotedRun):
+        return LastRecord(int(note.log_offsets[-1]), int(note.sizes[-1]), note.timestamp)
+    return LastRecord(note[2], note[3], note[5])

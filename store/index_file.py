@@ -10,33 +10,32 @@ Java: store/index/IndexFile.java
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from common.java_numbers import INT32_MAX
 from store.disk import PAGE
-from store.layout.index_layout import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexGeometry, IndexTable
+from store.layout.index_layout import (
+    ENTRY_SIZE,
+    HEADER_SIZE,
+    SLOT_SIZE,
+    IndexColumns,
+    IndexGeometry,
+    IndexTable,
+    entry_dtype,
+)
 from store.mapped_file import MappedFile
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 IndexItem = tuple[int, int, int]  # key hash, log offset, store timestamp
-
-
-@cache
-def _entry_dtype() -> np.dtype[Any]:
-    import numpy
-
-    return numpy.dtype([("hash", ">i4"), ("log_offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
 
 
 def entry_array(buffer: memoryview) -> NDArray[Any]:
     """Entries of an index file as numpy sees them."""
     import numpy
 
-    return numpy.frombuffer(buffer, _entry_dtype())
+    return numpy.frombuffer(buffer, entry_dtype())
 
 
 class IndexFile:
@@ -56,11 +55,7 @@ class IndexFile:
     def put_many(self, items: Sequence[IndexItem]) -> int:
         """Enter as many as fit; returns how many. Raises OSError with nothing entered."""
         table = self.table
-        count = min(len(items), self.geometry.entries - table.next_entry)
-        end = self.geometry.entries_at + (table.next_entry + count) * ENTRY_SIZE
-        if end > self._ready:
-            at = self.geometry.entries_at + table.next_entry * ENTRY_SIZE
-            self._ready = self.file.make_room(at, end)
+        self._make_room(len(items))
         pages, slots = self._pages, self.geometry.slots
         for key_hash, _, _ in items:
             if not pages[(HEADER_SIZE + key_hash % slots * SLOT_SIZE) // PAGE]:
@@ -68,6 +63,28 @@ class IndexFile:
         done = table.put_many(items)
         table.write_header()
         return done
+
+    def put_columns(self, columns: IndexColumns) -> int:
+        """The same for columns."""
+        import numpy
+
+        table = self.table
+        self._make_room(len(columns.hashes))
+        pages = (columns.hashes % self.geometry.slots * SLOT_SIZE + HEADER_SIZE) // PAGE
+        is_ready = numpy.frombuffer(self._pages, numpy.uint8)[pages]
+        if not is_ready.all():
+            for key_hash in columns.hashes[is_ready == 0].tolist():
+                self._make_page(key_hash)
+        done = table.put_columns(columns)
+        table.write_header()
+        return done
+
+    def _make_room(self, wanted: int) -> None:
+        next_entry = self.table.next_entry
+        count = min(wanted, self.geometry.entries - next_entry)
+        end = self.geometry.entries_at + (next_entry + count) * ENTRY_SIZE
+        if end > self._ready:
+            self._ready = self.file.make_room(self.geometry.entries_at + next_entry * ENTRY_SIZE, end)
 
     # ---- for recovery and checks
 

@@ -19,7 +19,7 @@ from store.config import StoreConfig
 from store.disk import Disk
 from store.index_file import IndexFile, IndexItem
 from store.layout.file_names import INDEX, index_name, parse_index_name
-from store.layout.index_layout import HEADER_SIZE, IndexGeometry
+from store.layout.index_layout import HEADER_SIZE, IndexColumns, IndexGeometry
 from store.mapped_file import MappedFile
 from store.mapped_file_queue import Oddity
 
@@ -68,9 +68,17 @@ class MessageIndex:
 
         Raises OSError, with nothing entered.
         """
+        return self._open_file(items[0][2]).put_many(items)
+
+    def put_columns(self, columns: IndexColumns) -> int:
+        """`put_some` of columns."""
+        return self._open_file(columns.timestamp(0)).put_columns(columns)
+
+    def _open_file(self, timestamp: int) -> IndexFile:
+        """The newest file, or a new one if that is full."""
         if not self.files or self.files[-1].table.is_full:
-            self.open_next(items[0][2])
-        return self.files[-1].put_many(items)
+            self.open_next(timestamp)
+        return self.files[-1]
 
     def open_next(self, timestamp: int) -> IndexFile:
         """Make the file behind the last one."""

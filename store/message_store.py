@@ -42,6 +42,7 @@ from store.flush import LogFlush, ThoroughFlush
 from store.layout.file_names import ABORT, LOCK
 from store.message import Appended, FoundByKey, Put, StoreStatistics
 from store.message_index import MessageIndex
+from store.message_run import AppendedRun, NotedRun, Run
 from store.offload import offload
 from store.reading import GetResult, MatchCode, MatchRecord, MatchUnit, Reading
 from store.recovery import Recovery, RecoveryReport
@@ -200,6 +201,36 @@ class MessageStore:
             self._refuse(error)
             raise
         return [self._append(message, queue, size) for message, queue, size in sized]
+
+    def put_run(self, run: Run) -> AppendedRun:
+        """`put_batch` of messages that share all but body, flag, properties and what follows from these.
+
+        Raises PutRefused, with nothing written.
+        """
+        if self._refusal is not None:
+            raise self._refused()
+        topic, queue_id = run.shared.topic, run.shared.queue_id
+        queue = self.queues.queues.get((topic, queue_id)) or self._new_queue(topic, queue_id)
+        assert queue.delay_ms is None
+        sizes = run.sizes(queue.topic_field)
+        size, count = int(sizes.sum()), len(sizes)
+        # What is within the limit all together is so one by one.
+        if run.longest_properties > PROPERTIES_MAX or size > self.config.max_message_size:
+            for message in run.puts():
+                self._size_of(message, queue)
+        try:
+            begin = self.log.room_for(size)
+        except DiskFull as error:
+            self._refuse(error)
+            raise
+        now, queue_offset = self._clock(), queue.next_offset
+        log_offsets = begin + sizes.cumsum() - sizes
+        self.log.append_run(run.encode(queue.topic_field, sizes, log_offsets, queue_offset, now))
+        queue.next_offset += count
+        self._dispatch.noted.append(NotedRun(queue, queue_offset, log_offsets, sizes, now, run))
+        self._puts += count
+        self._put_bytes += size
+        return AppendedRun(log_offsets.tolist(), size, queue_offset, now, begin + size)
 
     def _size_of(self, message: Put, queue: ConsumeQueue) -> int:
         """The size of its record; raises where it breaks a limit."""

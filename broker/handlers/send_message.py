@@ -26,7 +26,8 @@ from typing import Protocol
 
 from broker.config import Settings
 from broker.handlers.send_answers import SendAnswers, Stored
-from broker.handlers.send_targets import SendHeader, SendTargets, born_host_of
+from broker.handlers.send_batch import SendBatch
+from broker.handlers.send_targets import BORN_HOST_V4, SendHeader, SendTargets, born_host_of
 from broker.identity import Identity
 from broker.overload import Overload
 from broker.put_again import FilterBits
@@ -34,7 +35,6 @@ from broker.statistics import Flow, Statistics
 from broker.topic_table import Topic, TopicTable
 from common.message_flags import BORN_V6, COMMIT, MULTI_TAGS, NOT_TRANSACTION, STORE_V6, TRANSACTION_MASK
 from common.message_properties import append, remove
-from common.message_record import RecordError, decode_batch
 from common.subscription import tags_code
 from remoting.command import HeaderType
 from remoting.handler import Answer, Deferred, Refused, Request
@@ -43,6 +43,7 @@ from remoting.ready_answers import SendAnswer
 from remoting.response_codes import ResponseCode
 from store.errors import Closed, MessageIllegal, NotWritable, StoreError
 from store.message import Put
+from store.message_run import Shared
 from store.message_store import MessageStore
 
 # RocketMQ keeps one byte for the length of a batch's topic.
@@ -52,6 +53,7 @@ _V4_HOST, _V6_HOST = 8, 20
 # What a send of the common kind has not.
 _SPECIAL = frozenset({b"DELAY", b"TRAN_MSG", b"CLUSTER"})
 _WAIT = b"\x02WAIT\x01true\x02"
+_ROCKETMQ = int(HeaderType.ROCKETMQ)
 
 
 class Rewrites(Protocol):
@@ -89,8 +91,11 @@ class SendMessage:
         self._statistics = statistics
         self._overload = overload
         self._filter_bits = filter_bits
+        self._batches = SendBatch(store, filter_bits)
         self._total = statistics.put
         self._find = topics.get
+        self._put = store.put
+        self._store_host = b""
         self._cluster = b"CLUSTER\x01" + identity.cluster.encode()
         self._then_cluster = b"\x02" + self._cluster
         self._ready: SendAnswer | None = None
@@ -103,6 +108,7 @@ class SendMessage:
         """
         config, host = self._settings.now, self._identity.store_host
         short = self._targets.is_open() and self._answers.at_once() and self._filter_bits is None
+        self._store_host = host
         if short and len(host) == _V4_HOST:
             self._ready = SendAnswer(config.region_id, config.trace_on, host)
         else:
@@ -129,22 +135,26 @@ class SendMessage:
         Each line here runs 50,000 times a second. All of it together does what `_store_one` does.
         """
         queue_id = header.queueId
-        born_host = request.connection.attributes.get("born_host") or born_host_of(request.connection)
-        raw = header.properties.encode("utf-8", "surrogatepass")
+        born_host = request.connection.attributes.get(BORN_HOST_V4)
+        try:
+            raw = header.properties.encode()
+        except UnicodeEncodeError:
+            return None
         named = {}
         for piece in raw.split(b"\x02"):
             name, _, value = piece.partition(b"\x01")
             if value:
                 named[name] = value
         if (
-            not 0 <= queue_id < topic.queues
+            born_host is None
+            or not 0 <= queue_id < topic.queues
             or not _SPECIAL.isdisjoint(named)
-            or len(born_host) != _V4_HOST
-            or request.header_type > HeaderType.ROCKETMQ
+            or request.header_type > _ROCKETMQ
         ):
             return None
         if b"WAIT" in named:
-            raw = _without_wait(raw)
+            # Java writes it as `true`, in the middle of the others.
+            raw = raw.replace(_WAIT, b"\x02", 1) if _WAIT in raw else remove(raw, b"WAIT")
         unique, words, tags = named.get(b"UNIQ_KEY"), named.get(b"KEYS"), named.get(b"TAGS")
         keys = [unique] if unique else []
         if words:
@@ -160,11 +170,11 @@ class SendMessage:
             header.sysFlag & ~_HOST_FLAGS,
             header.bornTimestamp,
             born_host,
-            self._identity.store_host,
+            self._store_host,
             header.reconsumeTimes,
         )
         try:
-            appended = self._store.put(put)
+            appended = self._put(put)
         except StoreError:
             return None  # the long way meets it again, and says why
         flow, total = topic.flows.get(queue_id) or self._flow(topic, queue_id), self._total
@@ -214,27 +224,20 @@ class SendMessage:
         raw = header.properties.encode("utf-8", "surrogatepass")
         named = read_properties(raw)
         self._check_batch(request, header, named)
-        shared = append(remove(raw, b"CLUSTER").rstrip(b"\x02"), b"CLUSTER", self._cluster[8:])
+        more = append(remove(raw, b"CLUSTER").rstrip(b"\x02"), b"CLUSTER", self._cluster[8:])
+        like = self._put_of(request, header, topic, queue_id, b"", {})
         try:
-            items = decode_batch(request.body)
-        except RecordError as error:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"the body is no batch: {error}") from None
-        puts = []
-        for item in items:
-            own = item.properties
-            properties = own + shared if not own or own.endswith(b"\x02") else own + b"\x02" + shared
-            put = self._put_of(request, header, topic, queue_id, b"", read_properties(properties))
-            put.body, put.flag, put.properties = item.body, item.flag, properties
-            if self._filter_bits is not None:
-                put.filter_bits = self._filter_bits(put.topic, properties)
-            puts.append(put)
-        try:
-            appended = self._store.put_batch(puts)
+            stored, messages, size = self._batches.put(
+                request,
+                Shared(
+                    like.topic, queue_id, like.sys_flag, like.born_timestamp, like.born_host, like.store_host,
+                    like.reconsume_times,
+                ),
+                more,
+            )  # fmt: skip
         except StoreError as error:
             raise self._refusal(error) from error
-        self._count(topic, queue_id, len(appended), sum(one.size for one in appended))
-        ids = ",".join([self._identity.message_id(one.log_offset) for one in appended])
-        stored = Stored(request, ids, queue_id, appended[0].queue_offset, appended[-1].end)
+        self._count(topic, queue_id, messages, size)
         return self._answers.answer(stored, topic, wait=named.get(b"WAIT") != b"false")
 
     def _check_batch(self, request: Request, header: SendHeader, named: dict[bytes, bytes]) -> None:
@@ -327,11 +330,6 @@ def read_properties(raw: bytes) -> dict[bytes, bytes]:
         if value and name:
             named[name] = value
     return named
-
-
-def _without_wait(raw: bytes) -> bytes:
-    """The properties without WAIT, which Java writes as `true` in the middle of them."""
-    return raw.replace(_WAIT, b"\x02", 1) if _WAIT in raw else remove(raw, b"WAIT")
 
 
 def keys_of(named: dict[bytes, bytes]) -> list[bytes]:

@@ -18,10 +18,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from struct import Struct
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from common.java_numbers import INT32_MAX
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 HEADER = Struct(">qqqqii")
 HEADER_SIZE = HEADER.size
@@ -31,6 +36,34 @@ ENTRY = Struct(">iqii")
 ENTRY_SIZE = ENTRY.size
 
 assert (HEADER_SIZE, ENTRY_SIZE) == (40, 20)
+
+
+@cache
+def entry_dtype() -> np.dtype[Any]:
+    """An entry as numpy sees it."""
+    import numpy
+
+    return numpy.dtype([("hash", ">i4"), ("log_offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
+
+
+class IndexColumns(NamedTuple):
+    """Keys to enter, as columns of int64: hashes that are not negative, log offsets, and store timestamps, which may
+    be one for all."""
+
+    hashes: NDArray[Any]
+    log_offsets: NDArray[Any]
+    timestamps: NDArray[Any] | int
+
+    def behind(self, count: int) -> IndexColumns:
+        """All but the first so many."""
+        times = self.timestamps
+        return IndexColumns(
+            self.hashes[count:], self.log_offsets[count:], times if isinstance(times, int) else times[count:]
+        )
+
+    def timestamp(self, number: int) -> int:
+        """Of one key."""
+        return self.timestamps if isinstance(self.timestamps, int) else int(self.timestamps[number])
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +101,14 @@ class IndexTable:
     """One index file over a buffer of its full size."""
 
     __slots__ = (
-        "_buffer", "_entries_at", "_previous_end", "begin_log_offset", "begin_timestamp", "end_log_offset",
+        "_buffer", "_entries_at", "_slots", "begin_log_offset", "begin_timestamp", "end_log_offset",
         "end_timestamp", "geometry", "next_entry", "slots_used",
     )  # fmt: skip
 
     def __init__(self, buffer: bytearray | memoryview, geometry: IndexGeometry) -> None:
         self._buffer = buffer
         self._entries_at = geometry.entries_at
+        self._slots: NDArray[Any] | None = None
         self.geometry = geometry
         (
             self.begin_timestamp, self.end_timestamp, self.begin_log_offset, self.end_log_offset,
@@ -148,6 +182,62 @@ class IndexTable:
             self.next_entry, self.slots_used = number, slots_used
             self.end_log_offset, self.end_timestamp = log_offset, timestamp
         return done
+
+    def put_columns(self, columns: IndexColumns) -> int:
+        """The same as `put` for each, by numpy: 0.2 µs an entry of a hundred, and 15 µs however few there are.
+
+        An entry's slot leads to the entry before it in its chain, which may be one of these columns.
+        """
+        import numpy
+
+        done = 0
+        if self.next_entry == 1 and len(columns.hashes):  # it moves the begin from which the others are counted
+            if not self.put(int(columns.hashes[0]), int(columns.log_offsets[0]), columns.timestamp(0)):
+                return 0
+            done, columns = 1, columns.behind(1)
+        count = min(len(columns.hashes), self.geometry.entries - self.next_entry)
+        if count <= 0:
+            return done
+        hashes, log_offsets = columns.hashes[:count], columns.log_offsets[:count]
+        slots = hashes % self.geometry.slots
+        numbers = numpy.arange(self.next_entry, self.next_entry + count)
+        heads = self._slot_column()
+        previous = heads[slots].astype(numpy.int64)
+        is_first = (previous <= 0) | (previous > numbers)
+        previous[is_first] = 0
+        order = slots.argsort(kind="stable")
+        sorted_slots = slots[order]
+        is_next = sorted_slots[1:] == sorted_slots[:-1]
+        if is_next.any():
+            later = order[1:][is_next]
+            previous[later] = numbers[order[:-1][is_next]]
+            is_first[later] = False
+        entries = numpy.frombuffer(
+            self._buffer, entry_dtype(), count, self._entries_at + self.next_entry * ENTRY_SIZE
+        )  # fmt: skip
+        entries["hash"], entries["log_offset"], entries["previous"] = hashes, log_offsets, previous
+        entries["seconds"] = self._seconds(columns.timestamps, count)
+        heads[slots] = numbers  # of equal slots the last, so the newest, stays
+        self.slots_used += int(numpy.count_nonzero(is_first))
+        self.next_entry += count
+        self.end_log_offset, self.end_timestamp = int(log_offsets[-1]), columns.timestamp(count - 1)
+        return done + count
+
+    def _seconds(self, timestamps: NDArray[Any] | int, count: int) -> NDArray[Any] | int:
+        begin = self.begin_timestamp
+        if begin <= 0:
+            return 0
+        if isinstance(timestamps, int):
+            return min(max((timestamps - begin) // 1000, 0), INT32_MAX)
+        seconds: NDArray[Any] = ((timestamps[:count] - begin) // 1000).clip(0, INT32_MAX)
+        return seconds
+
+    def _slot_column(self) -> NDArray[Any]:
+        if self._slots is None:
+            import numpy
+
+            self._slots = numpy.frombuffer(self._buffer, ">i4", self.geometry.slots, HEADER_SIZE)
+        return self._slots
 
     def write_header(self) -> None:
         HEADER.pack_into(

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.java_hashes import hashes_between, string_hashes
+from common.java_hashes import hash_column, hash_of_rows, hashes_between, string_hashes
 from common.java_numbers import utf8_hash
 
 
@@ -36,3 +36,12 @@ def test_a_column_wider_than_its_tables() -> None:
     offsets = np.cumsum([0, *map(len, texts)])
     found = hashes_between(np.frombuffer(b"".join(texts), np.uint8), offsets)
     assert found.view(np.int32).tolist() == [utf8_hash(text) for text in texts]
+
+
+@given(st.lists(st.text(max_size=8).map(str.encode), max_size=20), st.integers(0, 5))
+def test_columns_of_hashes(texts: list[bytes], size: int) -> None:
+    assert hash_column(texts).tolist() == [utf8_hash(text) for text in texts]
+    equal = [b"%05d" % number for number in range(20)]
+    assert hash_column(equal).tolist() == [utf8_hash(text) for text in equal]
+    rows = np.frombuffer(b"".join(equal), np.uint8).reshape(20, 5)[:, :size]
+    assert hash_of_rows(b"topic#", rows).tolist() == [utf8_hash(b"topic#" + text[:size]) for text in equal]

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from common.java_numbers import index_key_hash
-from store.layout.index_layout import IndexGeometry, IndexTable, decode_header
+from store.layout.index_layout import IndexColumns, IndexGeometry, IndexTable, decode_header
 
 SMALL = IndexGeometry(100, 10)
 FOREVER = (0, (1 << 63) - 1)
@@ -100,3 +101,27 @@ def test_queries_find_what_was_put(puts: list[tuple[int, int]]) -> None:
     for key_hash in range(301):
         assert again.query(key_hash, 64, *FOREVER) == expected.get(key_hash, [])
     assert again.slots_used == len({key_hash % 7 for key_hash, _ in puts})
+
+
+TIMES = st.integers(1699999990000, 1700009999999)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9999), TIMES), max_size=30), st.integers(0, 30), st.booleans()
+)
+def test_columns_write_what_single_keys_write(keys: list[tuple[int, int, int]], first: int, one_time: bool) -> None:
+    geometry = IndexGeometry(11, 25)
+    one_by_one, columns = table(geometry), table(geometry)
+    if one_time:
+        keys = [(key_hash, offset, 1700000010500) for key_hash, offset, _ in keys]
+    for _, index in (one_by_one, columns):
+        index.put_many(keys[:first])
+    for key in keys[first:]:
+        one_by_one[1].put(*key)
+    hashes, offsets, times = np.array(keys[first:], np.int64).reshape(-1, 3).T
+    fits = max(geometry.entries - columns[1].next_entry, 0)
+    given_times = 1700000010500 if one_time else times
+    assert columns[1].put_columns(IndexColumns(hashes, offsets, given_times)) == min(len(hashes), fits)
+    for _, index in (one_by_one, columns):
+        index.write_header()
+    assert one_by_one[0] == columns[0]

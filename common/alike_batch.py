@@ -1,0 +1,103 @@
+"""Batches whose messages are of one length and shape: the body of a batch send as a table of bytes, a row a message.
+
+Most batches are such: a producer's messages differ in their bodies and in the values of UNIQ_KEY and KEYS, and these
+are as long as each other. Then nothing has to be read message by message. One comparison of the table with its first
+row tells which bytes differ, and if they lie nowhere else, what the first message says of sizes, flag, tags and the
+places of its keys holds for all: 0.2 µs a message, where splitting and reading each takes 1.6.
+
+The bytes of a batch's message: common/message_record.py, `encode_batch`.
+
+Java: common/message/MessageDecoder.java#decodeMessages
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from common.message_properties import tags_and_keys
+from common.message_record import BATCH_ITEM
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+FEW = 12  # as many messages as numpy's calls are worth
+_UNIQUE, _KEYS = b"UNIQ_KEY\x01", b"KEYS\x01"
+_LOWEST, _HIGHEST = 33, 126  # of the bytes of a key that may differ: no separator, no blank, nothing but ASCII
+
+
+class AlikeBatch(NamedTuple):
+    """What all messages share, and the table of their bytes (`raw` is the same, not cut)."""
+
+    raw: bytes
+    table: NDArray[Any]
+    flag: int
+    body_size: int
+    properties: bytes  # of the first message
+    tags: bytes | None
+    key_places: list[tuple[int, int]]  # where in a row its keys are, in the order of the index
+
+    @property
+    def size(self) -> int:
+        """Of one message in the batch."""
+        return int(self.table.shape[1])
+
+    @property
+    def body_at(self) -> int:
+        return BATCH_ITEM.size
+
+    @property
+    def properties_at(self) -> int:
+        return BATCH_ITEM.size + self.body_size + 2
+
+
+def read_alike(raw: bytes, more: bytes) -> AlikeBatch | None:
+    """The batch as a table; None where it is not of this kind, or none at all.
+
+    `more`: properties that follow each message's own. They must not speak of tags and keys.
+    """
+    if len(raw) < BATCH_ITEM.size + 2:
+        return None
+    size, _, _, flag, body_size = BATCH_ITEM.unpack_from(raw)
+    properties_at = BATCH_ITEM.size + body_size + 2
+    if body_size < 0 or not properties_at <= size <= len(raw) or len(raw) % size or len(raw) < size * FEW:
+        return None
+    properties = raw[properties_at:size]
+    if int.from_bytes(raw[properties_at - 2 : properties_at], "big") != len(properties) or _speaks_of_keys(more):
+        return None
+    import numpy
+
+    table = numpy.frombuffer(raw, numpy.uint8).reshape(-1, size)
+    differs = numpy.bitwise_or.reduce(table ^ table[0], axis=0)
+    differs[BATCH_ITEM.size : properties_at - 2] = 0  # bodies may
+    tags, keys = tags_and_keys(properties)
+    key_places = []
+    for name in (_UNIQUE, _KEYS):
+        begin, end = _value_place(properties, name)
+        if end > begin:
+            begin, end = begin + properties_at, end + properties_at
+            if differs[begin:end].any():
+                value = table[:, begin:end]
+                if (value - _LOWEST > _HIGHEST - _LOWEST).any():
+                    return None
+                differs[begin:end] = 0
+            key_places.append((begin, end))
+    # KEYS of several words, a name that stands twice, bytes that differ elsewhere: all of them are for the other way.
+    if differs.any() or [raw[begin:end] for begin, end in key_places] != keys or not properties.isascii():
+        return None
+    return AlikeBatch(raw, table, flag, body_size, properties, tags, key_places)
+
+
+def _value_place(properties: bytes, name: bytes) -> tuple[int, int]:
+    """From where to where a value stands; an empty place where there is none, or where it stands twice."""
+    at = 0 if properties.startswith(name) else properties.find(b"\x02" + name) + 1
+    if (not at and not properties.startswith(name)) or properties.find(b"\x02" + name, at) >= 0:
+        return 0, 0
+    begin = at + len(name)
+    end = properties.find(b"\x02", begin)
+    return begin, end if end >= 0 else len(properties)
+
+
+@lru_cache(64)
+def _speaks_of_keys(properties: bytes) -> bool:
+    return tags_and_keys(properties) != (None, [])

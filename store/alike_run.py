@@ -1,0 +1,89 @@
+"""A run of messages of one length and one shape: all of it is columns of a table, and no step is done a message but the
+CRC of its body.
+
+Java: store/CommitLog.java (putMessages)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from common.alike_batch import AlikeBatch
+from common.java_hashes import hash_of_rows
+from common.java_numbers import INT32_MAX
+from common.message_record import HEAD_SIZE, head_dtype
+from store.message import Put
+from store.message_run import Shared, crc_column
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(slots=True)
+class AlikeRun:
+    """A batch as it came, and the properties that follow each message's own (`more`, with what parts them)."""
+
+    shared: Shared
+    batch: AlikeBatch
+    more: bytes
+    tags_code: int
+
+    @property
+    def tags_codes(self) -> list[int]:
+        return [self.tags_code] * len(self.batch.table)
+
+    @property
+    def longest_properties(self) -> int:
+        return len(self.batch.properties) + len(self.more)
+
+    def puts(self) -> list[Put]:
+        batch, puts = self.batch, []
+        for at in range(0, len(batch.raw), batch.size):
+            row = batch.raw[at : at + batch.size]
+            keys = [row[begin:end] for begin, end in batch.key_places]
+            body = row[batch.body_at : batch.body_at + batch.body_size]
+            puts.append(
+                self.shared.put(body, row[batch.properties_at :] + self.more, self.tags_code, keys, batch.flag)
+            )
+        return puts
+
+    def sizes(self, topic_field: bytes) -> NDArray[Any]:
+        import numpy
+
+        size = HEAD_SIZE + self.batch.body_size + len(topic_field) + 2 + self.longest_properties
+        return numpy.full(len(self.batch.table), size)
+
+    def encode(
+        self, topic_field: bytes, sizes: NDArray[Any], log_offsets: NDArray[Any], queue_offset: int, timestamp: int
+    ) -> bytes | bytearray:
+        import numpy
+
+        batch = self.batch
+        count, size, body_size = len(batch.table), int(sizes[0]), batch.body_size
+        between = topic_field + self.longest_properties.to_bytes(2, "big")
+        head = self.shared.head(timestamp, size, batch.flag, body_size)
+        record = b"%b%b%b%b%b" % (head, bytes(body_size), between, batch.properties, self.more)
+        body_end = batch.body_at + body_size
+        records = bytearray(record * count)
+        table = numpy.frombuffer(records, numpy.uint8).reshape(count, size)
+        table[:, HEAD_SIZE : HEAD_SIZE + body_size] = batch.table[:, batch.body_at : body_end]
+        properties_at = HEAD_SIZE + body_size + len(between)
+        for begin, end in batch.key_places:
+            place = properties_at + begin - batch.properties_at
+            table[:, place : place + end - begin] = batch.table[:, begin:end]
+        heads = numpy.frombuffer(records, head_dtype(size))
+        raw = batch.raw
+        heads["crc"] = crc_column([raw[at : at + body_size] for at in range(batch.body_at, len(raw), batch.size)])
+        heads["queue_offset"] = numpy.arange(queue_offset, queue_offset + count)
+        heads["log_offset"] = log_offsets
+        return records
+
+    def key_hashes(self, prefix: bytes) -> tuple[NDArray[Any], list[int] | int]:
+        import numpy
+
+        batch = self.batch
+        hashes = numpy.empty((len(batch.table), len(batch.key_places)), numpy.int32)
+        for column, (begin, end) in enumerate(batch.key_places):
+            hashes[:, column] = hash_of_rows(prefix, batch.table[:, begin:end])
+        return numpy.abs(hashes.ravel().astype(numpy.int64)) & INT32_MAX, len(batch.key_places)
