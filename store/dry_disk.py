@@ -11,6 +11,8 @@ import posixpath
 
 from store.disk import Disk, Entry, Lock, Region, Usage
 
+_NOWHERE = ".not-there"  # behind a path: no file has that name
+
 
 class DryDisk:
     """Disk over another one. `changes` are the paths that would have been changed."""
@@ -41,27 +43,35 @@ class DryDisk:
         return [found[name] for name in sorted(found)]
 
     def exists(self, path: str) -> bool:
+        if path in self._made or path in self._small:
+            return True
         if path in self._gone:
             return False
-        return path in self._made or path in self._small or self._disk.exists(path)
+        return self._disk.exists(path) or bool(self.entries(path))
 
     def open(self, path: str) -> Region:
         if path not in self._regions:
             if not self.exists(path):
                 raise FileNotFoundError(path)
-            self._regions[path] = self._disk.open_private(path, self._size(path))
+            self._regions[path] = self.open_private(path, self._size(path))
         return self._regions[path]
 
     def open_private(self, path: str, size: int) -> Region:
-        return self._disk.open_private(path, size)
+        if path not in self._small:
+            return self._disk.open_private(path if path not in self._gone else f"{path}{_NOWHERE}", size)
+        data = self._small[path][:size]
+        region = self._disk.open_private(f"{path}{_NOWHERE}", size)
+        region.reserve(0, len(data))
+        region.buffer[: len(data)] = data
+        return region
 
     def create(self, path: str, size: int) -> Region:
         if self.exists(path):
             raise FileExistsError(path)
         self.changes.add(path)
-        self._regions[path] = self._disk.open_private(path if path not in self._gone else path + ".new", size)
+        self._small.pop(path, None)
+        self._regions[path] = self._disk.open_private(f"{path}{_NOWHERE}", size)
         self._made[path] = size
-        self._gone.discard(path)
         return self._regions[path]
 
     def extend(self, path: str, size: int) -> None:
@@ -112,5 +122,7 @@ class DryDisk:
     def _size(self, path: str) -> int:
         if path in self._made:
             return self._made[path]
+        if path in self._small:
+            return len(self._small[path])
         directory, name = posixpath.split(path)
         return next(entry.size for entry in self._disk.entries(directory) if entry.name == name)
