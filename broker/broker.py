@@ -147,8 +147,8 @@ class Broker:
             await self._start_background(background)
             async with trio.open_nursery() as ports:
                 await self._start_ports(ports, background)
-                await self.registration.register_now()
                 background.start_soon(self.registration.run)
+                await self.registration.told()
                 self._say_ready()
                 task_status.started(self.identity.address)
                 await stop.wait()

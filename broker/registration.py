@@ -1,10 +1,10 @@
 """The broker at its name servers: registered with all of them, in parallel, at start, on every change, and regularly.
 
-Each round sends the complete topic table in one snapshot with its version, over connections that are kept. A round that
-nothing forces (`forceRegister=false`) first asks each name server whether it knows this version (322) and registers
-with all if one does not. A change that comes while a round is under way makes another one behind it, so the last state
-always arrives; many changes at once make one round. A name server that is away is told the next time; the log says when
-it goes and when it comes back, not at every try.
+Each name server has a task of its own, so one that is away or slow keeps nobody else waiting. A registration is the
+complete topic table in one snapshot with its version, over a connection that is kept. One that nothing forces
+(`forceRegister=false`) first asks whether the name server knows this version (322). A change that comes while one is
+under way makes another behind it, so the last state always arrives; many changes at once make one. The log says when a
+name server goes and when it comes back, not at every try.
 
 The answers carry two things back: which topics are ordered, and for a slave where its master is.
 
@@ -49,12 +49,13 @@ LEAST_PAUSE = 0.05
 MOST_WAIT = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of one name server in one round; `error` is empty when it has us."""
+@dataclass(slots=True)
+class Place:
+    """One name server. `tried`: how many changes its last finished try told or could not tell; `error`: why not."""
 
     address: str
-    error: str = ""
+    tried: int = -1
+    error: str | None = None  # None before the first try, empty while it has us
 
 
 class Registration:
@@ -65,114 +66,96 @@ class Registration:
         self._settings = settings
         self._topics = topics
         self._pool = pool
-        self._changed = trio.Event()
-        self._round = trio.Lock()
-        self._wanted = 0  # changes so far, and how many of them a round has told
-        self._told = 0
-        self._away: dict[str, str] = {}  # name servers that do not have us, and why
+        self._places = [Place(address) for address in settings.now.namesrv_addr]
+        self._changes = 0
+        self._news = trio.lowlevel.ParkingLot()  # tasks that wait for a change
+        self._tries = trio.lowlevel.ParkingLot()  # who waits for tries to be over
         self.master_address: str | None = None
 
     def register_soon(self) -> None:
-        """Something changed; the next round begins at once."""
-        self._wanted += 1
-        self._changed.set()
+        """Something changed; every name server is told at once."""
+        self._changes += 1
+        self._news.unpark_all()
 
     async def register_now(self) -> None:
-        """Something changed; wait until all name servers have been told, or cannot be."""
+        """Something changed; wait until every name server was told, or could not be. Requires: `run` runs."""
         self.register_soon()
-        await self._until_told()
+        await self.told()
+
+    async def told(self) -> None:
+        """Wait until every name server was told of all changes so far, or could not be."""
+        mine = self._changes
+        while any(place.tried < mine for place in self._places):
+            await self._tries.park()
 
     async def known(self) -> None:
-        """Wait, for a moment at most, until all name servers have been told of every change so far, or cannot be."""
+        """The same, for a moment at most."""
         with trio.move_on_after(MOST_WAIT):
-            await self._until_told()
-
-    async def _until_told(self) -> None:
-        mine = self._wanted
-        async with self._round:
-            if self._told < mine:
-                await self._register_all(forced=True)
+            await self.told()
 
     async def run(self) -> None:
-        """Register on changes and regularly, until cancelled. Call `register_now` before."""
+        """Register on changes and regularly, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            for place in self._places:
+                nursery.start_soon(self._keep_told, place)
+
+    async def _keep_told(self, place: Place) -> None:
         while True:
-            with trio.move_on_after(self._settings.now.registration_pause):
-                await self._changed.wait()
-            changed, self._changed = self._changed.is_set(), trio.Event()
-            async with self._round:
-                if not changed or self._told < self._wanted:
-                    await self._register_all(forced=changed or self._settings.now.force_register)
+            changes, forced = self._changes, self._changes > place.tried or self._settings.now.force_register
+            if forced or place.error or not await self._is_known_at(place.address):
+                await self._register_at(place)
+            place.tried = changes
+            self._tries.unpark_all()
             await trio.sleep(LEAST_PAUSE)
+            with trio.move_on_after(self._settings.now.registration_pause - LEAST_PAUSE):
+                while self._changes <= place.tried:
+                    await self._news.park()
 
     async def unregister(self) -> None:
         """Tell all name servers that this broker stops, so that clients leave it at once."""
-        command = request(
-            RequestCode.UNREGISTER_BROKER,
-            UnregisterBrokerHeader(
-                self._identity.broker_id, self._identity.name, self._identity.address, self._identity.cluster
-            ),
-        )
+        identity = self._identity
+        header = UnregisterBrokerHeader(identity.broker_id, identity.name, identity.address, identity.cluster)
         with trio.move_on_after(UNREGISTER_SECONDS):
             async with trio.open_nursery() as nursery:
-                for address in self._settings.now.namesrv_addr:
-                    nursery.start_soon(self._unregister_at, address, command)
+                for place in self._places:
+                    nursery.start_soon(self._unregister_at, place.address, header)
 
-    async def _unregister_at(self, address: str, command: Command) -> None:
+    async def _unregister_at(self, address: str, header: UnregisterBrokerHeader) -> None:
         try:
-            await self._pool.call(address, command, UNREGISTER_SECONDS)
+            await self._pool.call(address, request(RequestCode.UNREGISTER_BROKER, header), UNREGISTER_SECONDS)
             log.info("unregistered from name server %s", address)
         except RemotingError as error:
             log.warning("cannot unregister from name server %s: %s", address, error)
 
-    async def _register_all(self, *, forced: bool) -> None:
-        addresses = self._settings.now.namesrv_addr
-        upto = self._wanted
-        if not addresses:
-            self._told = upto
-            return
-        if not forced and not await self._someone_needs_it(addresses):
-            return
-        command = self._registration()
-        outcomes: list[Outcome] = []
-
-        async def tell(address: str) -> None:
-            outcomes.append(await self._register_at(address, command))
-
-        async with trio.open_nursery() as nursery:
-            for address in addresses:
-                nursery.start_soon(tell, address)
-        self._told = upto
-        self._report(outcomes)
-
     def _registration(self) -> Command:
         """The whole topic table as it is at this moment, in one piece with its version."""
-        mask = self._settings.now.broker_permission | PERM_INHERIT
-        body = RegisterBrokerBody([], self._topics.to_body(mask))
-        compressed = self._settings.now.compressed_register
-        data = body.to_compressed() if compressed else body.to_json()
+        identity, config = self._identity, self._settings.now
+        body = RegisterBrokerBody([], self._topics.to_body(config.broker_permission | PERM_INHERIT))
+        data = body.to_compressed() if config.compressed_register else body.to_json()
         header = RegisterBrokerHeader(
-            self._identity.broker_id,
-            self._identity.name,
-            self._identity.address,
-            self._identity.cluster,
-            self._identity.ha_address,
-            compressed,
+            identity.broker_id,
+            identity.name,
+            identity.address,
+            identity.cluster,
+            identity.ha_address,
+            config.compressed_register,
             body_crc32(data),
-            self._identity.loopback_address or None,
+            identity.loopback_address or None,
         )
         return request(RequestCode.REGISTER_BROKER, header, data)
 
-    async def _register_at(self, address: str, command: Command) -> Outcome:
+    async def _register_at(self, place: Place) -> None:
+        seconds = self._settings.now.register_broker_timeout_mills / 1000
         try:
-            answer = await self._pool.call(
-                address, _copy(command), self._settings.now.register_broker_timeout_mills / 1000
-            )
+            answer = await self._pool.call(place.address, self._registration(), seconds)
             if answer.code != ResponseCode.SUCCESS:
-                return Outcome(address, f"it answered {response_name(answer.code)}: {answer.remark or 'no remark'}")
+                self._report(place, f"it answered {response_name(answer.code)}: {answer.remark or 'no remark'}")
+                return
             self._take(answer)
         except (RemotingError, BodyError) as error:
-            return Outcome(address, str(error))
-        return Outcome(address)
+            self._report(place, str(error))
+        else:
+            self._report(place, "")
 
     def _take(self, answer: Command) -> None:
         header = from_ext(RegisterBrokerAnswerHeader, answer.ext)
@@ -181,43 +164,26 @@ class Registration:
         if answer.body:
             self._topics.follow_order(KVTable.from_json(answer.body).table)
 
-    async def _someone_needs_it(self, addresses: tuple[str, ...]) -> bool:
+    async def _is_known_at(self, address: str) -> bool:
         identity = self._identity
         header = QueryDataVersionHeader(identity.broker_id, identity.name, identity.address, identity.cluster)
         command = request(RequestCode.QUERY_DATA_VERSION, header, self._topics.version.to_json())
-        needed: list[str] = []
+        try:
+            answer = await self._pool.call(address, command, QUERY_SECONDS)
+            return (
+                answer.code == ResponseCode.SUCCESS and not from_ext(QueryDataVersionAnswerHeader, answer.ext).changed
+            )
+        except RemotingError:
+            return False  # whatever ails it, registering will show and tell
 
-        async def ask(address: str) -> None:
-            try:
-                answer = await self._pool.call(address, _copy(command), QUERY_SECONDS)
-                known = (
-                    answer.code == ResponseCode.SUCCESS
-                    and not from_ext(QueryDataVersionAnswerHeader, answer.ext).changed
-                )
-            except RemotingError:
-                known = False  # whatever ails it, registering will show and tell
-            if not known:
-                needed.append(address)
-
-        async with trio.open_nursery() as nursery:
-            for address in addresses:
-                nursery.start_soon(ask, address)
-        return bool(needed)
-
-    def _report(self, outcomes: list[Outcome]) -> None:
-        for outcome in outcomes:
-            if outcome.error and self._away.get(outcome.address) != outcome.error:
-                log.warning(
-                    "not registered at name server %s: %s; tried again every %g s",
-                    outcome.address,
-                    outcome.error,
-                    self._settings.now.registration_pause,
-                )
-            elif not outcome.error and self._away.get(outcome.address, "new"):
-                log.info("registered at name server %s as %s", outcome.address, self._identity.address)
-            self._away[outcome.address] = outcome.error
-
-
-def _copy(command: Command) -> Command:
-    """Connections write their own opaque into what they send."""
-    return Command(command.code, ext=command.ext, body=command.body)
+    def _report(self, place: Place, error: str) -> None:
+        if error and place.error != error:
+            log.warning(
+                "not registered at name server %s: %s; tried again every %g s",
+                place.address,
+                error,
+                self._settings.now.registration_pause,
+            )
+        elif not error and place.error != "":
+            log.info("registered at name server %s as %s", place.address, self._identity.address)
+        place.error = error

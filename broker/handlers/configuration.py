@@ -12,6 +12,9 @@ from __future__ import annotations
 
 import logging
 
+import trio
+
+from broker.handlers.topic_admin import REGISTRATION_SECONDS
 from broker.registration import Registration
 from broker.run_time_settings import Forbidden, RunTimeSettings
 from common import java_properties
@@ -24,6 +27,10 @@ from remoting.response_codes import ResponseCode
 log = logging.getLogger("broker.handlers.configuration")
 
 
+# RocketMQ's `mqadmin exportConfigs` fails where this one is missing; there are no filter servers.
+_ALWAYS_ZERO = b"filterServerNums=0\n"
+
+
 class Configuration:
     """The two requests about settings."""
 
@@ -33,7 +40,7 @@ class Configuration:
 
     def get(self, request: Request) -> Reply:
         header = BrokerConfigAnswerHeader(self._settings.version.to_json().decode())
-        return Reply(header=header, body=self._settings.properties().encode())
+        return Reply(header=header, body=self._settings.properties().encode() + _ALWAYS_ZERO)
 
     async def update(self, request: Request) -> Reply:
         peer = request.connection.peer
@@ -53,5 +60,6 @@ class Configuration:
         for key, text in changed.items():
             log.info("setting %s is %s now, by %s", key, text, peer)
         if "brokerPermission" in changed:
-            await self._registration.register_now()
+            with trio.move_on_after(REGISTRATION_SECONDS):
+                await self._registration.register_now()
         return Reply()

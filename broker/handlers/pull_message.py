@@ -24,6 +24,7 @@ Java: broker/processor/PullMessageProcessor.java
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -49,6 +50,8 @@ from remoting.protocol.pulling import COMMIT_OFFSET, SUBSCRIPTION, SUSPEND, Pull
 from remoting.response_codes import ResponseCode
 from store.message_store import MessageStore
 from store.reading import GetResult, GetStatus
+
+log = logging.getLogger("broker.handlers.pull_message")
 
 # Clients give up at 30 s, and a connection without traffic is closed at 120 s.
 LONGEST_HOLD_MS = 120_000
@@ -272,7 +275,15 @@ class PullMessage:
         self, request: Request, header: PullMessageHeader, group: SubscriptionGroupConfig, result: GetResult
     ) -> None:
         """Messages that the disk has to be waited for."""
-        await self._store.load(result)
+        try:
+            await self._store.load(result)
+        except OSError as error:
+            # Deleted between the two looks, or the disk is broken: the client asks again after a second.
+            log.warning(
+                "queue %d of %s cannot be read at %d: %s", header.queueId, header.topic, header.queueOffset, error
+            )
+            request.reply(Reply(ResponseCode.SYSTEM_ERROR, remark=f"the messages cannot be read: {error.strerror}"))
+            return
         answer = self._answer(request, header, group, result, ResponseCode.SUCCESS)
         assert not isinstance(answer, Deferred)
         request.reply(answer)

@@ -1,9 +1,10 @@
 """17 UPDATE_AND_CREATE_TOPIC, 215 DELETE_TOPIC_IN_BROKER, 21 GET_ALL_TOPIC_CONFIG,
 305 GET_SYSTEM_TOPIC_LIST_FROM_BROKER.
 
-What 17 or 215 acknowledged is on the disk and was told to the name servers. System topics are neither changed nor
-deleted, a slave changes nothing (1 each). 215 takes the topic's queues, offsets and statistics along; its records stay
-in the log until their files go. The `order` of 17 is not obeyed: order topics are named at the name server.
+What 17 or 215 acknowledged is on the disk, and the name servers that are there were told of what 17 did. System topics
+are neither changed nor deleted, a slave changes nothing (1 each). 215 takes the topic's queues, offsets and statistics
+along; its records stay in the log until their files go. The `order` of 17 is not obeyed: order topics are named at the
+name server.
 
 Not served: 18, 351 of 5.x.
 
@@ -11,6 +12,8 @@ Java: broker/processor/AdminBrokerProcessor.java
 """
 
 from __future__ import annotations
+
+import trio
 
 from broker.consumer_offsets import ConsumerOffsets
 from broker.handlers.acknowledged import acknowledged, refuse_on_slave
@@ -27,6 +30,8 @@ from remoting.response_codes import ResponseCode
 from store.message_store import MessageStore
 
 MAX_QUEUES = 65_535
+# How long an answer waits for name servers that do not; administrators themselves wait for five seconds.
+REGISTRATION_SECONDS = 3.0
 
 
 class TopicAdmin:
@@ -57,7 +62,8 @@ class TopicAdmin:
         self._check_changeable(header.topic)
         self._topics.update(self._topic_of(header))
         await acknowledged(self._topics_file)
-        await self._registration.register_now()
+        with trio.move_on_after(REGISTRATION_SECONDS):
+            await self._registration.register_now()
         return Reply()
 
     async def delete(self, request: Request) -> Reply:

@@ -144,7 +144,7 @@ async def test_it_asks_first_where_it_need_not_register(autojump_clock: MockCloc
         assert (len(first.registered), first.asked) == (1, 3)
         second.known = None  # as after a restart
         await trio.sleep(30)
-        assert (len(first.registered), len(second.registered)) == (2, 2)
+        assert (len(first.registered), len(second.registered)) == (1, 2)
         await one.send("T")
         await trio.sleep(1)
         assert "T" in first.topics()
@@ -215,6 +215,22 @@ async def test_one_that_is_dead_does_not_keep_the_other_waiting(autojump_clock: 
         async with memory_broker(network=network, namesrv_addr=f"{SECOND};{FIRST}"):
             assert len(alive.registered) == 1
             assert trio.current_time() - start <= 6.1  # registerBrokerTimeoutMills
+
+
+async def test_nor_do_changes_while_it_is_dead(autojump_clock: MockClock) -> None:
+    network, alive = MemoryNetwork(), NameServer()
+    network.isolate(SECOND)
+    addresses = f"{SECOND};{FIRST}"
+    async with alive.serving(network, FIRST), memory_broker(network=network, namesrv_addr=addresses) as one:
+        for n in range(5):
+            start = trio.current_time()
+            header = CreateTopicHeader(f"T{n}")
+            assert (await one.call(RequestCode.UPDATE_AND_CREATE_TOPIC, header)).code == 0
+            assert f"T{n}" in alive.topics()
+            assert trio.current_time() - start <= 3.1
+            await one.send(f"U{n}")
+            await trio.sleep(0.2)
+            assert f"U{n}" in alive.topics()
 
 
 async def test_a_change_during_a_registration_makes_another(autojump_clock: MockClock) -> None:
