@@ -13,7 +13,7 @@ from broker.identity import Identity
 from broker.subscription_groups import SubscriptionGroups
 from broker.topic_table import Topic, TopicTable
 from common import topic as names
-from common.host import parse_host
+from common.host import V4_SIZE, parse_host
 from common.topic import PERM_WRITE
 from remoting.command import V3_4_9
 from remoting.connection import Connection
@@ -133,9 +133,15 @@ class SendTargets:
         return topic
 
 
+# Attributes of a connection: the packed address of its other side, and the same only where it is IPv4.
+BORN_HOST, BORN_HOST_V4 = "born_host", "born_host_v4"
+
+
 def born_host_of(connection: Connection) -> bytes:
     """The packed address of a connection's other side, parsed once a connection."""
-    found: bytes | None = connection.attributes.get("born_host")
+    found: bytes | None = connection.attributes.get(BORN_HOST)
     if found is None:
-        found = connection.attributes["born_host"] = parse_host(connection.peer)
+        found = connection.attributes[BORN_HOST] = parse_host(connection.peer)
+        if len(found) == V4_SIZE:
+            connection.attributes[BORN_HOST_V4] = found
     return found
