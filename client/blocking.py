@@ -105,7 +105,7 @@ class SendPort:
             submit(handed.popleft())
 
     def _settled(self) -> None:
-        if self._for_room and len(self._pipeline.on_their_way) < self._most * 3 // 4:
+        if self._for_room and len(self._pipeline.on_their_way) < self._most // 2:
             while self._for_room:
                 self._for_room.popleft().release()
 
