@@ -191,7 +191,7 @@ class ConsumeQueue:
         self.end = self.next_offset = end
         self.begin = min(self.begin, end)
         self.flushed = min(self.flushed, end)
-        self._ready = 0
+        self._base = self._ready = 0
 
     def pointing_into(self, begin: int, end: int) -> list[tuple[int, int, int]]:
         """(queue offset, log offset, size) of entries for that part of the log, looking at the files as they are."""
@@ -209,7 +209,7 @@ class ConsumeQueue:
         """Go on writing there, in the files as they are; nothing of it is known to be on disk."""
         self.begin, self.end, self.next_offset = begin, end, end
         self.flushed = end
-        self._ready = 0
+        self._base = self._ready = 0
 
     def search_time(self, timestamp: int, store_time: Callable[[int], int]) -> int:
         """The first offset stored at or after a time, within begin to end. `store_time` answers for a log offset."""
