@@ -193,9 +193,8 @@ class MessageReader(DataSourceReader):
             data, found = read_split(split)
             _warn([in_log(split, damage) for damage in found.damages])
             from spark_jobs.message_columns import MessageBatch
-            from spark_jobs.segment_rows import heads_at
 
-            batch = MessageBatch(data, heads_at(data, found.places), inflate=self.options.inflate)
+            batch = MessageBatch(data, found.heads_in(data), inflate=self.options.inflate)
             batch = filtered(batch, self.conditions)
             for part in _parts(batch):
                 yield as_batch(part.unwrapped() if self.options.unwrap else part, schema)

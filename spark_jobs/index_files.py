@@ -43,7 +43,10 @@ def write_index(session: SparkSession, scanned: Scanned, staging: str, rules: Ru
         return IndexWritten()
     items = scanned.pieces.where(f"kind = '{ITEMS}' and split <= {scanned.stitched.last_split}")
     capacity = rules.geometry.entries - 1
-    numbered = items.mapInArrow(_numberer(starts, capacity, -(-total // capacity)), PIECE_SCHEMA)
+    files = -(-total // capacity)
+    numbered = items.mapInArrow(_numberer(starts, capacity, files), PIECE_SCHEMA)
+    # Many more partitions than files, so that two files, each of them big, seldom come to one task.
+    numbered = numbered.repartition(min(max(16, 8 * files), 2000), "file")
     write = _index_writer(staging, starts, rules)
     with progress(session, "writing the index"):
         rows = numbered.groupBy("file").applyInArrow(write, FILE_SCHEMA).collect()

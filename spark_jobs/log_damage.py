@@ -18,11 +18,10 @@ if TYPE_CHECKING:
 def damages_of(split: Split) -> list[LogDamage]:
     """All damages of a split, in order; records that fail their `__CRC32#` property among them."""
     from spark_jobs.message_columns import MessageBatch
-    from spark_jobs.segment_rows import heads_at
 
     data, found = read_split(split, verify_body=True)
     damages = [in_log(split, damage) for damage in found.damages]
-    damages += property_damages(split, MessageBatch(data, heads_at(data, found.places)))
+    damages += property_damages(split, MessageBatch(data, found.heads_in(data)))
     return sorted(damages, key=lambda damage: damage.log_offset)
 
 

@@ -118,7 +118,7 @@ def pieces_of(number: int, split: Split, rules: Rules, *, stop_at_damage: bool) 
     places = found.places
     if stop_at_damage and found.damages:
         places = places[places < found.damages[0].at]
-    batch = MessageBatch(data, heads_at(data, places))
+    batch = MessageBatch(data, found.heads_in(data) if len(places) == len(found.places) else heads_at(data, places))
     damages += property_damages(split, batch)
     bad = [damage.at for damage in found.damages if damage.fault is Fault.BODY_CRC]
     lost = np.isin(places, bad)

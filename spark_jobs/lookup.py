@@ -105,10 +105,10 @@ def rows_of(split: Split, buckets: int) -> Iterator[pa.RecordBatch]:
     from common.message_flags import ROLLBACK, TRANSACTION_MASK
     from spark_jobs.index_segments import key_table
     from spark_jobs.message_columns import MessageBatch
-    from spark_jobs.segment_rows import heads_at, texts
+    from spark_jobs.segment_rows import texts
 
     data, found = read_split(split)
-    heads = heads_at(data, found.places)
+    heads = found.heads_in(data)
     batch = MessageBatch(data, heads.where((heads.sys_flag & TRANSACTION_MASK) != ROLLBACK))
     if not len(batch):
         return

@@ -64,6 +64,11 @@ class Found:
     begin: int | None = None
     end: int = 0
     blank: bool = False
+    heads: Heads | None = None  # where reading them was needed anyway
+
+    def heads_in(self, data: bytes | bytearray | memoryview) -> Heads:
+        """The fixed fields of the records; `data` is what they were found in."""
+        return self.heads if self.heads is not None else heads_at(data, self.places)
 
 
 def find_records(stretch: Stretch, verify_body: bool = False) -> Found | None:
@@ -82,8 +87,9 @@ def find_records(stretch: Stretch, verify_body: bool = False) -> Found | None:
         places, at = chain(data, first, have, stretch.stop)
         if have < stretch.end and _goes_on(data, at, have, stretch):
             return None
-        if _is_clean(data, places, at, have, stretch, verify_body):
-            return Found(np.array(places, np.int64), [], first, at, is_blank_of(data, at, stretch.file_end))
+        heads = heads_at(data, places)
+        if _is_clean(data, heads, at, have, stretch, verify_body):
+            return Found(heads.place, [], first, at, is_blank_of(data, at, stretch.file_end), heads)
     read = read_ledger if stretch.is_ledger else read_through
     reading = read(
         data, first, have, stretch.base, verify_body=verify_body, stop=stretch.stop, file_end=stretch.file_end
@@ -101,14 +107,11 @@ def _goes_on(data: memoryview, at: int, have: int, stretch: Stretch) -> bool:
     return magic in (MAGIC_V1, MAGIC_V2) and have < at + size <= stretch.end
 
 
-def _is_clean(data: memoryview, places: list[int], at: int, have: int, stretch: Stretch, verify_body: bool) -> bool:
+def _is_clean(data: memoryview, heads: Heads, at: int, have: int, stretch: Stretch, verify_body: bool) -> bool:
     """Whether the records that the sizes lead to are whole, and lead to the end of the stretch."""
-    if not _ends_well(data, at, have, stretch):
+    if not _ends_well(data, at, have, stretch) or not are_whole(heads, stretch.base).all():
         return False
-    if not places:
-        return True
-    heads = heads_at(data, places)
-    return bool(are_whole(heads, stretch.base).all()) and not (verify_body and bad_bodies(data, heads).size)
+    return not (verify_body and bad_bodies(data, heads).size)
 
 
 def _ends_well(data: memoryview, at: int, have: int, stretch: Stretch) -> bool:

@@ -187,7 +187,7 @@ def test_an_uneven_queue_is_what_our_recovery_makes_of_it(offsets: list[int]) ->
     disk = MemoryDisk()
     config = config_of(Path("/store"))
     rebuild = QueueRebuild(ConsumeQueueTable(disk, config), 0, None, repair=True)
-    rebuild.add(found)
+    rebuild.add(found, [b"t"] * len(found))
     rebuild.finish(trim=True)
     queue = next(iter(rebuild.changed))
     theirs = {file.begin // 1000: bytes(file.buffer) for file in queue.files.files}
