@@ -1,0 +1,487 @@
+"""The store as the broker sees it: putting, settling, reading, waiting; limits and refusals."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+
+from common.clock import TrioWallClock
+from common.message_flags import COMMIT, PREPARED, ROLLBACK
+from common.message_properties import find
+from common.message_record import decode, decode_all
+from common.topic import HALF_TOPIC, SCHEDULE_TOPIC, InvalidName
+from store.config import FlushDiskType, StoreConfig
+from store.errors import Closed, DiskFull, FlushFailed, FlushTimeout, MessageIllegal, PropertiesTooLarge, StoreLocked
+from store.memory_disk import MemoryDisk
+from store.message import Put
+from store.message_store import MessageStore
+from store.reading import GetStatus
+from tests.support.store_model import HOST, ROOT, message, small_config
+
+NOW = 1_700_000_000_000
+
+
+def store_on(disk: MemoryDisk, config: StoreConfig | None = None) -> MessageStore:
+    return MessageStore(disk, config or small_config(), lambda: NOW, on_progress=lambda _: None)
+
+
+async def opened(disk: MemoryDisk | None = None, **settings: object) -> MessageStore:
+    store = store_on(disk or MemoryDisk(page_size=64), small_config(**settings))
+    await store.open()
+    return store
+
+
+def bodies(store: MessageStore, topic: str, queue_id: int = 0, offset: int = 0, **more: object) -> list[bytes]:
+    result = store.get(topic, queue_id, offset, 32, **more)  # type: ignore[arg-type]
+    return [record.body for record in decode_all(result.body())] if result.count else []
+
+
+class TestPutting:
+    async def test_a_message_is_in_the_log_at_once_and_in_its_queue_after_settle(self) -> None:
+        store = await opened()
+        found = store.put(message("T", 1, b"hello", (b"unique", b"key"), b"TagA", flag=3, reconsume_times=2))
+        assert (found.log_offset, found.queue_offset, found.store_timestamp) == (0, 0, NOW)
+        assert found.end == found.size == store.log.end
+        assert (store.queue_end("T", 1), store.dispatched.value, store.appended.value) == (0, 0, 0)
+        store.settle()
+        assert (store.queue_end("T", 1), store.dispatched.value, store.appended.value) == (1, found.end, found.end)
+        raw = store.record_at(0)
+        assert raw is not None
+        record = decode(raw)
+        assert (record.body, record.flag, record.reconsume_times, record.store_timestamp) == (b"hello", 3, 2, NOW)
+        assert find(record.properties, b"TAGS") == b"TagA"
+        assert [offset for offset, _ in store.find_by_key("T", "key", 32, 0, 1 << 62).records] == [0]
+        assert [offset for offset, _ in store.find_by_key("T", "unique", 32, 0, 1 << 62).records] == [0]
+
+    async def test_offsets_are_counted_by_queue(self) -> None:
+        store = await opened()
+        found = [store.put(message(topic, queue, b"")) for topic, queue in (("A", 0), ("A", 1), ("A", 0), ("B", 0))]
+        assert [one.queue_offset for one in found] == [0, 0, 1, 0]
+
+    async def test_a_batch_is_whole_in_one_file(self) -> None:
+        store = await opened()
+        store.put(message("T", 0, b"x" * 1200))
+        found = store.put_batch([message("T", 0, b"a" * 200), message("T", 1, b"b" * 200), message("T", 0, b"c" * 200)])
+        assert [one.log_offset for one in found] == [2048, 2048 + found[0].size, 2048 + 2 * found[0].size]
+        assert [one.queue_offset for one in found] == [1, 0, 2]
+        end = store.log.end
+        with pytest.raises(MessageIllegal):
+            store.put_batch([message("T", 0, b"fits"), message("T", 0, b"x" * 1501)])
+        with pytest.raises(MessageIllegal, match="does not fit into a log file"):
+            store.put_batch([message("T", 0, b"x" * 1400), message("T", 0, b"x" * 1400)])
+        assert store.log.end == end
+        assert store.put(message("T", 0, b"")).queue_offset == 3
+
+    async def test_half_and_rolled_back_records_get_no_offset(self) -> None:
+        store = await opened()
+        for kind, offset in ((PREPARED, 0), (ROLLBACK, 0), (COMMIT, 0), (0, 1), (PREPARED, 0), (0, 2)):
+            assert store.put(message("T", 0, b"", (b"key",), sys_flag=kind)).queue_offset == offset
+        store.settle()
+        assert store.queue_end("T", 0) == 3
+        # Rolled back ones are not in the index; half ones are.
+        assert len(store.find_by_key("T", "key", 32, 0, 1 << 62).records) == 5
+
+    async def test_a_delay_levels_queue_carries_the_time_of_delivery(self) -> None:
+        store = await opened(message_delay_level="1s 5s")
+        for queue_id, delay in ((0, 1000), (1, 5000), (7, 5000)):
+            store.put(message(SCHEDULE_TOPIC, queue_id, b"", tags=b"ignored"))
+            store.settle()
+            queue = store.queue(SCHEDULE_TOPIC, queue_id)
+            assert queue is not None
+            entry = queue.entry(0)
+            assert entry is not None
+            assert entry[2] == NOW + delay
+
+    async def test_limits_have_their_own_errors(self) -> None:
+        store = await opened(max_message_size=100)
+        with pytest.raises(MessageIllegal, match="maxMessageSize allows 100"):
+            store.put(message("T", 0, b"x" * 101))
+        with pytest.raises(PropertiesTooLarge, match="32767"):
+            store.put(Put("T", 0, b"", b"p" * 32768, born_host=HOST, store_host=HOST))
+        with pytest.raises(InvalidName):
+            store.put(message("../../etc", 0, b""))
+        with pytest.raises(InvalidName):
+            store.put(message("T" * 128, 0, b""))
+        assert store.put(message("%RETRY%" + "g" * 200, 0, b"")).queue_offset == 0
+        with pytest.raises(MessageIllegal, match="log file"):
+            store.put(Put("T", 0, b"x" * 100, b"p" * 5000, born_host=HOST, store_host=HOST))
+        assert store.log.end < 400
+        assert store.queue("T", 0) is None or store.queue_end("T", 0) == 0
+
+    async def test_a_closed_store_refuses(self) -> None:
+        store = store_on(MemoryDisk())
+        with pytest.raises(Closed, match="not open"):
+            store.put(message("T", 0, b""))
+        await store.open()
+        await store.close()
+        with pytest.raises(Closed, match="closed"):
+            store.put(message("T", 0, b""))
+        await store.close()
+
+    async def test_only_one_store_has_a_directory(self) -> None:
+        disk = MemoryDisk()
+        store = await opened(disk)
+        with pytest.raises(StoreLocked):
+            await store_on(disk).open()
+        await store.close()
+        await (await opened(disk)).close()
+
+
+class TestReading:
+    async def test_statuses_and_next_offsets(self) -> None:
+        store = await opened()
+        assert store.get("T", 0, 0, 32).status is GetStatus.NO_MATCHED_LOGIC_QUEUE
+        store.watch("T", 0)
+        assert store.get("T", 0, 5, 32).status is GetStatus.NO_MESSAGE_IN_QUEUE
+        for number in range(7):
+            store.put(message("T", 0, b"%d" % number))
+        store.settle()
+        cases = {
+            0: (GetStatus.FOUND, 5),  # one queue file a pull
+            5: (GetStatus.FOUND, 7),
+            7: (GetStatus.OFFSET_OVERFLOW_ONE, 7),
+            9: (GetStatus.OFFSET_OVERFLOW_BADLY, 7),
+            -1: (GetStatus.OFFSET_TOO_SMALL, 0),
+        }
+        for offset, expected in cases.items():
+            result = store.get("T", 0, offset, 32)
+            assert (result.status, result.next_offset) == expected
+            assert (result.min_offset, result.max_offset) == (0, 7)
+        assert bodies(store, "T", offset=2) == [b"2", b"3", b"4"]
+
+    async def test_messages_that_follow_one_another_are_one_slice(self) -> None:
+        store = await opened()
+        for number in range(3):
+            store.put(message("T", 0, b"%d" % number))
+        store.put(message("T", 1, b"between"))
+        store.put(message("T", 0, b"after"))
+        store.settle()
+        result = store.get("T", 0, 0, 32)
+        assert (result.count, len(result.slices)) == (4, 2)
+        assert all(isinstance(piece, memoryview) and piece.readonly for piece in result.slices)
+        assert result.size == sum(map(len, result.slices)) == len(result.body())
+
+    @pytest.mark.parametrize(
+        ("settings", "asked", "found"),
+        [
+            ({}, 3, 3),
+            ({"max_transfer_count_on_message_in_memory": 2}, 32, 2),
+            ({"max_transfer_bytes_on_message_in_memory": 350}, 32, 2),
+            ({"max_transfer_bytes_on_message_in_memory": 1}, 32, 1),  # the first goes whatever its size
+            ({"access_message_in_memory_max_ratio": 0, "max_transfer_count_on_message_in_disk": 3}, 32, 3),
+            ({"access_message_in_memory_max_ratio": 0, "max_transfer_bytes_on_message_in_disk": 500}, 32, 3),
+        ],
+    )
+    async def test_limits_of_a_pull(self, settings: dict[str, int], asked: int, found: int) -> None:
+        store = await opened(mapped_file_size_consume_queue=2000, **settings)
+        for _ in range(8):
+            store.put(message("T", 0, b"x" * 60))  # 152 bytes a record
+        store.settle()
+        result = store.get("T", 0, 0, asked)
+        assert (result.count, result.next_offset) == (found, found)
+        assert store.get("T", 0, 0, 32, max_bytes=310).count == min(found, 2) or found < 2
+
+    async def test_filters(self) -> None:
+        store = await opened(mapped_file_size_consume_queue=2000)
+        for number in range(9):
+            store.put(message("T", 0, b"%d" % number, tags=b"TagA" if number % 3 else b"TagB"))
+        store.settle()
+        code = message("T", 0, b"", tags=b"TagB").tags_code
+        result = store.get("T", 0, 0, 32, match=lambda found: found == code)
+        assert [record.body for record in decode_all(result.body())] == [b"0", b"3", b"6"]
+        assert result.next_offset == 9  # behind the last one looked at
+        assert store.get("T", 0, 0, 1, match=lambda found: found == code).next_offset == 1
+        nothing = store.get("T", 0, 0, 32, match=lambda _: False)
+        assert (nothing.status, nothing.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 9)
+        odd = bodies(store, "T", match_record=lambda record: decode(record).body in (b"1", b"7"))
+        assert odd == [b"1", b"7"]
+
+    async def test_a_pull_looks_at_800_entries(self) -> None:
+        store = await opened(mapped_file_size_consume_queue=40_000, mapped_file_size_commit_log=1 << 20)
+        for _ in range(900):
+            store.put(message("T", 0, b""))
+        store.settle()
+        assert store.get("T", 0, 0, 32, match=lambda _: False).next_offset == 800
+
+    async def test_by_offset_time_and_id(self) -> None:
+        clock = iter(range(NOW, NOW + 10**6, 1000))
+        store = MessageStore(MemoryDisk(), small_config(), lambda: next(clock), on_progress=lambda _: None)
+        await store.open()
+        for number in range(6):
+            store.put(message("T", 0, b"%d" % number))
+        store.settle()
+        assert store.earliest_time("T", 0) == NOW
+        assert [store.store_time_at("T", 0, offset) for offset in (1, 5, 6)] == [NOW + 1000, NOW + 5000, -1]
+        assert [store.offset_at_time("T", 0, NOW + at) for at in (-5, 0, 1, 5000, 5001)] == [0, 0, 1, 5, 6]
+        assert store.offset_at_time("Nobody", 0, NOW) == 0
+        assert store.earliest_time("Nobody", 0) == -1
+        assert store.record_at(3) is None
+        assert store.record_at(-1) is None
+        assert store.record_at(10**9) is None
+        assert store.store_time_of(3) == -1
+
+    async def test_a_key_is_verified_after_its_hash(self) -> None:
+        store = await opened()
+        store.put(message("T", 0, b"mine", (b"Aa",)))
+        other = store.put(message("T", 0, b"other", (b"BB",)))  # hashes as Aa does
+        store.settle()
+        found = store.find_by_key("T", "Aa", 32, 0, 1 << 62)
+        assert [decode(raw).body for _, raw in found.records] == [b"mine"]
+        assert (found.index_log_offset, found.index_timestamp) == (other.log_offset, NOW)
+
+    async def test_old_messages_are_read_beside_the_loop(self) -> None:
+        disk = MemoryDisk(page_size=64)
+        store = await opened(disk)
+        store.put(message("T", 0, b"old"))
+        store.settle()
+        await store.close()
+        disk.cold = True
+        store = await opened(disk)
+        store.put(message("T", 0, b"new"))
+        store.settle()
+        result = store.get("T", 0, 0, 32)
+        assert result.cold
+        assert result.slices == []
+        with pytest.raises(AssertionError):
+            result.body()
+        await store.load(result)
+        assert [record.body for record in decode_all(result.body())] == [b"old", b"new"]
+        assert not store.get("T", 0, 1, 32).cold
+        disk.cold = False
+        assert bodies(store, "T") == [b"old", b"new"]
+
+    async def test_a_slow_reader_keeps_what_he_holds(self) -> None:
+        disk = MemoryDisk(page_size=64)
+        store = await opened(disk, file_reserved_time=0)
+        for number in range(20):
+            store.put(message("T", 0, b"%d" % number * 60))
+        store.settle()
+        held = store.get("T", 0, 0, 3)
+        await store._log_flush.flush_once()
+        await store._thorough.save()
+        assert await store.delete_expired() > 0
+        assert store.log.begin > 0
+        assert [record.body[:1] for record in decode_all(held.body())] == [b"0", b"1", b"2"]
+        assert store.get("T", 0, 0, 3).status is GetStatus.OFFSET_TOO_SMALL
+
+
+class TestWaiting:
+    async def test_watching_a_queue_that_has_no_message_yet(self) -> None:
+        store = await opened()
+        mark = store.watch("T", 3)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(mark.reach, 1)
+            await trio.testing.wait_all_tasks_blocked()
+            store.put(message("T", 3, b""))
+            await trio.testing.wait_all_tasks_blocked()
+            assert mark.statistics().waiting == 1
+            store.settle()
+        assert mark.value == 1
+        with pytest.raises(InvalidName):
+            store.watch("a/b", 0)
+
+    async def test_group_commit(self) -> None:
+        disk = MemoryDisk(page_size=64)
+        store = await opened(disk, flush_disk_type=FlushDiskType.SYNC_FLUSH)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(store.run)
+            before = store.statistics().flush_rounds
+
+            async def send(number: int) -> None:
+                found = store.put(message("T", 0, b"%d" % number))
+                store.settle()
+                await store.flushed_to(found.end, 5000)
+                assert store.flushed.value >= found.end
+
+            async with trio.open_nursery() as senders:
+                for number in range(50):
+                    senders.start_soon(send, number)
+            assert store.statistics().flush_rounds - before <= 3
+            nursery.cancel_scope.cancel()
+
+    async def test_async_flush_waits_for_pages_or_the_thorough_interval(
+        self, autojump_clock: trio.testing.MockClock
+    ) -> None:
+        clock = TrioWallClock(NOW, autojump_clock)
+        store = MessageStore(MemoryDisk(), small_config(mapped_file_size_commit_log=1 << 20), clock)
+        await store.open()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(store.run)
+            await trio.sleep(1)
+            store.put(message("T", 0, b"few bytes"))
+            store.settle()
+            begin = trio.current_time()
+            await store.flushed.reach(store.log.end)
+            assert 8 <= trio.current_time() - begin <= 11  # flushCommitLogThoroughInterval
+            store.put(message("T", 0, b"x" * 1500))
+            for _ in range(20):
+                store.put(message("T", 0, b"x" * 1000))
+            store.settle()
+            begin = trio.current_time()
+            await store.flushed.reach(store.log.end)
+            assert trio.current_time() - begin <= 0.6  # flushIntervalCommitLog
+            store.put(message("T", 0, b""))
+            store.want_flush()
+            store.settle()
+            begin = trio.current_time()
+            await store.flushed.reach(store.log.end)
+            assert trio.current_time() == begin
+            nursery.cancel_scope.cancel()
+
+    async def test_a_flush_that_does_not_come_times_out(self, autojump_clock: trio.testing.MockClock) -> None:
+        store = await opened()  # and nobody runs it
+        found = store.put(message("T", 0, b""))
+        with pytest.raises(FlushTimeout, match="syncFlushTimeout"):
+            await store.flushed_to(found.end, 5000)
+        assert trio.current_time() == 5
+        assert store.flushed.statistics().waiting == 0
+
+    async def test_a_failed_flush_is_never_answered_with_success(self) -> None:
+        disk = MemoryDisk(page_size=64)
+        store = await opened(disk, flush_disk_type=FlushDiskType.SYNC_FLUSH)
+        outcomes = []
+
+        async def send() -> None:
+            found = store.put(message("T", 0, b"acknowledged?"))
+            store.settle()
+            try:
+                await store.flushed_to(found.end, 5000)
+            except FlushFailed as error:
+                outcomes.append(str(error))
+
+        with pytest.raises(ExceptionGroup) as caught:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(store.run)
+                disk.fail_next_flush = True
+                async with trio.open_nursery() as senders:
+                    for _ in range(3):
+                        senders.start_soon(send)
+                await send()  # later ones neither, though the disk says yes again
+        assert caught.value.split(FlushFailed)[1] is None
+        assert len(outcomes) >= 3
+        assert all("flush failed" in outcome for outcome in outcomes)
+        assert store.flushed.value == 0
+        await store.close()
+        assert disk.exists(f"{ROOT}/abort")
+
+
+class TestFullDisk:
+    async def test_sends_are_refused_and_reads_go_on(self) -> None:
+        disk = MemoryDisk(page_size=64, capacity=3000)
+        store = await opened(disk, message_index_enable=False)
+        with pytest.raises(DiskFull, match="no space left"):
+            for number in range(100):
+                store.put(message("T", 0, b"%02d" % number))
+                store.settle()
+        count = store.queue_end("T", 0)
+        assert 0 < count < 100
+        with pytest.raises(DiskFull):
+            store.put(message("T", 0, b""))
+        assert "no space left" in store.refusal
+        assert bodies(store, "T")[0] == b"00"
+        disk.capacity = None
+        await store._retention.tick()
+        assert store.refusal == ""
+        assert store.put(message("T", 0, b"again")).queue_offset == count
+
+    async def test_what_cannot_be_filed_waits_until_there_is_room(self) -> None:
+        disk = MemoryDisk(page_size=64)
+        store = await opened(disk, mapped_file_size_commit_log=8192)
+        store.put(message("Before", 0, b"", (b"key",)))
+        store.settle()
+        used = disk.statistics().reserved_bytes
+        store.log.make_room(1000)
+        disk.capacity = disk.statistics().reserved_bytes
+        assert disk.capacity >= used
+        found = store.put(message("T", 0, b"in the log, not in a queue", (b"k1", b"k2")))
+        mark = store.watch("T", 0)
+        store.settle()
+        assert store.refusal
+        assert (store.queue_end("T", 0), store.dispatched.value) == (0, found.log_offset)
+        assert store.appended.value == found.end
+        disk.capacity = None
+        await store._retention.tick()
+        assert (store.queue_end("T", 0), store.dispatched.value, mark.value) == (1, found.end, 1)
+        assert len(store.find_by_key("T", "k2", 32, 0, 1 << 62).records) == 1
+        assert not store.refusal
+
+    async def test_a_store_that_could_not_file_everything_is_not_closed_cleanly(self) -> None:
+        disk = MemoryDisk(page_size=64)
+        store = await opened(disk, mapped_file_size_commit_log=8192)
+        store.log.make_room(1000)
+        disk.capacity = disk.statistics().reserved_bytes
+        store.put(message("T", 0, b"kept"))
+        store.settle()
+        await store.close()
+        disk.capacity = None
+        again = await opened(disk, mapped_file_size_commit_log=8192)
+        assert not again.report.was_clean
+        assert bodies(again, "T") == [b"kept"]
+
+
+class TestTopics:
+    async def test_a_deleted_topic_begins_anew(self) -> None:
+        disk = MemoryDisk(page_size=64)
+        store = await opened(disk)
+        for topic in ("Gone", "Stays", "Unused"):
+            for _ in range(7):
+                store.put(message(topic, 0, b""))
+        store.settle()
+        await store._log_flush.flush_once()
+        await store._thorough.save()
+        assert store.delete_topic("Gone") == 1
+        assert store.queue("Gone", 0) is None
+        assert not [path for path in disk.files() if "/Gone/" in path]
+        assert store.put(message("Gone", 0, b"")).queue_offset == 0
+        store.settle()
+        assert store.clean_unused({"Stays", "Gone"}) == ["Unused"]
+        await store.close()
+        again = await opened(disk)
+        assert not again.report.changed
+        assert not again.report.records
+        assert again.queues.topics() == {"Gone", "Stays"}
+        await again.close()
+
+    async def test_system_topics_are_not_cleaned(self) -> None:
+        store = await opened()
+        store.put(message(HALF_TOPIC, 0, b""))
+        store.settle()
+        assert store.clean_unused(set()) == []
+
+    async def test_queues_whose_messages_are_gone(self) -> None:
+        store = await opened(file_reserved_time=0)
+        store.put(message("Old", 0, b""))
+        store.put(message(HALF_TOPIC, 0, b""))
+        for _ in range(30):
+            store.put(message("New", 0, b"x" * 100))
+        store.settle()
+        await store._log_flush.flush_once()
+        await store._thorough.save()
+        await store.delete_expired()
+        assert (store.queue_begin("Old", 0), store.queue_end("Old", 0)) == (1, 1)
+        assert await store.clean_expired_queues() == 1
+        assert store.queue("Old", 0) is None
+        assert store.queue_end(HALF_TOPIC, 0) == 1
+
+
+async def test_statistics_tell_what_there_is() -> None:
+    store = await opened()
+    for number in range(15):
+        store.put(message("T", number % 2, b"x" * 100, (b"k%d" % number,)))
+    store.settle()
+    store.get("T", 0, 0, 32)
+    found = store.statistics()
+    assert (found.log_begin, found.log_end, found.log_files) == (0, store.log.end, 2)
+    assert (found.queues, found.index_files, found.index_entries) == (2, 2, 15)
+    assert (found.puts, found.gets, found.waiting, found.refusal) == (15, 1, 0, "")
+    assert found.put_bytes > 1500
+
+
+async def test_settings_may_change_while_it_runs() -> None:
+    from common.settings import with_updates
+
+    store = await opened()
+    store.config = with_updates(store.config, {"maxMessageSize": "10"})
+    with pytest.raises(MessageIllegal, match="allows 10"):
+        store.put(message("T", 0, b"x" * 11))
