@@ -7,16 +7,9 @@ Java: client/impl/ClientRemotingProcessor.java
 from __future__ import annotations
 
 import logging
-import sys
-import threading
-import traceback
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import Any, Protocol
+from typing import Protocol
 
-import trio
-
-from client.broker_calls import subscription_data
 from client.config import PushConfig
 from client.consume_concurrently import ConsumeConcurrently
 from client.consume_job import ConsumeJob
@@ -25,24 +18,20 @@ from client.consumer_statistics import ConsumerStatistics
 from client.process_queue import ProcessQueue
 from client.rebalance import Rebalance
 from client.received_messages import restore_topic
+from client.running_info import check_group, running_info
 from client.session import Session
 from common import topic as topics
 from common.message import MessageQueue
 from common.subscription import Subscription
-from remoting.command import VERSION, version_name
-from remoting.handler import Handler, Refused, Reply, Request
+from remoting.handler import Handler, Reply, Request
 from remoting.protocol.inspection import (
     ConsumeMessageDirectlyBody,
     ConsumeMessageDirectlyHeader,
-    ConsumerRunningInfo,
-    ConsumeStatus,
     GetConsumerRunningInfoHeader,
-    ProcessQueueInfo,
 )
 from remoting.protocol.membership import NotifyConsumerIdsChangedHeader
 from remoting.protocol.offsets import ConsumerStatusBody, ConsumerStatusHeader, ResetOffsetBody, ResetOffsetHeader
 from remoting.request_codes import RequestCode
-from remoting.response_codes import ResponseCode
 
 log = logging.getLogger("client.consumer_requests")
 
@@ -57,6 +46,11 @@ class AskedConsumer(Protocol):
     consumption: ConsumeConcurrently | ConsumeOrderly
     statistics: ConsumerStatistics
     started_at: int
+    consume_type: str
+
+    @property
+    def held(self) -> Mapping[MessageQueue, ProcessQueue]:
+        """The queues that it consumes."""
 
     @property
     def subscriptions(self) -> Mapping[str, Subscription]:
@@ -85,8 +79,7 @@ class ConsumerRequests:
         return group == self._consumer.group
 
     def _check_group(self, group: str) -> None:
-        if not self._is_mine(group):
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"The Consumer Group <{group}> not exist in this consumer client")
+        check_group(group, self._consumer.group)
 
     def _members_changed(self, request: Request) -> Reply:
         if self._is_mine(request.header.consumerGroup):
@@ -118,68 +111,8 @@ class ConsumerRequests:
 
     def _running_info(self, request: Request) -> Reply:
         self._check_group(request.header.consumerGroup)
-        consumer = self._consumer
-        consumer.consumption.collect()
-        info = ConsumerRunningInfo(
-            properties=self._properties(),
-            subscriptionSet=[subscription_data(subscription) for subscription in consumer.subscriptions.values()],
-            mqTable=self._queues(),
-            statusTable={topic: self._speed(topic) for topic in consumer.subscriptions},
-            jstack=stacks() if request.header.jstackEnable else None,
-        )
-        return Reply(body=info.to_json())
-
-    def _properties(self) -> dict[str, str]:
-        consumer = self._consumer
-        config = consumer.config
-        shown = {
-            field.name: str(getattr(config, field.name))
-            for field in fields(config)
-            if field.name not in ("secret_key", "access_key", "security_token", "allocation")
-        }
-        return {
-            **shown,
-            "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
-            "PROP_NAMESERVER_ADDR": "".join(f"{address};" for address in consumer.session.namesrv.addresses),
-            "PROP_CLIENT_VERSION": version_name(VERSION),
-            "PROP_CONSUMEORDERLY": "true" if config.orderly else "false",
-            "PROP_THREADPOOL_CORE_SIZE": str(config.threads),
-            "PROP_CONSUMER_START_TIMESTAMP": str(consumer.started_at),
-        }
-
-    def _queues(self) -> dict[MessageQueue, ProcessQueueInfo]:
-        return {queue: self._queue(process_queue) for queue, process_queue in self._consumer.rebalance.held.items()}
-
-    def _queue(self, process_queue: ProcessQueue) -> ProcessQueueInfo:
-        at = process_queue.statistics()
-        clock = self._consumer.session.world.clock
-
-        def wall(engine_ms: float) -> int:
-            return clock() - round(trio.current_time() * 1000 - engine_ms)
-
-        return ProcessQueueInfo(
-            cachedMsgCount=at.count,
-            cachedMsgMaxOffset=at.max_offset,
-            cachedMsgMinOffset=at.min_offset,
-            cachedMsgSizeInMiB=at.bytes >> 20,
-            commitOffset=at.committable,
-            droped=at.dropped,
-            lastConsumeTimestamp=wall(at.last_consume),
-            lastLockTimestamp=wall(at.last_lock) if at.last_lock else 0,
-            lastPullTimestamp=wall(at.last_pull),
-            locked=at.locked,
-        )
-
-    def _speed(self, topic: str) -> ConsumeStatus:
-        at = self._consumer.statistics.snapshot(topic)
-        return ConsumeStatus(
-            consumeFailedMsgs=at.failed,
-            consumeFailedTPS=at.failed_rate,
-            consumeOKTPS=at.consumed_rate,
-            consumeRT=at.consume_time,
-            pullRT=at.pull_time,
-            pullTPS=at.pulled_rate,
-        )
+        self._consumer.consumption.collect()
+        return Reply(body=running_info(self._consumer, jstack=request.header.jstackEnable).to_json())
 
     async def _consume_directly(self, request: Request) -> Reply:
         header: ConsumeMessageDirectlyHeader = request.header
@@ -203,14 +136,3 @@ class ConsumerRequests:
             remark=None if job.error is None else f"{type(job.error).__name__}: {job.error}",
         )
         return Reply(body=body.to_json())
-
-
-def stacks() -> str:
-    """What each thread of this process is doing, as a Java client's jstack shows it."""
-    names: dict[int | None, str] = {thread.ident: thread.name for thread in threading.enumerate()}
-    parts: list[Any] = []
-    for ident, frame in sys._current_frames().items():
-        parts.append(f"{names.get(ident, '?')} TID: {ident}\n")
-        parts.extend(traceback.format_stack(frame))
-        parts.append("\n")
-    return "".join(parts)

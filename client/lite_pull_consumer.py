@@ -21,12 +21,14 @@ import trio
 from client import namespace
 from client.broker_calls import subscription_data
 from client.config import MessageModel, PullConfig
+from client.consumer_statistics import ConsumerStatistics
 from client.errors import ClientError, InvalidUse
 from client.message_buffer import Batch, MessageBuffer
 from client.offset_store import LocalOffsets, OffsetStore, RemoteOffsets
 from client.process_queue import ProcessQueue
 from client.pull_loop import PullLoop, PullTerms
 from client.rebalance import Rebalance
+from client.running_info import running_info_handler
 from client.selector import Selection, subscription_of
 from client.session import Session, World
 from client.start_offset import HALF_AN_HOUR_MS, start_offset
@@ -46,7 +48,9 @@ QueuesChanged = Callable[[str, set[MessageQueue]], object]
 
 
 class LitePullEngine:
-    """One lite pull consumer. All of it is called on its loop, but for `buffer`."""
+    """One lite pull consumer. All of it is called on its loop, but for `buffer` and `finished`."""
+
+    consume_type = "CONSUME_ACTIVELY"
 
     def __init__(self, group: str, config: PullConfig, world: World) -> None:
         check_group(group, reserved=topics.DEFAULT_CONSUMER_GROUP)
@@ -60,6 +64,8 @@ class LitePullEngine:
         """What users have come back from; appended by any thread, taken in by `collect`."""
         self.subscriptions: dict[str, Subscription] = {}
         self._filters: dict[str, Subscription] = {}
+        self.statistics = ConsumerStatistics(world.clock)
+        self.started_at = 0
         self._world = world
         self._timestamp = 0
         self._assigned: dict[MessageQueue, int | None] | None = None
@@ -98,6 +104,7 @@ class LitePullEngine:
         self.session.handlers[int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)] = Handler(
             self._members_changed, NotifyConsumerIdsChangedHeader
         )
+        self.session.handlers[int(RequestCode.GET_CONSUMER_RUNNING_INFO)] = running_info_handler(self)
         self.session.consumers.append(self.consumer_data)
         self.session.topics.append(self._topics_in_use)
         self.session.routes_changed.append(lambda topic: self.rebalance.wake())
@@ -106,7 +113,8 @@ class LitePullEngine:
 
     async def run(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Pull until `stop` is set, then commit and take leave."""
-        self._timestamp = self.config.consume_timestamp or self._world.clock() - HALF_AN_HOUR_MS
+        self.started_at = self._world.clock()
+        self._timestamp = self.config.consume_timestamp or self.started_at - HALF_AN_HOUR_MS
         async with self.session.opened(), trio.open_nursery() as nursery:
             self._nursery = nursery
             await self._meet_the_brokers()
@@ -164,6 +172,11 @@ class LitePullEngine:
 
     def _topics_in_use(self) -> set[str]:
         return {*self.subscriptions, *(queue.topic for queue in self._assigned or ())}
+
+    @property
+    def held(self) -> Mapping[MessageQueue, ProcessQueue]:
+        """The queues that are pulled now."""
+        return self.rebalance.held
 
     # ---- which queues
 
@@ -392,6 +405,7 @@ class LitePullEngine:
     def pulled(self, process_queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
         """Put messages where `poll` finds them."""
         if messages:
+            self.statistics.pulled(process_queue.queue.topic, len(messages))
             self.buffer.put(Batch(process_queue, messages))
 
     def full(self, process_queue: ProcessQueue) -> str:
@@ -437,7 +451,7 @@ class LitePullEngine:
         """The group in heartbeats."""
         return ConsumerData(
             groupName=self.group,
-            consumeType="CONSUME_ACTIVELY",
+            consumeType=self.consume_type,
             messageModel=self.config.model.value,
             consumeFromWhere=self.config.consume_from.value,
             subscriptionDataSet=[subscription_data(subscription) for subscription in self.subscriptions.values()],

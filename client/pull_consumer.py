@@ -12,9 +12,12 @@ import trio
 from client import namespace, queue_allocation
 from client.broker_calls import subscription_data
 from client.config import MessageModel, PullConfig
+from client.consumer_statistics import ConsumerStatistics
 from client.errors import ClientError, NoRoute
 from client.inner_producer import InnerProducer
 from client.offset_store import LocalOffsets, OffsetStore, RemoteOffsets
+from client.process_queue import ProcessQueue
+from client.running_info import running_info_handler
 from client.selector import Selection, subscription_of
 from client.send_back import SendBack
 from client.send_result import PullResult, PullStatus
@@ -26,6 +29,7 @@ from common.message import MessageQueue, ReceivedMessage
 from common.subscription import Subscription
 from remoting.protocol import pulling
 from remoting.protocol.membership import ConsumerData
+from remoting.request_codes import RequestCode
 from remoting.response_codes import ResponseCode
 
 log = logging.getLogger("client.pull_consumer")
@@ -35,6 +39,8 @@ _ANSWER_TIMEOUT = 10.0  # RocketMQ's, for a pull that the broker does not hold
 
 class PullEngine:
     """One pull consumer. All of it is called on its loop."""
+
+    consume_type = "CONSUME_ACTIVELY"
 
     def __init__(self, group: str, config: PullConfig, world: World) -> None:
         check_group(group, reserved=topics.DEFAULT_CONSUMER_GROUP)
@@ -55,13 +61,18 @@ class PullEngine:
             self.session.routes.master,
             InnerProducer(self.session).send,
         )
-        self._subscriptions: dict[str, Subscription] = {}
+        self.subscriptions: dict[str, Subscription] = {}
+        self.statistics = ConsumerStatistics(world.clock)
+        self.started_at = 0
+        self.held: dict[MessageQueue, ProcessQueue] = {}  # its user's affair
         self._noted: set[MessageQueue] = set()
+        self.session.handlers[int(RequestCode.GET_CONSUMER_RUNNING_INFO)] = running_info_handler(self)
         self.session.consumers.append(self.consumer_data)
-        self.session.topics.append(lambda: self._subscriptions)
+        self.session.topics.append(lambda: self.subscriptions)
 
     async def run(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Be there until `stop` is set, then commit what was noted and take leave."""
+        self.started_at = self.session.world.clock()
         async with self.session.opened(), trio.open_nursery() as nursery:
             nursery.start_soon(self._persist_for_ever)
             task_status.started()
@@ -137,11 +148,11 @@ class PullEngine:
 
     def _subscribed(self, topic: str, selection: Selection) -> Subscription:
         """What is pulled is subscribed too, so that brokers know what this group consumes."""
-        known = self._subscriptions.get(topic)
+        known = self.subscriptions.get(topic)
         fresh = subscription_of(topic, selection, 0 if known is None else known.version)
         if known is None or (known.expression, known.expression_type) != (fresh.expression, fresh.expression_type):
             fresh.version = max(self.session.world.clock(), fresh.version + 1)
-            self._subscriptions[topic] = fresh
+            self.subscriptions[topic] = fresh
             return fresh
         return known
 
@@ -176,9 +187,9 @@ class PullEngine:
         """The group in heartbeats."""
         return ConsumerData(
             groupName=self.group,
-            consumeType="CONSUME_ACTIVELY",
+            consumeType=self.consume_type,
             messageModel=self.config.model.value,
             consumeFromWhere=self.config.consume_from.value,
-            subscriptionDataSet=[subscription_data(subscription) for subscription in self._subscriptions.values()],
+            subscriptionDataSet=[subscription_data(subscription) for subscription in self.subscriptions.values()],
             unitMode=self.config.unit_mode,
         )

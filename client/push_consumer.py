@@ -12,7 +12,7 @@ Java: client/impl/consumer/DefaultMQPushConsumerImpl.java
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import trio
@@ -56,6 +56,8 @@ _FIRST_PERSIST = 10.0
 
 class PushEngine:
     """One push consumer. All of it is called on its loop."""
+
+    consume_type = "CONSUME_PASSIVELY"
 
     def __init__(
         self,
@@ -278,6 +280,11 @@ class PushEngine:
     def suspended(self) -> bool:
         return self._suspended
 
+    @property
+    def held(self) -> Mapping[MessageQueue, ProcessQueue]:
+        """The queues that are this consumer's now, and those that it is about to give up."""
+        return self.rebalance.held
+
     # ---- as the owner of queues (rebalance)
 
     async def start_offset(self, queue: MessageQueue) -> int:
@@ -401,7 +408,7 @@ class PushEngine:
         """The group in heartbeats."""
         return ConsumerData(
             groupName=self.group,
-            consumeType="CONSUME_PASSIVELY",
+            consumeType=self.consume_type,
             messageModel=self.config.model.value,
             consumeFromWhere=self.config.consume_from.value,
             subscriptionDataSet=[subscription_data(subscription) for subscription in self.subscriptions.values()],
