@@ -362,7 +362,8 @@ class TestWaiting:
         assert len(outcomes) >= 3
         assert all("flush failed" in outcome for outcome in outcomes)
         assert store.flushed.value == 0
-        await store.close()
+        with pytest.raises(FlushFailed):
+            await store.close()
         assert disk.exists(f"{ROOT}/abort")
 
 

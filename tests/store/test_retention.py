@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.clock import TrioWallClock
+from store.config import StoreConfig
+from store.disk import Usage
+from store.errors import DiskFull
+from store.memory_disk import MemoryDisk
+from store.message_store import MessageStore
+from store.retention import Pressure, full_error, pressure_of, reason_to_go
+from tests.support.store_model import ROOT, message, small_config
+
+GIB = 1 << 30
+NOW = int(datetime(2026, 3, 3, 4, 30).timestamp() * 1000)  # half past four, so deleteWhen=04 holds
+NOON = int(datetime(2026, 3, 3, 12, 0).timestamp() * 1000)
+DAYS = 24 * 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("used_percent", "total", "expected"),
+    [
+        (50, 10 * GIB, Pressure.NONE),
+        (76, 10 * GIB, Pressure.CLEAN),
+        (86, 10 * GIB, Pressure.FORCED),
+        (91, 10 * GIB, Pressure.FULL),
+        (91, 1000 * GIB, Pressure.NONE),  # ninety GiB are free
+        (99, 1000 * GIB, Pressure.FULL),
+        (50, GIB // 8, Pressure.FULL),  # less than the floor
+    ],
+)
+def test_pressure(used_percent: int, total: int, expected: Pressure) -> None:
+    assert pressure_of(Usage(total, total * (100 - used_percent) // 100), StoreConfig()) is expected
+
+
+@given(st.integers(0, 100), st.integers(1, 1 << 50))
+def test_a_fuller_disk_never_presses_less(percent: int, total: int) -> None:
+    config = StoreConfig(disk_free_enough=0, disk_free_floor=0)
+    less = pressure_of(Usage(total, total * (100 - percent) // 100), config)
+    more = pressure_of(Usage(total, total * (100 - percent) // 200), config)
+    assert more >= less
+
+
+@pytest.mark.parametrize(
+    ("age_days", "now", "pressure", "asked", "goes"),
+    [
+        (2, NOW, Pressure.NONE, False, False),
+        (4, NOW, Pressure.NONE, False, True),
+        (4, NOON, Pressure.NONE, False, False),
+        (4, NOON, Pressure.NONE, True, True),
+        (4, NOON, Pressure.CLEAN, False, True),
+        (2, NOON, Pressure.CLEAN, True, False),
+        (0, NOON, Pressure.FORCED, False, True),
+        (0, NOON, Pressure.FULL, False, True),
+    ],
+)
+def test_when_a_file_goes(age_days: int, now: int, pressure: Pressure, asked: bool, goes: bool) -> None:
+    assert bool(reason_to_go(age_days * DAYS, now, pressure, asked, StoreConfig())) is goes
+
+
+def test_files_never_go_before_their_time_where_that_is_forbidden() -> None:
+    assert not reason_to_go(0, NOON, Pressure.FULL, False, StoreConfig(clean_file_forcibly_enable=False))
+
+
+def test_the_error_names_path_ratio_and_setting() -> None:
+    text = str(full_error("/data/commitlog", Usage(100 * GIB, 5 * GIB), StoreConfig()))
+    assert "/data/commitlog" in text
+    assert "95.0%" in text
+    assert "diskSpaceWarningLevelRatio (90 %)" in text
+    text = str(full_error("/data/commitlog", Usage(100 * GIB, 1 << 20), StoreConfig()))
+    assert "diskFreeFloor (128 MiB)" in text
+
+
+async def store_with(count: int, disk: MemoryDisk, clock: object = lambda: NOW, **settings: object) -> MessageStore:
+    store = MessageStore(disk, small_config(**settings), clock, on_progress=lambda _: None)  # type: ignore[arg-type]
+    await store.open()
+    for number in range(count):
+        store.put(message("T", number % 2, b"x" * 200, (b"k%d" % number,)))
+    store.settle()
+    await store._log_flush.flush_once()
+    await store._thorough.save()
+    return store
+
+
+async def test_one_file_a_tick_and_queues_and_index_follow(caplog: pytest.LogCaptureFixture) -> None:
+    disk = MemoryDisk(page_size=64, now=NOW - 4 * DAYS)
+    store = await store_with(40, disk)
+    files = len(store.log.files.files)
+    assert files == 7
+    with caplog.at_level(logging.WARNING, "store.retention"):
+        assert await store._retention.tick()
+    assert len(store.log.files.files) == files - 1
+    assert "messages stored from" in caplog.text
+    assert f"{ROOT}/commitlog/00000000000000000000" in caplog.text
+    begin = store.queue_begin("T", 0)
+    assert begin == 3
+    queue = store.queue("T", 0)
+    assert queue is not None
+    entry = queue.entry(begin)
+    assert entry is not None
+    assert entry[0] >= store.log.begin
+    while await store._retention.tick():
+        pass
+    assert len(store.log.files.files) == 1  # never the last
+    assert queue.files.begin > 0
+    assert store.index.files[0].table.end_log_offset >= store.log.begin
+    assert not store.find_by_key("T", "k0", 32, 0, 1 << 62).records
+    await store.close()
+    again = MessageStore(disk, small_config(), lambda: NOW, on_progress=lambda _: None)
+    report = await again.open()
+    assert not report.changed
+    assert again.queue_begin("T", 0) == store.queue_begin("T", 0)
+
+
+async def test_young_files_stay() -> None:
+    store = await store_with(40, MemoryDisk(page_size=64, now=NOW - 2 * DAYS))
+    assert not await store._retention.tick()
+    assert await store.delete_expired() == 0
+
+
+async def test_what_a_recovery_might_need_stays() -> None:
+    disk = MemoryDisk(page_size=64)
+    store = MessageStore(disk, small_config(), lambda: NOW, on_progress=lambda _: None)
+    await store.open()
+    for _ in range(40):
+        store.put(message("T", 0, b"x" * 200))
+    store.settle()
+    assert not await store._retention.tick()
+    await store._log_flush.flush_once()
+    assert not await store._retention.tick()
+    await store._thorough.save()
+    assert await store._retention.tick()
+
+
+async def test_a_nearly_full_disk_takes_the_oldest_and_then_refuses(caplog: pytest.LogCaptureFixture) -> None:
+    disk = MemoryDisk(page_size=64, now=NOW)
+    store = await store_with(40, disk)
+    used = disk.statistics().reserved_bytes
+    disk.capacity = int(used / 0.88)
+    assert await store._retention.tick()  # forced, though young
+    assert not store.refusal
+    disk.capacity = int(disk.statistics().reserved_bytes / 0.95)
+    await store._retention.look(store.config)
+    assert "diskSpaceWarningLevelRatio" in store.refusal
+    with pytest.raises(DiskFull, match=r"95.*%"):
+        store.put(message("T", 0, b""))
+    assert store.get("T", 0, store.queue_begin("T", 0), 32).count
+    with caplog.at_level(logging.WARNING, "store.message_store"):
+        while await store._retention.tick():
+            pass
+    assert not store.refusal
+    assert "there is room" in caplog.text
+    store.put(message("T", 0, b""))
+
+
+async def test_it_runs_beside_the_store(autojump_clock: trio.testing.MockClock) -> None:
+    clock = TrioWallClock(NOW, autojump_clock)
+    disk = MemoryDisk(page_size=64, now=NOW - 4 * DAYS)
+    store = await store_with(40, disk, clock)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(store.run)
+        await trio.sleep(5)  # all in one go, a tenth of a second apart
+        assert len(store.log.files.files) == 1
+        nursery.cancel_scope.cancel()
