@@ -25,7 +25,7 @@ from typing import Protocol
 from common.message_record import Fault, Outline, outline
 from store.commit_log import CommitLog
 from store.layout.log_scan import is_blank_of, resync
-from store.mapped_file import MappedFile, data_end
+from store.mapped_file import MappedFile, data_end, data_pieces
 
 _BATCH = 20_000
 _HALF_WRITTEN = 64  # zeros at the end of a sector; the head of a record never has so many in a row, but at most 25
@@ -182,7 +182,8 @@ class LogWalk:
             place = at + known.size
             if self._is_start(file, place):
                 return file.begin + place, self._outline_at(file, place)
-            if data_end(file, place) <= place and self._evidence is not None and self._evidence.is_clean:
+            is_closed = self._evidence is not None and self._evidence.is_clean
+            if is_closed and not any(any(piece) for _, piece in data_pieces(file, place)):
                 return file.begin + place, None  # the last record of a log that was closed
         found = self._search(file, at + 1)
         while found is None:

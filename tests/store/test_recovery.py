@@ -1,0 +1,405 @@
+"""Openings that need more than a crash: damage in the middle, files gone, settings that do not fit, two brokers' pasts.
+
+What any crash leaves is in test_crashes.py, what Java leaves in test_java_stores.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from common.message_record import decode, outline
+from store.config import StoreConfig
+from store.consume_queue import LOST
+from store.errors import CorruptStore
+from store.healing import LOST_MARK
+from store.memory_disk import MemoryDisk
+from store.reading import GetStatus
+from tests.support.store_model import ROOT, StoreModel, message, small_config
+
+LOG = f"{ROOT}/commitlog"
+
+
+def model_of(count: int, **settings: object) -> StoreModel:
+    """A store with so many messages, cleanly closed."""
+    model = StoreModel(small_config(**settings), page_size=512)
+    for number in range(count):
+        model.put(message("T", number % 3, b"message %d " % number * 8, (b"u%d" % number,), b"TagA"))
+    model.store.settle()
+    model.close()
+    return model
+
+
+def change(disk: MemoryDisk, offset: int, change: Callable[[bytearray, int], None], size: int = 2048) -> None:
+    path = f"{LOG}/{offset - offset % size:020d}"
+    content = bytearray(disk.files()[path])
+    change(content, offset % size)
+    disk.put_file(path, bytes(content))
+
+
+def scribble(length: int) -> Callable[[bytearray, int], None]:
+    def damage(content: bytearray, at: int) -> None:
+        content[at : at + length] = Random(at).randbytes(length)
+
+    return damage
+
+
+def reopen(model: StoreModel) -> StoreModel:
+    model.store = model._new()
+    model.report = model.run(model.store.open)
+    return model
+
+
+def forget_progress(model: StoreModel) -> None:
+    """As a directory is that another program had."""
+    model.disk.remove(f"{ROOT}/rocketlet/progress.json")
+
+
+def entry_of(model: StoreModel, number: int) -> tuple[int, int, int]:
+    one = model.kept[number]
+    queue = model.store.queue(one.put.topic, one.put.queue_id)
+    assert queue is not None
+    found = queue.entry(one.at.queue_offset)
+    assert found is not None
+    return found
+
+
+def assert_all_but(model: StoreModel, *lost: int) -> None:
+    """Every message but these is there, with its entry and its keys; these are passed over."""
+    for number, one in enumerate(model.kept):
+        raw = model.store.record_at(one.at.log_offset)
+        keys = model.store.find_by_key("T", f"u{number}", 32, 0, 1 << 62).records
+        if number in lost:
+            assert raw != one.raw
+            assert keys == []
+        else:
+            assert raw == one.raw
+            assert entry_of(model, number) == (one.at.log_offset, one.at.size, one.put.tags_code)
+            assert [offset for offset, _ in keys] == [one.at.log_offset]
+    for queue in model.store.queues:
+        offset, seen = queue.begin, 0
+        while (result := model.store.get(queue.topic, queue.queue_id, offset, 32)).status is not (
+            GetStatus.OFFSET_OVERFLOW_ONE
+        ):
+            seen += result.count
+            offset = result.next_offset
+        wanted = [n for n, one in enumerate(model.kept) if one.put.queue_id == queue.queue_id and n not in lost]
+        assert seen == len(wanted)
+        assert queue.end == sum(1 for one in model.kept if one.put.queue_id == queue.queue_id)
+
+
+class TestDamageInTheMiddle:
+    def test_one_record_is_lost_and_no_other(self) -> None:
+        model = model_of(60)
+        forget_progress(model)
+        at = model.kept[20].at
+        change(model.disk, at.log_offset + 100, scribble(40))
+        reopen(model)
+        assert [(loss.log_offset, loss.size) for loss in model.report.losses] == [(at.log_offset, at.size)]
+        assert_all_but(model, 20)
+        assert entry_of(model, 20)[2] == LOST
+        raw = model.store.record_at(at.log_offset)
+        assert raw is not None
+        record = decode(raw)
+        assert (record.topic, record.queue_id, record.queue_offset) == ("T", 2, at.queue_offset)
+        assert record.prepared_offset == LOST_MARK
+        assert record.body.startswith(b"This message was lost")
+        assert any("were damaged" in line for line in model.report.lines())
+
+    def test_what_stood_there_is_kept(self) -> None:
+        model = model_of(60)
+        forget_progress(model)
+        at = model.kept[20].at
+        change(model.disk, at.log_offset + 100, scribble(40))
+        damaged = model.disk.files()[f"{LOG}/{at.log_offset - at.log_offset % 2048:020d}"]
+        reopen(model)
+        (path,) = model.report.kept
+        inside = at.log_offset % 2048
+        assert model.disk.read_file(path) == damaged[inside : inside + at.size]
+
+    def test_a_second_opening_finds_nothing_to_do(self) -> None:
+        model = model_of(60)
+        forget_progress(model)
+        change(model.disk, model.kept[20].at.log_offset + 100, scribble(40))
+        reopen(model)
+        model.close()
+        reopen(model)
+        assert not model.report.changed
+        model.close()
+        forget_progress(model)
+        reopen(model)
+        assert not model.report.changed, model.report.lines()
+        assert_all_but(model, 20)
+
+    def test_queues_rebuilt_later_know_the_lost_ones(self) -> None:
+        model = model_of(60)
+        forget_progress(model)
+        change(model.disk, model.kept[20].at.log_offset + 100, scribble(40))
+        reopen(model)
+        model.close()
+        for path in list(model.disk.files()):
+            if "/consumequeue/" in path or "/index/" in path:
+                model.disk.remove(path)
+        reopen(model)
+        assert_all_but(model, 20)
+        assert entry_of(model, 20)[2] == LOST
+
+    def test_several_records_in_one_stretch_are_known_from_their_queues(self) -> None:
+        model = model_of(60)
+        forget_progress(model)
+        first, last = model.kept[20].at, model.kept[23].at
+        if first.log_offset // 2048 != last.log_offset // 2048:
+            pytest.fail("choose others")
+        change(model.disk, first.log_offset, scribble(last.end - first.log_offset - 20))
+        reopen(model)
+        assert_all_but(model, 20, 21, 22, 23)
+        assert [entry_of(model, number)[2] for number in (20, 21, 22, 23)] == [LOST] * 4
+
+    def test_a_stretch_that_no_queue_knows_leaves_gaps_filled(self) -> None:
+        model = model_of(60)
+        forget_progress(model)
+        for path in list(model.disk.files()):
+            if "/consumequeue/" in path:
+                model.disk.remove(path)
+        change(model.disk, model.kept[20].at.log_offset, scribble(model.kept[20].at.size - 10))
+        reopen(model)
+        assert_all_but(model, 20)
+        assert entry_of(model, 20)[2] == LOST
+
+    def test_damage_up_to_a_files_end(self) -> None:
+        model = model_of(60)
+        forget_progress(model)
+        lost = [number for number, one in enumerate(model.kept) if 2048 + 1500 <= one.at.log_offset < 4096]
+        begin = model.kept[lost[0]].at.log_offset
+        change(model.disk, begin, scribble(4096 - begin))
+        reopen(model)
+        assert_all_but(model, *lost)
+        model.put(message("T", 0, b"and on it goes"))
+        model.store.settle()
+
+    def test_a_file_gone_from_the_middle(self) -> None:
+        model = model_of(60)
+        forget_progress(model)
+        model.disk.remove(f"{LOG}/{4096:020d}")
+        reopen(model)
+        lost = [number for number, one in enumerate(model.kept) if 4096 <= one.at.log_offset < 6144]
+        assert_all_but(model, *lost)
+        assert any("a file before it is missing" in line for line in model.report.lines())
+
+    def test_the_last_record_of_a_closed_store(self) -> None:
+        model = model_of(61)
+        forget_progress(model)
+        last = model.kept[-1].at
+        change(model.disk, last.log_offset + 100, scribble(30))
+        reopen(model)
+        assert model.store.log.end == last.end
+        assert_all_but(model, 60)
+
+    def test_a_log_that_java_cut_does_not_come_back(self) -> None:
+        """Behind the end of a log that Java cut, old records stand whole; but they are older than those before."""
+        model = model_of(60)
+        forget_progress(model)
+        cut = model.kept[30].at.log_offset
+        old = model.kept[30:]
+        content = bytearray(model.disk.files()[f"{LOG}/{cut - cut % 2048:020d}"])
+        # What a broker does that goes on there with a record that is shorter.
+        model.kept = model.kept[:30]
+        new = message("T", old[0].put.queue_id, b"short")
+        twin = StoreModel(small_config(), page_size=512)
+        twin.now = model.now + 60_000
+        twin.store.log.open_at(cut)
+        twin.store.log.files.files.clear()
+        twin.store.queues.find_or_make("T", new.queue_id).next_offset = old[0].at.queue_offset
+        twin.put(new)
+        raw = twin.kept[0].raw
+        content[cut % 2048 : cut % 2048 + len(raw)] = raw
+        model.disk.put_file(f"{LOG}/{cut - cut % 2048:020d}", bytes(content))
+        reopen(model)
+        assert model.store.log.end == cut + len(raw)
+        assert model.report.losses == []
+        assert model.store.record_at(old[3].at.log_offset) is None
+
+    def test_after_a_crash_what_cannot_be_a_tear_is_rot(self) -> None:
+        model = model_of(60)
+        forget_progress(model)
+        model.disk.remove(f"{ROOT}/checkpoint")
+        model.disk.put_file(f"{ROOT}/abort", b"")
+        change(model.disk, model.kept[20].at.log_offset + 100, scribble(40))
+        reopen(model)
+        assert not model.report.was_clean
+        assert_all_but(model, 20)
+
+    def test_after_a_crash_what_may_be_a_tear_ends_the_log(self) -> None:
+        model = model_of(60)
+        forget_progress(model)
+        model.disk.remove(f"{ROOT}/checkpoint")
+        model.disk.put_file(f"{ROOT}/abort", b"")
+        at = model.kept[20].at.log_offset
+        sector = at - at % 512 + 512
+
+        def tear(content: bytearray, place: int) -> None:
+            content[sector % 2048 : sector % 2048 + 512] = bytes(512)
+
+        change(model.disk, at, tear)
+        reopen(model)
+        assert model.report.losses == []
+        assert model.store.log.end <= sector
+        assert model.report.cut_bytes > 0
+
+    def test_after_a_crash_what_was_flushed_is_kept_behind_a_torn_page(self) -> None:
+        model = model_of(60)
+        forget_progress(model)
+        model.disk.put_file(f"{ROOT}/abort", b"")
+        at = model.kept[20].at
+
+        def tear(content: bytearray, place: int) -> None:
+            content[place : place + at.size - 4] = bytes(at.size - 4)
+
+        change(model.disk, at.log_offset, tear)
+        reopen(model)  # the checkpoint knows of younger messages
+        assert_all_but(model, 20)
+
+    def test_a_record_that_cannot_be_cut_by_bits_is_mended(self) -> None:
+        model = model_of(60)
+        forget_progress(model)
+        one = model.kept[20]
+
+        def flip(content: bytearray, place: int) -> None:
+            content[place] ^= 0x10
+
+        for inside in (2, 5, 8, 33, 95):
+            change(model.disk, one.at.log_offset + inside, flip)
+            reopen(model)
+            assert [loss.log_offset for loss in model.report.mended] == [one.at.log_offset]
+            assert_all_but(model)
+            model.close()
+            forget_progress(model)
+
+
+class TestProgress:
+    def test_a_progress_point_of_another_past_is_not_believed(self) -> None:
+        model = model_of(60)
+        progress = model.disk.read_file(f"{ROOT}/rocketlet/progress.json")
+        assert progress is not None
+        other = model_of(50)
+        other.disk.put_file(f"{ROOT}/rocketlet/progress.json", progress)
+        reopen(other)
+        assert other.report.records == 50
+        assert any("does not fit" in line for line in other.report.lines())
+        assert_all_but(other)
+
+    @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"version":99}', b'{"version":1}', b"\0" * 100])
+    def test_an_unreadable_one_is_no_error(self, text: bytes) -> None:
+        model = model_of(20)
+        model.disk.put_file(f"{ROOT}/rocketlet/progress.json", text)
+        reopen(model)
+        assert_all_but(model)
+
+    def test_a_queue_that_vanished_is_made_again(self) -> None:
+        model = model_of(60)
+        for path in list(model.disk.files()):
+            if "/consumequeue/T/1/" in path:
+                model.disk.remove(path)
+        reopen(model)
+        assert model.report.records == 60
+        assert_all_but(model)
+
+    def test_an_index_file_that_vanished_is_made_again(self) -> None:
+        model = model_of(60)
+        newest = max(path for path in model.disk.files() if "/index/" in path)
+        model.disk.remove(newest)
+        reopen(model)
+        assert_all_but(model)
+
+    def test_a_log_that_lost_its_end_says_so(self) -> None:
+        model = model_of(60)
+        last = max(path for path in model.disk.files() if path.startswith(LOG))
+        model.disk.remove(last)
+        reopen(model)
+        assert any("had been flushed up to" in line for line in model.report.lines())
+
+
+class TestRefusals:
+    def test_settings_that_do_not_fit_the_files(self) -> None:
+        model = model_of(60)
+        for change, name in (
+            ({"mapped_file_size_commit_log": 4096}, "mappedFileSizeCommitLog"),
+            ({"mapped_file_size_commit_log": 1024}, "mappedFileSizeCommitLog"),
+            ({"mapped_file_size_consume_queue": 60}, "mappedFileSizeConsumeQueue"),
+        ):
+            model.config = small_config(**change)
+            with pytest.raises(CorruptStore, match=name):
+                reopen(model)
+        model.config = small_config()
+        reopen(model)
+        assert not model.report.changed
+
+    def test_one_file_of_another_size(self) -> None:
+        model = model_of(3)
+        model.config = StoreConfig(store_path_root_dir=ROOT)
+        with pytest.raises(CorruptStore, match="has 2048 bytes"):
+            reopen(model)
+
+    def test_a_log_that_is_not_there(self) -> None:
+        model = model_of(20)
+        for path in list(model.disk.files()):
+            if path.startswith(LOG):
+                model.disk.remove(path)
+        with pytest.raises(CorruptStore, match="is its disk mounted"):
+            reopen(model)
+        forget_progress(model)
+        with pytest.raises(CorruptStore, match="is its disk mounted"):
+            reopen(model)  # the checkpoint knows as well
+
+    @pytest.mark.parametrize("path", ["dledger-n0/data/00000000000000000000", "consumequeue/CURRENT"])
+    def test_stores_of_another_kind(self, path: str) -> None:
+        disk = MemoryDisk()
+        disk.put_file(f"{ROOT}/{path}", b"x")
+        model = StoreModel.__new__(StoreModel)
+        model.disk, model.config, model.now = disk, small_config(), 0
+        with pytest.raises(CorruptStore, match="plain files"):
+            reopen(model)
+
+    def test_a_refused_store_is_unlocked(self) -> None:
+        model = model_of(3)
+        model.config = small_config(mapped_file_size_commit_log=4096)
+        for _ in range(2):
+            with pytest.raises(CorruptStore):
+                reopen(model)
+
+
+def test_an_empty_directory_opens() -> None:
+    model = StoreModel(small_config())
+    assert (model.store.log.begin, model.store.log.end, model.report.records) == (0, 0, 0)
+    model.close()
+    model.open()
+
+
+def test_strange_names_in_the_directories_are_left_alone() -> None:
+    model = model_of(20)
+    strays = [f"{LOG}/zz.tmp", f"{ROOT}/consumequeue/T/zz", f"{ROOT}/consumequeue/a b/0/x", f"{ROOT}/index/zz.bak"]
+    for path in strays:
+        model.disk.put_file(path, b"x")
+    reopen(model)
+    assert_all_but(model)
+    assert sorted(model.report.strays) == sorted([*strays[:2], f"{ROOT}/consumequeue/a b/0", strays[3]])
+    assert all(model.disk.exists(path) for path in strays)
+
+
+def test_a_message_whose_text_ends_in_zeros_survives_a_crash_once_it_was_flushed() -> None:
+    model = StoreModel(small_config(), page_size=512)
+    put = message("T", 0, b"body")
+    put.properties = b"name\x01value" + bytes(700)
+    model.put(put)
+    model.put(message("T", 0, b"after"))
+    model.store.settle()
+    model.run(model.store._log_flush.flush_once)
+    model.run(model.store._thorough.save)
+    model.note_flushed()
+    model.crash_and_open(Random(1))
+    assert len(model.kept) == 2
+    raw = model.kept[0].raw
+    found = outline(raw, 0, len(raw))
+    assert found.properties == put.properties  # type: ignore[union-attr]
