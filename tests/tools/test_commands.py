@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from client import LitePullConsumer
-from tools.__main__ import COMMANDS, EXIT_FAILED, EXIT_USAGE, rocketlet, run
+from tools.__main__ import COMMANDS, rocketlet
+from tools.late_group import EXIT_FAILED, EXIT_USAGE, run
 from tools.thread_stack import ThreadStack
 
 

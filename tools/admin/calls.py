@@ -16,12 +16,15 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 
+from client.broker_calls import BrokerCalls
 from client.config import DEFAULT_NAMESRV, NAMESRV_VARIABLE, name_servers
 from client.namesrv_calls import NamesrvCalls
 from common.errors import RocketletError
-from common.topic import DLQ_PREFIX, RETRY_PREFIX
-from remoting.command import Command, request
+from common.topic import DLQ_PREFIX, RETRY_PREFIX, is_system_group
+from remoting.command import Command, Language, request
 from remoting.connection_pool import ConnectionPool
+from remoting.errors import RemotingError
+from remoting.protocol.configuration import SubscriptionGroupTable
 from remoting.protocol.header import Header
 from remoting.protocol.inspection import (
     ConsumerConnection,
@@ -54,6 +57,10 @@ class NoSuchTopic(RocketletError):
     """No broker serves a topic."""
 
 
+class NoSuchBroker(RocketletError):
+    """No broker has a name."""
+
+
 class NoSuchCluster(RocketletError):
     """No broker belongs to a cluster."""
 
@@ -78,6 +85,7 @@ class Admin:
         self._timeout = timeout
         self.namesrvs = tuple(namesrvs)
         self.namesrv = NamesrvCalls(pool, namesrvs, Random(), timeout)
+        self.brokers = BrokerCalls(pool, timeout)
 
     async def ask(
         self,
@@ -87,18 +95,32 @@ class Admin:
         body: bytes = b"",
         *,
         timeout: float | None = None,
+        language: Language | None = None,
     ) -> Command:
         """One request to one server; raises AdminRefused unless it is answered with success."""
-        command = request(code, header)
-        command.body = body
+        command = request(code, header, body)
+        if language is not None:
+            command.language = language
         answer = await self._pool.call(address, command, timeout or self._timeout)
         if answer.code != ResponseCode.SUCCESS:
             raise AdminRefused(answer.code, answer.remark or "", request_name(code), address)
         return answer
 
     async def ask_namesrv(self, code: RequestCode, header: Header | None = None) -> Command:
-        """A question to whichever name server answers."""
-        return await self.ask(self.namesrv.current, code, header)
+        """A question to whichever name server answers; the one that answered last is asked first."""
+        others = [address for address in self.namesrvs if address != self.namesrv.current]
+        for address in (self.namesrv.current, *others[:-1]):
+            try:
+                return await self.ask(address, code, header)
+            except RemotingError:
+                if not others:
+                    raise
+        return await self.ask(others[-1], code, header)
+
+    async def tell_all_namesrvs(self, code: RequestCode, header: Header | None = None, body: bytes = b"") -> None:
+        """The same request to every name server; they do not tell each other."""
+        for address in self.namesrvs:
+            await self.ask(address, code, header, body)
 
     # ---- where things are
 
@@ -116,6 +138,18 @@ class Admin:
                 f"no broker of cluster {cluster}; there are {', '.join(info.clusterAddrTable) or 'none'}"
             )
         return {name: address for name, address in found.items() if address}
+
+    async def broker_name(self, address: str) -> str | None:
+        """The name of the broker at an address, if the name server knows it."""
+        table = (await self.cluster()).brokerAddrTable
+        return next((name for name, data in table.items() if address in data.brokerAddrs.values()), None)
+
+    async def master_named(self, name: str) -> str:
+        """The address of the master of a broker name. Raises NoSuchBroker."""
+        masters = await self.masters()
+        if name not in masters:
+            raise NoSuchBroker(f"no broker is named {name}; there are {', '.join(masters) or 'none'}")
+        return masters[name]
 
     async def route(self, topic: str) -> TopicRouteData:
         """Where a topic is. Raises NoSuchTopic."""
@@ -145,8 +179,22 @@ class Admin:
         return found
 
     async def groups(self) -> list[str]:
-        """Consumer groups that have been seen, by their retry topics."""
-        return [topic.removeprefix(RETRY_PREFIX) for topic in await self.topics() if topic.startswith(RETRY_PREFIX)]
+        """Consumer groups that the brokers know, but for their own."""
+        found: set[str] = set()
+        for address in (await self.masters()).values():
+            answer = await self.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+            found.update(SubscriptionGroupTable.from_json(answer.body).subscriptionGroupTable)
+        return sorted(name for name in found if not is_system_group(name))
+
+    async def masters_of_group(self, group: str) -> dict[str, str]:
+        """Broker name -> address of each master where a group may be: those of its retry topic.
+
+        A group that broadcasts has none, and one that is new has it in a moment: then all of them.
+        """
+        try:
+            return await self.masters_of(RETRY_PREFIX + group)
+        except NoSuchTopic:
+            return await self.masters()
 
     async def topic_stats(self, topic: str) -> TopicStatsTable:
         """What each queue of a topic holds, over all brokers."""
@@ -159,7 +207,7 @@ class Admin:
     async def consume_stats(self, group: str, topic: str = "") -> ConsumeStats:
         """How far a group is in each queue, over all brokers."""
         joined = ConsumeStats()
-        for address in (await self.masters_of(RETRY_PREFIX + group)).values():
+        for address in (await self.masters_of_group(group)).values():
             header = GetConsumeStatsHeader(consumerGroup=group, topic=topic or None)
             stats = ConsumeStats.from_json((await self.ask(address, RequestCode.GET_CONSUME_STATS, header)).body)
             joined.offsetTable.update(stats.offsetTable)
@@ -168,7 +216,7 @@ class Admin:
 
     async def consumers(self, group: str) -> ConsumerConnection | None:
         """Who consumes in a group; None where nobody is online."""
-        for address in (await self.masters_of(RETRY_PREFIX + group)).values():
+        for address in (await self.masters_of_group(group)).values():
             try:
                 answer = await self.ask(
                     address, RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerGroupHeader(consumerGroup=group)

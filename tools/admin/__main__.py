@@ -1,0 +1,98 @@
+"""The `mqadmin` command: RocketMQ's administration commands, with its names and options, and --json for machines.
+
+One family a file beside this one, each imported when one of its commands is called. Exit codes as those of
+`rocketlet`: 0 done, 1 failed, 2 wrong usage.
+
+Java: tools/command/MQAdminStartup.java
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from tools.late_group import VERSION, Commands, LateGroup, run
+
+_TOPICS, _GROUPS, _CLIENTS = "tools.admin.topics", "tools.admin.groups", "tools.admin.clients"
+_OFFSETS, _QUERIES, _MESSAGES = "tools.admin.offsets", "tools.admin.queries", "tools.admin.messages"
+_BROKERS, _SETTINGS, _TIMES = "tools.admin.maintenance", "tools.admin.settings", "tools.admin.round_trips"
+_EXPORTS, _ACCESS = "tools.admin.exports", "tools.admin.access"
+
+COMMANDS: Commands = {
+    "updateTopic": (_TOPICS, "update_topic", "Create a topic, or change one."),
+    "deleteTopic": (_TOPICS, "delete_topic", "Delete a topic with its messages."),
+    "updateTopicPerm": (_TOPICS, "update_topic_perm", "Change what may be done with a topic."),
+    "topicRoute": (_TOPICS, "topic_route", "Which brokers serve a topic."),
+    "topicStatus": (_TOPICS, "topic_status", "What each queue of a topic holds."),
+    "topicClusterList": (_TOPICS, "topic_cluster_list", "The clusters that serve a topic."),
+    "topicList": (_TOPICS, "topic_list", "All topics."),
+    "updateOrderConf": (_TOPICS, "update_order_conf", "Queues by broker of an ordered topic."),
+    "allocateMQ": (_TOPICS, "allocate_mq", "Which consumer would get which queues."),
+    "updateSubGroup": (_GROUPS, "update_sub_group", "Create a consumer group, or change one."),
+    "deleteSubGroup": (_GROUPS, "delete_sub_group", "Delete a consumer group."),
+    "getConsumerConfig": (_GROUPS, "get_consumer_config", "How a consumer group is configured."),
+    "consumerProgress": (_GROUPS, "consumer_progress", "How far consumer groups are behind."),
+    "brokerConsumeStats": (_GROUPS, "broker_consume_stats", "How far all groups are at one broker."),
+    "consumerConnection": (_CLIENTS, "consumer_connection", "Who consumes in a group."),
+    "producerConnection": (_CLIENTS, "producer_connection", "Who produces in a group."),
+    "producer": (_CLIENTS, "producer", "All producers of a broker."),
+    "consumerStatus": (_CLIENTS, "consumer_status", "What consumers do inside."),
+    "resetOffsetByTime": (_OFFSETS, "reset_offset_by_time", "Have a group consume from a moment on."),
+    "skipAccumulatedMessage": (_OFFSETS, "skip_accumulated_message", "Have a group forget what it has not consumed."),
+    "cloneGroupOffset": (_OFFSETS, "clone_group_offset", "Have one group begin where another one is."),
+    "queryMsgById": (_QUERIES, "query_msg_by_id", "A message by its offset id."),
+    "queryMsgByKey": (_QUERIES, "query_msg_by_key", "Messages with a key."),
+    "queryMsgByUniqueKey": (_QUERIES, "query_msg_by_unique_key", "A message by its producer's id."),
+    "queryMsgByOffset": (_QUERIES, "query_msg_by_offset", "The message at a place of a queue."),
+    "queryMsgTraceById": (_QUERIES, "query_msg_trace_by_id", "What tracing clients recorded of a message."),
+    "queryCq": (_QUERIES, "query_cq", "Entries of a queue."),
+    "printMsg": (_MESSAGES, "print_msg", "Print the messages of a topic."),
+    "printMsgByQueue": (_MESSAGES, "print_msg_by_queue", "Print or count the messages of a queue."),
+    "consumeMessage": (_MESSAGES, "consume_message", "Print messages of a topic or a queue."),
+    "sendMessage": (_MESSAGES, "send_message", "Send a message."),
+    "checkMsgSendRT": (_TIMES, "check_msg_send_rt", "How long sends to a topic take."),
+    "sendMsgStatus": (_TIMES, "send_msg_status", "Send to a broker."),
+    "clusterRT": (_TIMES, "cluster_rt", "How long sends take, cluster by cluster."),
+    "clusterList": (_BROKERS, "cluster_list", "All clusters and brokers."),
+    "brokerStatus": (_BROKERS, "broker_status", "All that a broker tells of itself."),
+    "statsAll": (_BROKERS, "stats_all", "Messages in and out, by topic and group."),
+    "wipeWritePerm": (_BROKERS, "wipe_write_perm", "Have nobody send to a broker any more."),
+    "addWritePerm": (_BROKERS, "add_write_perm", "Have everybody send to a broker again."),
+    "cleanExpiredCQ": (_BROKERS, "clean_expired_cq", "Delete queue files that point at nothing."),
+    "deleteExpiredCommitLog": (_BROKERS, "delete_expired_commit_log", "Delete log files that are too old."),
+    "cleanUnusedTopic": (_BROKERS, "clean_unused_topic", "Delete queue files of deleted topics."),
+    "startMonitoring": ("tools.admin.monitoring", "start_monitoring", "Tell of groups that lag."),
+    "getBrokerConfig": (_SETTINGS, "get_broker_config", "The settings of brokers."),
+    "updateBrokerConfig": (_SETTINGS, "update_broker_config", "Change a setting of running brokers."),
+    "getNamesrvConfig": (_SETTINGS, "get_namesrv_config", "The settings of name servers."),
+    "updateNamesrvConfig": (_SETTINGS, "update_namesrv_config", "Change a setting of running name servers."),
+    "updateKvConfig": (_SETTINGS, "update_kv_config", "Put a value into the name servers' table."),
+    "deleteKvConfig": (_SETTINGS, "delete_kv_config", "Take one out."),
+    "exportMetadata": (_EXPORTS, "export_metadata", "Topics and groups, as JSON."),
+    "exportConfigs": (_EXPORTS, "export_configs", "Settings of a cluster, as JSON."),
+    "exportMetrics": (_EXPORTS, "export_metrics", "What a cluster has to do, as JSON."),
+    "updateAclConfig": (_ACCESS, "update_acl_config", "(not served)"),
+    "deleteAclConfig": (_ACCESS, "delete_acl_config", "(not served)"),
+    "clusterAclConfigVersion": (_ACCESS, "cluster_acl_config_version", "(not served)"),
+    "updateGlobalWhiteAddr": (_ACCESS, "update_global_white_addr", "(not served)"),
+    "getAclConfig": (_ACCESS, "get_acl_config", "(not served)"),
+}
+
+
+@click.group(cls=LateGroup, late=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@VERSION
+def mqadmin() -> None:
+    """Look after a RocketMQ cluster, Rocketlet's or Java's.
+
+    Commands and options are RocketMQ's; `-n` or NAMESRV_ADDR names the name servers, --json prints for machines.
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The command; ends the process."""
+    sys.exit(run(mqadmin, "mqadmin", arguments))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+"""mqadmin: who is connected. consumerConnection producerConnection producer consumerStatus.
+
+Java: tools/command/connection/ConsumerConnectionSubCommand.java, ProducerConnectionSubCommand.java,
+tools/command/producer/ProducerSubCommand.java, tools/command/consumer/ConsumerStatusSubCommand.java
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import click
+
+from remoting.command import version_name
+from remoting.protocol.inspection import (
+    ClientConnection,
+    ConsumerConnection,
+    ConsumerGroupHeader,
+    ConsumerRunningInfo,
+    GetConsumerRunningInfoHeader,
+    ProducerConnection,
+    ProducerGroupHeader,
+    ProducerTableInfo,
+)
+from remoting.request_codes import RequestCode
+from tools.admin.calls import Admin, AdminRefused
+from tools.admin.command import TOPIC, AdminError, Result, Said, Table, command
+
+RELAY_SECONDS = 15.0  # the broker asks the client, so it takes longer than other answers
+_CONSUMERS = click.option("-g", "--consumerGroup", "group", required=True, metavar="GROUP", help="The consumer group.")
+_AT = click.option("-b", "--brokerAddr", "broker", metavar="HOST:PORT", help="Ask this broker.")
+
+
+@command("consumerConnection")
+@_CONSUMERS
+@_AT
+async def consumer_connection(calls: Admin, group: str, broker: str | None) -> Result:
+    """Who consumes in a group, and what."""
+    found = await _consumers(calls, group, broker)
+    lines = ["#ClientId  #ClientAddr  #Language  #Version"]
+    lines += [
+        f"{one.clientId}  {one.clientAddr}  {one.language}  {version_name(one.version)}" for one in found.connectionSet
+    ]
+    lines += ["", "Below is subscription:", "#Topic  #SubExpression"]
+    lines += [f"{topic}  {one.subString}" for topic, one in sorted(found.subscriptionTable.items())]
+    lines += [
+        "",
+        f"ConsumeType: {found.consumeType}",
+        f"MessageModel: {found.messageModel}",
+        f"ConsumeFromWhere: {found.consumeFromWhere}",
+    ]
+    return Said(lines, json.loads(found.to_json()))
+
+
+async def _consumers(calls: Admin, group: str, broker: str | None) -> ConsumerConnection:
+    if broker:
+        header = ConsumerGroupHeader(consumerGroup=group)
+        answer = await calls.ask(broker, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+        return ConsumerConnection.from_json(answer.body)
+    found = await calls.consumers(group)
+    if found is None:
+        raise AdminError(f"nobody consumes in group {group} now")
+    return found
+
+
+@command("producerConnection")
+@click.option("-g", "--producerGroup", "group", required=True, metavar="GROUP", help="The producer group.")
+@TOPIC
+async def producer_connection(calls: Admin, group: str, topic: str) -> Result:
+    """Who produces in a group, at the brokers of a topic."""
+    header = ProducerGroupHeader(producerGroup=group)
+    refusals = []
+    for address in (await calls.masters_of(topic)).values():
+        try:
+            answer = await calls.ask(address, RequestCode.GET_PRODUCER_CONNECTION_LIST, header)
+        except AdminRefused as refused:
+            refusals.append(refused)
+            continue
+        rows = [
+            {
+                "number": f"{number:04d}",
+                "client": one.clientId,
+                "address": one.clientAddr,
+                "language": one.language,
+                "version": version_name(one.version),
+            }
+            for number, one in enumerate(ProducerConnection.from_json(answer.body).connectionSet, 1)
+        ]
+        heads = {"number": "#", "client": "#ClientId", "address": "#ClientAddr", "language": "#Language"}
+        return Table({**heads, "version": "#Version"}, rows)
+    raise AdminError(f"nobody produces in group {group} for {topic} now ({refusals[0] if refusals else 'no broker'})")
+
+
+@command("producer")
+@click.option("-b", "--broker", required=True, metavar="HOST:PORT", help="The broker.")
+async def producer(calls: Admin, broker: str) -> Result:
+    """All producers of a broker."""
+    table = ProducerTableInfo.from_json((await calls.ask(broker, RequestCode.GET_ALL_PRODUCER_INFO)).body).data
+    rows = [
+        {
+            "group": group,
+            "clientId": one.clientId,
+            "remoteIP": one.remoteIP,
+            "language": one.language,
+            "version": one.version,
+            "lastUpdateTimestamp": one.lastUpdateTimestamp,
+        }
+        for group, several in sorted(table.items())
+        for one in several
+    ]
+    lines = [
+        f"producer group ({row['group']}) instance : "
+        + ", ".join(f"{key}={value}" for key, value in row.items() if key != "group")
+        for row in rows
+    ]
+    return Said(lines or [f"producer group is empty at {broker}"], rows)
+
+
+async def running_infos(
+    calls: Admin, group: str, broker: str | None = None, *, stacks: bool = False
+) -> AsyncIterator[tuple[ClientConnection, ConsumerRunningInfo]]:
+    """What each consumer of a group says of itself; a client that cannot say is left out."""
+    for client in (await _consumers(calls, group, broker)).connectionSet:
+        info = await running_info(calls, group, client.clientId, broker, stacks=stacks)
+        if info is not None:
+            yield client, info
+
+
+async def running_info(
+    calls: Admin, group: str, client_id: str, broker: str | None = None, *, stacks: bool = False
+) -> ConsumerRunningInfo | None:
+    """What one consumer says of itself through a broker that it is connected to; None where none can reach it."""
+    header = GetConsumerRunningInfoHeader(consumerGroup=group, clientId=client_id, jstackEnable=stacks)
+    for address in [broker] if broker else (await calls.masters_of_group(group)).values():
+        try:
+            answer = await calls.ask(address, RequestCode.GET_CONSUMER_RUNNING_INFO, header, timeout=RELAY_SECONDS)
+        except AdminRefused:
+            continue  # not connected there, or of a kind that does not answer
+        return ConsumerRunningInfo.from_json(answer.body)
+    return None
+
+
+@command("consumerStatus")
+@_CONSUMERS
+@click.option("-i", "--clientId", "client_id", metavar="ID", help="One client, in full.")
+@_AT
+@click.option("-s", "--jstack", "stacks", is_flag=True, help="With the stacks of its threads.")
+async def consumer_status(calls: Admin, group: str, client_id: str | None, broker: str | None, stacks: bool) -> Result:
+    """What consumers do inside: queues, caches, speed, and whether all of a group subscribe the same."""
+    if client_id:
+        info = await running_info(calls, group, client_id, broker, stacks=stacks)
+        if info is None:
+            raise AdminError(
+                f"client {client_id} of group {group} cannot be asked: not connected, or it does not answer"
+            )
+        return Said(_in_full(info), _plain(client_id, info))
+    found = [one async for one in running_infos(calls, group, broker, stacks=stacks)]
+    lines = ["#Index  #ClientId  #Version  #Queues"]
+    lines += [
+        f"{number}  {client.clientId}  {version_name(client.version)}  {len(info.mqTable)}"
+        for number, (client, info) in enumerate(found, 1)
+    ]
+    same = len({tuple(sorted((one.topic, one.subString) for one in info.subscriptionSet)) for _, info in found}) <= 1
+    told = "Same subscription in the same group of consumer" if same else (
+        "WARN: Different subscription in the same group of consumer!!! Messages will be lost to some"
+    )  # fmt: skip
+    return Said([*lines, "", told], [_plain(client.clientId, info) for client, info in found])
+
+
+def _plain(client_id: str, info: ConsumerRunningInfo) -> dict[str, Any]:
+    queues = [
+        {"topic": queue.topic, "broker": queue.broker_name, "queue": queue.queue_id, **one.builtins()}
+        for queue, one in sorted(info.mqTable.items())
+    ]
+    return {
+        "clientId": client_id,
+        "properties": info.properties,
+        "subscriptions": {one.topic: one.subString for one in info.subscriptionSet},
+        "queues": queues,
+        "status": {topic: one.builtins() for topic, one in info.statusTable.items()},
+        **({"jstack": info.jstack} if info.jstack else {}),
+    }
+
+
+def _in_full(info: ConsumerRunningInfo) -> list[str]:
+    lines = ["#Consumer Properties#"]
+    lines += [f"{key:<40}: {value}" for key, value in sorted(info.properties.items())]
+    lines += ["", "#Consumer Subscription#"]
+    lines += [f"{one.topic:<40}  {one.subString}" for one in sorted(info.subscriptionSet, key=lambda one: one.topic)]
+    lines += ["", "#Consumer Offset#", "#Topic  #Broker Name  #QID  #Consumer Offset"]
+    lines += [
+        f"{queue.topic}  {queue.broker_name}  {queue.queue_id}  {one.commitOffset}"
+        for queue, one in sorted(info.mqTable.items())
+    ]
+    lines += ["", "#Consumer MQ Detail#", "#Topic  #Broker Name  #QID  #ProcessQueueInfo"]
+    for queue, one in sorted(info.mqTable.items()):
+        fields = ", ".join(f"{key}={value}" for key, value in one.builtins().items())
+        lines.append(f"{queue.topic}  {queue.broker_name}  {queue.queue_id}  {fields}")
+    lines += ["", "#Consumer RT&TPS#", "#Topic  #Pull RT  #Pull TPS  #Consume RT  #ConsumeOK TPS  #ConsumeFailed TPS"]
+    lines += [
+        f"{topic}  {one.pullRT:.2f}  {one.pullTPS:.2f}  {one.consumeRT:.2f}  {one.consumeOKTPS:.2f}"
+        f"  {one.consumeFailedTPS:.2f}"
+        for topic, one in sorted(info.statusTable.items())
+    ]
+    return [*lines, "", "#Consumer jstack#", info.jstack] if info.jstack else lines

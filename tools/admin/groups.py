@@ -1,0 +1,242 @@
+"""mqadmin: consumer groups and how far they are. updateSubGroup deleteSubGroup getConsumerConfig consumerProgress
+brokerConsumeStats.
+
+Java: tools/command/consumer/UpdateSubGroupSubCommand.java and its neighbours,
+tools/command/broker/BrokerConsumeStatsSubCommad.java
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from common.message import MessageQueue
+from common.topic import InvalidName, check_group_name, dlq_topic, retry_topic
+from remoting.command import version_name
+from remoting.protocol.configuration import (
+    DeleteSubscriptionGroupHeader,
+    SubscriptionGroupConfig,
+    SubscriptionGroupTable,
+)
+from remoting.protocol.inspection import ConsumeStatsList, GetBrokerConsumeStatsHeader, OffsetWrapper
+from remoting.request_codes import RequestCode
+from tools.admin.calls import Admin, AdminRefused
+from tools.admin.clients import running_infos
+from tools.admin.command import (
+    BROKER,
+    CLUSTER,
+    GROUP,
+    AdminError,
+    Result,
+    Said,
+    Table,
+    brokers_chosen,
+    command,
+    one_of,
+    properties_lines,
+    wire_time,
+)
+from tools.admin.topics import deleted
+
+PROGRESS = {
+    "topic": "#Topic",
+    "broker": "#Broker Name",
+    "queue": "#QID",
+    "brokerOffset": "#Broker Offset",
+    "consumerOffset": "#Consumer Offset",
+    "client": "#Client IP",
+    "diff": "#Diff",
+    "lastTime": "#LastTime",
+}
+
+
+@command("updateSubGroup")
+@BROKER
+@CLUSTER
+@GROUP
+@click.option("-s", "--consumeEnable", "consume", type=bool, default=True, help="May consume.")
+@click.option("-m", "--consumeFromMinEnable", "from_min", type=bool, default=False)
+@click.option("-d", "--consumeBroadcastEnable", "broadcast", type=bool, default=False, help="May broadcast.")
+@click.option("-q", "--retryQueueNums", "queues", type=click.IntRange(0), default=1, show_default=True)
+@click.option("-r", "--retryMaxTimes", "retries", type=click.IntRange(-1), default=16, show_default=True)
+@click.option("-i", "--brokerId", "broker_id", type=int, default=0, show_default=True)
+@click.option("-w", "--whichBrokerWhenConsumeSlowly", "slow_broker", type=int, default=1, show_default=True)
+@click.option("-a", "--notifyConsumerIdsChanged", "notify", type=bool, default=True)
+async def update_sub_group(
+    calls: Admin, broker: str | None, cluster: str | None, group: str, consume: bool, from_min: bool, broadcast: bool,
+    queues: int, retries: int, broker_id: int, slow_broker: int, notify: bool,
+) -> Result:  # fmt: skip
+    """Create a consumer group, or change one."""
+    one_of(broker, cluster)
+    try:
+        check_group_name(group)
+    except InvalidName as error:
+        raise click.UsageError(str(error)) from None
+    config = SubscriptionGroupConfig(
+        broker_id, broadcast, consume, from_min, group, notify, retries, queues, slow_broker
+    )
+    brokers = await brokers_chosen(calls, broker, cluster)
+    for address in brokers.values():
+        await calls.ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=config.to_json())
+    fields = config.builtins()
+    names = ["groupName", "consumeEnable", "consumeFromMinEnable", "consumeBroadcastEnable", "retryQueueNums",
+             "retryMaxTimes", "brokerId", "whichBrokerWhenConsumeSlowly", "notifyConsumerIdsChangedEnable"]  # fmt: skip
+    said = ", ".join(f"{name}={_word(fields[name])}" for name in names)
+    lines = [f"create subscription group to {address} success." for address in brokers.values()]
+    return Said([*lines, f"SubscriptionGroupConfig [{said}]"], {"brokers": list(brokers.values()), **fields})
+
+
+def _word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@command("deleteSubGroup")
+@BROKER
+@CLUSTER
+@GROUP
+@click.option("-r", "--removeOffset", "remove", type=bool, default=False, help="Forget its positions too.")
+async def delete_sub_group(calls: Admin, broker: str | None, cluster: str | None, group: str, remove: bool) -> Result:
+    """Delete a consumer group; with -c also its retries and dead letters, as RocketMQ does."""
+    one_of(broker, cluster)
+    header = DeleteSubscriptionGroupHeader(groupName=group, removeOffset=remove, cleanOffset=remove)
+    lines = []
+    for address in (await brokers_chosen(calls, broker, cluster)).values():
+        await calls.ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+        where = f"in cluster [{cluster}] " if cluster else ""
+        lines.append(f"delete subscription group [{group}] from broker [{address}] {where}success.")
+    if cluster:
+        lines += await deleted(calls, cluster, retry_topic(group))
+        lines += await deleted(calls, cluster, dlq_topic(group))
+    return Said(lines, {"group": group})
+
+
+@command("getConsumerConfig")
+@GROUP
+async def get_consumer_config(calls: Admin, group: str) -> Result:
+    """How a consumer group is configured at each broker."""
+    lines: list[str] = []
+    rows = []
+    clusters = (await calls.cluster()).clusterAddrTable
+    for cluster in clusters:
+        for name, address in (await calls.masters(cluster)).items():
+            answer = await calls.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+            config = SubscriptionGroupTable.from_json(answer.body).subscriptionGroupTable.get(group)
+            if config is not None:
+                fields = {key: _word(value) for key, value in config.builtins().items()}
+                lines += properties_lines(f"============={cluster}:{name}=============", fields)
+                rows.append({"cluster": cluster, "broker": name, **config.builtins()})
+    if not rows:
+        raise AdminError(f"no broker has a consumer group {group}; updateSubGroup makes one")
+    return Said(lines, rows)
+
+
+@command("consumerProgress")
+@click.option("-g", "--groupName", "group", metavar="GROUP", help="One group, queue by queue [all groups].")
+@click.option("-s", "--showClientIP", "show_client", type=bool, default=False, help="Who consumes each queue.")
+async def consumer_progress(calls: Admin, group: str | None, show_client: bool) -> Result:
+    """How far consumer groups are behind."""
+    if group:
+        return await _progress_of(calls, group, show_client)
+    rows = []
+    for name in await calls.groups():
+        stats = await calls.consume_stats(name)
+        members = await calls.consumers(name)
+        ours = members.connectionSet if members else []
+        rows.append(
+            {
+                "group": name,
+                "count": len(ours),
+                "version": version_name(max((one.version for one in ours), default=0)) if ours else "OFFLINE",
+                "type": _kind(members.consumeType) if members else "",
+                "model": members.messageModel if members else "",
+                "tps": int(stats.consumeTps),
+                "diff": sum(lag(one) for one in stats.offsetTable.values()),
+            }
+        )
+    rows.sort(key=lambda row: -int(str(row["diff"])))
+    heads = {
+        "group": "#Group",
+        "count": "#Count",
+        "version": "#Version",
+        "type": "#Type",
+        "model": "#Model",
+        "tps": "#TPS",
+        "diff": "#Diff Total",
+    }
+    return Table(heads, rows)
+
+
+def lag(one: OffsetWrapper) -> int:
+    """Messages still to consume; never below zero, which a deletion at the broker may look like for a moment."""
+    return max(0, one.brokerOffset - one.consumerOffset)
+
+
+def _kind(consume_type: str) -> str:
+    return {"CONSUME_PASSIVELY": "PUSH", "CONSUME_ACTIVELY": "PULL"}.get(consume_type, consume_type)
+
+
+async def _progress_of(calls: Admin, group: str, show_client: bool) -> Table:
+    stats = await calls.consume_stats(group)
+    if not stats.offsetTable:
+        raise AdminError(f"nobody has consumed in group {group}; consumerProgress lists those there are")
+    clients = await _clients_by_queue(calls, group) if show_client else {}
+    rows = _rows(stats.offsetTable)
+    for row in rows:
+        row["client"] = clients.get((row["topic"], row["broker"], row["queue"]), "N/A")
+    heads = dict(PROGRESS)
+    if not show_client:
+        del heads["client"]
+        for row in rows:
+            del row["client"]
+    return Table(heads, rows, ["", f"Consume TPS: {stats.consumeTps:.2f}", f"Diff Total: {_total(rows)}"])
+
+
+def _rows(table: dict[MessageQueue, OffsetWrapper]) -> list[dict[str, Any]]:
+    return [
+        {
+            "topic": queue.topic,
+            "broker": queue.broker_name,
+            "queue": queue.queue_id,
+            "brokerOffset": one.brokerOffset,
+            "consumerOffset": one.consumerOffset,
+            "diff": lag(one),
+            "lastTime": wire_time(one.lastTimestamp, none="N/A"),
+        }
+        for queue, one in sorted(table.items())
+    ]
+
+
+def _total(rows: list[dict[str, Any]]) -> int:
+    return sum(row["diff"] for row in rows)
+
+
+async def _clients_by_queue(calls: Admin, group: str) -> dict[tuple[str, str, int], str]:
+    found = {}
+    async for client, info in running_infos(calls, group):
+        for queue in info.mqTable:
+            found[(queue.topic, queue.broker_name, queue.queue_id)] = client.clientId.partition("@")[0]
+    return found
+
+
+@command("brokerConsumeStats")
+@click.option("-b", "--brokerAddr", "broker", required=True, metavar="HOST:PORT", help="The broker.")
+@click.option("-o", "--order", type=bool, default=False, help="Of ordered consumption.")
+@click.option("-t", "--timeoutMillis", "timeout", type=click.IntRange(1), default=50_000, show_default=True)
+@click.option("-l", "--level", type=int, default=0, show_default=True, help="Only where so many messages lag, or more.")
+async def broker_consume_stats(calls: Admin, broker: str, order: bool, timeout: int, level: int) -> Result:
+    """How far all consumer groups are at one broker."""
+    header = GetBrokerConsumeStatsHeader(isOrder=order)
+    try:
+        answer = await calls.ask(broker, RequestCode.GET_BROKER_CONSUME_STATS, header, timeout=timeout / 1000)
+    except AdminRefused as refused:
+        raise AdminError(f"{refused}; is {broker} a broker?") from None
+    rows = []
+    for entry in ConsumeStatsList.from_json(answer.body).consumeStatsList:
+        for group, several in entry.items():
+            for stats in several:
+                for row in _rows(stats.offsetTable):
+                    if row["diff"] >= level:
+                        rows.append({"topic": row.pop("topic"), "group": group, **row})
+    heads = {"topic": "#Topic", "group": "#Group", **{key: PROGRESS[key] for key in PROGRESS if key != "client"}}
+    return Table(heads, rows, ["", f"Diff Total: {_total(rows)}"])

@@ -1,0 +1,262 @@
+"""mqadmin: brokers and clusters. clusterList brokerStatus wipeWritePerm addWritePerm cleanExpiredCQ
+deleteExpiredCommitLog cleanUnusedTopic statsAll.
+
+Java: tools/command/cluster/ClusterListSubCommand.java, tools/command/broker/BrokerStatusSubCommand.java and its
+neighbours, tools/command/namesrv/WipeWritePermSubCommand.java, tools/command/stats/StatsAllSubCommand.java
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import click
+
+from common.clock import system_clock
+from common.topic import retry_topic
+from remoting.protocol.header import from_ext
+from remoting.protocol.inspection import BrokerStatsData, ViewBrokerStatsHeader
+from remoting.protocol.kv import KVTable
+from remoting.protocol.routing import AddWritePermAnswerHeader, WipeWritePermAnswerHeader, WritePermHeader
+from remoting.request_codes import RequestCode
+from tools.admin.calls import Admin, AdminRefused, is_of_a_group
+from tools.admin.command import BROKER, CLUSTER, Result, Said, Table, brokers_chosen, command, one_of
+from tools.admin.groups import lag
+
+_HOUR_MS = 3_600_000.0
+_EVERY = click.option("-i", "--interval", type=click.IntRange(1), metavar="SECONDS", help="Again, so often.")
+
+
+@command("clusterList")
+@click.option("-m", "--moreStats", "more", is_flag=True, help="Messages of yesterday and today instead.")
+@_EVERY
+async def cluster_list(calls: Admin, more: bool, interval: int | None) -> AsyncIterator[Result]:
+    """All clusters, their brokers, and how they do."""
+    import trio
+
+    while True:
+        rows = [_totals(*one) if more else _state(*one) for one in await _all_brokers(calls)]
+        heads = _TOTALS if more else _STATE
+        yield Table(heads, rows)
+        if interval is None:
+            return
+        await trio.sleep(interval)
+
+
+_STATE = {
+    "cluster": "#Cluster Name",
+    "broker": "#Broker Name",
+    "id": "#BID",
+    "address": "#Addr",
+    "version": "#Version",
+    "in": "#InTPS(LOAD)",
+    "out": "#OutTPS(LOAD)",
+    "wait": "#PCWait(ms)",
+    "hours": "#Hour",
+    "space": "#SPACE",
+}
+_TOTALS = {
+    "cluster": "#Cluster Name",
+    "broker": "#Broker Name",
+    "inYesterday": "#InTotalYest",
+    "outYesterday": "#OutTotalYest",
+    "inToday": "#InTotalToday",
+    "outToday": "#OutTotalToday",
+}
+_Found = tuple[str, str, int, str, dict[str, str]]
+
+
+async def _all_brokers(calls: Admin) -> list[_Found]:
+    info = await calls.cluster()
+    found = []
+    for cluster, names in sorted(info.clusterAddrTable.items()):
+        for name in sorted(names):
+            for number, address in sorted(info.brokerAddrTable[name].brokerAddrs.items()):
+                found.append((cluster, name, number, address, await runtime_info(calls, address)))
+    return found
+
+
+async def runtime_info(calls: Admin, address: str) -> dict[str, str]:
+    """What a broker tells of itself by key."""
+    return KVTable.from_json((await calls.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
+
+
+def _state(cluster: str, name: str, number: int, address: str, told: dict[str, str]) -> dict[str, Any]:
+    earliest = int(told.get("earliestMessageTimeStamp") or 0)
+    return {
+        "cluster": cluster,
+        "broker": name,
+        "id": number,
+        "address": address,
+        "version": told.get("brokerVersionDesc", ""),
+        "in": f"{first_number(told, 'putTps'):.2f}({_load(told, 'send')})",
+        "out": f"{first_number(told, 'getTransferedTps'):.2f}({_load(told, 'pull')})",
+        "wait": told.get("pageCacheLockTimeMills", "0"),
+        "hours": round((system_clock() - earliest) / _HOUR_MS, 2) if earliest > 0 else 0.0,
+        "space": f"{float(told.get('commitLogDiskRatio') or 0):.4f}",
+    }
+
+
+def _load(told: dict[str, str], what: str) -> str:
+    size = told.get(f"{what}ThreadPoolQueueSize", "0")
+    return f"{size},{told.get(f'{what}ThreadPoolQueueHeadWaitTimeMills', '0')}ms"
+
+
+def first_number(told: dict[str, str], key: str) -> float:
+    """The first of numbers in a row: those of the last ten seconds."""
+    words = told.get(key, "").split()
+    return float(words[0]) if words else 0.0
+
+
+def _totals(cluster: str, name: str, number: int, address: str, told: dict[str, str]) -> dict[str, Any]:
+    def of(kind: str, moment: str) -> int:
+        return int(told.get(f"msg{kind}Total{moment}") or 0)
+
+    return {
+        "cluster": cluster,
+        "broker": name,
+        "inYesterday": of("Put", "TodayMorning") - of("Put", "YesterdayMorning"),
+        "outYesterday": of("Get", "TodayMorning") - of("Get", "YesterdayMorning"),
+        "inToday": of("Put", "TodayNow") - of("Put", "TodayMorning"),
+        "outToday": of("Get", "TodayNow") - of("Get", "TodayMorning"),
+    }
+
+
+@command("brokerStatus")
+@BROKER
+@CLUSTER
+async def broker_status(calls: Admin, broker: str | None, cluster: str | None) -> Result:
+    """All that a broker tells of itself."""
+    one_of(broker, cluster)
+    lines, rows = [], []
+    for address in (await brokers_chosen(calls, broker, cluster)).values():
+        told = await runtime_info(calls, address)
+        before = f"{address:<24}  " if cluster else ""
+        lines += [f"{before}{key:<32}: {value}" for key, value in sorted(told.items())]
+        rows.append({"broker": address, **dict(sorted(told.items()))})
+    return Said(lines, rows)
+
+
+@command("wipeWritePerm")
+@click.option("-b", "--brokerName", "broker", required=True, metavar="NAME", help="The broker's name.")
+async def wipe_write_perm(calls: Admin, broker: str) -> Result:
+    """Have nobody send to a broker any more, as before it is stopped for good."""
+    return await _write_permission(calls, broker, "wipe")
+
+
+@command("addWritePerm")
+@click.option("-b", "--brokerName", "broker", required=True, metavar="NAME", help="The broker's name.")
+async def add_write_perm(calls: Admin, broker: str) -> Result:
+    """Have everybody send to a broker again."""
+    return await _write_permission(calls, broker, "add")
+
+
+async def _write_permission(calls: Admin, broker: str, what: str) -> Said:
+    lines, rows = [], []
+    wipe = what == "wipe"
+    code = RequestCode.WIPE_WRITE_PERM_OF_BROKER if wipe else RequestCode.ADD_WRITE_PERM_OF_BROKER
+    for address in calls.namesrvs:
+        ext = (await calls.ask(address, code, WritePermHeader(brokerName=broker))).ext
+        count = (
+            from_ext(WipeWritePermAnswerHeader, ext).wipeTopicCount
+            if wipe
+            else from_ext(AddWritePermAnswerHeader, ext).addTopicCount
+        )
+        lines.append(f"{what} write perm of broker[{broker}] in name server[{address}] OK, {count}")
+        rows.append({"namesrv": address, "broker": broker, "topics": count})
+    return Said(lines, rows)
+
+
+async def _have_all(calls: Admin, code: RequestCode, broker: str | None, cluster: str | None) -> Said:
+    brokers = await brokers_chosen(calls, broker, cluster)
+    for address in brokers.values():
+        await calls.ask(address, code, timeout=60.0)
+    return Said(["success"], [{"broker": address} for address in brokers.values()])
+
+
+_CLUSTER = click.option("-c", "--cluster", metavar="NAME", help="All masters of this cluster [of all clusters].")
+
+
+@command("cleanExpiredCQ")
+@BROKER
+@_CLUSTER
+async def clean_expired_cq(calls: Admin, broker: str | None, cluster: str | None) -> Result:
+    """Delete queue files that point only at what is deleted already."""
+    return await _have_all(calls, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, broker, cluster)
+
+
+@command("deleteExpiredCommitLog")
+@BROKER
+@_CLUSTER
+async def delete_expired_commit_log(calls: Admin, broker: str | None, cluster: str | None) -> Result:
+    """Delete log files that are older than fileReservedTime, now instead of at night."""
+    return await _have_all(calls, RequestCode.DELETE_EXPIRED_COMMITLOG, broker, cluster)
+
+
+@command("cleanUnusedTopic")
+@BROKER
+@_CLUSTER
+async def clean_unused_topic(calls: Admin, broker: str | None, cluster: str | None) -> Result:
+    """Delete queue files of topics that do not exist any more."""
+    return await _have_all(calls, RequestCode.CLEAN_UNUSED_TOPIC, broker, cluster)
+
+
+@command("statsAll")
+@click.option("-a", "--activeTopic", "active", is_flag=True, help="Only topics in which something happened today.")
+@click.option("-t", "--topic", metavar="TOPIC", help="Only this one.")
+async def stats_all(calls: Admin, active: bool, topic: str | None) -> Result:
+    """Messages in and out, by topic and group."""
+    rows: list[dict[str, Any]] = []
+    for name in [topic] if topic else await calls.topics():
+        if is_of_a_group(name) and not topic:
+            continue
+        came = await _counted(calls, name, "TOPIC_PUT_NUMS", name)
+        groups = await calls.groups_of(name)
+        base = {"topic": name, "inTps": came.statsMinute.tps, "inDay": _of_the_day(came)}
+        for group in groups:
+            went = await _counted(calls, name, "GROUP_GET_NUMS", f"{name}@{group}")
+            row = {"group": group, "diff": await _lag_in(calls, group, name), "outTps": went.statsMinute.tps}
+            rows.append(base | row | {"outDay": _of_the_day(went)})
+        if not groups:
+            rows.append(base | {"group": "", "diff": 0, "outTps": "", "outDay": "NO_CONSUMER"})
+    if active:
+        rows = [row for row in rows if row["inDay"] or row["outDay"] not in (0, "NO_CONSUMER")]
+    heads = {
+        "topic": "#Topic",
+        "group": "#Consumer Group",
+        "diff": "#Accumulation",
+        "inTps": "#InTPS",
+        "outTps": "#OutTPS",
+        "inDay": "#InMsg24Hour",
+        "outDay": "#OutMsg24Hour",
+    }
+    return Table(heads, rows)
+
+
+async def _counted(calls: Admin, topic: str, name: str, key: str) -> BrokerStatsData:
+    """A counter over all brokers of a topic; zero where there is none yet."""
+    joined = BrokerStatsData()
+    for address in (await calls.masters_of(topic)).values():
+        header = ViewBrokerStatsHeader(statsName=name, statsKey=key)
+        try:
+            one = BrokerStatsData.from_json((await calls.ask(address, RequestCode.VIEW_BROKER_STATS_DATA, header)).body)
+        except AdminRefused:
+            continue  # nothing was ever counted there
+        for mine, theirs in (
+            (joined.statsMinute, one.statsMinute),
+            (joined.statsHour, one.statsHour),
+            (joined.statsDay, one.statsDay),
+        ):
+            mine.sum += theirs.sum
+            mine.tps += theirs.tps
+    return joined
+
+
+def _of_the_day(stats: BrokerStatsData) -> int:
+    """The broker samples days slowly; in the first hours the shorter spans know more."""
+    return stats.statsDay.sum or stats.statsHour.sum or stats.statsMinute.sum
+
+
+async def _lag_in(calls: Admin, group: str, topic: str) -> int:
+    table = (await calls.consume_stats(group)).offsetTable
+    return sum(lag(one) for queue, one in table.items() if queue.topic in (topic, retry_topic(group)))

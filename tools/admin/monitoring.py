@@ -1,0 +1,72 @@
+"""mqadmin: startMonitoring, which looks at all groups once a minute and tells what it does not like.
+
+It tells of groups that are more than 100,000 messages or ten minutes behind, of members that subscribe different
+things, and of queues that nobody has. RocketMQ's also consumes OFFSET_MOVED_EVENT; ours looks at positions alone.
+
+Java: tools/monitor/MonitorService.java
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import click
+
+from common.clock import system_clock
+from remoting.protocol.inspection import ConsumerRunningInfo
+from tools.admin.calls import Admin
+from tools.admin.clients import running_infos
+from tools.admin.command import AdminError, Result, Said, command
+from tools.admin.groups import lag
+
+UNDONE_MESSAGES = 100_000
+UNDONE_SECONDS = 600
+
+
+@command("startMonitoring")
+@click.option("--interval", type=click.IntRange(1), default=60, show_default=True, help="Seconds between two looks.")
+@click.option(
+    "--messages", type=click.IntRange(0), default=UNDONE_MESSAGES, show_default=True, help="A lag to tell of."
+)
+@click.option("--seconds", type=click.IntRange(0), default=UNDONE_SECONDS, show_default=True, help="An age to tell of.")
+@click.option("--once", is_flag=True, help="Look once and end.")
+async def start_monitoring(
+    calls: Admin, interval: int, messages: int, seconds: int, once: bool
+) -> AsyncIterator[Result]:
+    """Tell of consumer groups that lag, or whose members do not agree."""
+    import trio
+
+    while True:
+        for group in await calls.groups():
+            for trouble in await _troubles(calls, group, messages, seconds):
+                fields = ", ".join(f"{key}={value}" for key, value in trouble.items())
+                yield Said([fields], trouble)
+        if once:
+            return
+        await trio.sleep(interval)
+
+
+async def _troubles(calls: Admin, group: str, messages: int, seconds: int) -> list[dict[str, Any]]:
+    table = (await calls.consume_stats(group)).offsetTable
+    found: list[dict[str, Any]] = []
+    by_topic: dict[str, tuple[int, int]] = {}
+    for queue, one in table.items():
+        behind, oldest = by_topic.get(queue.topic, (0, 0))
+        age = system_clock() - one.lastTimestamp if lag(one) and one.lastTimestamp > 0 else 0
+        by_topic[queue.topic] = (behind + lag(one), max(oldest, age // 1000))
+    for topic, (behind, age) in sorted(by_topic.items()):
+        if behind > messages or age > seconds:
+            found.append({"trouble": "undone", "group": group, "topic": topic, "messages": behind, "seconds": age})
+    try:
+        infos = [info async for _, info in running_infos(calls, group)]
+    except AdminError:
+        return found  # nobody is online, and a group at rest is none
+    return found + _disagreements(group, infos)
+
+
+def _disagreements(group: str, infos: list[ConsumerRunningInfo]) -> list[dict[str, Any]]:
+    kinds = {tuple(sorted((one.topic, one.subString) for one in info.subscriptionSet)) for info in infos}
+    if len(kinds) > 1:
+        return [{"trouble": "different subscriptions", "group": group, "kinds": len(kinds)}]
+    return []

@@ -1,0 +1,40 @@
+"""How mqadmin sends: with the producer that every client has inside, in the loop that the command runs in.
+
+Java: tools/command/message/SendMessageCommand.java
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+Send = Callable[..., Awaitable[dict[str, Any]]]
+
+
+@asynccontextmanager
+async def sender(namesrvs: Sequence[str], group: str = "rocketlet-admin") -> AsyncIterator[Send]:
+    """A function that sends one message: `await send(topic, body, tags=…, keys=…, queue=…)`; gives what came of it."""
+    from client import AsyncProducer, Message, MessageQueue
+
+    async with AsyncProducer(group, namesrv=";".join(namesrvs)) as producer:
+
+        async def send(
+            topic: str,
+            body: bytes,
+            *,
+            tags: str | None = None,
+            keys: Sequence[str] = (),
+            queue: MessageQueue | None = None,
+        ) -> dict[str, Any]:
+            result = await producer.send(Message(topic, body, tags=tags, keys=tuple(keys)), queue=queue)
+            return {
+                "broker": result.queue.broker_name,
+                "queue": result.queue.queue_id,
+                "status": result.status.name,
+                "msgId": result.message_id,
+                "offset": result.queue_offset,
+                "offsetMsgId": result.offset_message_id,
+            }
+
+        yield send

@@ -1,0 +1,97 @@
+"""mqadmin: settings and the name servers' table of keys and values. getBrokerConfig updateBrokerConfig getNamesrvConfig
+updateNamesrvConfig updateKvConfig deleteKvConfig.
+
+Java: tools/command/broker/GetBrokerConfigCommand.java, UpdateBrokerConfigSubCommand.java,
+tools/command/namesrv/GetNamesrvConfigCommand.java and its neighbours
+"""
+
+from __future__ import annotations
+
+import click
+
+from common import java_properties
+from remoting.protocol.kv import KVConfigHeader, PutKVConfigHeader
+from remoting.request_codes import RequestCode
+from tools.admin.calls import Admin
+from tools.admin.command import BROKER, CLUSTER, Result, Said, brokers_chosen, command, one_of, properties_lines
+
+_KEY = click.option("-k", "--key", required=True, metavar="KEY", help="The setting.")
+_VALUE = click.option("-v", "--value", required=True, metavar="VALUE", help="Its value.")
+_SPACE = click.option("-s", "--namespace", "space", required=True, metavar="NAME", help="The namespace.")
+
+
+async def settings_of(calls: Admin, address: str, code: RequestCode) -> dict[str, str]:
+    """All settings of a server by key."""
+    body = (await calls.ask(address, code)).body
+    return java_properties.as_dict(java_properties.decode(bytes(body)))
+
+
+@command("getBrokerConfig")
+@BROKER
+@CLUSTER
+async def get_broker_config(calls: Admin, broker: str | None, cluster: str | None) -> Result:
+    """The settings of brokers."""
+    one_of(broker, cluster)
+    addresses = (await brokers_chosen(calls, broker, cluster)).values()
+    return await _listed(calls, list(addresses), RequestCode.GET_BROKER_CONFIG)
+
+
+@command("getNamesrvConfig")
+async def get_namesrv_config(calls: Admin) -> Result:
+    """The settings of name servers."""
+    return await _listed(calls, list(calls.namesrvs), RequestCode.GET_NAMESRV_CONFIG)
+
+
+async def _listed(calls: Admin, addresses: list[str], code: RequestCode) -> Said:
+    lines, rows = [], []
+    for address in addresses:
+        found = await settings_of(calls, address, code)
+        lines += properties_lines(f"============{address}============", found)
+        rows.append({"address": address, "settings": found})
+    return Said(lines, rows)
+
+
+@command("updateBrokerConfig")
+@BROKER
+@CLUSTER
+@_KEY
+@_VALUE
+async def update_broker_config(calls: Admin, broker: str | None, cluster: str | None, key: str, value: str) -> Result:
+    """Change a setting of running brokers; those that may are marked in the table of settings."""
+    one_of(broker, cluster)
+    body = f"{java_properties.format_entry(key, value)}\n".encode()
+    addresses = list((await brokers_chosen(calls, broker, cluster)).values())
+    for address in addresses:
+        await calls.ask(address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
+    lines = [f"update broker config success, {address}" for address in addresses]
+    return Said(lines, [{"broker": address, "key": key, "value": value} for address in addresses])
+
+
+@command("updateNamesrvConfig")
+@_KEY
+@_VALUE
+async def update_namesrv_config(calls: Admin, key: str, value: str) -> Result:
+    """Change a setting of running name servers."""
+    body = f"{java_properties.format_entry(key, value)}\n".encode()
+    await calls.tell_all_namesrvs(RequestCode.UPDATE_NAMESRV_CONFIG, body=body)
+    names = ", ".join(calls.namesrvs)
+    return Said([f"update name server config success![{names}]", f"{key} : {value}"], {"key": key, "value": value})
+
+
+@command("updateKvConfig")
+@_SPACE
+@_KEY
+@_VALUE
+async def update_kv_config(calls: Admin, space: str, key: str, value: str) -> Result:
+    """Put a value into the name servers' table."""
+    await calls.tell_all_namesrvs(RequestCode.PUT_KV_CONFIG, PutKVConfigHeader(namespace=space, key=key, value=value))
+    return Said(["create or update kv config to namespace success."], {"namespace": space, "key": key, "value": value})
+
+
+@command("deleteKvConfig")
+@_SPACE
+@_KEY
+async def delete_kv_config(calls: Admin, space: str, key: str) -> Result:
+    """Take a value out of the name servers' table."""
+    await calls.tell_all_namesrvs(RequestCode.DELETE_KV_CONFIG, KVConfigHeader(namespace=space, key=key))
+    return Said(["delete kv config from namespace success."], {"namespace": space, "key": key})

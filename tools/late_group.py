@@ -1,0 +1,99 @@
+"""A click group whose commands are imported when they are called, and the one place where a program's errors end.
+
+Importing all commands of `rocketlet` takes half a second, of which `--help` needs nothing: the list of commands has
+names and lines of its own.
+
+Java: tools/command/MQAdminStartup.java
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from common.errors import RocketletError
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_DAMAGED = 3
+EXIT_INTERRUPTED = 130
+
+# Name: the module it is in, its name there, and its line in the list.
+Commands = Mapping[str, tuple[str, str, str]]
+
+
+class LateGroup(click.Group):
+    """Knows its commands by name and imports one when it is called."""
+
+    def __init__(self, *args: Any, late: Commands, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.late = late
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.late)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.late:
+            return None
+        module, name, _ = self.late[cmd_name]
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, _, line) in self.late.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] == "help" and "help" not in self.late:  # `mqadmin help topicList`, as RocketMQ has it
+            args = [*args[1:2], "--help"] if args[1:] else ["--help"]
+            if args == ["--help"]:
+                click.echo(ctx.get_help())
+                ctx.exit()
+        if args and not args[0].startswith("-") and args[0] not in self.late:
+            import difflib
+
+            near = difflib.get_close_matches(args[0], self.late, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"--help lists all {len(self.late)}"
+            ctx.fail(f"no command {args[0]}; {hint}")
+        return super().resolve_command(ctx, args)
+
+
+def print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    """The callback of --version."""
+    if wanted and not ctx.resilient_parsing:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            number = version("rocketlet")
+        except PackageNotFoundError:  # run from a source tree that was never installed
+            number = "of a source tree"
+        click.echo(f"rocketlet {number}, speaks RocketMQ 4.9.8")
+        ctx.exit()
+
+
+VERSION = click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=print_version, help="Print the version."
+)
+
+
+def run(command: click.Command, program: str, arguments: list[str] | None = None) -> int:
+    """Run a click command and turn what it raises into one line and an exit code."""
+    try:
+        result: Any = command.main(args=arguments, prog_name=program, standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo(f"{program}: interrupted", err=True)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        return 0  # the reader, `head` say, has seen enough
+    except (RocketletError, OSError) as error:
+        click.echo(f"{program}: {error}", err=True)
+        return EXIT_FAILED
+    return result if isinstance(result, int) else 0
