@@ -520,3 +520,48 @@ async def test_nobody_waits_for_a_queue_whose_lock_is_another_members(autojump_c
             assert {queue.queue_id for queue in consumer.queues()} == {1}
             await trio.sleep(3)
             assert {queue.queue_id for queue in consumer.queues()} == {0, 1}
+
+
+async def test_a_queue_that_nobody_pulls_any_more_is_taken_anew(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    got = Collected()
+    async with scripted_brokers("a", queues=1) as script:
+        script.topics = {"T"}
+        script.next("a", PULL, DROP)  # with a time-out like this it would wait for hours
+        async with consumer_at(script, got, pull_timeout=10_000.0):
+            await trio.sleep(119)
+            assert script.count(PULL) == 1
+            script.next("a", PULL, found(0))
+            await trio.sleep(30)
+    assert got.offsets == [0]
+    assert "nothing was pulled from T/a/0 for two minutes" in caplog.text
+
+
+async def test_a_namespace_is_on_the_wire_and_nowhere_else(autojump_clock: trio.testing.MockClock) -> None:
+    got = Collected()
+    async with memory_cluster() as cluster:
+        settings: dict[str, Any] = {"namesrv": cluster.namesrv, "namespace": "ns"}
+        async with AsyncProducer("p", world=cluster.world(), **settings) as producer:
+            sent = await producer.send(Message("T", b"x"))
+            await producer.send(Message("T", b"y"), queue=sent.queue)
+            assert sent.queue.topic == "T"
+            async with AsyncPushConsumer("g", got, topics={"T": "*"}, world=cluster.world(), **settings) as consumer:
+                await trio.sleep(40)
+                assert {queue.topic for queue in consumer.queues()} == {"T", "%RETRY%g"}
+        broker = cluster.brokers["broker-a"]
+        topics = broker.tables.topics.to_body().topicConfigTable
+        assert {"ns%T", "%RETRY%ns%g"} <= topics.keys()
+        assert "T" not in topics
+    assert {message.body for message in got} == {b"x", b"y"}
+    assert {(message.topic, message.queue.topic) for message in got} == {("T", "T")}
+
+
+async def test_a_mistake_of_the_clients_own_ends_it_loudly(autojump_clock: trio.testing.MockClock) -> None:
+    async with scripted_brokers("a", queues=1) as script:
+        script.topics = {"T"}
+        with pytest.raises(TypeError):
+            async with consumer_at(script, Collected()) as consumer:
+                consumer._running()[1].rebalance.held = None  # type: ignore[assignment]
+                await trio.sleep(100)
+                raise AssertionError("it went on")

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
+from typing import Any
 
 import trio
 
@@ -21,12 +22,12 @@ from common.clock import TrioWallClock
 from common.config_file import Loaded
 from common.settings import settings_of
 from namesrv.config import NamesrvConfig
+from namesrv.memory_files import MemoryFiles
 from namesrv.namesrv import NameServer
 from remoting.config import ServerConfig
 from remoting.memory_network import MemoryNetwork
 from store.memory_disk import MemoryDisk
 from tests.support.memory_broker import loaded_settings
-from namesrv.memory_files import MemoryFiles
 from tests.support.virtual_time import START_MS
 
 HOST = "10.1.0.1"
@@ -35,7 +36,7 @@ HOST = "10.1.0.1"
 class Cluster:
     """Servers by name, each killed and started by a test."""
 
-    def __init__(self, nursery: trio.Nursery, namesrvs: int, settings: dict[str, object]) -> None:
+    def __init__(self, nursery: trio.Nursery, namesrvs: int, tls: dict[str, Any], settings: dict[str, object]) -> None:
         self.network = MemoryNetwork(host="10.2.0.1")
         self.clock = TrioWallClock(START_MS)
         self.random = Random(7)
@@ -43,6 +44,7 @@ class Cluster:
         self.namesrv = ";".join(self.namesrvs)
         self.brokers: dict[str, Broker] = {}
         self._nursery = nursery
+        self._tls = tls
         self._settings = settings
         self._ports: dict[str, int] = {}
         self._disks: dict[str, MemoryDisk] = {}
@@ -61,7 +63,10 @@ class Cluster:
     async def start_namesrv(self, number: int) -> None:
         """Start a name server that is not running."""
         port = 9876 + number
-        configs = (NamesrvConfig(bind_address=HOST, listen_port=port, order_message_enable=True), ServerConfig())
+        configs = (
+            NamesrvConfig(bind_address=HOST, listen_port=port, order_message_enable=True),
+            ServerConfig(**self._tls),
+        )
         origins = {one.key: "default" for config in configs for one in settings_of(type(config))}
         server = NameServer(Loaded(configs, origins), self.network, files=MemoryFiles())
         await self._nursery.start(self._host, self.namesrvs[number], server)
@@ -76,6 +81,7 @@ class Cluster:
             broker_ip1=HOST,
             listen_port=port,
             namesrv_addr=tuple(self.namesrvs),
+            **self._tls,
             **self._settings,
         )
         running = self.brokers[broker] = Broker(
@@ -109,10 +115,15 @@ class Cluster:
 
 
 @asynccontextmanager
-async def memory_cluster(*, namesrvs: int = 1, brokers: int = 1, **settings: object) -> AsyncIterator[Cluster]:
-    """Name servers and brokers (broker-a, broker-b ...) until the block ends. `settings` by field name."""
+async def memory_cluster(
+    *, namesrvs: int = 1, brokers: int = 1, tls: dict[str, Any] | None = None, **settings: object
+) -> AsyncIterator[Cluster]:
+    """Name servers and brokers (broker-a, broker-b ...) until the block ends.
+
+    `settings` are the brokers', by field name; `tls` those of all servers' connections.
+    """
     async with trio.open_nursery() as nursery:
-        cluster = Cluster(nursery, namesrvs, settings)
+        cluster = Cluster(nursery, namesrvs, tls or {}, settings)
         for number in range(namesrvs):
             await cluster.start_namesrv(number)
         for number in range(brokers):

@@ -1,0 +1,48 @@
+"""Producers and consumers over TLS, on a memory network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trustme
+
+from client import AsyncProducer, AsyncPushConsumer, ConsumeFrom, Message, NoRoute, ReceivedMessage
+from tests.support.memory_cluster import HOST, memory_cluster
+
+
+async def test_a_client_trusts_whom_it_is_told_to(autojump_clock: trio.testing.MockClock, tmp_path: Path) -> None:
+    authority, stranger = trustme.CA(), trustme.CA()
+    issued = authority.issue_cert(HOST)
+    certificate, key = tmp_path / "server.pem", tmp_path / "server.key"
+    issued.cert_chain_pems[0].write_to_path(certificate)
+    issued.private_key_pem.write_to_path(key)
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    stranger.cert_pem.write_to_path(tmp_path / "stranger.pem")
+    got: list[bytes] = []
+
+    async def listener(message: ReceivedMessage) -> None:
+        got.append(message.body)
+
+    servers = {"tls_cert_path": str(certificate), "tls_key_path": str(key)}
+    async with memory_cluster(tls=servers) as cluster:
+        trusting: dict[str, Any] = {"namesrv": cluster.namesrv, "tls": True, "tls_ca_file": str(tmp_path / "ca.pem")}
+        async with AsyncProducer("p", world=cluster.world(), tls_server_name=HOST, **trusting) as producer:
+            await producer.send(Message("T", b"secret"))
+            await trio.sleep(1)
+            async with AsyncPushConsumer(
+                "g",
+                listener,
+                topics={"T": "*"},
+                world=cluster.world(),
+                consume_from=ConsumeFrom.FIRST_OFFSET,
+                **trusting,
+            ):
+                await trio.sleep(5)
+        for settings in ({"tls_ca_file": str(tmp_path / "stranger.pem")}, {"tls_server_name": "another.host"}):
+            async with AsyncProducer("p", world=cluster.world(), **{**trusting, **settings}) as producer:
+                with pytest.raises(NoRoute, match=r"(?i)certificate|TLS"):
+                    await producer.send(Message("T", b"x"))
+    assert got == [b"secret"]
