@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import pathlib
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -25,10 +27,38 @@ from benchmarks.spark_log import write_log
 GIB = 1 << 30
 
 
-def seconds_of(work: Callable[[], Any]) -> float:
-    begin = time.perf_counter()
+@dataclass(slots=True)
+class Cost:
+    """Seconds by the clock, and of CPU in all processes that took part."""
+
+    wall: float
+    cpu: float
+
+
+def cost_of(work: Callable[[], Any]) -> Cost:
+    """Of work done in processes that live on: the JVM, its Python workers, and this one."""
+    began, cpu = time.perf_counter(), _family_cpu()
     work()
-    return time.perf_counter() - begin
+    return Cost(time.perf_counter() - began, _family_cpu() - cpu)
+
+
+def _family_cpu() -> float:
+    """CPU time of this process and all below it; what ended meanwhile counts with the one that waited for it."""
+    parents: dict[int, int] = {}
+    cpu: dict[int, float] = {}
+    for folder in pathlib.Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                fields = (folder / "stat").read_text().rsplit(")", 1)[1].split()
+            except OSError:
+                continue  # ended meanwhile
+            parents[int(folder.name)] = int(fields[1])
+            cpu[int(folder.name)] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    family, found = {os.getpid()}, True
+    while found:
+        found = {pid for pid, parent in parents.items() if parent in family} - family
+        family |= found
+    return sum(cpu.get(pid, 0.0) for pid in family)
 
 
 def recover(root: pathlib.Path) -> None:
@@ -42,15 +72,15 @@ def recover(root: pathlib.Path) -> None:
     async def run() -> None:
         config = StoreConfig(store_path_root_dir=str(root), store_path_commit_log=str(root / "commitlog"))
         store = MessageStore(RealDisk(), config, lambda: int(time.time() * 1000))
-        begin = time.perf_counter()
+        begin, cpu = time.perf_counter(), time.process_time()
         await store.open()
-        print(time.perf_counter() - begin)
+        print(time.perf_counter() - begin, time.process_time() - cpu)
         await store.close()
 
     trio.run(run)
 
 
-def recovery_seconds(root: pathlib.Path) -> float:
+def recovery_cost(root: pathlib.Path) -> Cost:
     for name in ("consumequeue", "index", "rocketlet", "checkpoint", "abort", "lock"):
         path = root / name
         if path.is_dir():
@@ -59,7 +89,8 @@ def recovery_seconds(root: pathlib.Path) -> float:
             path.unlink(missing_ok=True)
     command = [sys.executable, "-m", "benchmarks.spark_index", "--recover", str(root)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
-    return float(done.stdout.split()[-1])
+    wall, cpu = map(float, done.stdout.split()[-2:])
+    return Cost(wall, cpu)
 
 
 def same_files(one: pathlib.Path, other: pathlib.Path) -> bool:
@@ -97,18 +128,18 @@ def main() -> None:
         root, out = chosen.directory / "store", chosen.directory / "out"
         shutil.rmtree(chosen.directory, ignore_errors=True)
         records = write_log(root, int(gib * GIB))
-        results: dict[str, list[float]] = {"spark": [], "recovery": []}
+        results: dict[str, list[Cost]] = {"spark": [], "recovery": []}
         for _ in range(chosen.repeat):
             shutil.rmtree(out, ignore_errors=True)
-            results["spark"].append(seconds_of(partial(rebuild_index, session, str(root), str(out), Rules())))
-            results["recovery"].append(recovery_seconds(root))
+            results["spark"].append(cost_of(partial(rebuild_index, session, str(root), str(out), Rules())))
+            results["recovery"].append(recovery_cost(root))
         equal = same_files(root / "consumequeue", out / "consumequeue") and same_files(root / "index", out / "index")
         line: dict[str, Any] = {"gib": gib, "records": records, "session_s": round(started, 1), "equal": equal}
-        for name, times in results.items():
-            best = min(times)
+        for name, costs in results.items():
+            best = min(cost.wall for cost in costs)
             line[name] = {
-                "first_s": round(times[0], 1), "best_s": round(best, 1), "mb_s": round(gib * GIB / best / 1e6),
-                "rows_s": round(records / best),
+                "first_s": round(costs[0].wall, 1), "best_s": round(best, 1), "mb_s": round(gib * GIB / best / 1e6),
+                "rows_s": round(records / best), "cpu_s": round(min(cost.cpu for cost in costs), 1),
             }  # fmt: skip
         print(json.dumps(line))
     session.stop()
