@@ -87,14 +87,18 @@ class SendPort:
             self._thread.post(self._take)
 
     def wait_for_room(self) -> None:
-        """Until fewer than `max_in_flight` are on their way."""
-        while len(self._pipeline.on_their_way) + len(self._handed) >= self._most:
+        """Until fewer than `max_in_flight` are on their way, and no body waits for others to make room."""
+        while self._is_full():
             self._run.check()
             lock = allocate_lock()
             lock.acquire()
             self._for_room.append(lock)
-            if len(self._pipeline.on_their_way) + len(self._handed) >= self._most:
+            if self._is_full():
                 lock.acquire()
+
+    def _is_full(self) -> bool:
+        pipeline = self._pipeline
+        return len(pipeline.on_their_way) + len(self._handed) >= self._most or pipeline.is_crowded
 
     # ---- on the loop
 
@@ -105,7 +109,7 @@ class SendPort:
             submit(handed.popleft())
 
     def _settled(self) -> None:
-        if self._for_room and len(self._pipeline.on_their_way) < self._most // 2:
+        if self._for_room and len(self._pipeline.on_their_way) < self._most // 2 and not self._pipeline.is_crowded:
             while self._for_room:
                 self._for_room.popleft().release()
 

@@ -113,7 +113,9 @@ class ProducerConfig(ClientConfig):
     latencies_ms: tuple[int, ...] = DEFAULT_LATENCIES_MS
     avoidances_ms: tuple[int, ...] = DEFAULT_AVOIDANCES_MS
     max_in_flight: int = 4096
-    """Sends on their way at once; a blocking call waits for room, `send_soon` raises TooManyInFlight."""
+    """Sends on their way at once; a blocking call waits for room, an awaitable `send_soon` raises TooManyInFlight."""
+    max_bytes_in_flight: int = 8 << 20
+    """Bytes of their bodies; more wait their turn. One message may be larger if nothing else is on its way."""
     trace: bool = False
     """Leave a trace of each message in `trace_topic`."""
     trace_topic: str = topics.TRACE_TOPIC

@@ -1,8 +1,8 @@
 """Hooks of users around sending and consuming: for tracing, counting, vetoes.
 
-All are plain functions called where the client works: before a send in the sender's thread, after it on the engine's
-loop, around consumption where the listener runs. They must not wait. One that raises before a send vetoes it; any other
-is logged and does no harm.
+All are plain functions called where the client works: before a send in the sender's thread, after it there or on the
+engine's loop, around consumption where the listener runs. They must not wait. One that raises before a send vetoes it;
+any other is logged and does no harm.
 
 Java: client/hook/SendMessageHook.java, ConsumeMessageHook.java, CheckForbiddenHook.java
 """

@@ -57,6 +57,7 @@ class PendingSend:
         "_error",
         "_fixed",
         "_flag",
+        "_inside",
         "_oneway",
         "_opaque",
         "_properties",
@@ -144,6 +145,7 @@ class PendingSend:
     _flag: int
     _born: int
     _oneway: bool
+    _inside: bool
     _fixed: MessageQueue | None
     _select: Select | None
     _queue: MessageQueue

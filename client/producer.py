@@ -138,6 +138,7 @@ class Preparer:
         pending._timeout = self._config.send_timeout if timeout is None else timeout
         pending._fixed = None
         pending._select = None
+        pending._inside = False
         pending._tries = 0
         pending._causes = None
         pending._connection = None

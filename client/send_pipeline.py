@@ -59,6 +59,9 @@ class SendPipeline:
         self._faults = LatencyFaults(config.latencies_ms, config.avoidances_ms) if config.latency_faults else None
         self.on_their_way: set[PendingSend] = set()
         """Not settled yet. Threads look at its size only."""
+        self.bytes = 0
+        """Of the bodies that were let in; at most `max_bytes_in_flight`, or one body."""
+        self._outside: deque[PendingSend] = deque()
         self.settled: Callable[[], None] | None = None
         """Called after each send: for threads that wait for room."""
         self._lines: dict[str, Connection] = {}
@@ -70,6 +73,11 @@ class SendPipeline:
         self._empty = trio.lowlevel.ParkingLot()
         self._nursery: trio.Nursery | None = None
         self._closed: ClientError | None = None
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether some sends wait for others to make room."""
+        return bool(self._outside)
 
     # ---- life
 
@@ -132,7 +140,18 @@ class SendPipeline:
             deadline = min(deadline, now + self._config.try_timeout)
         if deadline < self._next_look:
             self._next_look = self._sleeping.deadline = deadline
+        if self._outside or not self._let_in(pending):
+            self._outside.append(pending)
+
+    def _let_in(self, pending: PendingSend) -> bool:
+        """Begin with a send if its body finds room beside the others: what waits in a socket's buffer is bounded."""
+        size = len(pending._body)
+        if self.bytes and self.bytes + size > self._config.max_bytes_in_flight:
+            return False
+        self.bytes += size
+        pending._inside = True
         self._try(pending)
+        return True
 
     def _try(self, pending: PendingSend) -> None:
         topic = pending._topic
@@ -287,7 +306,12 @@ class SendPipeline:
     def _settle(self, pending: PendingSend, result: SendResult | None, error: ClientError | None) -> None:
         self.on_their_way.discard(pending)
         pending._connection = None
+        if pending._inside:
+            pending._inside = False
+            self.bytes -= len(pending._body)
         pending._settle(result, error)
+        while self._outside and (self._outside[0].done or self._let_in(self._outside[0])):
+            self._outside.popleft()
         if self.settled is not None:
             self.settled()
         if not self.on_their_way:

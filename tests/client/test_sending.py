@@ -391,3 +391,41 @@ async def test_the_name_server_that_answers_is_kept(autojump_clock: trio.testing
             await producer.send(Message("T", b"x"))
             await trio.sleep(100)
             await producer.send(Message("U", b"x"))
+
+
+async def test_large_bodies_wait_their_turn_in_order(autojump_clock: trio.testing.MockClock) -> None:
+    async with (
+        scripted_brokers("a", queues=1) as script,
+        producer_at(script, max_bytes_in_flight=1000, compress_over=1 << 20) as producer,
+    ):
+        await producer.send(Message("T", b"warm"))
+        script.network.delay = 0.1
+        began = trio.current_time()
+        ended: list[tuple[int, float]] = []
+
+        async def send(n: int, size: int) -> None:
+            await trio.sleep(0.001 * n)
+            await producer.send(Message("T", bytes([65 + n]) * size))
+            ended.append((n, round(trio.current_time() - began, 1)))
+
+        async with trio.open_nursery() as nursery:
+            for n, size in enumerate((600, 300, 600, 100, 5000, 10)):
+                nursery.start_soon(send, n, size)
+        assert ended == [(0, 0.2), (1, 0.2), (2, 0.4), (3, 0.4), (4, 0.6), (5, 0.8)]
+        assert [body[:1] for body in sent_bodies(script)] == [b"w", b"A", b"B", b"C", b"D", b"E", b"F"]
+
+
+async def test_a_body_that_waits_outside_has_its_time_out_too(autojump_clock: trio.testing.MockClock) -> None:
+    async with scripted_brokers("a") as script, producer_at(script, max_bytes_in_flight=10) as producer:
+        await producer.send(Message("T", b"warm"))
+        script.next("a", SEND, DROP)
+        first = producer.send_soon(Message("T", b"x" * 20), timeout=5.0)
+        second = producer.send_soon(Message("T", b"y" * 20), timeout=1.0)
+        third = producer.send_soon(Message("T", b"z" * 20), timeout=9.0)
+        with pytest.raises(TimedOut):
+            await second
+        assert trio.current_time() == pytest.approx(1.0, abs=0.1)
+        with pytest.raises(TimedOut):
+            await first
+        await third
+        assert script.count(SEND) == 3
