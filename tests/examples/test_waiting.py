@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from tests.support.examples import said
 from tests.support.local_stack import local_stack
-
-ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.fixture(scope="module")
@@ -23,21 +18,8 @@ def namesrv() -> Iterator[str]:
         yield address
 
 
-def said(namesrv: str, example: str) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, f"examples/waiting/{example}.py"],
-        cwd=ROOT,
-        env={"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "PYTHONPATH": str(ROOT), "NAMESRV_ADDR": namesrv},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.splitlines()
-
-
 def test_delayed(namesrv: str) -> None:
-    *sent, first, second = said(namesrv, "delayed")
+    *sent, first, second = said(namesrv, "examples/waiting/delayed.py")
     assert len(sent) == 2
     assert first.startswith("consumed  a message of level 1 after ")
     assert second.startswith("consumed  a message of level 2 after ")
@@ -45,7 +27,7 @@ def test_delayed(namesrv: str) -> None:
 
 
 def test_dead_letters(namesrv: str) -> None:
-    *tries, dead = said(namesrv, "dead_letters")
+    *tries, dead = said(namesrv, "examples/waiting/dead_letters.py")
     assert sorted(tries) == [
         "listener  got 'good', retry 0",
         "listener  got 'poison', retry 0",
@@ -56,14 +38,14 @@ def test_dead_letters(namesrv: str) -> None:
 
 
 def test_transaction(namesrv: str) -> None:
-    lines = said(namesrv, "transaction")
+    lines = said(namesrv, "examples/waiting/transaction.py")
     assert lines[:3] == ["sent      alice: COMMIT", "sent      mallory: ROLLBACK", "sent      bob: UNKNOWN"]
     assert "checker   is asked about bob" in lines
     assert [line for line in lines if line.startswith("consumed")] == ["consumed  alice", "consumed  bob"]
 
 
 def test_request_reply(namesrv: str) -> None:
-    assert said(namesrv, "request_reply") == [
+    assert said(namesrv, "examples/waiting/request_reply.py") == [
         "asked     apple, answer 3",
         "asked     pear, answer 4",
         "asked     melon, no answer",
@@ -71,7 +53,7 @@ def test_request_reply(namesrv: str) -> None:
 
 
 def test_sql_filter(namesrv: str) -> None:
-    *consumed, reason, shown, pointer = said(namesrv, "sql_filter")
+    *consumed, reason, shown, pointer = said(namesrv, "examples/waiting/sql_filter.py")
     assert sorted(consumed) == ["consumed  anvil for 250", "consumed  safe for 700"]
     assert "unequal is written <>" in reason
     assert shown.strip().startswith("price != 250")

@@ -1,4 +1,4 @@
-"""Every member of a group gets every message: python examples/basics/broadcast.py
+"""Every member of a group gets every message: python examples/client/broadcast.py
 
 Each member keeps its own offsets, in a file of its own; what it fails to consume is not sent again. The name server is
 NAMESRV_ADDR's, or 127.0.0.1:9876.

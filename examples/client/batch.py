@@ -1,4 +1,4 @@
-"""Many small messages in one request: python examples/basics/batch.py
+"""Many small messages in one request: python examples/client/batch.py
 
 `split` cuts a long list into batches that the broker takes. The name server is NAMESRV_ADDR's, or 127.0.0.1:9876.
 """

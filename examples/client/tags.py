@@ -1,4 +1,4 @@
-"""Only the messages with certain tags: python examples/basics/tags.py
+"""Only the messages with certain tags: python examples/client/tags.py
 
 The broker skips what nobody in the group wants. The name server is NAMESRV_ADDR's, or 127.0.0.1:9876.
 """

@@ -1,0 +1,25 @@
+"""Runs an example as a user would: its own process, the name server in the environment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def said(namesrv: str, *command: str) -> list[str]:
+    """What it prints, line by line. It must end well and complain of nothing."""
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "PYTHONPATH": str(ROOT), "NAMESRV_ADDR": namesrv},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
