@@ -202,6 +202,16 @@ class AsyncioWorkers:
         finally:
             self._jobs.clear()
 
+    def abandon(self) -> None:
+        while True:
+            try:
+                job = self._jobs.popleft()
+            except IndexError:
+                break
+            job.expired = True
+            self._results.append(job)
+        self.collect()
+
     async def drain(self) -> None:
         while self._out:
             await self._drained.park()
@@ -215,8 +225,11 @@ class AsyncioWorkers:
             task.add_done_callback(self._ended)
 
     async def _work(self) -> None:
-        while self._jobs:
-            job = self._jobs.popleft()
+        while True:
+            try:
+                job = self._jobs.popleft()
+            except IndexError:
+                return
             await job.run_async(self._call, self._now)
             self._results.append(job)
             if not self._posted:

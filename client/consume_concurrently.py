@@ -87,6 +87,10 @@ class ConsumeConcurrently:
             nursery.start_soon(self._watch_for_expired)
             task_status.started()
 
+    def abandon(self) -> None:
+        """Begin with nothing more; what was not begun is not consumed."""
+        self._workers.abandon()
+
     async def drain(self) -> None:
         """Wait until nothing is being consumed or handed over."""
         await self._workers.drain()

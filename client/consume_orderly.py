@@ -89,6 +89,10 @@ class ConsumeOrderly:
             task_status.started()
             await trio.sleep_forever()
 
+    def abandon(self) -> None:
+        """Begin with nothing more; what was not begun is not consumed."""
+        self._workers.abandon()
+
     async def drain(self) -> None:
         """Wait until no queue is being worked on. Requires: they are dropped, or will run dry."""
         while self._active:

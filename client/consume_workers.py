@@ -44,6 +44,9 @@ class Workers(Protocol):
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Work until cancelled."""
 
+    def abandon(self) -> None:
+        """Hand back, as expired, the jobs that nobody has begun: their messages come again elsewhere."""
+
     async def drain(self) -> None:
         """Wait until every submitted job has been handed back."""
 
@@ -67,6 +70,14 @@ class TaskWorkers:
 
     def collect(self) -> None:
         """Nothing: each job is handed back as it ends."""
+
+    def abandon(self) -> None:
+        while self._jobs:
+            job = self._jobs.popleft()
+            job.expired = True
+            self._finished(job)
+        if not self._running:
+            self._drained.unpark_all()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         async with trio.open_nursery() as nursery:
@@ -180,6 +191,16 @@ class ThreadWorkers:
             self._finished(job)
         if not self._out:
             self._drained.unpark_all()
+
+    def abandon(self) -> None:
+        while True:
+            try:
+                job = self._jobs.popleft()
+            except IndexError:
+                break
+            job.expired = True
+            self._results.append(job)
+        self.collect()
 
     async def drain(self) -> None:
         while self._out:

@@ -238,6 +238,7 @@ class PushEngine:
         self._suspended = True
         for _, scope in self._loops.values():
             scope.cancel()
+        self.consumption.abandon()
         with trio.move_on_after(self.config.shutdown_timeout) as waiting:
             if self.config.orderly:
                 await self.rebalance.give_up_all()

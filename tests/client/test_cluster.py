@@ -59,7 +59,7 @@ async def send_patiently(producer: AsyncProducer, message: Message, **how: objec
             await trio.sleep(1)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 async def test_nothing_acknowledged_is_lost_while_every_server_is_killed_in_turn(
     autojump_clock: trio.testing.MockClock, seed: int
 ) -> None:

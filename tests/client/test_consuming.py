@@ -173,6 +173,27 @@ async def test_the_end_waits_for_the_listener_and_commits(autojump_clock: trio.t
         assert codes.index(RequestCode.UNREGISTER_CLIENT) > last_commit
 
 
+@pytest.mark.parametrize("orderly", [False, True])
+async def test_what_was_not_begun_is_not_begun_at_the_end(
+    autojump_clock: trio.testing.MockClock, orderly: bool
+) -> None:
+    begun: list[int] = []
+
+    async def listener(message: ReceivedMessage) -> None:
+        begun.append(message.queue_offset)
+        await trio.sleep(2)
+
+    async with scripted_brokers("a", queues=1) as script:
+        script.topics = {"T"}
+        script.next("a", PULL, found(*range(100)))
+        began = trio.current_time()
+        async with consumer_at(script, listener, threads=4, orderly=orderly):
+            await trio.sleep(3)
+        assert trio.current_time() - began < 7
+        assert len(begun) == (2 if orderly else 8)
+        assert script.headers(RequestCode.UPDATE_CONSUMER_OFFSET)[-1]["commitOffset"] == str(len(begun))
+
+
 async def test_a_listener_that_never_ends_does_not_hold_up_the_end_for_ever(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
