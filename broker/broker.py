@@ -48,7 +48,7 @@ from broker.handlers.when_flushed import WhenFlushed
 from broker.identity import Identity
 from broker.long_poll import LongPoll
 from broker.overload import Overload
-from broker.own_address import own_address
+from broker.own_address import LOOPBACK, ip_of, own_address
 from broker.put_again import FilterBits
 from broker.queue_locks import QueueLocks
 from broker.registration import Registration
@@ -213,7 +213,17 @@ class Broker:
             told, loopback = own_address(config.namesrv_addr), join_address("127.0.0.1", port)
         else:
             told = host
-        self.identity.settle(join_address(told, port), join_address(config.broker_ip2 or told, port + 1), loopback)
+        try:
+            ip = ip_of(told)
+        except OSError as error:
+            ip = LOOPBACK
+            log.warning("brokerIP1 is %s, which is no address known here (%s): records bear %s", told, error, ip)
+        self.identity.settle(
+            join_address(told, port),
+            join_address(config.broker_ip2 or told, port + 1),
+            loopback,
+            join_address(ip, port),
+        )
 
     def _say_ready(self) -> None:
         log.info("broker %s is ready, clients are told %s", self.identity.name, self.identity.address)

@@ -1,7 +1,7 @@
-"""Which address of this host others reach it at, where nobody has said.
+"""Which address of this host others reach it at, where nobody has said; and the IP of a host's name, where one has.
 
-The kernel knows: it is the one from which it would send to the name server. Nothing is sent to find out. Without a name
-server, the address that the host's own name stands for.
+The kernel knows: it is the one from which it would send to the name server, or, where that is on this host, to anywhere
+else. Nothing is sent to find out. The host's own name is asked last, for Debian has it stand for 127.0.1.1.
 
 Java: remoting/common/RemotingUtil.java (getLocalAddress), which takes the first that is not loopback
 """
@@ -14,18 +14,24 @@ from collections.abc import Iterable
 from remoting.transport import split_address
 
 LOOPBACK = "127.0.0.1"
+_ELSEWHERE = ("203.0.113.1", 9)  # set aside for documentation (RFC 5737): nobody is there
 
 
 def own_address(name_servers: Iterable[str]) -> str:
     """An IPv4 address of this host; 127.0.0.1 where it has no other."""
-    for address in name_servers:
-        found = _towards(*split_address(address))
+    for place in [*map(split_address, name_servers), _ELSEWHERE]:
+        found = _towards(*place)
         if found:
             return found
     try:
         return socket.gethostbyname(socket.gethostname())
     except OSError:
         return LOOPBACK
+
+
+def ip_of(host: str) -> str:
+    """The IP of a name, or the IP that it is already. Raises OSError."""
+    return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
 
 
 def _towards(host: str, port: int) -> str:

@@ -61,11 +61,12 @@ class LocalSettings:
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where it listens, and what clients are told."""
+    """Where it listens, and what clients are told; those on this host `loopback`, where that is another address."""
 
     namesrv: str
     namesrvs: tuple[str, ...]
     brokers: Mapping[str, str]
+    loopback: Mapping[str, str] = field(default_factory=dict)
 
 
 class LocalStack:
@@ -88,7 +89,12 @@ class LocalStack:
                 namesrvs = tuple([await self._start_namesrv(shelter, n) for n in range(self._chosen.namesrvs)])
                 async with trio.open_nursery() as nursery:
                     told = dict([await self._start_broker(nursery, n, namesrvs) for n in range(self._chosen.brokers)])
-                    task_status.started(Addresses(";".join(namesrvs), namesrvs, told))
+                    here = {
+                        name: broker.identity.loopback_address
+                        for name, broker in self.brokers.items()
+                        if broker.identity.loopback_address not in ("", told[name])
+                    }
+                    task_status.started(Addresses(";".join(namesrvs), namesrvs, told, here))
                     await trio.sleep_forever()
             finally:
                 shelter.cancel_scope.cancel()

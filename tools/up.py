@@ -146,6 +146,7 @@ def _say(addresses: Addresses, wanted: LocalSettings, how: str) -> None:
                 {
                     "namesrv": addresses.namesrv,
                     "brokers": dict(addresses.brokers),
+                    "onThisHost": dict(addresses.loopback),
                     "directory": wanted.directory,
                     "pid": os.getpid(),
                 }
@@ -157,13 +158,20 @@ def _say(addresses: Addresses, wanted: LocalSettings, how: str) -> None:
 
 
 def _greeting(addresses: Addresses, wanted: LocalSettings) -> str:
-    told = ", ".join(f"{name} at {address}" for name, address in addresses.brokers.items())
-    lines = [
-        "Rocketlet is ready.",
-        f"  name server   {addresses.namesrv}",
-        f"  clients are told {told}",
+    open_to_all = wanted.host in ("0.0.0.0", "::")
+    lines = ["Rocketlet is ready.", f"  name server   {addresses.namesrv}"]
+    lines += [f"  clients are told {name} at {address}" for name, address in addresses.brokers.items()]
+    if addresses.loopback:
+        lines += [f"     and on this host {name} at {address}" for name, address in addresses.loopback.items()]
+    lines += [
         f"  data          {wanted.directory or 'in memory, gone at the end'}",
         f"  connect       NAMESRV_ADDR={addresses.namesrv} with any RocketMQ client",
+    ]
+    if open_to_all:
+        host = next(iter(addresses.brokers.values())).rpartition(":")[0]
+        port = addresses.namesrv.rpartition(":")[2]
+        lines.append(f"  from elsewhere NAMESRV_ADDR={host}:{port}")
+    lines += [
         "  try           rocketlet send hello 'Hello, world'; rocketlet tail hello --from-start",
         f"  stop          Ctrl-C, or kill {os.getpid()}",
     ]

@@ -1,0 +1,194 @@
+"""`rocketlet up` as a process: what it says, whom it serves, what survives it, and what it costs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client import ConsumeFrom, LitePullConsumer, Message, Producer
+
+ROOT = Path(__file__).parent.parent.parent
+FREE_PORTS = ("--port", "0", "--broker-port", "0")
+
+
+@contextmanager
+def up(*arguments: str, directory: Path) -> Iterator[subprocess.Popen[str]]:
+    """A running `rocketlet up`, which has said nothing that was read yet; stopped at the end unless it is over."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tools", "up", *arguments],
+        cwd=directory,
+        env={"PATH": os.environ["PATH"], "HOME": str(directory), "PYTHONPATH": str(ROOT), "NO_COLOR": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.communicate(timeout=30)
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    line = process.stdout.readline().rstrip()
+    assert line or process.stderr is None, process.stderr.read()
+    return line
+
+
+def greeting(process: subprocess.Popen[str], until: str) -> str:
+    """What a person is told, up to the line that has these words."""
+    lines = [first_line(process)]
+    while until not in lines[-1]:
+        lines.append(first_line(process))
+    return "\n".join(lines)
+
+
+def ready(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """What `--json` says."""
+    found: dict[str, Any] = json.loads(first_line(process))
+    return found
+
+
+def bodies(namesrv: str, topic: str, count: int) -> list[bytes]:
+    with LitePullConsumer(
+        "up-readers", topics={topic: "*"}, namesrv=namesrv, consume_from=ConsumeFrom.FIRST_OFFSET
+    ) as consumer:
+        found = []
+        for message in consumer:
+            found.append(message.body)
+            if len(found) == count:
+                break
+    return sorted(found)
+
+
+def test_what_a_person_is_told(tmp_path: Path) -> None:
+    with up(*FREE_PORTS, directory=tmp_path) as process:
+        said = greeting(process, "--listen")
+        process.send_signal(signal.SIGINT)
+        last, errors = process.communicate(timeout=30)
+    assert (process.returncode, last, errors) == (0, "SIGINT: stopping\n", "")
+    assert said.startswith("Rocketlet is ready.\n")
+    assert "clients are told broker-a at 127.0.0.1:" in said
+    assert f"data          {tmp_path}/rocketlet-data" in said
+    assert f"Ctrl-C, or kill {process.pid}" in said
+    assert "It listens on this host only; --listen 0.0.0.0" in said
+
+
+def test_a_test_suite_in_any_language_gets_the_address_alone(tmp_path: Path) -> None:
+    with up(*FREE_PORTS, "--memory", "--print-addr", directory=tmp_path) as process:
+        namesrv = first_line(process)
+        with Producer("up", namesrv=namesrv) as producer:
+            producer.send(Message("up", b"1"))
+        process.terminate()
+        said, errors = process.communicate(timeout=30)
+    assert (process.returncode, said, errors) == (0, "", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_after_kill_9_nothing_that_was_acknowledged_is_lost(tmp_path: Path) -> None:
+    with up(*FREE_PORTS, "--json", directory=tmp_path) as process:
+        producer = Producer("up", namesrv=ready(process)["namesrv"])
+        producer.start()
+        for number in range(20):
+            producer.send(Message("up", b"%02d" % number))
+        process.kill()
+        process.wait(30)
+        producer.shutdown()
+    with up(*FREE_PORTS, "--json", directory=tmp_path) as process:
+        told = ready(process)
+        assert told["directory"] == str(tmp_path / "rocketlet-data")
+        assert bodies(told["namesrv"], "up", 20) == [b"%02d" % number for number in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "host"),
+    [
+        (["--listen", "127.0.0.2"], "127.0.0.2"),
+        (["--listen", "0.0.0.0"], "127.0.0.1"),
+        (["--listen", "0.0.0.0"], "127.0.0.2"),
+        (["--listen", "0.0.0.0", "--advertise", "localhost"], "127.0.0.1"),
+        (["--listen", "0.0.0.0", "--advertise", "127.0.0.3"], "127.0.0.2"),
+    ],
+)
+def test_clients_reach_it_by_the_address_that_they_are_told(tmp_path: Path, arguments: list[str], host: str) -> None:
+    with up(*FREE_PORTS, "--memory", "--json", *arguments, directory=tmp_path) as process:
+        told = ready(process)
+        namesrv = f"{host}:{told['namesrv'].rpartition(':')[2]}"
+        with Producer("up", namesrv=namesrv) as producer:
+            assert producer.send(Message("up", b"hi")).status.name == "SEND_OK"
+        assert bodies(namesrv, "up", 1) == [b"hi"]
+        if "--advertise" in arguments:
+            assert told["brokers"]["broker-a"].startswith(f"{arguments[-1]}:")
+
+
+def test_an_open_one_says_how_to_reach_it_from_elsewhere(tmp_path: Path) -> None:
+    with up(*FREE_PORTS, "--memory", "--listen", "0.0.0.0", "--advertise", "10.1.2.3", directory=tmp_path) as process:
+        said = greeting(process, "stop")
+    assert "clients are told broker-a at 10.1.2.3:" in said
+    assert "from elsewhere NAMESRV_ADDR=10.1.2.3:" in said
+
+
+def test_an_address_that_is_taken_is_one_line_with_what_to_do(tmp_path: Path) -> None:
+    with up(*FREE_PORTS, "--memory", "--print-addr", directory=tmp_path) as process:
+        port = first_line(process).rpartition(":")[2]
+        with up("--port", port, "--broker-port", "0", "--memory", directory=tmp_path) as second:
+            said, errors = second.communicate(timeout=30)
+    assert (second.returncode, said) == (1, "")
+    assert errors.count("\n") == 1
+    assert f"cannot listen on 127.0.0.1:{port}" in errors
+    assert "choose with --port and --broker-port" in errors
+
+
+def test_a_directory_is_used_by_one_at_a_time(tmp_path: Path) -> None:
+    with up(*FREE_PORTS, "--print-addr", directory=tmp_path) as process:
+        first_line(process)
+        with up(*FREE_PORTS, directory=tmp_path) as second:
+            said, errors = second.communicate(timeout=30)
+    assert (second.returncode, said) == (1, "")
+    assert "another process has this store open" in errors
+
+
+def test_a_start_costs_little(tmp_path: Path) -> None:
+    """CPU time and memory, which do not depend on what else the machine does; the clock is in benchmarks/startup.py."""
+    with up(*FREE_PORTS, "--print-addr", directory=tmp_path) as process:
+        first_line(process)
+        process.terminate()
+        _, _, usage = os.wait4(process.pid, 0)
+        process.returncode = 0
+    assert usage.ru_utime + usage.ru_stime < 0.6
+    assert usage.ru_maxrss < 80 * 1024
+
+
+@pytest.mark.parametrize(
+    ("arguments", "without"),
+    [
+        (["tools", "--help"], ["trio", "msgspec", "numpy", "json", "asyncio"]),
+        (["tools", "up", "--help"], ["trio", "msgspec", "numpy"]),
+        (["tools.admin", "--help"], ["trio", "msgspec", "numpy"]),
+        (["tools.admin", "topicList", "--help"], ["numpy", "pyspark"]),
+    ],
+)
+def test_help_imports_next_to_nothing(arguments: list[str], without: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", *arguments], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time")}
+    assert not imported & set(without)
+
+
+def test_a_start_imports_nothing_heavy(tmp_path: Path) -> None:
+    program = "import sys, tools.up, tools.local, tools.thread_stack; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert not set(done.stdout.split()) & {"numpy", "pyspark", "asyncio", "pytest", "cProfile"}
