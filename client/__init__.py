@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from client.awaitable import AsyncProducer as AsyncProducer
     from client.awaitable import AsyncTransactionProducer as AsyncTransactionProducer
-    from client.awaitable_consumers import AsyncLitePullConsumer as AsyncLitePullConsumer
-    from client.awaitable_consumers import AsyncPullConsumer as AsyncPullConsumer
     from client.awaitable_consumers import AsyncPushConsumer as AsyncPushConsumer
+    from client.awaitable_pulling import AsyncLitePullConsumer as AsyncLitePullConsumer
+    from client.awaitable_pulling import AsyncPullConsumer as AsyncPullConsumer
     from client.batch_splitter import split as split
     from client.blocking import Producer as Producer
     from client.blocking import TransactionProducer as TransactionProducer
-    from client.blocking_consumers import LitePullConsumer as LitePullConsumer
-    from client.blocking_consumers import PullConsumer as PullConsumer
     from client.blocking_consumers import PushConsumer as PushConsumer
+    from client.blocking_pulling import LitePullConsumer as LitePullConsumer
+    from client.blocking_pulling import PullConsumer as PullConsumer
     from client.config import ConsumeFrom as ConsumeFrom
     from client.config import MessageModel as MessageModel
     from client.config import ProducerConfig as ProducerConfig
@@ -72,10 +72,12 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "client.awaitable": ("AsyncProducer", "AsyncTransactionProducer"),
-    "client.awaitable_consumers": ("AsyncLitePullConsumer", "AsyncPullConsumer", "AsyncPushConsumer"),
+    "client.awaitable_consumers": ("AsyncPushConsumer",),
+    "client.awaitable_pulling": ("AsyncLitePullConsumer", "AsyncPullConsumer"),
     "client.batch_splitter": ("split",),
     "client.blocking": ("Producer", "TransactionProducer"),
-    "client.blocking_consumers": ("LitePullConsumer", "PullConsumer", "PushConsumer"),
+    "client.blocking_consumers": ("PushConsumer",),
+    "client.blocking_pulling": ("LitePullConsumer", "PullConsumer"),
     "client.config": ("ConsumeFrom", "MessageModel", "ProducerConfig", "PullConfig", "PushConfig"),
     "client.consume_results": ("ConsumeContext", "ConsumeStatus", "Later"),
     "client.errors": (

@@ -4,8 +4,7 @@ The request carries a correlation id and the asker's client id. The consumer sen
 topic; the broker hands it at once to the connection on which the asker's heartbeats come (326), where it wakes whoever
 waits for that correlation id. So an asker must be known to the broker before it asks.
 
-Java: client/producer/RequestFutureHolder.java, client/impl/ClientRemotingProcessor.java#receiveReplyMessage,
-client/utils/MessageUtil.java
+Java: client/impl/ClientRemotingProcessor.java#receiveReplyMessage, client/utils/MessageUtil.java
 """
 
 from __future__ import annotations
