@@ -1,0 +1,83 @@
+"""The whole catalogue of the official client, against our name servers and brokers as real processes.
+
+Four times: on one broker and on two, with JSON headers and with binary ones; the pairs have a second name server too.
+The scenarios mostly wait, so two runs go on at once. The client gives up on a request after three seconds, which is its
+own setting; a machine that is busy enough makes it do so. So what failed is asked once more, by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.support.java_programs import JavaPrograms, Outcome, free_broker_port
+from tests.support.programs import name_server, program
+
+pytestmark = pytest.mark.interop
+
+# Binary headers are also one of the scenarios, and the program itself cannot begin another run of that kind from one.
+AT_ONCE = 2
+VARIANTS = ["one broker, JSON", "one broker, binary", "two brokers, JSON", "two brokers, binary"]
+SCENARIOS = 78
+SLOW = 4  # times as patient as alone
+QUICK = {
+    "transactionCheckInterval": 2000,
+    "transactionTimeOut": 1000,
+    "traceTopicEnable": "true",
+    "messageDelayLevel": "1s 2s 1s 2s 3s 4s 5s 6s 7s 8s 9s 10s 11s 12s 13s 14s 15s 16s",
+}
+
+
+def run(java: JavaPrograms, folder: Path, brokers: int, *, binary: bool) -> dict[str, Outcome]:
+    """One stack, and everything the official client knows to ask of it."""
+    with ExitStack() as held:
+        namesrvs = [held.enter_context(name_server(_made(folder / f"namesrv-{n}")))[1] for n in range(brokers)]
+        for number in range(brokers):
+            given = {
+                "brokerName": f"broker-{'ab'[number]}",
+                "storePathRootDir": _made(folder / f"broker-{number}"),
+                "listenPort": free_broker_port(),
+                **QUICK,
+            }
+            words = [word for key, value in given.items() for word in (f"--{key}", str(value))]
+            held.enter_context(program("broker", *words, "-n", ";".join(namesrvs))).line_with("is ready")
+        address = ";".join(namesrvs)
+        outcomes = java.scenarios(address, binary=binary, slow=SLOW)
+        failed = [name for name, one in outcomes.items() if one.verdict == "FAIL"]
+        if failed:
+            outcomes |= java.scenarios(address, *failed, binary=binary, slow=SLOW)
+        return outcomes
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runs(
+    java: JavaPrograms, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Future[dict[str, Outcome]]]]:
+    """All four, on their way or waiting for their turn."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        yield {
+            variant: pool.submit(
+                run,
+                java,
+                tmp_path_factory.mktemp("stack"),
+                2 if variant.startswith("two") else 1,
+                binary=variant.endswith("binary"),
+            )
+            for variant in VARIANTS
+        }
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_official_client_notices_no_difference(runs: dict[str, Future[dict[str, Outcome]]], variant: str) -> None:
+    outcomes = runs[variant].result()
+    assert {name: one.why for name, one in outcomes.items() if one.verdict != "PASS"} == {}
+    assert len(outcomes) == SCENARIOS
