@@ -23,6 +23,7 @@ _MAX_DEPTH = 200
 _blank = re.compile(r"[ \t\r\n,\ufeff]*").match  # fastjson skips stray commas too
 _bare_word = re.compile(r"[-+\w.$]+").match
 _string_part = re.compile(r"[^\\\"]*").match
+_hex_digits = re.compile(r"[0-9a-fA-F]+").match
 _single_part = re.compile(r"[^\\']*").match
 _path_part = re.compile(r"\.([^.\[]+)|\[(\d+)\]").finditer
 _WORDS = {"true": True, "false": False, "null": None, "undefined": None, "NaN": None}
@@ -145,17 +146,20 @@ class _Reader:
         if digits is None:
             self.at += 2
             return _ESCAPES.get(code, code)
-        try:
-            unit = int(self.text[self.at + 2 : self.at + 2 + digits], 16)
-        except ValueError:
-            raise self._broken("a broken escape") from None
+        unit = self._hex(self.at + 2, digits)
         self.at += 2 + digits
         if 0xD800 <= unit < 0xDC00 and self.text.startswith("\\u", self.at):
-            second = int(self.text[self.at + 2 : self.at + 6] or "0", 16)
+            second = self._hex(self.at + 2, 4)
             if 0xDC00 <= second < 0xE000:
                 self.at += 6
                 unit = 0x10000 + ((unit - 0xD800) << 10) + (second - 0xDC00)
         return chr(unit)
+
+    def _hex(self, at: int, digits: int) -> int:
+        found = _hex_digits(self.text, at, at + digits)
+        if found is None or found.end() != at + digits:
+            raise self._broken("a broken escape")
+        return int(found.group(), 16)
 
     def _word(self) -> Any:
         word = _bare_word(self.text, self.at)

@@ -99,3 +99,9 @@ def test_every_body_java_sent() -> None:
                 loads(body)
                 seen += 1
     assert seen > 250
+
+
+@pytest.mark.parametrize("escape", ["\\u-001", "\\u+123", "\\u1_23", "\\u 12a", "\\x-1", "\\ud800\\u-001", "\\u12"])
+def test_an_escape_that_is_none_is_told(escape: str) -> None:
+    with pytest.raises(InvalidJson, match="escape"):
+        loads(f'{{a:"{escape}"}}')
