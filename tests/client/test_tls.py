@@ -10,6 +10,7 @@ import trio
 import trustme
 
 from client import AsyncProducer, AsyncPushConsumer, ConsumeFrom, Message, NoRoute, ReceivedMessage
+from remoting.config import ClientAuth
 from tests.support.memory_cluster import HOST, memory_cluster
 
 
@@ -46,3 +47,23 @@ async def test_a_client_trusts_whom_it_is_told_to(autojump_clock: trio.testing.M
                 with pytest.raises(NoRoute, match=r"(?i)certificate|TLS"):
                     await producer.send(Message("T", b"x"))
     assert got == [b"secret"]
+
+
+async def test_a_server_that_asks_for_a_certificate_gets_it(
+    autojump_clock: trio.testing.MockClock, tmp_path: Path
+) -> None:
+    authority = trustme.CA()
+    for name, issued in (("server", authority.issue_cert(HOST)), ("client", authority.issue_cert("a@client"))):
+        issued.cert_chain_pems[0].write_to_path(tmp_path / f"{name}.pem")
+        issued.private_key_pem.write_to_path(tmp_path / f"{name}.key")
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    stack = {"tls_cert_path": str(tmp_path / "server.pem"), "tls_key_path": str(tmp_path / "server.key")}
+    asking = {**stack, "tls_client_auth": ClientAuth.REQUIRE, "tls_trust_path": str(tmp_path / "ca.pem")}
+    async with memory_cluster(tls=asking) as cluster:
+        known = {"tls_cert_file": str(tmp_path / "client.pem"), "tls_key_file": str(tmp_path / "client.key")}
+        at: dict[str, Any] = {"namesrv": cluster.namesrv, "tls": True}
+        async with AsyncProducer("p", world=cluster.world(), **at, **known) as producer:
+            await producer.send(Message("T", b"x"))
+        async with AsyncProducer("p", world=cluster.world(), **at) as producer:
+            with pytest.raises(NoRoute):
+                await producer.send(Message("T", b"x"))
