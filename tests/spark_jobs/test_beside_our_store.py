@@ -237,3 +237,13 @@ def test_a_live_store_is_read_up_to_its_good_end(
     for name, raw in files_below(out / "consumequeue"):
         units = [unit for unit in entries_of(raw).tolist() if unit != (0, 0, 0)]
         assert entries_of(whole[name]).tolist()[: len(units)] == units
+
+
+def test_both_mark_lost_messages_alike() -> None:
+    """Spark may not import the store, so the marks on disk are named twice."""
+    from spark_jobs import index_segments
+    from store import consume_queue, healing
+    from store.layout import consume_queue_entry
+
+    assert consume_queue_entry.LOST == consume_queue.LOST
+    assert index_segments.LOST_MARK == healing.LOST_MARK
