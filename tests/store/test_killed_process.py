@@ -1,0 +1,80 @@
+"""kill -9 of a real process in the middle of its appends, again and again on one directory: every acknowledged message
+is found, under its offset and its key, and queues and index say what the log says."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from common.message_record import decode_all
+from store.check import check
+from store.disk import RealDisk
+from store.message_store import MessageStore
+from tests.support.appending import config_of
+
+ROOT = Path(__file__).parents[2]
+
+
+def run_and_kill(directory: Path, flush: str, first: int, after: int) -> list[tuple[int, int, int]]:
+    """Let it append until so many bytes of acknowledgements came, then kill it; what it acknowledged."""
+    command = [sys.executable, "-m", "tests.support.appending", str(directory), flush, str(first)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as process:
+        assert process.stdout is not None
+        said = process.stdout.read(after)
+        process.send_signal(signal.SIGKILL)
+        said += process.stdout.read()
+    assert process.returncode == -signal.SIGKILL, said[-300:]
+    whole = said[: said.rfind(b"\n") + 1]
+    return [tuple(map(int, line.split())) for line in whole.splitlines()]  # type: ignore[misc]
+
+
+async def look(directory: Path, flush: str, acknowledged: dict[tuple[int, int], int], every: int) -> int:
+    """Open the store, compare all of it, and close it; returns the first number that was never used."""
+    store = MessageStore(RealDisk(), config_of(str(directory), flush), lambda: 0, on_progress=lambda _: None)
+    report = await store.open()
+    assert not report.was_clean
+    assert not report.losses
+    found: dict[tuple[int, int], int] = {}
+    for queue in store.queues:
+        offset = queue.begin
+        while (result := await store.load(store.get("T", queue.queue_id, offset, 32))).count:
+            for record in decode_all(result.body()):
+                number = int(record.properties.partition(b"\x02")[0].partition(b"\x01k")[2])
+                assert record.body == b"%d " % number * (number % 50)
+                found[record.queue_id, record.queue_offset] = number
+            offset = result.next_offset
+    assert {place: found.get(place) for place in acknowledged} == acknowledged
+    for number in list(acknowledged.values())[::every]:
+        assert len(store.find_by_key("T", f"k{number}", 32, 0, 1 << 62).records) >= 1
+    assert store._lock is not None
+    store._lock.release()  # and nothing else of a closing: as a second kill right after the recovery
+    return max(found.values(), default=-1) + 1
+
+
+async def kill_again_and_again(directory: Path, times: int, seed: int) -> None:
+    random = Random(seed)
+    acknowledged: dict[tuple[int, int], int] = {}
+    first = 0
+    for _ in range(times):
+        flush = random.choice(["SYNC_FLUSH", "ASYNC_FLUSH"])
+        for number, queue_id, offset in run_and_kill(directory, flush, first, random.randrange(1, 20_000)):
+            assert acknowledged.setdefault((queue_id, offset), number) == number, "an offset was given out twice"
+        first = await look(directory, flush, acknowledged, 29)
+    report = check(RealDisk(), config_of(str(directory), "SYNC_FLUSH"), lambda _: None)
+    assert report.is_sound, report.lines()
+    assert report.records >= len(acknowledged) > 0
+
+
+async def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
+    await kill_again_and_again(tmp_path / "store", 5, 1)
+
+
+@pytest.mark.slow
+async def test_a_process_killed_a_hundred_times_loses_nothing(tmp_path: Path) -> None:
+    for seed in range(5):
+        await kill_again_and_again(tmp_path / f"store{seed}", 20, seed)

@@ -1,0 +1,59 @@
+"""A process that appends to a store and prints what is acknowledged, until it is killed.
+
+    python -m tests.support.appending DIRECTORY SYNC_FLUSH|ASYNC_FLUSH FIRST
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import trio
+
+from common.clock import system_clock
+from store.config import FlushDiskType, StoreConfig
+from store.disk import RealDisk
+from store.message_store import MessageStore
+from tests.support.store_model import message
+
+
+def config_of(directory: str, flush: str) -> StoreConfig:
+    """Files so small that all kinds of them are made and filled many times a second."""
+    return StoreConfig(
+        store_path_root_dir=directory,
+        flush_disk_type=FlushDiskType(flush),
+        mapped_file_size_commit_log=64 << 10,
+        mapped_file_size_consume_queue=2000,
+        max_hash_slot_num=50,
+        max_index_num=200,
+        max_message_size=8192,
+        flush_interval_commit_log=10,
+        flush_interval_consume_queue=20,
+        flush_consume_queue_thorough_interval=50,
+        disk_free_floor=0,
+    )
+
+
+async def append(directory: str, flush: str, first: int) -> None:
+    store = MessageStore(RealDisk(), config_of(directory, flush), system_clock, on_progress=lambda _: None)
+    await store.open()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(store.run)
+        number = first
+        while True:
+            said, end = [], 0
+            for _ in range(number % 17 + 1):
+                put = message("T", number % 4, b"%d " % number * (number % 50), (b"k%d" % number,), b"TagA")
+                found = store.put(put)
+                said.append(b"%d %d %d\n" % (number, put.queue_id, found.queue_offset))
+                number, end = number + 1, found.end
+            store.settle()
+            if store.config.is_sync_flush:
+                await store.flushed_to(end, 5000)
+            else:
+                await trio.sleep(0)
+            os.write(1, b"".join(said))
+
+
+if __name__ == "__main__":
+    trio.run(append, sys.argv[1], sys.argv[2], int(sys.argv[3]))
