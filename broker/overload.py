@@ -16,6 +16,7 @@ from collections.abc import Callable
 import trio
 
 from broker.config import Settings
+from common.clock import stopwatch
 from remoting.handler import Answer, Deferred, PlainFunction, Refused, Request
 from remoting.response_codes import ResponseCode
 
@@ -29,24 +30,26 @@ WORTH_A_LINE = 0.5
 class Overload(trio.abc.Instrument):
     """Measures the passes of the event loop, once it is installed."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, now: Callable[[], float] = stopwatch) -> None:
+        # Not trio's clock: under a test's, every wait passes at once, and would look like a standstill.
+        self._now = now
         self._settings = settings
-        self._woke = trio.current_time()
+        self._woke = now()
         self.waited_ms = 0  # how long what is read now may have waited
 
     def install(self) -> None:
         """From here to the end of the run."""
-        self._woke = trio.current_time()
+        self._woke = self._now()
         trio.lowlevel.add_instrument(self)
 
     def remove(self) -> None:
         trio.lowlevel.remove_instrument(self)
 
     def after_io_wait(self, timeout: float) -> None:
-        self._woke = trio.current_time()
+        self._woke = self._now()
 
     def before_io_wait(self, timeout: float) -> None:
-        took = trio.current_time() - self._woke
+        took = self._now() - self._woke
         self.waited_ms = int(took * 1000) if took > WORTH_A_LOOK else 0
         if took > WORTH_A_LINE:
             log.warning("the broker was busy or stood still for %.1f s: a slow disk, too little CPU?", took)
