@@ -72,9 +72,7 @@ class Reading:
     ran_out: bool = True
 
 
-def scan(
-    buffer: Buffer, at: int, end: int, base: int, *, verify_body: bool = True, limit: int | None = None
-) -> Scan:
+def scan(buffer: Buffer, at: int, end: int, base: int, *, verify_body: bool = True, limit: int | None = None) -> Scan:
     """Walk from `at` while whole records follow one another; at most `limit` of them, then the fault is EMPTY.
 
     `end` is where the file (or its good part) ends; a record never crosses it.

@@ -20,7 +20,9 @@ from common.message_properties import (
 names = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1, max_size=8)
 values = st.text(st.characters(exclude_characters="\x02", exclude_categories=["Cs"]), min_size=1, max_size=12)
 # Bytes in which separators and few names meet in every order.
-tangled = st.lists(st.sampled_from([b"\x01", b"\x02", b"K", b"KEYS", b"TAGS", b"UNIQ_KEY", b"a b"]), max_size=24).map(b"".join)
+tangled = st.lists(st.sampled_from([b"\x01", b"\x02", b"K", b"KEYS", b"TAGS", b"UNIQ_KEY", b"a b"]), max_size=24).map(
+    b"".join
+)
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,7 @@ def test_worked_example() -> None:
     ]:
         assert index.put(index_key_hash("TopicTest", key), offset, timestamp)
     index.write_header()
-    assert buffer[:40].hex() == (
-        "0000018bcfe5687b" "0000018bcfe5873f" "00000000000003e8" "00000000000007d0" "00000003" "00000005"
-    )
+    assert buffer[:40].hex() == ("0000018bcfe5687b0000018bcfe5873f00000000000003e800000000000007d00000000300000005")
     assert buffer[20_000_040 : 20_000_040 + 100].hex() == "00" * 20 + (
         "62f5e4c000000000000003e80000000000000000" "3e37330100000000000003e80000000000000000"
         "75178cc900000000000003e80000000000000000" "75178cc900000000000007d00000000700000003"
@@ -50,8 +48,8 @@ def test_a_file_behind_another() -> None:
     assert buffer[:32].hex() == "0000018bcfe5873f" * 2 + "00000000000007d0" * 2
     assert index.put(index_key_hash("a", "b"), 3000, 1700000010500)
     index.write_header()
-    assert buffer[:40].hex() == "0000018bcfe59104" * 2 + "0000000000000bb8" * 2 + "00000001" "00000002"
-    assert buffer[40 + 400 + 20 :][:20].hex() == "000170c0" "0000000000000bb8" "00000002" "00000000"
+    assert buffer[:40].hex() == "0000018bcfe59104" * 2 + "0000000000000bb8" * 2 + "0000000100000002"
+    assert buffer[40 + 400 + 20 :][:20].hex() == "000170c00000000000000bb80000000200000000"
 
 
 def test_capacity_is_one_less_than_entries() -> None:

@@ -66,7 +66,7 @@ def test_any_checkpoint_both_ways(longs: tuple[int, int, int, int, int]) -> None
 def test_ext_units() -> None:
     bit_map = bytes.fromhex("0000020000000000400000000002")
     raw = queue_ext_layout.encode(2598919, 1700000000123, bit_map)
-    assert raw.hex() == "0022" "000000000027a807" "0000018bcfe5687b" "000e" "0000020000000000400000000002"
+    assert raw.hex() == "0022000000000027a8070000018bcfe5687b000e0000020000000000400000000002"
     assert queue_ext_layout.decode(raw, 0) == queue_ext_layout.ExtUnit(34, 2598919, 1700000000123, bit_map)
     assert queue_ext_layout.decode(raw[:-1], 0) is None
     assert queue_ext_layout.decode(queue_ext_layout.END_MARK + bytes(40), 0) is None
