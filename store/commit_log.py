@@ -114,7 +114,7 @@ class CommitLog:
             file = self._next_file(file, size)
         at = self.end - file.begin
         try:
-            ready = file.make_room(at, at + size + BLANK_SIZE)
+            ready = file.make_room(at, at + size + BLANK_SIZE, zeros=True)
         except OSError as error:
             raise _no_room(error, file.path) from error
         self._buffer, self._base = file.buffer, file.begin
@@ -131,7 +131,7 @@ class CommitLog:
                 # The first file's name must be durable at once: if a crash lost it and kept a later one, the log would
                 # seem to begin there. A later file that is lost leaves a gap, which recovery sees.
                 file = self.files.make(begin, durably=last is None)
-            file.make_room(0, size + BLANK_SIZE)
+            file.make_room(0, size + BLANK_SIZE, zeros=True)
             if last is not None:
                 at = self.end - last.begin
                 last.write(at, blank(last.size - at))

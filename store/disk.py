@@ -12,6 +12,10 @@ Facts behind the shape of it (Linux, ext4, CPython 3.11):
   writes calls `Region.reserve` first: MADV_POPULATE_WRITE (Linux 5.14) makes the kernel find the blocks, and answers
   EFAULT where a write would have been a SIGBUS. It also takes the page faults together, 1 ms a MiB, where they cost
   twice as much one by one. Elsewhere posix_fallocate serves.
+- A fault in a hole is a read first, and the kernel reads ahead: with 8 MiB of read-ahead (a usual disk of a cloud) the
+  first page of a queue file filled the memory with all 6 MB of its zeros, in 1.4 ms. `MADV_RANDOM` around it: 20 µs.
+  Where much is reserved that reads as zeros (the log ahead of its writer), `reserve_zeros` writes these zeros: pages of
+  a `write` are not read, so it takes 0.2 ms a MiB where populating the hole takes 0.3 to 1.2.
 - Reading cold pages through the mapping stalls the loop up to 15 ms. `read_now` asks the page cache and returns None
   when the disk would have to be waited for (RWF_NOWAIT); `read` waits, and belongs in a worker thread.
 - `mmap.close()` raises BufferError while a view of it lives, and a mapping must never be torn from under a reader. So
@@ -37,6 +41,8 @@ from typing import IO, Protocol
 from store.errors import StoreLocked
 
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE; not named by Python's mmap module
+_SMALL_FILE = 16 << 20  # a file whose pages are asked for one by one, not a MiB at a time
+_zeros = memoryview(bytes(1 << 20))
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 PAGE = mmap.PAGESIZE
 
@@ -53,6 +59,9 @@ class Region(Protocol):
 
     def reserve(self, begin: int, end: int) -> None:
         """Make writing to [begin, end) safe. Raises OSError (ENOSPC where the disk is full), with nothing written."""
+
+    def reserve_zeros(self, begin: int, end: int) -> None:
+        """`reserve` what reads as zeros, in less time. REQUIRES that it does. Raises OSError."""
 
     def flush(self) -> None:
         """Wait until all that was written is on the disk. Raises OSError, after which no later success counts."""
@@ -175,14 +184,34 @@ class RealRegion:
             return
         if _can_populate:
             try:
-                self._map.madvise(_POPULATE_WRITE, begin, end - begin)
-                return
+                if self.size > _SMALL_FILE:
+                    self._map.madvise(_POPULATE_WRITE, begin, end - begin)
+                    return
+                self._map.madvise(mmap.MADV_RANDOM)
+                try:
+                    self._map.madvise(_POPULATE_WRITE, begin, end - begin)
+                    return
+                finally:
+                    self._map.madvise(mmap.MADV_NORMAL)
             except OSError as error:
                 if error.errno == errno.EFAULT:  # the kernel found no block: what a write would learn by SIGBUS
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path) from error
                 if error.errno != errno.EINVAL:
                     raise
         os.posix_fallocate(self._open(), begin, end - begin)
+
+    def reserve_zeros(self, begin: int, end: int) -> None:
+        end = min(-(-end // PAGE) * PAGE, self.size)
+        at = -(-begin // PAGE) * PAGE
+        try:
+            while at < end:
+                at += os.pwrite(self._open(), _zeros[: end - at], at)
+        except FileNotFoundError:
+            pass  # deleted meanwhile; the mapping still has it
+        except OSError as error:
+            error.filename = self.path
+            raise
+        self.reserve(begin, end)
 
     def flush(self) -> None:
         if self._descriptor is not None:
@@ -274,6 +303,9 @@ class PrivateRegion:
 
     def reserve(self, begin: int, end: int) -> None:
         self._written.update(range(begin // PAGE, -(-min(end, self.size) // PAGE)))
+
+    def reserve_zeros(self, begin: int, end: int) -> None:
+        self.reserve(begin, end)
 
     def flush(self) -> None:
         pass

@@ -44,15 +44,19 @@ class MappedFile:
     def buffer(self) -> memoryview:
         return self.region.buffer
 
-    def make_room(self, at: int, end: int) -> int:
-        """Make [at, end) safe to write, and more if there is; returns up to where. Raises OSError (ENOSPC)."""
+    def make_room(self, at: int, end: int, *, zeros: bool = False) -> int:
+        """Make [at, end) safe to write, and more if there is; returns up to where. Raises OSError (ENOSPC).
+
+        `zeros`: all behind `at` reads as zeros.
+        """
+        reserve = self.region.reserve_zeros if zeros else self.region.reserve
         wanted = min(self.size, end + min(max(at, 4 * PAGE), _LARGEST_STEP))
         try:
-            self.region.reserve(at, wanted)
+            reserve(at, wanted)
         except OSError as error:
             if error.errno != errno.ENOSPC or wanted == end:
                 raise
-            self.region.reserve(at, end)
+            reserve(at, end)
             return end
         return wanted
 

@@ -103,6 +103,10 @@ class MemoryRegion:
     def reserve(self, begin: int, end: int) -> None:
         self._disk.reserve(self._file, begin, min(end, self.size), self.path)
 
+    def reserve_zeros(self, begin: int, end: int) -> None:
+        assert not any(self._file.seen[begin:end]), "these are no zeros"
+        self.reserve(begin, end)
+
     def flush(self) -> None:
         self._disk.flush(self._file, self.path)
 
