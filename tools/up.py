@@ -33,7 +33,10 @@ DEFAULT_DIRECTORY = "rocketlet-data"
     "--listen", "host", metavar="HOST", default="127.0.0.1", show_default=True,
     help="Address to listen on; 0.0.0.0 lets containers and other hosts in.",
 )  # fmt: skip
-@click.option("--advertise", metavar="HOST", default="", help="Address that clients are told, if not the obvious one.")
+@click.option(
+    "--advertise", envvar="ROCKETLET_ADVERTISE", metavar="HOST", default="",
+    help="Address that clients are told, if not the obvious one.",
+)  # fmt: skip
 @click.option("--port", type=click.IntRange(0, 65535), default=9876, show_default=True, help="Of the name server.")
 @click.option("--broker-port", type=click.IntRange(0, 65535), default=10911, show_default=True, help="0: a free one.")
 @click.option("--brokers", type=click.IntRange(1, 8), default=1, show_default=True, help="How many.")
