@@ -427,6 +427,10 @@ class LitePullEngine:
             return f"{together.bytes} bytes of all queues are not polled yet"
         return ""
 
+    def unknown(self) -> None:
+        """Tell the brokers who this is."""
+        self.session.heartbeat_soon()
+
     def offset_moved(self, process_queue: ProcessQueue, offset: int) -> None:
         """Go on from an offset that the broker has."""
         self._move(process_queue.queue, offset)

@@ -37,6 +37,14 @@ log = logging.getLogger("client.pull_loop")
 _AFTER_ERROR = 1.0
 _AFTER_FLOW_CONTROL = 0.02  # the broker's own, code 215
 _LOOK_AGAIN = 1.0
+_UNKNOWN_HERE = frozenset(
+    {
+        int(ResponseCode.SUBSCRIPTION_NOT_EXIST),
+        int(ResponseCode.SUBSCRIPTION_NOT_LATEST),
+        int(ResponseCode.FILTER_DATA_NOT_EXIST),
+        int(ResponseCode.FILTER_DATA_NOT_LATEST),
+    }
+)
 # A broker that answers "nothing" at once, though it was asked to wait, would be asked ten thousand times a second.
 _TOO_QUICK = 0.005
 _QUICK_ONES = 3
@@ -64,6 +72,9 @@ class Puller(Protocol):
 
     def full(self, process_queue: ProcessQueue) -> str:
         """Why this queue must not be pulled now; empty if it may."""
+
+    def unknown(self) -> None:
+        """The broker does not know this consumer, or its newest subscription."""
 
     def offset_moved(self, process_queue: ProcessQueue, offset: int) -> None:
         """The broker does not have what was asked for; it suggests to go on here."""
@@ -131,6 +142,8 @@ class PullLoop:
         else:
             log.warning("pull of %s at %d failed: %s", self._queue.queue, self._queue.pulled_to, error)
         self._broker_id = MASTER
+        if isinstance(error, Refused) and error.code in _UNKNOWN_HERE:
+            self._puller.unknown()
         await trio.sleep(_AFTER_ERROR)
 
     async def _pull_once(self) -> None:

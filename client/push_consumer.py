@@ -383,6 +383,10 @@ class PushEngine:
             return f"{of_all.bytes} bytes of all topics are not consumed yet"
         return ""
 
+    def unknown(self) -> None:
+        """Tell the brokers who this is."""
+        self.session.heartbeat_soon()
+
     def offset_moved(self, process_queue: ProcessQueue, offset: int) -> None:
         """Go on from an offset that the broker has."""
         self.rebalance.restart(process_queue, offset)

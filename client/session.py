@@ -3,7 +3,7 @@
 Three things go round, each in a task of its own, so that a slow one does not hold up the others: routes of all topics
 in use every 30 s (the first at once), with what vanished forgotten; routes that are missing, sooner; heartbeats to all
 known brokers every 30 s. A change of routes is told to whoever asked for it; a broker that appears gets its heartbeat
-at once.
+at once, and so does one that comes back, for it has forgotten who its clients are.
 
 Java: client/impl/factory/MQClientInstance.java
 """
@@ -32,6 +32,7 @@ from common.message import MessageQueue
 from common.topic import INNER_PRODUCER_GROUP
 from remoting.config import PoolConfig, SerializeType
 from remoting.connection_pool import ConnectionPool
+from remoting.events import ConnectionEvents
 from remoting.handler import Handler
 from remoting.protocol.membership import ConsumerData, HeartbeatData, ProducerData
 from remoting.transport import TcpNetwork
@@ -92,6 +93,7 @@ class Session:
         self._asking: dict[str, trio.Event] = {}
         self._greeted: set[str] = set()
         self._known_by: set[str] = set()
+        self._telling = False
         self._pool: ConnectionPool | None = None
         self._nursery: trio.Nursery | None = None
 
@@ -103,7 +105,8 @@ class Session:
             hooks.append(Signer(self.config.access_key, self.config.secret_key, self.config.security_token))
         network = self.world.network or TcpNetwork()
         # Made only now, since it takes the handlers as they are.
-        self._pool = ConnectionPool(network, _pool_config(self.config), self.handlers, hooks=hooks)
+        events = [_Returns(self.heartbeat_soon)]
+        self._pool = ConnectionPool(network, _pool_config(self.config), self.handlers, hooks=hooks, events=events)
         async with self._pool, trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._refresh_for_ever)
@@ -281,6 +284,18 @@ class Session:
         else:
             self._known_by.add(address)
 
+    def heartbeat_soon(self) -> None:
+        """Some broker does not know this client, or its subscription; tell all of them."""
+        if not self._telling and self._nursery is not None:
+            self._telling = True
+            self._nursery.start_soon(self._heartbeat_once)
+
+    async def _heartbeat_once(self) -> None:
+        try:
+            await self.heartbeat()
+        finally:
+            self._telling = False
+
     async def introduce(self, topic: str, default_topic: str, default_queues: int) -> None:
         """Make sure that the brokers of a topic know this client, before they shall call it back. Raises NoRoute."""
         route = await self.publish_route(topic, default_topic, default_queues)
@@ -313,6 +328,22 @@ class Session:
         if address is None:
             raise NoRoute("the queue's broker has no master in the route", topic=queue.topic, broker=queue.broker_name)
         return address
+
+
+class _Returns(ConnectionEvents):
+    """Notices connections to where one was lost: who is there now may never have heard of this client."""
+
+    def __init__(self, returned: Callable[[], None]) -> None:
+        self._returned = returned
+        self._lost: set[str] = set()
+
+    def connected(self, connection: Connection) -> None:
+        if connection.peer in self._lost:
+            self._lost.discard(connection.peer)
+            self._returned()
+
+    def closed(self, connection: Connection) -> None:
+        self._lost.add(connection.peer)
 
 
 def _pool_config(config: ClientConfig) -> PoolConfig:

@@ -269,6 +269,20 @@ async def test_a_member_list_without_us_costs_no_queue(autojump_clock: trio.test
             assert script.count(RequestCode.HEART_BEAT) > before, "the broker is told"
 
 
+async def test_a_broker_that_has_forgotten_us_is_told_at_once(autojump_clock: trio.testing.MockClock) -> None:
+    async with scripted_brokers("a", queues=1) as script:
+        script.topics = {"T"}
+        async with consumer_at(script, Collected()):
+            await trio.sleep(5)
+            before = script.count(RequestCode.HEART_BEAT)
+            script.next("a", PULL, Reply(24, remark="who are you"))
+            await trio.sleep(0.1)
+            assert script.count(RequestCode.HEART_BEAT) == before + 1
+            script.next("a", PULL, CUT)
+            await trio.sleep(3)
+            assert script.count(RequestCode.HEART_BEAT) == before + 2, "the connection was lost and is there again"
+
+
 async def test_a_failed_message_is_sent_back_and_by_the_long_way_if_need_be(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
