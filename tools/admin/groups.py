@@ -236,7 +236,7 @@ async def broker_consume_stats(calls: Admin, broker: str, order: bool, timeout: 
         for group, several in entry.items():
             for stats in several:
                 for row in _rows(stats.offsetTable):
-                    if row["diff"] >= level:
+                    if row["diff"] >= level and row["lastTime"] != "N/A":  # RocketMQ leaves those out too
                         rows.append({"topic": row.pop("topic"), "group": group, **row})
     heads = {"topic": "#Topic", "group": "#Group", **{key: PROGRESS[key] for key in PROGRESS if key != "client"}}
     return Table(heads, rows, ["", f"Diff Total: {_total(rows)}"])

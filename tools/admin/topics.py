@@ -113,7 +113,7 @@ async def update_topic_perm(calls: Admin, broker: str | None, cluster: str | Non
         if one is None:
             raise AdminError(f"broker {address} does not serve topic {topic}; there are {', '.join(queues)}")
         if one.perm == perm:
-            lines.append(f"new perm equals to the old one in {address}: {perm}")
+            lines.append("new perm equals to the old one!")
             continue
         header = CreateTopicHeader(
             topic=topic,
