@@ -27,8 +27,7 @@ import trio
 
 from common.clock import WallClock
 from common.message_flags import PREPARED, ROLLBACK, TRANSACTION_MASK
-from common.message_properties import index_keys
-from common.message_record import HEAD_SIZE, PROPERTIES_MAX, RecordError, decode
+from common.message_record import HEAD_SIZE, PROPERTIES_MAX
 from common.topic import RETRY_TOPIC_MAX_LENGTH, check_topic_name, is_system_topic
 from store.checkpoint import CheckpointFile
 from store.commit_log import CommitLog
@@ -40,7 +39,8 @@ from store.dispatch import Dispatch
 from store.errors import Closed, DiskFull, MessageIllegal, NotWritable, PropertiesTooLarge
 from store.flush import LogFlush, ThoroughFlush
 from store.layout.file_names import ABORT, LOCK
-from store.message import Appended, FoundByKey, Put, StoreStatistics
+from store.lookup import Lookup
+from store.message import Appended, Put, StoreStatistics
 from store.message_index import MessageIndex
 from store.message_run import AppendedRun, NotedRun, Run
 from store.offload import offload
@@ -56,7 +56,7 @@ _SPARE = 65536  # a record may be longer than the longest body by this
 _HEAD_AND_LENGTH = HEAD_SIZE + 2
 
 
-class MessageStore:
+class MessageStore(Lookup):
     """See the module's head. Not for threads: everything happens in one trio run."""
 
     def __init__(
@@ -67,14 +67,16 @@ class MessageStore:
         *,
         on_progress: Callable[[str], None] | None = None,
     ) -> None:
+        super().__init__(
+            CommitLog(disk, config.commit_log_path, config.mapped_file_size_commit_log),
+            ConsumeQueueTable(disk, config),
+            MessageIndex(disk, config),
+        )
         self.config = config
         self._disk = disk
         self._clock = clock
         self._on_progress = on_progress or _log.info
         self._root = config.store_path_root_dir
-        self.log = CommitLog(disk, config.commit_log_path, config.mapped_file_size_commit_log)
-        self.queues = ConsumeQueueTable(disk, config)
-        self.index = MessageIndex(disk, config)
         self._checkpoint = CheckpointFile(disk, self._root)
         self._dispatch = Dispatch(self.queues, self.index, with_index=config.message_index_enable)
         self.appended = Watermark()
@@ -380,54 +382,6 @@ class MessageStore:
             queue = self.queues.find_or_make(topic, queue_id)
         return queue.watch()
 
-    def record_at(self, log_offset: int, size: int = 0) -> bytes | None:
-        """The record that begins there, byte for byte; None where none does. With `size` it is known to be one."""
-        if not self.log.begin <= log_offset < self.log.end:
-            return None
-        file = self.log.files.find(log_offset)
-        if file is None:
-            return None
-        stop = min(self.log.end, file.end) - file.begin
-        try:
-            record = decode(file.buffer, log_offset - file.begin, stop)
-        except RecordError:
-            return None
-        if record.log_offset != log_offset:
-            return None
-        view = self.log.read(log_offset, record.size)
-        return bytes(view) if view is not None else None
-
-    def store_time_of(self, log_offset: int) -> int:
-        """When the record at an offset was stored; -1 where there is none."""
-        view = self.record_at(log_offset)
-        return decode(view).store_timestamp if view is not None else -1
-
-    def store_time_at(self, topic: str, queue_id: int, offset: int) -> int:
-        """When the message of a queue offset was stored; -1 where there is none."""
-        queue = self.queues.find(topic, queue_id)
-        entry = queue.entry(offset) if queue is not None else None
-        return self.store_time_of(entry[0]) if entry is not None else -1
-
-    def earliest_time(self, topic: str, queue_id: int) -> int:
-        """When the oldest message of a queue was stored; -1 where there is none."""
-        return self.store_time_at(topic, queue_id, self.queue_begin(topic, queue_id))
-
-    def offset_at_time(self, topic: str, queue_id: int, timestamp: int) -> int:
-        """The first offset stored at or after a time; the end of the queue where all are older."""
-        queue = self.queues.find(topic, queue_id)
-        return queue.search_time(timestamp, self.store_time_of) if queue is not None else 0
-
-    def find_by_key(self, topic: str, key: str, max_count: int, begin: int, end: int) -> FoundByKey:
-        """Messages of a topic that carry a key, unique or not, stored within [begin, end] ms."""
-        statistics = self.index.statistics()
-        found = FoundByKey([], statistics.end_timestamp, statistics.end_log_offset)
-        most = min(max_count, self.config.max_msgs_num_batch)
-        for offset in sorted(set(self.index.find(topic, key, most, begin, end))):
-            record = self.record_at(offset)
-            if record is not None and _carries(record, topic, key):
-                found.records.append((offset, record))
-        return found
-
     # ---- what leaves
 
     async def delete_expired(self) -> int:
@@ -476,9 +430,3 @@ class MessageStore:
             len(self.queues.queues), self.flushed.statistics().waiting, index.files, index.entries, self._puts,
             self._put_bytes, self._gets, self._log_flush.rounds, self._disk.usage(self._root).ratio, self.refusal,
         )  # fmt: skip
-
-
-def _carries(record: bytes, topic: str, key: str) -> bool:
-    """Whether a record has this key: a hash alone may be another's."""
-    found = decode(record)
-    return found.topic == topic and key.encode() in index_keys(found.properties)

@@ -35,7 +35,7 @@ from store.mapped_file_queue import Oddity
 from store.message_index import MessageIndex
 from store.rebuild_index import IndexFinding, IndexRebuild
 from store.rebuild_queues import NotContinuous, QueueFinding, QueueRebuild
-from store.seals import drop_seals, seal_path
+from store.seal_files import drop_seals, seal_path
 
 _MOST_MISSING = 1024  # log files that are made up for in one gap
 

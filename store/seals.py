@@ -17,31 +17,14 @@ from store.commit_log import CommitLog
 from store.config import StoreConfig
 from store.disk import Disk
 from store.layout import seal_layout
-from store.layout.file_names import SEALS, offset_name, parse_offset
+from store.layout.file_names import SEALS, parse_offset
 from store.layout.log_scan import read_through
-from store.layout.seal_layout import Seal
 from store.mapped_file import MappedFile
 from store.offload import offload
+from store.seal_files import seal_path
 from store.watermark import Watermark
 
 _log = logging.getLogger("store.seals")
-
-
-def seal_path(root: str, log_offset: int) -> str:
-    return f"{root}/{SEALS}/{offset_name(log_offset)}"
-
-
-def read_seal(disk: Disk, root: str, log_offset: int) -> Seal | None:
-    """The seal of the log file that begins there; None where there is none that can be read."""
-    data = disk.read_file(seal_path(root, log_offset))
-    return seal_layout.decode(data) if data is not None else None
-
-
-def drop_seals(disk: Disk, root: str, log_offset: int = 0) -> None:
-    """Forget the seals of log files from an offset on: those files are not what they were."""
-    for entry in disk.entries(f"{root}/{SEALS}"):
-        if (offset := parse_offset(entry.name)) is not None and offset >= log_offset:
-            disk.remove(f"{root}/{SEALS}/{entry.name}")
 
 
 class Seals:
@@ -61,8 +44,9 @@ class Seals:
             return
         while True:
             await self.seal_all()
-            last = self._log.files.last
-            await self._flushed.reach(max(last.end if last is not None else 1, self._flushed.value + 1))
+            flushed = self._flushed.value
+            ends = (file.end for file in self._log.files.files if file.end > flushed)
+            await self._flushed.reach(next(ends, flushed + 1))
 
     async def seal_all(self) -> int:
         """Seal every full file that has no seal; returns how many."""

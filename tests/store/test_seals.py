@@ -14,7 +14,7 @@ from store.layout.bit_mending import LONGEST, flipped_bit, mended
 from store.layout.seal_layout import Seal, broken_blocks, decode, encode, seal_of
 from store.memory_disk import MemoryDisk
 from store.message_store import MessageStore
-from store.seals import read_seal
+from store.seal_files import read_seal
 from tests.support.store_model import ROOT, message, small_config
 
 

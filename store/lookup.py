@@ -1,0 +1,91 @@
+"""Finding one message: by its log offset, its queue offset, its time, its key.
+
+What a consumer pulls in order is in `reading.py`. A look-up may touch pages that are not in memory; it is rare, and its
+caller is an administrator or a delivery, so it waits for them in place.
+
+Java: store/DefaultMessageStore.java#lookMessageByOffset, #getOffsetInQueueByTime, #queryMessage
+"""
+
+from __future__ import annotations
+
+from common.message_properties import index_keys
+from common.message_record import Outline, check, decode, outline
+from store.commit_log import CommitLog
+from store.config import StoreConfig
+from store.consume_queue_table import ConsumeQueueTable
+from store.message import FoundByKey
+from store.message_index import MessageIndex
+
+
+class Lookup:
+    """Look-ups over log, queues and index."""
+
+    config: StoreConfig
+
+    def __init__(self, log: CommitLog, queues: ConsumeQueueTable, index: MessageIndex) -> None:
+        self.log = log
+        self.queues = queues
+        self.index = index
+
+    def record_at(self, log_offset: int, size: int = 0) -> bytes | None:
+        """The record that begins there, byte for byte; None where none does.
+
+        `size`: what a queue entry says of it, which saves looking.
+        """
+        if size:
+            view = self.log.read(log_offset, size)
+            return bytes(view) if view is not None else None
+        place = self._place(log_offset)
+        if place is None:
+            return None
+        buffer, at, end = place
+        size = check(buffer, at, end, False, log_offset)
+        return bytes(buffer[at : at + size]) if isinstance(size, int) else None
+
+    def store_time_of(self, log_offset: int) -> int:
+        """When the record at an offset was stored; -1 where there is none."""
+        place = self._place(log_offset)
+        if place is None:
+            return -1
+        found = outline(*place, False, log_offset)
+        return found.store_timestamp if isinstance(found, Outline) else -1
+
+    def _place(self, log_offset: int) -> tuple[memoryview, int, int] | None:
+        """(buffer of the file, place in it, where the log ends in it)."""
+        file = self.log.files.find(log_offset)
+        if file is None or not self.log.begin <= log_offset < self.log.end:
+            return None
+        return file.buffer, log_offset - file.begin, min(self.log.end, file.end) - file.begin
+
+    def store_time_at(self, topic: str, queue_id: int, offset: int) -> int:
+        """When the message of a queue offset was stored; -1 where there is none."""
+        queue = self.queues.find(topic, queue_id)
+        entry = queue.entry(offset) if queue is not None else None
+        return self.store_time_of(entry[0]) if entry is not None else -1
+
+    def earliest_time(self, topic: str, queue_id: int) -> int:
+        """When the oldest message of a queue was stored; -1 where there is none."""
+        queue = self.queues.find(topic, queue_id)
+        return self.store_time_at(topic, queue_id, queue.begin) if queue is not None else -1
+
+    def offset_at_time(self, topic: str, queue_id: int, timestamp: int) -> int:
+        """The first offset stored at or after a time; the end of the queue where all are older."""
+        queue = self.queues.find(topic, queue_id)
+        return queue.search_time(timestamp, self.store_time_of) if queue is not None else 0
+
+    def find_by_key(self, topic: str, key: str, max_count: int, begin: int, end: int) -> FoundByKey:
+        """Messages of a topic that carry a key, unique or not, stored within [begin, end] ms; oldest first."""
+        statistics = self.index.statistics()
+        found = FoundByKey([], statistics.end_timestamp, statistics.end_log_offset)
+        most = min(max_count, self.config.max_msgs_num_batch)
+        for offset in sorted(set(self.index.find(topic, key, most, begin, end))):
+            record = self.record_at(offset)
+            if record is not None and _carries(record, topic, key):
+                found.records.append((offset, record))
+        return found
+
+
+def _carries(record: bytes, topic: str, key: str) -> bool:
+    """Whether a record has this key: a hash alone may be another's."""
+    found = decode(record)
+    return found.topic == topic and key.encode() in index_keys(found.properties)
