@@ -62,9 +62,9 @@ class SendPort:
 
     def send(self, pending: PendingSend) -> SendResult:
         """Have it sent and wait: by this thread itself if it sends alone, else with the sends of the others."""
-        if not (
-            self._direct.usable and not self._handed and not self._pipeline.on_their_way and self._direct.send(pending)
-        ):
+        self._run.check()
+        alone = not self._handed and not self._pipeline.on_their_way
+        if not (alone and self._direct.usable and self._direct.send(pending)):
             self.hand_over(pending)
         return pending.result()
 

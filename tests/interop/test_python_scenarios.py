@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -46,3 +47,21 @@ def test_every_scenario_of_the_official_client_has_its_twin(java: JavaPrograms) 
     listed = subprocess.run(["java", "-jar", str(java.jar), "--list"], capture_output=True, text=True, check=True)
     theirs = [tuple(line.split()[:2]) for line in listed.stdout.splitlines()]
     assert sorted(theirs) == sorted((one.group, one.name) for one in all_scenarios())
+
+
+def test_the_quickstart_works_on_a_java_stack(java_stack: str) -> None:
+    environment = {**os.environ, "NAMESRV_ADDR": java_stack, "PYTHONPATH": str(REPOSITORY)}
+    said = [
+        subprocess.run(
+            [sys.executable, f"examples/quickstart/{program}.py"],
+            cwd=REPOSITORY,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        ).stdout.splitlines()
+        for program in ("producer", "consumer")
+    ]
+    sent, consumed = ({line.partition("Hello")[2].split()[0] for line in lines} for lines in said)
+    assert sent == consumed == set("12345")
