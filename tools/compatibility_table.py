@@ -1,6 +1,7 @@
 """Writes the table of request codes in docs/compatibility.md: `python -m tools.compatibility_table`.
 
-Who answers a code is read from the source of the handler tables (an entry `RequestCode.X: Handler(…)`), so the page
+Who answers a code is read from the source of the handler tables (an entry `RequestCode.X: Handler(…)`,
+or one added as `handlers[RequestCode.X] = Handler(…)`), so the page
 tells what is, and a test compares. Why a code is not answered is said here.
 
 Java: remoting/protocol/RequestCode.java
@@ -51,6 +52,10 @@ def answered_by() -> dict[RequestCode, list[str]]:
 
 def _codes_with_handler(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Subscript):
+            if isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "Handler":
+                names = [part.attr for part in ast.walk(target.slice) if isinstance(part, ast.Attribute)]
+                yield from (name for name in names if name in RequestCode.__members__)
         if isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
                 if isinstance(value, ast.Call) and ast.unparse(value.func) == "Handler":

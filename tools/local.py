@@ -67,6 +67,8 @@ class Addresses:
     namesrvs: tuple[str, ...]
     brokers: Mapping[str, str]
     loopback: Mapping[str, str] = field(default_factory=dict)
+    recovered: Mapping[str, str] = field(default_factory=dict)
+    """What a broker did to its store before it was ready, where it had not been stopped in order."""
 
 
 class LocalStack:
@@ -94,7 +96,12 @@ class LocalStack:
                         for name, broker in self.brokers.items()
                         if broker.identity.loopback_address not in ("", told[name])
                     }
-                    task_status.started(Addresses(";".join(namesrvs), namesrvs, told, here))
+                    recovered = {
+                        name: "; ".join(broker.store.report.lines())
+                        for name, broker in self.brokers.items()
+                        if not broker.store.report.was_clean
+                    }
+                    task_status.started(Addresses(";".join(namesrvs), namesrvs, told, here, recovered))
                     await trio.sleep_forever()
             finally:
                 shelter.cancel_scope.cancel()

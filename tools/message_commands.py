@@ -139,7 +139,8 @@ def export(topic: str, target: str | None, namesrv: str | None, since: Any, unti
             written += 1
             if written % PROGRESS_EVERY == 0:
                 click.echo(f"{written:,} messages", err=True)
-    click.echo(f"{written:,} messages of {topic} written to {target or 'standard output'}", err=True)
+    noun = "message" if written == 1 else "messages"
+    click.echo(f"{written:,} {noun} of {topic} written to {target or 'standard output'}", err=True)
     return 0
 
 

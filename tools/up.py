@@ -166,6 +166,7 @@ def _greeting(addresses: Addresses, wanted: LocalSettings) -> str:
     lines += [f"  clients are told {name} at {address}" for name, address in addresses.brokers.items()]
     if addresses.loopback:
         lines += [f"     and on this host {name} at {address}" for name, address in addresses.loopback.items()]
+    lines += [f"  recovered     {name}: {what}" for name, what in addresses.recovered.items()]
     lines += [
         f"  data          {wanted.directory or 'in memory, gone at the end'}",
         f"  connect       NAMESRV_ADDR={addresses.namesrv} with any RocketMQ client",
