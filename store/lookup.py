@@ -28,19 +28,15 @@ class Lookup:
         self.index = index
 
     def record_at(self, log_offset: int, size: int = 0) -> bytes | None:
-        """The record that begins there, byte for byte; None where none does.
-
-        `size`: what a queue entry says of it, which saves looking.
-        """
-        if size:
-            view = self.log.read(log_offset, size)
-            return bytes(view) if view is not None else None
+        """The record that begins there, byte for byte; None where none does, or (given) none of that size."""
         place = self._place(log_offset)
         if place is None:
             return None
         buffer, at, end = place
-        size = check(buffer, at, end, False, log_offset)
-        return bytes(buffer[at : at + size]) if isinstance(size, int) else None
+        found = check(buffer, at, end, False, log_offset)
+        if not isinstance(found, int) or found != (size or found):
+            return None
+        return bytes(buffer[at : at + found])
 
     def store_time_of(self, log_offset: int) -> int:
         """When the record at an offset was stored; -1 where there is none."""
