@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 
 from benchmarks.support.cpu import CpuMeter, resident_bytes
 from benchmarks.support.frames import batch_frame, send_frame
-from benchmarks.support.pipeline import Measured, check_answer, connect, exchange, pipelined
+from benchmarks.support.pipeline import Measured, connect, exchange, pipelined
 from benchmarks.support.processes import Server, stack
 
 KIB = 1024
@@ -61,7 +61,8 @@ class Spread:
             self._made[len(frames)] = _spread(server, frames, len(frames), min(in_flight, step)).cpu_micros
         source = itertools.cycle(frames)
         rounds = max(1, math.lcm(len(frames), step) // step) if len(frames) < 2000 else len(frames) // step
-        return _spread(server, [b"".join(itertools.islice(source, step)) for _ in range(rounds)], count, in_flight, step)
+        bursts = [b"".join(itertools.islice(source, step)) for _ in range(rounds)]
+        return _spread(server, bursts, count, in_flight, step)
 
 
 def _spread(server: Server, bursts: list[bytes], count: int, in_flight: int, each: int = 1) -> Measured:
@@ -145,7 +146,9 @@ def all_series(count: int, chosen: list[str], store_gib: float, *, quick: bool) 
         yield from series("in_flight", [1, 16, 64, 512], lambda s, n: pipelined(s.port, one, int(n), count), 64)
     if "topics" in chosen:
         topics = Spread()
-        yield from series("topics", [1, 10, 100, top], lambda s, n: topics.run(s, _topics(int(n)), count), 1, topics.made)
+        yield from series(
+            "topics", [1, 10, 100, top], lambda s, n: topics.run(s, _topics(int(n)), count), 1, topics.made
+        )
     if "queues" in chosen:
         queues = Spread()
         yield from series(
@@ -157,7 +160,10 @@ def all_series(count: int, chosen: list[str], store_gib: float, *, quick: bool) 
     if "bodies" in chosen:
         yield from series(
             "body_kib", [0.1, 1, 4, 16, 64],
-            lambda s, n: pipelined(s.port, send_frame("json", TOPIC, 2, _body(n * KIB)), 64, int(count / max(1, n / 2))), 1,
+            lambda s, n: pipelined(
+                s.port, send_frame("json", TOPIC, 2, _body(n * KIB)), 64, int(count / max(1, n / 2))
+            ),
+            1,
         )  # fmt: skip
     if "store" in chosen:
         yield from _store_series(count, 0.5 if quick else store_gib)

@@ -1,0 +1,241 @@
+"""Our broker and a Java broker in turns under RocketMQ's own client, and our client beside the Java client.
+
+    python -m benchmarks.beside_java [--rounds 3] [--window 15]
+
+Loads of 1 KiB on one connection, default flush: `sync`, RocketMQ's benchmark producer with 64 threads; `async`, 4
+threads of the official client that keep 256 sends each under way (benchmarks/java/AsyncLoad.java, compiled here: the
+benchmark producer on Maven Central sends synchronously only). Both send binary headers. Each run warms the client up
+for ten seconds and measures the next ones; before the first the Java broker is warmed up for a minute. CPU is the
+kernel's, of the broker's process and of the client's. Failed sends are counted.
+
+Needed: java, javac, mvn, and INTEROP, the directory that holds `stack/stack`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.support.cpu import CpuMeter, listening_pid
+from benchmarks.support.processes import INTEROP, ROOT, Server, free_port, scratch, stack
+
+HEAP = "-Xms2g -Xmx2g -Xmn1g -XX:MaxDirectMemorySize=2g"
+TOPIC = "TopicTest"
+WARM_UP = 60.0
+CLIENT_WARM_UP = 10.0
+LOADS = ("sync", "async")
+_SENT = re.compile(r"Send TPS: (\d+).*?Send Failed: (\d+).*?Response Failed: (\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One load on one broker: messages a second, µs of CPU a message of both processes, sends that failed."""
+
+    rate: float
+    broker_cpu: float
+    client_cpu: float
+    failed: int
+
+
+def missing() -> list[str]:
+    """What the comparison needs and does not find."""
+    lacking = [name for name in ("java", "javac", "mvn") if shutil.which(name) is None]
+    if not (INTEROP / "stack" / "stack").exists():
+        lacking.append(f"INTEROP: no {INTEROP / 'stack' / 'stack'}")
+    return lacking
+
+
+def library() -> Path:
+    """Where `stack setup` keeps the jars; fetches them if they are not there."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    jars = Path(os.environ.get("ROCKETLET_JAVA_LIB", cache / "rocketlet-java" / "lib"))
+    if not list(jars.glob("rocketmq-broker-*.jar")):
+        subprocess.run([str(INTEROP / "stack" / "stack"), "setup"], check=True)
+    return jars
+
+
+@contextmanager
+def java_stack() -> Iterator[tuple[int, Server]]:
+    """A Java name server's port and a Java broker, with the heap that a comparison needs."""
+    script, names, port = str(INTEROP / "stack" / "stack"), free_port(), free_port()
+    with scratch() as directory:
+        environment = os.environ | {"BROKER_HEAP": HEAP}
+        # Its servers outlive the script and keep what they inherit, so their output goes to a file, not to a pipe.
+        with (directory / "stack.out").open("wb") as output:
+            started = subprocess.run(
+                [script, "start", str(directory), str(names), str(port)],
+                env=environment, stdout=output, stderr=output, check=False,
+            )  # fmt: skip
+        try:
+            pid = listening_pid(port)
+            if started.returncode or pid is None:
+                raise RuntimeError(f"the Java stack did not start:\n{(directory / 'stack.out').read_text()}")
+            yield names, Server(port, pid, directory)
+        finally:
+            subprocess.run([script, "stop", str(directory)], stdout=subprocess.DEVNULL, check=False)
+
+
+@dataclass(frozen=True, slots=True)
+class JavaClients:
+    """How the loads of the official client are started, with AsyncLoad compiled into a directory."""
+
+    classes: Path
+    jars: Path
+
+    @staticmethod
+    def compile(directory: Path) -> JavaClients:
+        jars = library()
+        source = ROOT / "benchmarks" / "java" / "AsyncLoad.java"
+        subprocess.run(["javac", "-cp", f"{jars}/*", "-d", str(directory), str(source)], check=True)
+        return JavaClients(directory, jars)
+
+    def command(self, load: str, names: int) -> list[str]:
+        """What to run for a load."""
+        address = f"127.0.0.1:{names}"
+        if load == "sync":
+            return [
+                str(INTEROP / "stack" / "stack"), "bench", "producer", "-n", address, "-t", TOPIC, "-w", "64", "-s",
+                "1024",
+            ]  # fmt: skip
+        return [
+            "java", "-Xms64m", "-Xmx512m", f"-Drocketmq.client.logRoot={self.classes}/logs",
+            "-cp", f"{self.classes}:{self.jars}/*", "AsyncLoad", address, TOPIC, "4", "1024", "256",
+        ]  # fmt: skip
+
+
+class Counter:
+    """The lines of a load, read as they come: what it has sent and what has failed since it began."""
+
+    def __init__(self, load: str, path: Path) -> None:
+        self._load = load
+        self._path = path
+
+    def totals(self) -> tuple[float, int, int]:
+        """(messages sent, failed, lines) by now."""
+        text = self._path.read_text()
+        if self._load == "async":
+            lines = [line.split() for line in text.splitlines() if re.fullmatch(r"\d+ \d+", line)]
+            return sum(int(sent) for sent, _ in lines), sum(int(failed) for _, failed in lines), len(lines)
+        found = _SENT.findall(text)
+        # The benchmark producer tells the rate of ten seconds, and the failures since its start.
+        failed = int(found[-1][1]) + int(found[-1][2]) if found else 0
+        return sum(10.0 * int(rate) for rate, _, _ in found), failed, len(found)
+
+
+def run(load: str, command: list[str], broker: Server, window: float) -> Run:
+    """One load on one broker. The window begins and ends with a line of the load, so that its count is exact."""
+    with tempfile.TemporaryDirectory(prefix="rocketlet-bench-") as directory:
+        path = Path(directory) / "out"
+        with path.open("wb") as output:
+            process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
+        counter = Counter(load, path)
+        try:
+            began = time.monotonic()
+            sent, failed, lines = _next_line(process, counter, 0, began + CLIENT_WARM_UP)
+            meters, at = [CpuMeter(pid).start() for pid in (broker.pid, process.pid)], time.monotonic()
+            more_sent, more_failed, _ = _next_line(process, counter, lines, at + window)
+            messages, seconds = more_sent - sent, time.monotonic() - at
+            broker_cpu, client_cpu = (meter.read() / messages * 1e6 for meter in meters)
+            return Run(messages / seconds, broker_cpu, client_cpu, more_failed - failed)
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def _next_line(
+    process: subprocess.Popen[bytes], counter: Counter, lines: int, not_before: float
+) -> tuple[float, int, int]:
+    """The totals at the first line that comes after a time."""
+    pause = 0.02
+    while True:
+        totals = counter.totals()
+        if totals[2] > lines and time.monotonic() >= not_before:
+            return totals
+        if time.monotonic() < not_before:
+            lines = max(lines, totals[2])
+        if process.poll() is not None:
+            raise RuntimeError(f"{process.args!r} ended:\n{counter._path.read_text()[-2000:]}")
+        if time.monotonic() > not_before + 60:
+            raise RuntimeError(f"{process.args!r} says nothing:\n{counter._path.read_text()[-2000:]}")
+        time.sleep(pause)
+
+
+def our_client(names: int, broker: Server, seconds: float, *, pipelined: bool) -> Run:
+    """Our benchmark producer on a broker: 64 synchronous threads, or 4 that keep 256 sends under way each."""
+    mode = ["-w", "4", "-y", "true", "--in-flight", "256"] if pipelined else ["-w", "64"]
+    command = [
+        sys.executable, "-m", "benchmarks.producer", "-n", f"127.0.0.1:{names}", "-t", TOPIC, "-s", "1024",
+        "--seconds", str(seconds), *mode,
+    ]  # fmt: skip
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    meter = CpuMeter(broker.pid).start()
+    before = os.times()
+    text, _ = process.communicate()
+    after = os.times()
+    found = re.search(r"Send Total: (\d+) .*Send Failed: (\d+) \| Response Failed: (\d+)", text)
+    if process.returncode or found is None:
+        raise RuntimeError(f"our producer ended with {process.returncode}: {text}")
+    sent = int(found[1])
+    client = after.children_user + after.children_system - before.children_user - before.children_system
+    return Run(sent / seconds, meter.read() / sent * 1e6, client / sent * 1e6, int(found[2]) + int(found[3]))
+
+
+def compare(rounds: int, window: float, loads: tuple[str, ...] = LOADS) -> dict[str, list[Run]]:
+    """Runs by `load/broker`, in turns; and of our client on our broker as `load/our client`."""
+    found: dict[str, list[Run]] = {}
+    with ExitStack() as held:
+        clients = JavaClients.compile(Path(held.enter_context(tempfile.TemporaryDirectory(prefix="rocketlet-bench-"))))
+        java_names, java = held.enter_context(java_stack())
+        our_names, ours = held.enter_context(stack())
+        brokers = {"java": (java_names, java), "ours": (our_names.port, ours)}
+        for names, server in brokers.values():
+            run("async", clients.command("async", names), server, WARM_UP if server is java else 5.0)
+        for _ in range(rounds):
+            for load in loads:
+                for name, (names, server) in brokers.items():
+                    found.setdefault(f"{load}/{name}", []).append(
+                        run(load, clients.command(load, names), server, window)
+                    )
+                found.setdefault(f"{load}/our client", []).append(
+                    our_client(our_names.port, ours, window, pipelined=load == "async")
+                )
+    return found
+
+
+def median(runs: list[Run]) -> Run:
+    """Medians of each figure; failures are summed."""
+    return Run(
+        statistics.median(one.rate for one in runs),
+        statistics.median(one.broker_cpu for one in runs),
+        statistics.median(one.client_cpu for one in runs),
+        sum(one.failed for one in runs),
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--window", type=float, default=15.0, help="seconds that each run measures")
+    options = parser.parse_args()
+    lacking = missing()
+    if lacking:
+        raise SystemExit(f"not possible here; missing: {', '.join(lacking)}")
+    print("load/broker        messages/s   broker's CPU   client's CPU   failed")
+    for name, runs in compare(options.rounds, options.window).items():
+        one = median(runs)
+        print(f"{name:16} {one.rate:>12,.0f} {one.broker_cpu:>11.1f} µs {one.client_cpu:>11.1f} µs {one.failed:>8}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,266 @@
+"""The budgets, and how each is measured: a chapter is one program of this package, its rows are named figures.
+
+A figure with a bound is a budget: `at least` or `at most` so much, as a ratio of two runs in turns, or as an absolute
+where it is one of memory. A figure without is told for what it says beside the others.
+
+Java: (none)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+Figures = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """What a number is called, its unit, and its bound."""
+
+    what: str
+    unit: str = ""
+    at_least: float | None = None
+    at_most: float | None = None
+
+    def holds(self, value: float) -> bool | None:
+        """Whether a value keeps the budget; None where there is none."""
+        if self.at_least is not None:
+            return value >= self.at_least
+        return value <= self.at_most if self.at_most is not None else None
+
+    @property
+    def bound(self) -> str:
+        if self.at_least is not None:
+            return f">= {self.at_least:g}"
+        return f"<= {self.at_most:g}" if self.at_most is not None else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """`measure(quick)` gives a value for each of its figures, or leaves out those that cannot be had here."""
+
+    about: str
+    measure: Callable[[bool], Figures]
+    figures: dict[str, Figure]
+    needs: Callable[[], list[str]] = field(default=list)
+    once: bool = False  # takes so long that it is not repeated
+
+
+def _sends(quick: bool) -> Figures:
+    from benchmarks.raw_sender import compare, median
+
+    found: Figures = {}
+    for header in ("json", "binary"):
+        for in_flight in (64, 1):
+            count = (20_000 if quick else 120_000) // (1 if in_flight > 1 else 15)
+            ours, limit = compare(header, in_flight, count, 1024, 3)
+            name = f"{header}_{in_flight}"
+            found[f"{name}_rate"], found[f"{name}_cpu"] = median(ours)
+            if limit:
+                limit_rate, limit_cpu = median(limit)
+                if in_flight > 1:
+                    found[f"{name}_rate_ratio"] = found[f"{name}_rate"] / limit_rate
+                    found[f"{name}_cpu_ratio"] = found[f"{name}_cpu"] / limit_cpu
+                else:
+                    found[f"{name}_round_trip"] = limit_rate / found[f"{name}_rate"]
+    return found
+
+
+def _send_figures() -> dict[str, Figure]:
+    figures: dict[str, Figure] = {}
+    for header in ("json", "binary"):
+        many, one = f"{header}, 64 in flight", f"{header}, one in flight"
+        figures |= {
+            f"{header}_64_rate_ratio": Figure(f"{many}: rate / yardstick's", "x", at_least=0.65),
+            f"{header}_64_cpu_ratio": Figure(f"{many}: CPU / yardstick's", "x", at_most=1.45),
+            f"{header}_1_round_trip": Figure(f"{one}: round trip / yardstick's", "x", at_most=1.3),
+            f"{header}_64_rate": Figure(many, "/s"),
+            f"{header}_64_cpu": Figure(many, "µs"),
+            f"{header}_1_rate": Figure(one, "/s"),
+            f"{header}_1_cpu": Figure(one, "µs"),
+        }
+    return figures
+
+
+def _pull(quick: bool) -> Figures:
+    from benchmarks.pull import measure
+
+    rate, pulled = measure(20_000 if quick else 100_000, 1024)
+    return {"pull_ratio": pulled.rate / rate, "pull_rate": pulled.rate, "pull_cpu": pulled.cpu_micros}
+
+
+def _sync_flush(quick: bool) -> Figures:
+    from benchmarks.sync_flush import measure
+
+    disk, runs = measure(4_000 if quick else 20_000, [1, 8, 64])
+    found = {"disk": disk}
+    for in_flight, run in runs.items():
+        found[f"sync_{in_flight}"] = run.rate / disk
+        found[f"sync_{in_flight}_busy"] = run.server_cpu / run.seconds
+    return found
+
+
+def _batch(quick: bool) -> Figures:
+    from benchmarks.batch_cost import measure
+
+    cost = measure(600 if quick else 3000)
+    return {"batch": cost.singles, "batch_cpu": cost.batch, "batch_rate": cost.messages_per_second}
+
+
+def _idle(quick: bool) -> Figures:
+    from benchmarks.idle_connections import measure
+
+    count = 1000 if quick else 10_000
+    _, after = measure(count)
+    return {"idle_small" if quick else "idle": after / 1e6}
+
+
+def _growth(quick: bool) -> Figures:
+    from benchmarks.growth import SERIES, all_series
+
+    found: Figures = {}
+    for point in all_series(10_000 if quick else 40_000, SERIES, 10.0, quick=quick):
+        name = f"{point.series}={point.at:g}"
+        found[name], found[f"{name} MB"] = point.rate, point.memory_mb
+        if point.series in ("queues", "store_gib"):
+            found[f"{name} ratio"] = point.ratio
+    return found
+
+
+def _client(quick: bool) -> Figures:
+    from benchmarks.client_side import measure
+
+    side = measure(20_000 if quick else 100_000)
+    return {
+        "client_pipelined": side.pipelined.rate / side.raw,
+        "client_one": side.one_thread.rate / side.raw_one,
+        "client_consumed": side.consumed.rate / side.raw,
+        "client_pipelined_cpu": side.pipelined.cpu_micros,
+        "client_one_cpu": side.one_thread.cpu_micros,
+        "client_consumed_cpu": side.consumed.cpu_micros,
+    }
+
+
+def _latency(quick: bool) -> Figures:
+    from benchmarks.latency import measure
+
+    found = measure(1000, 3 if quick else 15).by_percentile
+    return {f"latency_{percentile:g}": ms for percentile, ms in found.items()}
+
+
+def _startup(quick: bool) -> Figures:
+    from benchmarks.startup import Up
+    from benchmarks.support.processes import scratch
+
+    with scratch() as directory:
+        up = min((Up("--dir", str(directory / "data")) for _ in range(2 if quick else 5)), key=lambda one: one.ready)
+    return {"ready": up.ready, "resident": up.resident}
+
+
+def _java(quick: bool) -> Figures:
+    from benchmarks.beside_java import compare, median
+
+    runs = {name: median(found) for name, found in compare(1 if quick else 3, 8 if quick else 15).items()}
+    figures: Figures = {}
+    for load in ("sync", "async"):
+        java, ours, client = runs[f"{load}/java"], runs[f"{load}/ours"], runs[f"{load}/our client"]
+        figures |= {
+            f"java_{load}_rate_ratio": ours.rate / java.rate,
+            f"java_{load}_cpu_ratio": ours.broker_cpu / java.broker_cpu,
+            f"java_{load}_failed": float(ours.failed),
+            f"java_{load}_client_ratio": client.client_cpu / ours.client_cpu,
+            f"java_{load}_rate": java.rate,
+            f"java_{load}_cpu": java.broker_cpu,
+            f"ours_{load}_rate": ours.rate,
+            f"ours_{load}_cpu": ours.broker_cpu,
+            f"java_{load}_their_failed": float(java.failed),
+        }
+    return figures
+
+
+def _java_figures() -> dict[str, Figure]:
+    figures: dict[str, Figure] = {}
+    for load, name in (("sync", "64 threads"), ("async", "4 threads, asynchronous")):
+        figures |= {
+            f"java_{load}_rate_ratio": Figure(f"{name}: rate / Java broker's", "x", at_least=1.0),
+            f"java_{load}_cpu_ratio": Figure(f"{name}: CPU / Java broker's", "x", at_most=1.0),
+            f"java_{load}_failed": Figure(f"{name}: failed sends", at_most=0),
+            f"java_{load}_client_ratio": Figure(f"{name}: our client's CPU / Java client's", "x"),
+            f"java_{load}_rate": Figure(f"{name}: Java broker", "/s"),
+            f"java_{load}_cpu": Figure(f"{name}: Java broker", "µs"),
+            f"java_{load}_their_failed": Figure(f"{name}: Java broker, failed sends"),
+            f"ours_{load}_rate": Figure(f"{name}: ours", "/s"),
+            f"ours_{load}_cpu": Figure(f"{name}: ours", "µs"),
+        }
+    return figures
+
+
+def _java_lacks() -> list[str]:
+    from benchmarks.beside_java import missing
+
+    return missing()
+
+
+CHAPTERS: dict[str, Chapter] = {
+    "sends": Chapter("single sends of 1 KiB beside the yardstick", _sends, _send_figures()),
+    "pull": Chapter(
+        "pulls of 32 messages", _pull,
+        {
+            "pull_ratio": Figure("pull rate / our own send rate", "x", at_least=3.0),
+            "pull_rate": Figure("pulled messages", "/s"),
+            "pull_cpu": Figure("pulled messages", "µs"),
+        },
+    ),
+    "sync_flush": Chapter(
+        "SYNC_FLUSH beside the disk", _sync_flush,
+        {
+            "disk": Figure("fdatasync alone", "/s"),
+            **{f"sync_{n}": Figure(f"sync flush, {n} in flight: rate / fdatasync's", "x") for n in (1, 8, 64)},
+            **{f"sync_{n}_busy": Figure(f"sync flush, {n} in flight: broker's share of a core") for n in (1, 8, 64)},
+        },
+    ),
+    "batch": Chapter(
+        "a batch of 100 messages of 100 bytes", _batch,
+        {
+            "batch": Figure("batch of 100: single sends' CPU", "x", at_most=12.0),
+            "batch_cpu": Figure("batch of 100", "µs"),
+            "batch_rate": Figure("messages in batches", "/s"),
+        },
+    ),
+    "idle": Chapter(
+        "idle connections", _idle,
+        {
+            "idle": Figure("10,000 idle connections", "MB", at_most=300),
+            "idle_small": Figure("1,000 idle connections", "MB"),
+        },
+    ),
+    "client": Chapter(
+        "our client beside the raw sender", _client,
+        {
+            "client_pipelined": Figure("client pipelined / raw sender", "x", at_least=0.5),
+            "client_one": Figure("client, one thread / raw round trip", "x", at_least=0.6),
+            "client_consumed": Figure("consuming / raw sender", "x", at_least=1.0),
+            "client_pipelined_cpu": Figure("client pipelined", "µs"),
+            "client_one_cpu": Figure("client, one thread", "µs"),
+            "client_consumed_cpu": Figure("consuming", "µs"),
+        },
+    ),
+    "latency": Chapter(
+        "producer to listener at 1,000 a second", _latency,
+        {f"latency_{p}": Figure(f"latency, {p} %", "ms") for p in ("50", "90", "99", "99.9", "100")},
+    ),
+    "startup": Chapter(
+        "rocketlet up", _startup,
+        {"ready": Figure("rocketlet up: ready", "s"), "resident": Figure("rocketlet up: resident", "MB")},
+    ),
+    "growth": Chapter(
+        "growth", _growth,
+        {
+            "queues=10000 ratio": Figure("rate at 10,000 queues / at 8", "x", at_least=0.9),
+            "store_gib=10 ratio": Figure("rate into a 10 GiB store / into an empty one", "x", at_least=0.9),
+        },
+        once=True,
+    ),
+    "java": Chapter("beside a Java broker and client", _java, _java_figures(), _java_lacks, once=True),
+}  # fmt: skip

@@ -1,0 +1,123 @@
+"""Our client beside the raw sender on one broker: pipelined, one plain thread, and consuming.
+
+    python -m benchmarks.client_side [--count 100000]
+
+The raw sender's requests are encoded beforehand and its answers only counted; a client makes ids, properties and
+routes, and gives each answer to who waits for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks.support.frames import send_frame
+from benchmarks.support.pipeline import pipelined
+from benchmarks.support.processes import stack
+from client import ConsumeFrom, Message, PendingSend, Producer, PushConsumer, ReceivedMessage
+
+IN_FLIGHT = 256
+SIZE = 1024
+QUEUES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Messages a second, and microseconds of this process's CPU for each."""
+
+    rate: float
+    cpu_micros: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSide:
+    """Rates of the raw sender (64 and 1 in flight) and of our client."""
+
+    raw: float
+    raw_one: float
+    pipelined: Rate
+    one_thread: Rate
+    consumed: Rate
+
+
+def timed(count: int, work: Callable[[], object]) -> Rate:
+    """Rate and CPU of something that handles so many messages."""
+    began, cpu = time.perf_counter(), time.process_time()
+    work()
+    return Rate(count / (time.perf_counter() - began), (time.process_time() - cpu) / count * 1e6)
+
+
+def measure(count: int) -> ClientSide:
+    """All on one stack."""
+    body = b"x" * SIZE
+    with stack() as (names, server):
+        namesrv = f"127.0.0.1:{names.port}"
+        frames = [send_frame("json", "TopicTest", queue, body) for queue in range(QUEUES)]
+        pipelined(server.port, frames[0], 64, 10_000)
+        with Producer("client-side", namesrv=namesrv, compress_over=1 << 30) as producer:
+
+            def keep_sending(messages: int) -> None:
+                under_way: deque[PendingSend] = deque()
+                for _ in range(messages):
+                    if len(under_way) == IN_FLIGHT:
+                        under_way.popleft().result()
+                    under_way.append(producer.send_soon(Message("TopicTest", body)))
+                for pending in under_way:
+                    pending.result()
+
+            def send_one_by_one(messages: int) -> None:
+                for _ in range(messages):
+                    producer.send(Message("TopicTest", body))
+
+            keep_sending(5_000)
+            raw = pipelined(server.port, frames[0], 64, count)
+            many = timed(count, lambda: keep_sending(count))
+            raw_one = pipelined(server.port, frames[0], 1, count // 20)
+            one = timed(count // 20, lambda: send_one_by_one(count // 20))
+        for queue in range(QUEUES):
+            pipelined(server.port, send_frame("json", "Drain", queue, body), 64, count // QUEUES)
+        return ClientSide(raw.rate, raw_one.rate, many, one, _consume(namesrv, count // QUEUES * QUEUES))
+
+
+def _consume(namesrv: str, count: int) -> Rate:
+    """From the first message to the last of a topic that is full."""
+    first, last = threading.Event(), threading.Event()
+    seen = 0
+
+    def listener(message: ReceivedMessage) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == 1:
+            first.set()
+        if seen >= count:
+            last.set()
+
+    # One thread counts, so that no increment is lost.
+    with PushConsumer(
+        "client-side", listener, namesrv=namesrv, topics={"Drain": "*"}, threads=1,
+        consume_from=ConsumeFrom.FIRST_OFFSET,
+    ):  # fmt: skip
+        if not first.wait(30):
+            raise RuntimeError("nothing arrives at the consumer")
+        return timed(count, lambda: last.wait(120))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=100_000)
+    found = measure(parser.parse_args().count)
+    print(f"raw sender, 64 in flight {found.raw:>10,.0f}/s       1 in flight {found.raw_one:>8,.0f}/s")
+    for name, one, beside in [
+        ("pipelined", found.pipelined, found.raw),
+        ("one thread", found.one_thread, found.raw_one),
+        ("consuming", found.consumed, found.raw),
+    ]:
+        print(f"{name:24} {one.rate:>10,.0f}/s {one.cpu_micros:6.1f} µs each, {one.rate / beside:.2f} of the raw one")
+
+
+if __name__ == "__main__":
+    main()
