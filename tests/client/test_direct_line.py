@@ -89,10 +89,14 @@ def test_silence_and_an_end_are_told_apart() -> None:
 
 
 def test_a_line_that_was_closed_meanwhile_is_noticed() -> None:
-    with server(lambda connected: None) as address:
+    closed = threading.Event()
+
+    def close(connected: socket.socket) -> None:
+        connected.close()
+        closed.set()
+
+    with server(close) as address:
         line = DirectLine(address, LIMIT)
-        for _ in range(1000):
-            if not line.is_alive():
-                break
+        assert closed.wait(10)
         assert not line.is_alive()
         line.close()
