@@ -56,6 +56,13 @@ def test_every_page_is_linked_from_an_index(path: Path) -> None:
     assert path.resolve() in linked, "link it from docs/README.md or the README.md beside it"
 
 
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    nav = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")[2]
+    listed = re.findall(r"(\S+\.md)$", nav, re.M)
+    pages = [path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/**/*.md")]
+    assert sorted(listed) == sorted([*pages, "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+
+
 def test_the_table_of_request_codes_is_current() -> None:
     present = compatibility_table.PAGE.read_text("utf-8")
     assert present == compatibility_table.page(present), "run: make docs"

@@ -52,15 +52,15 @@ def answered_by() -> dict[RequestCode, list[str]]:
 
 def _codes_with_handler(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Subscript):
-            if isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "Handler":
-                names = [part.attr for part in ast.walk(target.slice) if isinstance(part, ast.Attribute)]
-                yield from (name for name in names if name in RequestCode.__members__)
+        entries: list[tuple[ast.AST | None, ast.AST]] = []
         if isinstance(node, ast.Dict):
-            for key, value in zip(node.keys, node.values, strict=True):
-                if isinstance(value, ast.Call) and ast.unparse(value.func) == "Handler":
-                    names = [part.attr for part in ast.walk(key or node) if isinstance(part, ast.Attribute)]
-                    yield from (name for name in names if name in RequestCode.__members__)
+            entries += zip(node.keys, node.values, strict=True)
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+            entries.append((node.targets[0].slice, node.value))
+        for key, value in entries:
+            if isinstance(value, ast.Call) and ast.unparse(value.func) == "Handler":
+                names = [part.attr for part in ast.walk(key or node) if isinstance(part, ast.Attribute)]
+                yield from (name for name in names if name in RequestCode.__members__)
 
 
 def table() -> str:
