@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tarfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,8 @@ from typing import Any
 from store.config import StoreConfig
 from store.disk import RealDisk
 from store.message_store import MessageStore
+from tests.support.recorded_stores import STORES, unpack
 
-STORES = Path(__file__).parent.parent / "vectors/stores"
 CASES = ["clean", "crash", "mixed", "shapes", "ext", "ipv6", "retained", "slave"]
 DAMAGED = sorted(path.name for path in (STORES / "damaged").iterdir() if path.is_dir())
 NOW = 1_800_000_000_000
@@ -42,8 +41,7 @@ def java_of(name: str) -> dict[str, Any]:
 
 def unpacked(name: str, under: Path) -> StoreConfig:
     """The store's files below a directory; returns its settings."""
-    with tarfile.open(STORES / name / "store.tar.gz") as archive:
-        archive.extractall(under, filter="data")
+    unpack(name, under)
     java = manifest_of(name)["settings"]
     config = StoreConfig(
         store_path_root_dir=str(under / "store"),
