@@ -67,6 +67,15 @@ class _File:
             self._believed[:] = self.seen
         self.ever_flushed = True
 
+    def twin(self) -> _File:
+        """The same file for a disk of its own."""
+        twin = _File(len(self.seen), self.page_size, self.modified)
+        twin.seen[:] = self.seen
+        twin.durable[:] = self.durable
+        twin.reserved, twin.ever_flushed = set(self.reserved), self.ever_flushed
+        twin._believed = None if self._believed is None else bytearray(self._believed)
+        return twin
+
     def survivor(self, random: Random) -> _File:
         """What is left of the file after a power cut."""
         size = len(self.seen)
@@ -167,15 +176,13 @@ class MemoryDisk:
         return after
 
     def copy(self) -> MemoryDisk:
-        """The disk after the process was killed but not the machine: all that was written is there."""
+        """The disk after the process was killed but not the machine: all that was written is seen, and no more of it
+        durable than before."""
         after = MemoryDisk(self.page_size, self.capacity, self.ram, self.cold, now=self.now)
-        for path, file in self._names.items():
-            twin = _File(len(file.seen), self.page_size, file.modified)
-            twin.seen[:] = file.seen
-            twin.durable[:] = file.seen
-            twin.reserved = set(file.reserved)
-            twin.ever_flushed = True
-            after._names[path] = after._durable_names[path] = twin
+        twins: dict[int, _File] = {}
+        for names, known in ((self._names, after._names), (self._durable_names, after._durable_names)):
+            for path, file in names.items():
+                known[path] = twins.setdefault(id(file), file.twin())
         return after
 
     def statistics(self) -> DiskStatistics:

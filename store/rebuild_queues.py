@@ -84,7 +84,8 @@ class QueueRebuild:
         self._repair = repair
         self._gathered: dict[tuple[bytes, int], _Gathered | None] = {}
         self.strange_topics: set[bytes] = set()
-        self.changed: set[ConsumeQueue] = set()
+        # Queues whose files may not be on the disk as they are, and from which byte on.
+        self.touched: dict[ConsumeQueue, int] = {}
 
     # ---- while the log is walked
 
@@ -202,7 +203,10 @@ class QueueRebuild:
 
     def _write(self, queue: ConsumeQueue, file: MappedFile, at: int, data: bytes) -> None:
         file.write(at, data)
-        self.changed.add(queue)
+        self._touch(queue, file.begin + at)
+
+    def _touch(self, queue: ConsumeQueue, at: int) -> None:
+        self.touched[queue] = min(self.touched.get(queue, at), at)
 
     def _make_ground(self, queue: _Gathered) -> None:
         """See that the files can hold a queue that begins with its first record, and that nothing before it lies."""
@@ -251,6 +255,9 @@ class QueueRebuild:
             if gathered is not None:
                 self._apply(gathered)
                 walked[gathered.queue] = gathered
+        # Also what needed no change may be in the page cache only, where a process was killed.
+        for queue, gathered in walked.items():
+            self._touch(queue, gathered.first * ENTRY_SIZE)
         findings = []
         for queue in list(self._table):
             present = walked.get(queue)
@@ -265,7 +272,7 @@ class QueueRebuild:
                 last = queue.files.last
                 if self._repair and (finding.surplus or (last is not None and last.begin >= end * ENTRY_SIZE)):
                     queue.cut(end)
-                    self.changed.add(queue)
+                    self._touch(queue, end * ENTRY_SIZE)
             if self._repair:
                 self._open(queue, end, trim=trim or present is not None)
             if finding.differing or finding.surplus:

@@ -314,8 +314,8 @@ class Recovery:
         self._on_progress("recovery: flushing")
         self._log.files.flush_of(done.begin, self._log.end + 1)()
         self._disk.sync_directory(self._log.files.directory)
-        for queue in done.queues.changed:
-            queue.files.flush_of(0, 1 << 62)()
+        for queue, at in done.queues.touched.items():
+            queue.files.flush_of(at, 1 << 62)()
             self._disk.sync_directory(queue.files.directory)
             if queue.ext is not None:
                 queue.ext.files.flush_of(0, 1 << 62)()
