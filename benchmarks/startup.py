@@ -3,8 +3,8 @@
     python -m benchmarks.startup [--runs 10]
 
 Ready means that a client may connect: the line that says so has been read. Resident is what the kernel counts for the
-process (VmRSS), and private what would be free without it (Private_* of smaps_rollup). Medians, and the worst. On a machine
-that does other things too only the CPU time says something.
+process (VmRSS), and private what would be free without it (Private_* of smaps_rollup). Medians, and the worst. On
+a machine that does other things too only the CPU time says something.
 """
 
 from __future__ import annotations

@@ -67,7 +67,8 @@ def main() -> None:
             log = next(path for path in files if path.parent.name == "commitlog")
             say("  " + log.open("rb").read(160).hex(" ", 4)[:107] + " …")
     say(f"\nAll of it took {time.perf_counter() - began:.1f} s, and the servers are stopped again. What next:")
-    say("  README.md has the ten lines of a program of your own; mqnamesrv and mqbroker start servers that stay.")
+    say("  . .venv/bin/activate   and then   rocketlet up   starts servers that stay, until Ctrl-C;")
+    say("  README.md has the ten lines of a program of your own.")
 
 
 if __name__ == "__main__":

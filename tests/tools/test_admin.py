@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,8 +84,6 @@ def consumed(stack: ThreadStack, group: str, topic: str, count: int) -> None:
 @pytest.fixture(scope="module")
 def online(rocketmq_of_module: ThreadStack) -> Iterator[PushConsumer]:
     """A member of group `admin-online` on topic `admin-online`, which has consumed what is there."""
-    import threading
-
     done = threading.Semaphore(0)
     sent(rocketmq_of_module, "admin-online")
     with PushConsumer(
@@ -507,6 +506,22 @@ def test_traces_of_java_clients_are_read() -> None:
         ("Pub", "pg", 1700, 12, "success"),
         ("Sub", "cg", 1800, 3, "exception"),
         ("Sub", "cg2", 1900, 0, "not finished"),
+    ]
+
+
+def test_the_trace_of_our_own_clients_is_found(admin: Admin, rocketmq_session: ThreadStack) -> None:
+    consumed_one = threading.Event()
+    settings: dict[str, Any] = {"namesrv": rocketmq_session.namesrv, "trace": True}
+    with Producer("admin-tracing", **settings) as producer:
+        result = producer.send(Message("admin-traced", b"1"))
+    topics = {"admin-traced": "*"}
+    first = ConsumeFrom.FIRST_OFFSET
+    with PushConsumer("admin-tracers", lambda _: consumed_one.set(), topics=topics, consume_from=first, **settings):
+        assert consumed_one.wait(20)
+    rows = admin("queryMsgTraceById", "-i", result.message_id, "--json").rows
+    assert [(row["type"], row["group"], row["status"]) for row in rows] == [
+        ("Pub", "admin-tracing", "success"),
+        ("Sub", "admin-tracers", "success"),
     ]
 
 
