@@ -29,15 +29,18 @@ def verify_index(session: SparkSession, scanned: Scanned, root: str, rules: Rule
     if not names:
         report.notes.append(f"no index files below {root}/{INDEX}: nothing to compare")
         return
-    begins = []
+    begins: list[int] = []
+    end = 0
     for name in names:
-        header = decode_header(read_range(f"{root}/{INDEX}/{name}", 0, HEADER_SIZE))
-        begins.append(header.begin_log_offset)
+        header = decode_header(bytes(read_range(f"{root}/{INDEX}/{name}", 0, HEADER_SIZE)).ljust(HEADER_SIZE, b"\0"))
+        # A header that was lost says nothing: then the file begins where the one before it ended.
+        begins.append(header.begin_log_offset if header.begin_log_offset >= end else end)
+        end = max(end, header.end_log_offset)
     borders = [-1, *begins[1:], 1 << 62]
     spread = scanned.pieces.where(f"kind = '{ITEMS}'").mapInArrow(_spreader(borders), PIECE_SCHEMA)
     present = [(ITEMS, 0, 0, "", 0, number, 0, 0, b"") for number in range(len(names))]
     items = spread.unionByName(session.createDataFrame(present, PIECE_SCHEMA))
-    log = (report.log_begin, report.log_end)
+    log = (report.log_begin, report.last_known_offset)
     damages = [(one.log_offset, one.log_offset + one.size) for one in report.damages]
     check = _index_checker([f"{root}/{INDEX}/{name}" for name in names], borders, rules, log, damages)
     with progress(session, "verifying the index"):
@@ -79,11 +82,13 @@ def _index_checker(
         from spark_jobs.index_segments import INDEX_ITEM
 
         number = key[0].as_py()
-        raw = read_range(paths[number], 0, rules.geometry.file_size)
+        size = rules.geometry.file_size
+        present = read_range(paths[number], 0, size)
+        raw = bytes(present).ljust(size, b"\0")
         entries = index_entries(raw, rules.geometry)
         # The keys of one message may stand at the end of one file and at the begin of the next.
         if number:
-            before = index_entries(read_range(paths[number - 1], 0, rules.geometry.file_size), rules.geometry)
+            before = index_entries(bytes(read_range(paths[number - 1], 0, size)).ljust(size, b"\0"), rules.geometry)
             entries = np.concatenate((before[before["log_offset"] >= borders[number]], entries))
         border = (borders[number], borders[number + 1])
         found = compare_index(joined(table, INDEX_ITEM), entries, log, border, damages)
@@ -93,6 +98,7 @@ def _index_checker(
             for what, count in (
                 ("keys of the log are missing", found.missing), ("keys are of no message of the log", found.surplus),
                 ("links of chains lead elsewhere", found.links),
+                ("bytes are missing at the end of the file", size - len(present)),
             )
             if count
         ]  # fmt: skip

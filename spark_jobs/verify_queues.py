@@ -46,7 +46,7 @@ def verify_queues(session: SparkSession, scanned: Scanned, root: str, rules: Rul
         is_uneven = sql.concat("topic", sql.lit("\x00"), sql.col("queue_id").cast("string")).isin(names)
         units = units.withColumn("file", sql.when(is_uneven, sql.lit(-1)).otherwise(sql.col("file")))
     most_lost = sum(damage.size for damage in scanned.stitched.damages) // FIXED
-    check = _queue_checker(root, rules, first, most_lost, (report.log_begin, report.log_end))
+    check = _queue_checker(root, rules, first, most_lost, (report.log_begin, report.last_known_offset))
     with progress(session, "verifying queues"):
         rows = units.groupBy("topic", "queue_id", "file").applyInArrow(check, FINDING_SCHEMA).collect()
     report.findings += findings_of(rows)

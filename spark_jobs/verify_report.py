@@ -58,12 +58,18 @@ class VerifyReport:
 
     log_begin: int = 0
     log_end: int = 0
+    is_open: bool = False
     segments: list[SegmentReport] = field(default_factory=list)
     topics: list[TopicReport] = field(default_factory=list)
     damages: list[LogDamage] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     sealed: int = 0  # segments whose seal was compared
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def last_known_offset(self) -> int:
+        """From here on the log was not read, so that queues and index of a store that is open may know more."""
+        return self.log_end if self.is_open else 1 << 62
 
     @property
     def is_good(self) -> bool:

@@ -53,7 +53,8 @@ def verify(
 
 
 def _of_the_log(scanned: Scanned) -> VerifyReport:
-    report = VerifyReport(scanned.log.begin_offset, scanned.stitched.end, damages=scanned.stitched.damages)
+    report = VerifyReport(scanned.log.begin_offset, scanned.stitched.end, scanned.log.is_open)
+    report.damages = scanned.stitched.damages
     segments: dict[str, SegmentReport] = {}
     topics: dict[str, TopicReport] = {}
     for split, summary in zip(scanned.splits, scanned.summaries, strict=False):

@@ -35,7 +35,7 @@ def offsets(frame: DataFrame) -> list[int]:
     return sorted(row.log_offset for row in frame.select("log_offset").collect())
 
 
-@pytest.mark.parametrize("options", [{}, {"split_size": 5000}, {"partitions": 7}, {"partitions": 200}])
+@pytest.mark.parametrize("options", [{}, {"split_size": 5000}, {"partitions": 7}, {"partitions": 40}])
 def test_rows_of_a_store_whatever_the_splits(spark: SparkSession, store_of: Stores, options: dict[str, int]) -> None:
     frame = messages(spark, store_of("clean"), "log_offset long, topic string, body_size int", **options)
     expected = expected_of("clean")["records"]
@@ -175,7 +175,7 @@ def test_damage_is_a_table(spark: SparkSession, store_of: Stores, tmp_path: Path
         raw[phy % 65536 + inside] ^= 0x10
         path.write_bytes(raw)
     (tmp_path / "store/commitlog/.DS_Store").write_bytes(b"finder")
-    for split_size in (3000, 1 << 26):
+    for split_size in (12_000, 1 << 26):
         found = (
             messages(spark, tmp_path / "store", table="damage", split_size=split_size).orderBy("log_offset").collect()
         )

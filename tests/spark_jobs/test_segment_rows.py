@@ -58,6 +58,18 @@ def test_every_recorded_message(store_of: Callable[[str], Path], case: str, spli
             assert row["tags_code"] == want["tagsCode"]
 
 
+def test_only_what_is_asked_for_is_decoded(store_of: Callable[[str], Path]) -> None:
+    (split,) = find_commit_log(str(store_of("mixed"))).splits()
+    data, found = read_split(split)
+    batch = MessageBatch(data, found.heads_in(data))
+    rows = record_batch(batch, ["queue_id", "log_offset", "store_time"])
+    assert rows.num_rows == 40
+    assert not {"topics", "properties", "crc_states", "_bodies"} & vars(batch).keys()
+    record_batch(batch, ["tags", "keys"])
+    assert "properties" in vars(batch)
+    assert "_bodies" not in vars(batch)
+
+
 def test_hosts_of_both_families(store_of: Callable[[str], Path]) -> None:
     rows = rows_of(store_of("ipv6"), 4096)
     log = find_commit_log(str(store_of("ipv6")))

@@ -117,6 +117,54 @@ def test_a_seal_sees_what_no_record_shows(spark: SparkSession, store_of: Stores,
     ]
 
 
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        ("clean-control", []),
+        ("clean-body-bit-old-file", ["D 1316 374 the body does not match its CRC"]),
+        ("clean-empty-last-file", ["D 262144 65536 the file is 65536 bytes too short"]),
+        ("clean-first-file-gone", []),  # as after retention
+        ("clean-foreign-file", ["D -1 1 a foreign file, which stops a Java broker"]),
+        (
+            "clean-index-last-cut",
+            [
+                "F /index/20261118125108535: 8420 bytes are missing at the end of the file",
+                "F /index/20261118125108535: 3 keys of the log are missing",
+            ],
+        ),
+        ("clean-log-behind", ["F TopicA:0: 5 entries of the queue are of no message of the log, first at 115"]),
+        ("clean-one-queue-behind", ["F TopicA:1: 5 entries missing in the queue, first at 115"]),
+        ("clean-short-last-file", ["D 226608 35536 the file is 35536 bytes too short"]),
+        ("clean-zero-last-file", []),
+        (
+            "crash-garbage-tail",
+            ["D 136485 300 behind the good end of a log that is being written or was not closed (no record magic)"],
+        ),
+        (
+            "crash-torn-tail-size-only",
+            ["D 136182 4 behind the good end of a log that is being written or was not closed (no record magic)"],
+        ),
+        (
+            "crash-property-bit",
+            ["F TopicA:2: 1 entries of the queue say something else than the log, first at 79"],
+        ),
+    ],
+)
+def test_damaged_stores_yield_exact_reports(spark: SparkSession, store_of: Stores, case: str, said: list[str]) -> None:
+    store = store_of(f"damaged/{case}")
+    report = check(spark, store, partitions=2)
+    found = [f"D {damage.log_offset} {damage.size} {damage.reason}" for damage in report.damages]
+    found += [f"F {finding}".replace(str(store), "") for finding in report.findings]
+    if case == "clean-log-behind":  # one line for each of six queues and of two index files
+        assert len(found) == 8
+        assert [line.split(": ")[1] for line in found if "index" in line] == [
+            "45 keys are of no message of the log",
+            "5 keys are of no message of the log",
+        ]
+        found = found[:1]
+    assert found == said
+
+
 def test_offsets_given_out_twice_and_left_out(spark: SparkSession, tmp_path: Path) -> None:
     from common.message_record import Record, encode
 
