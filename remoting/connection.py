@@ -269,7 +269,7 @@ class Connection:
                     del self._unsent[0]
                     if self._unsent_size <= self._limits.unsent_low:
                         self._room.unpark_all()
-                elif not self.out:
+                elif self.closed or not self.out:  # what a closed one still has will not leave; its end comes here
                     if self._draining:
                         self._room.unpark_all()
                     await self._sleep_until_woken()

@@ -1,0 +1,19 @@
+"""A connection that is closed while frames are due: its writer ends instead of going round without a pause."""
+
+from __future__ import annotations
+
+import pytest
+
+from client.blocking import Producer
+from common.message import Message
+from remoting.request_codes import RequestCode
+from tools.local import LocalSettings
+from tools.thread_stack import ThreadStack
+
+
+@pytest.mark.parametrize("attempt", range(5))
+def test_a_stack_stops_after_connections_were_cut(attempt: int) -> None:
+    with ThreadStack(LocalSettings(namesrv_port=0, broker_port=0)) as stack:
+        stack.on(RequestCode.SEND_MESSAGE_V2, disconnect=True, times=1)
+        with Producer("p", namesrv=stack.namesrv) as producer:
+            producer.send(Message("T", b"tried again"))
