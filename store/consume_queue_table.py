@@ -22,6 +22,8 @@ from store.mapped_file_queue import MappedFileQueue, Oddity
 
 QueueKey = tuple[str, int]
 
+MANY = 64  # files to flush from which on one call for the whole disk is better
+
 
 class ConsumeQueueTable:
     """The queues, found by (topic, queue id)."""
@@ -125,7 +127,7 @@ class ConsumeQueueTable:
 
     def flush_of_dirty(self, least_pages: int) -> QueueFlush:
         """The flush of queues with at least so many dirty pages. One at a time."""
-        found = QueueFlush()
+        found = QueueFlush(self._disk, self._root)
         left: list[ConsumeQueue] = []
         for queue in self.dirty:
             pages = queue.end * ENTRY_SIZE // PAGE - queue.flushed * ENTRY_SIZE // PAGE
@@ -141,9 +143,11 @@ class ConsumeQueueTable:
 class QueueFlush:
     """Queues on their way to the disk: call `run` once, where it may wait, and `done` when it succeeded."""
 
-    __slots__ = ("_ends", "_steps")
+    __slots__ = ("_disk", "_ends", "_root", "_steps")
 
-    def __init__(self) -> None:
+    def __init__(self, disk: Disk, root: str) -> None:
+        self._disk = disk
+        self._root = root
         self._steps: list[Callable[[], None]] = []
         self._ends: list[tuple[ConsumeQueue, int, int]] = []
 
@@ -156,6 +160,8 @@ class QueueFlush:
         self._ends.append((queue, queue.end, ext_end))
 
     def run(self) -> None:
+        if len(self._steps) >= MANY and self._disk.sync_all(self._root):
+            return
         for step in self._steps:
             step()
 

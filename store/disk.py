@@ -35,6 +35,7 @@ import fcntl
 import mmap
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO, Protocol
 
@@ -72,8 +73,9 @@ class Region(Protocol):
     def read_now(self, at: int, size: int) -> bytes | None:
         """Bytes of the file, or None where the disk would have to be waited for."""
 
-    def next_data(self, at: int) -> int | None:
-        """The first place at or behind `at` that may hold something else than zeros; None if all is hole."""
+    def next_data(self, at: int) -> tuple[int, int] | None:
+        """[begin, end) of the next part at or behind `at` that may hold something else than zeros; None if there is
+        none. Reading holes would fill the page cache with zeros."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,10 @@ class Disk(Protocol):
         """Delete an empty directory; one that is not there, or not empty, is left."""
 
     def rename(self, path: str, to: str) -> None: ...
+
+    def sync_all(self, path: str) -> bool:
+        """Make everything written below a locked directory durable at once, where the machine can; False where it
+        cannot say, and each file has to be flushed by itself. For very many files: 5 ms each, or some for all."""
 
     def sync_directory(self, path: str) -> None:
         """Make names made, renamed and deleted in a directory durable, its own name among them if it is new."""
@@ -255,13 +261,8 @@ class RealRegion:
             raise
         return bytes(data) if got == size else None
 
-    def next_data(self, at: int) -> int | None:
-        try:
-            return os.lseek(self._open(), at, os.SEEK_DATA)
-        except OSError as error:
-            if error.errno == errno.ENXIO:
-                return None
-            raise
+    def next_data(self, at: int) -> tuple[int, int] | None:
+        return _next_data(self._open(), at, self.size)
 
     def _open(self) -> int:
         if self._descriptor is None:
@@ -274,6 +275,17 @@ class RealRegion:
 
     def __repr__(self) -> str:
         return f"<RealRegion {self.path} {self.size} bytes>"
+
+
+def _next_data(descriptor: int, at: int, size: int) -> tuple[int, int] | None:
+    """The next part of a file that is no hole."""
+    try:
+        begin = os.lseek(descriptor, at, os.SEEK_DATA)
+        return begin, min(os.lseek(descriptor, begin, os.SEEK_HOLE), size)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return None
+        raise
 
 
 class PrivateRegion:
@@ -316,18 +328,12 @@ class PrivateRegion:
     def read_now(self, at: int, size: int) -> bytes | None:
         return self.read(at, size)
 
-    def next_data(self, at: int) -> int | None:
-        pages = [page * PAGE for page in self._written if (page + 1) * PAGE > at]
-        nearest = max(min(pages), at) if pages else None
-        if self._descriptor is not None:
-            try:
-                found = os.lseek(self._descriptor, at, os.SEEK_DATA)
-            except OSError as error:
-                if error.errno != errno.ENXIO:
-                    raise
-            else:
-                return found if nearest is None else min(found, nearest)
-        return nearest
+    def next_data(self, at: int) -> tuple[int, int] | None:
+        below = _next_data(self._descriptor, at, self.size) if self._descriptor is not None else None
+        page = min((page for page in self._written if (page + 1) * PAGE > at), default=None)
+        if page is None or (below is not None and below[0] <= page * PAGE):
+            return below
+        return max(page * PAGE, at), min((page + 1) * PAGE, self.size)
 
     def __del__(self) -> None:
         if self._descriptor is not None:
@@ -343,6 +349,14 @@ def _populate_works() -> bool:
     return True
 
 
+def _is_linux(major: int, minor: int) -> bool:
+    if sys.platform != "linux":
+        return False
+    found = [int(part) for part in os.uname().release.split(".")[:2] if part.isdigit()]
+    return found >= [major, minor]
+
+
+_syncfs_tells = _is_linux(5, 8)
 _can_populate = sys.platform == "linux" and _populate_works()
 
 
@@ -355,6 +369,7 @@ class RealDisk:
     def __init__(self) -> None:
         _raise_open_files()
         self._changed: set[str] = set()  # directories that got a directory since they were synced
+        self._locked: dict[str, int] = {}  # locked directories, and a descriptor that knows of failed writes since
 
     def entries(self, directory: str) -> list[Entry]:
         try:
@@ -424,6 +439,16 @@ class RealDisk:
         self._make_directory(os.path.dirname(to))
         os.replace(path, to)
 
+    def sync_all(self, path: str) -> bool:
+        # syncfs tells of failed writes since its descriptor was opened, from Linux 5.8 on. They may be another
+        # program's: then each of our files is asked.
+        descriptor = self._locked.get(os.path.realpath(path))
+        if descriptor is None or not _syncfs_tells:
+            return False
+        import ctypes  # 10 ms, and only who has many queues needs it
+
+        return bool(ctypes.CDLL(None).syncfs(descriptor) == 0)
+
     def sync_directory(self, path: str) -> None:
         _sync(path)
         while (path := os.path.dirname(path)) in self._changed:
@@ -445,7 +470,10 @@ class RealDisk:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
     def lock(self, path: str) -> RealLock:
-        return RealLock(path)
+        directory = os.path.realpath(os.path.dirname(path))
+        lock = RealLock(path, lambda: os.close(self._locked.pop(directory)))
+        self._locked[directory] = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        return lock
 
     def _make_directory(self, path: str) -> None:
         if path and not os.path.isdir(path):
@@ -464,7 +492,8 @@ class RealLock:
 
     _held: set[str] = set()  # noqa: RUF012 - one for the process is the point
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, on_release: Callable[[], None]) -> None:
+        self._on_release = on_release
         self._path = os.path.realpath(path)
         if self._path in self._held:
             raise StoreLocked(f"{path}: this process has the store open already")
@@ -486,6 +515,7 @@ class RealLock:
         if not self._file.closed:
             self._file.close()
             self._held.discard(self._path)
+            self._on_release()
 
 
 def _sync(directory: str) -> None:

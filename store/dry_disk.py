@@ -104,6 +104,9 @@ class DryDisk:
         self.write_file(to, self.read_file(path) or b"")
         self.remove(path)
 
+    def sync_all(self, path: str) -> bool:
+        return False
+
     def sync_directory(self, path: str) -> None:
         pass
 

@@ -50,7 +50,7 @@ class MappedFile:
         `zeros`: all behind `at` reads as zeros.
         """
         reserve = self.region.reserve_zeros if zeros else self.region.reserve
-        wanted = min(self.size, end + min(max(at, 4 * PAGE), _LARGEST_STEP))
+        wanted = min(self.size, end + min(max(at, PAGE), _LARGEST_STEP))
         try:
             reserve(at, wanted)
         except OSError as error:
@@ -86,18 +86,16 @@ class MappedFile:
 def data_pieces(file: MappedFile, at: int) -> Iterator[tuple[int, bytes]]:
     """(place, bytes) of what may be no hole from `at` to the end of the file, at most a MiB at a time."""
     region = file.region
-    place = region.next_data(at)
-    while place is not None and place < file.size:
-        stop = min(file.size, (place // _LARGEST_STEP + 1) * _LARGEST_STEP)
-        yield place, bytes(region.buffer[place:stop])
-        place = region.next_data(stop) if stop < file.size else None
+    while at < file.size and (part := region.next_data(at)) is not None:
+        begin, end = part
+        end = min(end, begin + _LARGEST_STEP)
+        yield begin, bytes(region.buffer[begin:end])
+        at = end
 
 
 def data_end(file: MappedFile, at: int) -> int:
-    """Where nothing but a hole follows in a file, to the MiB: no search may read holes, for that fills the memory."""
+    """Where nothing but a hole follows in a file: no search may read holes, for that fills the memory with zeros."""
     end = at
-    place = file.region.next_data(at)
-    while place is not None and place < file.size:
-        end = (place // _LARGEST_STEP + 1) * _LARGEST_STEP
-        place = file.region.next_data(end) if end < file.size else None
-    return min(end, file.size)
+    while end < file.size and (part := file.region.next_data(end)) is not None:
+        end = part[1]
+    return end

@@ -125,11 +125,11 @@ class MemoryRegion:
     def read_now(self, at: int, size: int) -> bytes | None:
         return None if self._disk.cold else self.read(at, size)
 
-    def next_data(self, at: int) -> int | None:
+    def next_data(self, at: int) -> tuple[int, int] | None:
         step = self._file.page_size
         for page in range(at - at % step, self.size, step):
             if page // step in self._file.reserved:
-                return max(page, at)
+                return max(page, at), min(page + step, self.size)
         return None
 
 
@@ -286,6 +286,9 @@ class MemoryDisk:
         self._change()
         self._names[to] = self._file(path)
         del self._names[path]
+
+    def sync_all(self, path: str) -> bool:
+        return False
 
     def sync_directory(self, path: str) -> None:
         self._change()

@@ -23,7 +23,7 @@ from common.message_record import Outline, outline
 from store.checkpoint import CheckpointFile, Progress, checksum, read_progress
 from store.commit_log import CommitLog
 from store.config import StoreConfig
-from store.consume_queue_table import ConsumeQueueTable
+from store.consume_queue_table import MANY, ConsumeQueueTable
 from store.disk import Disk
 from store.dispatch import LastRecord
 from store.errors import CorruptStore
@@ -314,7 +314,10 @@ class Recovery:
         self._on_progress("recovery: flushing")
         self._log.files.flush_of(done.begin, self._log.end + 1)()
         self._disk.sync_directory(self._log.files.directory)
-        for queue, at in done.queues.touched.items():
+        queues = done.queues.touched
+        if len(queues) >= MANY and self._disk.sync_all(self._root):
+            queues = {}
+        for queue, at in queues.items():
             queue.files.flush_of(at, 1 << 62)()
             self._disk.sync_directory(queue.files.directory)
             if queue.ext is not None:

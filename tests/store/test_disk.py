@@ -99,8 +99,10 @@ class TestEveryDisk:
         region.flush()
         found = region.next_data(0)
         assert found is not None
-        assert 0 < found <= 40 * PAGE
-        assert region.next_data(40 * PAGE) == 40 * PAGE
+        assert 0 < found[0] <= 40 * PAGE < found[1]
+        found = region.next_data(40 * PAGE + 7)
+        assert found is not None
+        assert found[0] == 40 * PAGE + 7
         assert region.next_data(60 * PAGE) is None
 
     def test_a_private_mapping_changes_nothing(self, disk: Disk, root: str) -> None:
@@ -139,6 +141,16 @@ class TestRealDisk:
         region.buffer[0] = 1
         region.flush()
         assert os.stat(tmp_path / "large").st_blocks * 512 < 1 << 20
+
+    def test_all_files_of_a_locked_directory_at_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        disk = RealDisk()
+        assert not disk.sync_all(str(tmp_path))
+        lock = disk.lock(str(tmp_path / "lock"))
+        assert disk.sync_all(str(tmp_path)) is (sys.platform == "linux")
+        monkeypatch.setattr("store.disk._syncfs_tells", False)
+        assert not disk.sync_all(str(tmp_path))
+        lock.release()
+        assert not disk.sync_all(str(tmp_path))
 
     def test_a_deleted_file_is_still_read(self, tmp_path: Path) -> None:
         disk = RealDisk()
