@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,3 +41,15 @@ def wall_clock(request: pytest.FixtureRequest, autojump_clock: trio.testing.Mock
     # really sleep.
     assert "autojump_clock" in inspect.signature(request.function).parameters, "take autojump_clock beside wall_clock"
     return TrioWallClock(START_MS, autojump_clock)
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """Commands that run in this process set logging up; the next test must not log to what they were given."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    for handler in [one for one in root.handlers if one not in handlers]:
+        root.removeHandler(handler)
+    root.setLevel(level)
+    logging.captureWarnings(False)

@@ -189,7 +189,7 @@ def test_an_uneven_queue_is_what_our_recovery_makes_of_it(offsets: list[int]) ->
     rebuild = QueueRebuild(ConsumeQueueTable(disk, config), 0, None, repair=True)
     rebuild.add(found, [b"t"] * len(found))
     rebuild.finish(trim=True)
-    queue = next(iter(rebuild.changed))
+    queue = next(iter(rebuild.touched))
     theirs = {file.begin // 1000: bytes(file.buffer) for file in queue.files.files}
     assert {number: data.ljust(1000, b"\0") for number, data in made.items()} == theirs
 
