@@ -52,6 +52,9 @@ class SendPort:
         self._thread = thread
         self._run = run
         self._most = most
+        # Room for so many wakes a thread that waits for it. Few enough that the broker has work while the thread makes
+        # the next sends: with half of 1024 they take turns, at half of the rate.
+        self._step = max(1, min(128, most // 4))
         self._handed: deque[PendingSend] = deque()
         self._posted = False
         self._for_room: deque[LockType] = deque()
@@ -109,7 +112,8 @@ class SendPort:
             submit(handed.popleft())
 
     def _settled(self) -> None:
-        if self._for_room and len(self._pipeline.on_their_way) < self._most // 2 and not self._pipeline.is_crowded:
+        room = self._most - len(self._pipeline.on_their_way)
+        if self._for_room and room >= self._step and not self._pipeline.is_crowded:
             while self._for_room:
                 self._for_room.popleft().release()
 

@@ -112,7 +112,7 @@ class ProducerConfig(ClientConfig):
     """Avoid brokers that were slow or failed (sendLatencyFaultEnable)."""
     latencies_ms: tuple[int, ...] = DEFAULT_LATENCIES_MS
     avoidances_ms: tuple[int, ...] = DEFAULT_AVOIDANCES_MS
-    max_in_flight: int = 4096
+    max_in_flight: int = 1024
     """Sends on their way at once; a blocking call waits for room, an awaitable `send_soon` raises TooManyInFlight."""
     max_bytes_in_flight: int = 8 << 20
     """Bytes of their bodies; more wait their turn. One message may be larger if nothing else is on its way."""
