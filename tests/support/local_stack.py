@@ -17,12 +17,12 @@ from common.clock import system_clock
 from common.config_file import Loaded
 from common.settings import settings_of
 from namesrv.config import NamesrvConfig
+from namesrv.memory_files import MemoryFiles
 from namesrv.namesrv import NameServer
 from remoting.config import ServerConfig
 from remoting.transport import TcpNetwork
 from store.memory_disk import MemoryDisk
 from tests.support.memory_broker import loaded_settings
-from namesrv.memory_files import MemoryFiles
 
 
 @contextmanager
