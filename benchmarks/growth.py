@@ -118,8 +118,12 @@ def over_connections(server: Server, request: bytes, connections: int, count: in
 
 
 def series(
-    name: str, points: list[float], run: Callable[[Server, float], Measured], base: float,
-    made: Callable[[int], float] = lambda _: 0.0, **settings: object,
+    name: str,
+    points: list[float],
+    run: Callable[[Server, float], Measured],
+    base: float,
+    made: Callable[[int], float] = lambda _: 0.0,
+    **settings: object,
 ) -> Iterator[Point]:
     """Each point beside the base."""
     with stack(**settings) as (_, server):

@@ -43,9 +43,7 @@ class AlikeRun:
             row = batch.raw[at : at + batch.size]
             keys = [row[begin:end] for begin, end in batch.key_places]
             body = row[batch.body_at : batch.body_at + batch.body_size]
-            puts.append(
-                self.shared.put(body, row[batch.properties_at :] + self.more, self.tags_code, keys, batch.flag)
-            )
+            puts.append(self.shared.put(body, row[batch.properties_at :] + self.more, self.tags_code, keys, batch.flag))
         return puts
 
     def sizes(self, topic_field: bytes) -> NDArray[Any]:

@@ -97,9 +97,7 @@ class StoreConfig:
     seal_enable: bool = setting(True, "Checksum each full log file into rocketlet/seals.")
 
     # Limits of a message
-    max_message_size: int = setting(
-        4 << 20, "Longest body.", unit="bytes", minimum=1, maximum=1 << 30, updatable=True
-    )
+    max_message_size: int = setting(4 << 20, "Longest body.", unit="bytes", minimum=1, maximum=1 << 30, updatable=True)
 
     # Reading
     max_transfer_bytes_on_message_in_memory: int = setting(
@@ -142,9 +140,7 @@ class StoreConfig:
         updatable=True,
     )
     clean_file_forcibly_enable: bool = setting(True, "Whether files may go before their time.", updatable=True)
-    clean_resource_interval: int = setting(
-        10_000, "How often retention looks.", unit="ms", minimum=1, updatable=True
-    )
+    clean_resource_interval: int = setting(10_000, "How often retention looks.", unit="ms", minimum=1, updatable=True)
 
     # Delayed messages
     message_delay_level: str = setting(

@@ -108,6 +108,7 @@ class Disk(Protocol):
     """Files by path. Directories come into being with the first file in them."""
 
     inline: bool  # flushing takes no time, so it is done in place and not in a worker thread
+
     @property
     def sector(self) -> int:
         """What a power cut leaves written whole or not at all."""

@@ -37,9 +37,7 @@ _log = logging.getLogger("store.flush")
 class LogFlush:
     """The flushing of the log. `flushed` is up to where it is on disk."""
 
-    def __init__(
-        self, disk: Disk, log: CommitLog, appended: Watermark, config: Callable[[], StoreConfig]
-    ) -> None:
+    def __init__(self, disk: Disk, log: CommitLog, appended: Watermark, config: Callable[[], StoreConfig]) -> None:
         self._disk = disk
         self._log = log
         self._appended = appended

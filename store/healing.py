@@ -176,9 +176,7 @@ class Healing:
             if someone is None:
                 self._nobody(file, loss, start, stop)
             else:
-                self._write(
-                    file, loss, start, stop, someone.topic, someone.queue_id, someone.queue_offset, sys_flag=0
-                )
+                self._write(file, loss, start, stop, someone.topic, someone.queue_id, someone.queue_offset, sys_flag=0)
                 self.identities.append(
                     Identity(someone.topic, someone.queue_id, someone.queue_offset, start, stop - start)
                 )

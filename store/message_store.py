@@ -269,9 +269,7 @@ class MessageStore(Lookup):
             queue.next_offset = queue_offset + 1
         tags_code = message.tags_code if queue.delay_ms is None else now + queue.delay_ms
         keys = message.keys if kind != ROLLBACK else ()
-        self._dispatch.noted.append(
-            (queue, noted_offset, offset, size, tags_code, now, keys, message.filter_bits)
-        )
+        self._dispatch.noted.append((queue, noted_offset, offset, size, tags_code, now, keys, message.filter_bits))
         self._puts += 1
         self._put_bytes += size
         return Appended(offset, size, queue_offset, now, offset + size)
@@ -287,9 +285,7 @@ class MessageStore(Lookup):
         try:
             self._dispatch.settle()
         except OSError as error:
-            self._refuse(
-                DiskFull(f"{error.filename or self._root}: {error.strerror}; free some space. Reads go on")
-            )
+            self._refuse(DiskFull(f"{error.filename or self._root}: {error.strerror}; free some space. Reads go on"))
         self.appended.advance(self.log.end)
 
     async def flushed_to(self, end: int, timeout_ms: float | None = None) -> None:
@@ -349,9 +345,7 @@ class MessageStore(Lookup):
         """Messages of a queue from an offset on. A result that is `cold` needs `load` before its body is there."""
         self._gets += 1
         queue = self.queues.find(topic, queue_id)
-        return self._reading.get(
-            queue, offset, max_count, self.config, match, match_unit, match_record, max_bytes
-        )
+        return self._reading.get(queue, offset, max_count, self.config, match, match_unit, match_record, max_bytes)
 
     async def load(self, result: GetResult) -> GetResult:
         """Read what a cold result found, in a worker thread. Returns the same result, warm."""
@@ -403,7 +397,6 @@ class MessageStore(Lookup):
         ]  # fmt: skip
         self._drop(gone)
         return len(gone)
-
 
     def delete_topic(self, topic: str) -> int:
         """Delete the queues of a topic; its messages stay in the log until that is deleted. Returns how many."""

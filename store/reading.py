@@ -170,9 +170,7 @@ class Reading:
             result.log_gap = log_end - spans[-1][1]
             self._take(result)
 
-    def _matches(
-        self, queue: ConsumeQueue, tags_code: int, match: MatchCode, match_unit: MatchUnit | None
-    ) -> bool:
+    def _matches(self, queue: ConsumeQueue, tags_code: int, match: MatchCode, match_unit: MatchUnit | None) -> bool:
         if queue.ext is None or not is_address(tags_code):
             return match(tags_code)
         unit = queue.ext.read(tags_code)

@@ -74,9 +74,7 @@ class _Gathered:
 class QueueRebuild:
     """See the module's head. `repair` says whether to write."""
 
-    def __init__(
-        self, table: ConsumeQueueTable, log_begin: int, known: dict[str, int] | None, *, repair: bool
-    ) -> None:
+    def __init__(self, table: ConsumeQueueTable, log_begin: int, known: dict[str, int] | None, *, repair: bool) -> None:
         """`known`: ends of queues at the progress point that the walk begins at; None where it begins with the log."""
         self._table = table
         self._log_begin = log_begin

@@ -23,9 +23,7 @@ def test_against_reading_one_by_one(
 ) -> None:
     items = []
     for number in range(count):
-        properties = b"\x02".join(
-            name + b"\x01" + (value.replace(b"%d", b"%02d" % number)) for name, value in pieces
-        )
+        properties = b"\x02".join(name + b"\x01" + (value.replace(b"%d", b"%02d" % number)) for name, value in pieces)
         items.append(BatchItem(4, bytes([number]) * body, properties + last))
     raw = bytearray(encode_batch(items))
     if at < 30:  # one byte of the last message is another

@@ -242,9 +242,7 @@ async def test_damaged_stores_open_and_lose_nothing_that_is_there(case: str, tmp
 
 
 def test_java_keeps_no_more_than_we_do() -> None:
-    ours = {
-        case: 600 if java_of(case)["base"] == "clean" else 400 for case in DAMAGED if case not in LOST_MESSAGES
-    }
+    ours = {case: 600 if java_of(case)["base"] == "clean" else 400 for case in DAMAGED if case not in LOST_MESSAGES}
     kept = {
         case: int(java_of(case)["summary"].split("; ")[2].split(" ")[0])
         for case in ours

@@ -183,5 +183,3 @@ def test_what_can_share() -> None:
     assert not SHARED._replace(topic="t" * 128).fits()
     assert not SHARED._replace(born_host=bytes(20)).fits()
     assert isinstance(mixed_run(batch_of(1), SHARED, b""), MixedRun)
-
-

@@ -1,6 +1,6 @@
 """A process that appends to a store and prints what is acknowledged, until it is killed.
 
-    python -m tests.support.appending DIRECTORY SYNC_FLUSH|ASYNC_FLUSH FIRST
+python -m tests.support.appending DIRECTORY SYNC_FLUSH|ASYNC_FLUSH FIRST
 """
 
 from __future__ import annotations
