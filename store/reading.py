@@ -15,6 +15,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from store.commit_log import CommitLog
 from store.config import StoreConfig
@@ -41,8 +42,7 @@ class GetStatus(enum.Enum):
     NO_MESSAGE_IN_QUEUE = enum.auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """Records that lie one behind the other in the log."""
 
     log_offset: int
@@ -181,20 +181,22 @@ class Reading:
     def _take(self, result: GetResult) -> None:
         """Views of what is hot, bytes of what the page cache has, and nothing of all where it has to wait."""
         slices: list[memoryview | bytes] = []
-        for span in result.spans:
-            piece = self._slice(span)
+        file, view = None, memoryview(b"")
+        for log_offset, size in result.spans:
+            if file is None or not file.begin <= log_offset < file.end:
+                file = self._log.files.find(log_offset)
+                assert file is not None
+                view = file.buffer.toreadonly()
+            at = log_offset - file.begin
+            if log_offset >= self.hot_from:
+                slices.append(view[at : at + size])
+                continue
+            piece = file.region.read_now(at, size)
             if piece is None:
                 result.cold = True
                 return
             slices.append(piece)
         result.slices = slices
-
-    def _slice(self, span: Span) -> memoryview | bytes | None:
-        if span.log_offset >= self.hot_from:
-            return self._log.read(span.log_offset, span.size)
-        file = self._log.files.find(span.log_offset)
-        assert file is not None
-        return file.region.read_now(span.log_offset - file.begin, span.size)
 
     def loader(self, result: GetResult) -> Callable[[], list[memoryview | bytes]]:
         """What reads a cold result's slices, to be called once where it may wait."""

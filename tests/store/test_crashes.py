@@ -9,7 +9,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -162,6 +162,6 @@ def test_ten_thousand_crashes() -> None:
             Crashes,
             settings=settings(
                 max_examples=400, stateful_step_count=60, deadline=None, derandomize=False, database=None,
-                suppress_health_check=list(HealthCheck),
+                suppress_health_check=list(HealthCheck), phases=(Phase.generate, Phase.shrink),
             ),
         )  # fmt: skip
