@@ -105,28 +105,28 @@ class IndexFile:
         is_there = self.entries()["log_offset"] >= log_offset
         return int(is_there.argmax()) + 1 if is_there.any() else self.count + 1
 
-    def same_entries(self, number: int, items: Sequence[IndexItem], base: int | None) -> int:
-        """How many of the items stand in the entries from `number` on, up to the first that does not.
+    def same_entries(self, number: int, columns: IndexColumns, base: int | None) -> int:
+        """How many of the keys stand in the entries from `number` on, up to the first that does not.
 
         `base`: the time that the first entry of the file counts from; None where that is not known any more.
         """
         import numpy
 
-        table = self.table
-        if number == 1 and (table.begin_log_offset, table.begin_timestamp) != items[0][1:]:
+        table, count = self.table, len(columns.hashes)
+        first = int(columns.log_offsets[0]), columns.timestamp(0)
+        if number == 1 and (table.begin_log_offset, table.begin_timestamp) != first:
             return 0
-        entries = self.entries()[number - 1 : number - 1 + len(items)]
-        hashes, offsets, times = (numpy.array(column, numpy.int64) for column in zip(*items, strict=True))
-        bases = numpy.full(len(items), table.begin_timestamp)
+        entries = self.entries()[number - 1 : number - 1 + count]
+        bases = numpy.full(count, table.begin_timestamp)
         if number == 1:
             bases[0] = base or 0
-        seconds = numpy.clip((times - bases) // 1000, 0, INT32_MAX)
+        seconds = numpy.clip((columns.timestamps - bases) // 1000, 0, INT32_MAX)
         seconds[bases <= 0] = 0
         same = entries["seconds"] == seconds
         if number == 1 and base is None:
             same[0] = True
-        same &= (entries["hash"] == hashes) & (entries["log_offset"] == offsets)
-        return len(items) if same.all() else int(same.argmin())
+        same &= (entries["hash"] == columns.hashes) & (entries["log_offset"] == columns.log_offsets)
+        return count if same.all() else int(same.argmin())
 
     def cut(self, next_entry: int, end_timestamp: int) -> None:
         """Forget entries from a number on, leaving zeros. REQUIRES that those before it are right and that no slot

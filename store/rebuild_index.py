@@ -17,11 +17,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from common.java_hashes import string_hashes
+from common.java_hashes import hash_column
 from common.java_numbers import INT32_MAX
 from common.message_flags import gets_index_entry
 from store.healing import is_lost
-from store.index_file import IndexFile, IndexItem
+from store.index_file import IndexFile
+from store.layout.index_layout import IndexColumns
 from store.log_walk import Found
 from store.message_index import MessageIndex
 
@@ -46,8 +47,9 @@ class IndexRebuild:
     def __init__(self, index: MessageIndex, log_begin: int, *, repair: bool) -> None:
         self._index = index
         self._repair = repair
-        self._keys: list[bytes] = []
-        self._places: list[tuple[int, int]] = []
+        self._keys: list[bytes] = []  # with log offset and store timestamp of the message of each
+        self._offsets: list[int] = []
+        self._times: list[int] = []
         self._file = 0  # which file is compared next ...
         self._number = 1  # ... from which entry on
         self._is_new = False  # the rest is entered, nothing compared any more
@@ -66,7 +68,7 @@ class IndexRebuild:
         """
         rebuild = cls.__new__(cls)
         rebuild._index, rebuild._repair, rebuild._is_new = index, True, True
-        rebuild._keys, rebuild._places, rebuild._last = [], [], None
+        rebuild._keys, rebuild._offsets, rebuild._times, rebuild._last = [], [], [], None
         rebuild.finding, rebuild.count = IndexFinding(), 0
         while index.files and index.files[-1].file.begin > name:
             rebuild.finding.surplus += index.files[-1].table.next_entry - 1
@@ -81,25 +83,28 @@ class IndexRebuild:
         """Records with their keys."""
         for (log_offset, record), keys in zip(batch, all_keys, strict=True):
             if keys and gets_index_entry(record.sys_flag) and not is_lost(record):
-                prefix, place = record.topic + b"#", (log_offset, record.store_timestamp)
+                prefix, time = record.topic + b"#", record.store_timestamp
                 for key in keys:
                     self._keys.append(prefix + key)
-                    self._places.append(place)
+                    self._offsets.append(log_offset)
+                    self._times.append(time)
         if len(self._keys) >= _PIECE:
             self._give()
 
     def _give(self) -> None:
         if not self._keys:
             return
-        hashes = string_hashes(self._keys)
-        items = [(abs(h) & INT32_MAX, offset, time) for h, (offset, time) in zip(hashes, self._places, strict=True)]
-        self._keys, self._places = [], []
-        self.count += len(items)
-        while items and not self._is_new:
-            items = items[self._compare(items) :]
-        self.finding.differing += len(items)
-        while items and self._repair:
-            items = items[self._index.put_some(items) :]
+        import numpy
+
+        hashes = numpy.abs(hash_column(self._keys).astype(numpy.int64)) & INT32_MAX
+        columns = IndexColumns(hashes, numpy.array(self._offsets), numpy.array(self._times))
+        self._keys, self._offsets, self._times = [], [], []
+        self.count += len(hashes)
+        while len(columns.hashes) and not self._is_new:
+            columns = columns.behind(self._compare(columns))
+        self.finding.differing += len(columns.hashes)
+        while len(columns.hashes) and self._repair:
+            columns = columns.behind(self._index.put_columns(columns))
 
     # ---- comparing
 
@@ -113,11 +118,11 @@ class IndexRebuild:
             return
         self._is_new = True
 
-    def _compare(self, items: list[IndexItem]) -> int:
+    def _compare(self, columns: IndexColumns) -> int:
         """Compare with what stands next in the files; returns how many are settled. May find that they are new."""
         file = self._index.files[self._file]
-        wanted = items[: file.table.next_entry - self._number]
-        if not wanted:
+        wanted = columns.first(file.table.next_entry - self._number)
+        if not len(wanted.hashes):
             self._leave(file)
             if self._file + 1 < len(self._index.files):
                 self._file, self._number, self._last = self._file + 1, 1, None
@@ -129,8 +134,8 @@ class IndexRebuild:
         same = file.same_entries(self._number, wanted, self._base_of_file())
         self._number += same
         if same:
-            self._last = wanted[same - 1][1:]
-        if same < len(wanted):
+            self._last = int(wanted.log_offsets[same - 1]), wanted.timestamp(same - 1)
+        if same < len(wanted.hashes):
             self._is_new = True
             if self._repair:
                 self._drop_behind(file)

@@ -61,6 +61,13 @@ class IndexColumns(NamedTuple):
             self.hashes[count:], self.log_offsets[count:], times if isinstance(times, int) else times[count:]
         )
 
+    def first(self, count: int) -> IndexColumns:
+        """The first so many."""
+        times = self.timestamps
+        return IndexColumns(
+            self.hashes[:count], self.log_offsets[:count], times if isinstance(times, int) else times[:count]
+        )
+
     def timestamp(self, number: int) -> int:
         """Of one key."""
         return self.timestamps if isinstance(self.timestamps, int) else int(self.timestamps[number])
