@@ -16,6 +16,8 @@ Facts behind the shape of it (Linux, ext4, CPython 3.11):
   first page of a queue file filled the memory with all 6 MB of its zeros, in 1.4 ms. `MADV_RANDOM` around it: 20 µs.
   Where much is reserved that reads as zeros (the log ahead of its writer), `reserve_zeros` writes these zeros: pages of
   a `write` are not read, so it takes 0.2 ms a MiB where populating the hole takes 0.3 to 1.2.
+- On tmpfs even reading a hole through a mapping takes a page, and on a full one is SIGBUS. So holes are not read: where
+  there may be some, `next_data` says what is none (`MappedFile.read_data`).
 - Reading cold pages through the mapping stalls the loop up to 15 ms. `read_now` asks the page cache and returns None
   when the disk would have to be waited for (RWF_NOWAIT); `read` waits, and belongs in a worker thread.
 - `mmap.close()` raises BufferError while a view of it lives, and a mapping must never be torn from under a reader. So

@@ -139,7 +139,7 @@ class IndexFile:
         table.end_log_offset = table.entry(next_entry - 1)[1] if next_entry > 1 else 0
         table.end_timestamp = end_timestamp
         self._ready = 0
-        heads = numpy.frombuffer(self.file.buffer[HEADER_SIZE : geometry.entries_at], ">i4").copy()
+        heads = numpy.frombuffer(self._slots(), ">i4").copy()
         is_cut = (heads >= next_entry) | (heads < 0)
         heads[is_cut] = 0
         slots = self.entries()["hash"].astype(numpy.int64) % geometry.slots
@@ -177,14 +177,25 @@ class IndexFile:
 
     def _put_slots(self, heads: NDArray[Any], *, repair: bool) -> int:
         """Slots are compared a page at a time, so that a file with few entries stays sparse."""
-        wanted, wrong = heads.tobytes(), 0
+        present, wanted, wrong = self._slots(), heads.tobytes(), 0
         for begin in range(0, len(wanted), PAGE):
-            piece, at = wanted[begin : begin + PAGE], HEADER_SIZE + begin
-            if bytes(self.file.buffer[at : at + len(piece)]) != piece:
+            piece = wanted[begin : begin + PAGE]
+            if present[begin : begin + PAGE] != piece:
                 wrong += 1
                 if repair:
-                    self.file.write(at, piece)
+                    self.file.write(HEADER_SIZE + begin, piece)
         return wrong
+
+    def _slots(self) -> bytes:
+        return self.file.read_data(HEADER_SIZE, self.geometry.slots * SLOT_SIZE)
+
+    def may_have(self, key_hash: int) -> bool:
+        """Whether something was ever written near a key's slot: a query must not read holes."""
+        at = HEADER_SIZE + key_hash % self.geometry.slots * SLOT_SIZE
+        if self._pages[at // PAGE]:
+            return True
+        part = self.file.region.next_data(at)
+        return part is not None and part[0] <= at
 
     def _put_previous(self, entries: NDArray[Any], previous: NDArray[Any], *, repair: bool) -> int:
         differing = (entries["previous"] != previous).nonzero()[0].tolist()

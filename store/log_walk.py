@@ -104,8 +104,9 @@ class LogWalk:
     def _walk_file(self, file: MappedFile, at: int) -> int | None:
         """Returns where the walk goes on in another file; None where the log ends."""
         buffer, size, base, batch, verify = file.buffer, file.size, file.begin, self._batch, self._verify_body
+        data = data_end(file, at)
         while True:
-            found = outline(buffer, at, size, verify, base + at)
+            found = outline(buffer, at, data, verify, base + at)
             if isinstance(found, Outline):
                 if (b"\0" in found.properties or b"\0" in found.topic) and self._has_torn_tail(base + at, found):
                     self._give()
@@ -128,7 +129,7 @@ class LogWalk:
             if not base <= after < base + size:
                 self.end = after
                 return after
-            at = after - base
+            at, data = after - base, data_end(file, after - base)
 
     def _has_torn_tail(self, offset: int, record: Outline) -> bool:
         """Whether a sector with a part of topic or properties was not written: then all of that part is zeros.

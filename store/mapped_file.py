@@ -65,6 +65,17 @@ class MappedFile:
         self.region.reserve(at, at + len(data))
         self.buffer[at : at + len(data)] = data
 
+    def read_data(self, at: int, size: int) -> bytes:
+        """Bytes of the file, some of which may be holes: those are zeros, and are not looked at."""
+        parts: list[bytes] = []
+        end = min(at + size, self.size)
+        while at < end and (part := self.region.next_data(at)) is not None and part[0] < end:
+            stop = min(part[1], end)
+            parts += (bytes(part[0] - at), bytes(self.buffer[part[0] : stop]))
+            at = stop
+        parts.append(bytes(max(end - at, 0)))
+        return b"".join(parts)
+
     def zero_from(self, at: int) -> int:
         """Make everything from `at` on read as zeros; holes are left holes. Returns how many bytes were none."""
         cleared = 0

@@ -112,7 +112,7 @@ class MessageIndex:
         for file in reversed(self.files):
             if len(found) >= max_count:
                 break
-            if file.table.overlaps(begin, end):
+            if file.table.overlaps(begin, end) and file.may_have(key_hash):
                 found += file.table.query(key_hash, max_count - len(found), begin, end)
             if file.table.begin_timestamp < begin:
                 break

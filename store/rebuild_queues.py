@@ -174,7 +174,7 @@ class QueueRebuild:
             if self._repair:
                 self._write(queue.queue, files.make(begin), inside, piece)
             return
-        present = bytes(file.buffer[inside : inside + len(piece)])
+        present = file.read_data(inside, len(piece))
         if present == piece:
             return
         merged, differing = self._merge(queue.queue, present, piece)

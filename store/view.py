@@ -30,6 +30,7 @@ from store.errors import CorruptStore
 from store.geometry import found_config
 from store.layout.consume_queue_entry import ENTRY_SIZE, count_valid, is_pre_blank
 from store.layout.log_scan import chain, head_dtype
+from store.mapped_file import MappedFile, data_end
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,7 +50,7 @@ class StoreView:
         dry = DryDisk(disk)
         self.log = CommitLog(dry, config.commit_log_path, config.mapped_file_size_commit_log)
         self.log.files.load()
-        self.log.end = max((_end_of(file.buffer, file.begin) for file in self.log.files.files), default=0)
+        self.log.end = max((_end_of(file) for file in self.log.files.files), default=0)
         self.queues = ConsumeQueueTable(dry, config)
         self.queues.load(repair=False)
         for queue in self.queues:
@@ -98,15 +99,15 @@ def heads_of(data: NDArray[np.uint8]) -> NDArray[Any]:
     return heads
 
 
-def _end_of(buffer: memoryview, begin: int) -> int:
-    _, end = chain(buffer, 0, len(buffer))
-    return begin + end if end else 0
+def _end_of(file: MappedFile) -> int:
+    _, end = chain(file.buffer, 0, data_end(file, 0))
+    return file.begin + end if end else 0
 
 
 def _find_ends(queue: ConsumeQueue, log_begin: int) -> None:
     begin = end = queue.files.begin // ENTRY_SIZE
     for file in queue.files.files:
-        count = count_valid(file.buffer)
+        count = count_valid(file.buffer[: data_end(file, 0)])
         end = file.begin // ENTRY_SIZE + count
         if count * ENTRY_SIZE < file.size:
             break
