@@ -182,7 +182,8 @@ class ThoroughFlush:
         except OSError as error:
             # These two only shorten a recovery, and a full disk must not end a broker that can still be read from.
             _log.warning("%s: cannot write checkpoint or progress: %s", root, error.strerror)
-        self.saved = end
+        else:
+            self.saved = end
 
     async def _flush(self, *steps: Callable[[], None]) -> None:
         def flush() -> None:

@@ -114,6 +114,15 @@ class Crashes(RuleBasedStateMachine):
                 self.model.crash_and_open(Random(seed))
         self.model.disk.fail_next_flush = False
 
+    @rule()
+    def fail_a_rename(self) -> None:
+        """A progress point that cannot be written shortens no log."""
+        self.model.store.settle()
+        self.model.disk.fail_next_rename = True
+        self.model.run(self.save)
+        self.model.disk.fail_next_rename = False
+        self.model.note_flushed()
+
     @rule(seed=SEEDS, after=st.one_of(st.none(), st.integers(0, 6)))
     def retain(self, seed: int, after: int | None) -> None:
         self.model.disk.power_cut_in = after

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 import trio
 import trio.testing
@@ -365,6 +367,29 @@ class TestWaiting:
         with pytest.raises(FlushFailed):
             await store.close()
         assert disk.exists(f"{ROOT}/abort")
+
+
+    async def test_a_progress_point_that_cannot_be_renamed_is_told_and_missed_by_nobody(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        disk = MemoryDisk(page_size=64)
+        store = await opened(disk)
+        store.put(message("T", 0, b"kept"))
+        store.settle()
+        disk.fail_next_rename = True
+        await store._log_flush.flush_once()
+        await store._thorough.save()
+        assert "cannot write checkpoint or progress" in caplog.text
+        assert not store.refusal
+        again = await opened(disk.crash(Random(1)))
+        assert bodies(again, "T") == [b"kept"]
+
+    async def test_a_store_that_cannot_be_marked_as_open_is_not_opened(self) -> None:
+        disk = MemoryDisk(page_size=64)
+        disk.fail_next_rename = True
+        with pytest.raises(OSError, match="Input/output"):
+            await opened(disk)
+        await (await opened(disk)).close()
 
 
 class TestFullDisk:

@@ -177,6 +177,22 @@ class StoreModel:
             assert store.record_at(one.at.log_offset) == one.raw, f"{one.at}: {self.report.lines()}"
         self._check_queues()
         self._check_index()
+        self._check_pulls()
+
+    def _check_pulls(self) -> None:
+        """What a consumer gets who pulls each queue from its beginning."""
+        begin = self.store.log.begin
+        for queue in self.store.queues:
+            offset, pulled = queue.begin, b""
+            while (result := self.store.get(queue.topic, queue.queue_id, offset, 32)).count:
+                pulled += result.body()
+                offset = result.next_offset
+            wanted = [
+                one.raw for one in self.kept
+                if one.has_entry and (one.put.topic, one.put.queue_id) == (queue.topic, queue.queue_id)
+                and one.at.log_offset >= begin and one.at.queue_offset >= queue.begin
+            ]  # fmt: skip
+            assert pulled == b"".join(wanted), queue
 
     def _check_end(self, end: int) -> None:
         last = self.kept[-1].at.end if self.kept else self.store.log.begin
