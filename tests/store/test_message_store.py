@@ -368,7 +368,6 @@ class TestWaiting:
             await store.close()
         assert disk.exists(f"{ROOT}/abort")
 
-
     async def test_a_progress_point_that_cannot_be_renamed_is_told_and_missed_by_nobody(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
