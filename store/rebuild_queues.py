@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from common.java_numbers import INT32_MAX
 from common.message_flags import gets_queue_entry
 from common.message_properties import find
-from common.message_record import Outline
+from common.message_record import FIXED, Outline
 from common.subscription import tags_code
 from common.topic import SCHEDULE_TOPIC, is_legal_name
 from store.consume_queue import LOST, ConsumeQueue
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 _SCHEDULE = SCHEDULE_TOPIC.encode()
 _PIECE = 1 << 16  # entries gathered for a queue before they are compared
+# So many messages of a queue may be lost between two records of it, however small the log: 20 MB of entries.
+_MISSING_AT_MOST = 1 << 20
 _pack = ENTRY.pack
 
 
@@ -101,7 +103,7 @@ class QueueRebuild:
             if queue is None:
                 continue
             if offset != queue.next:
-                self._jump(queue, offset, log_offset, size)
+                offset = self._jump(queue, offset, log_offset, size)
             queue.entries += _pack(log_offset, size, self._code_of(record, tags))
             queue.next = offset + 1
             if len(queue.entries) >= _PIECE * ENTRY_SIZE:
@@ -137,15 +139,22 @@ class QueueRebuild:
         self._gathered[topic, queue_id] = gathered
         return gathered
 
-    def _jump(self, queue: _Gathered, offset: int, log_offset: int, size: int) -> None:
+    def _jump(self, queue: _Gathered, offset: int, log_offset: int, size: int) -> int:
+        """A record whose offset is not the next one; the offset that its entry gets."""
         if offset > queue.next:
-            queue.entries += _pack(log_offset, size, LOST) * (offset - queue.next)
-            return
+            missing = offset - queue.next
+            # No checksum covers a queue offset, so a flipped bit can claim any number of lost messages. More than the
+            # log has room for there never were; and what follows will go on from here.
+            if missing > max(_MISSING_AT_MOST, (log_offset - self._log_begin) // FIXED):
+                return queue.next
+            queue.entries += _pack(log_offset, size, LOST) * missing
+            return offset
         self._apply(queue)
         queue.bad = [(begin, min(end, offset)) for begin, end in queue.bad if begin < offset]
         queue.start = queue.next = offset
         if offset < queue.first:
             queue.first, queue.begun = offset, False
+        return offset
 
     # ---- comparing and writing
 

@@ -247,3 +247,19 @@ def test_both_mark_lost_messages_alike() -> None:
 
     assert consume_queue_entry.LOST == consume_queue.LOST
     assert index_segments.LOST_MARK == healing.LOST_MARK
+
+
+def test_a_flipped_bit_in_a_queue_offset_does_not_make_an_endless_queue() -> None:
+    log = bytearray()
+    found: list[Found] = []
+    for offset in (0, 1, 1 << 40, 3):
+        raw = encode(Record("T", 1, offset, len(log), b"x", store_timestamp=START))
+        record = outline(raw, 0, len(raw), False, len(log))
+        assert not isinstance(record, Fault)
+        found.append((len(log), record))
+        log += raw
+    rebuild = QueueRebuild(ConsumeQueueTable(MemoryDisk(), config_of(Path("/store"))), 0, None, repair=True)
+    rebuild.add(found, [b""] * len(found))
+    rebuild.finish(trim=True)
+    (queue,) = rebuild.touched
+    assert queue.end == 4
