@@ -155,6 +155,8 @@ class _Check:
             self._disk.lock(f"{self._root}/{LOCK}").release()
         except StoreLocked:
             return True
+        except OSError:
+            pass  # a directory that may only be read, a snapshot say: nobody writes there
         return False
 
     # ---- log, queues, index

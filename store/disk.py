@@ -259,8 +259,10 @@ class RealRegion:
         try:
             got = os.preadv(self._open(), [data], at, _NOWAIT)
         except OSError as error:
-            if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP):
+            if error.errno == errno.EAGAIN:
                 return None
+            if error.errno == errno.EOPNOTSUPP:  # a file system in memory, of an older kernel
+                return bytes(self._view[at : at + size])
             raise
         return bytes(data) if got == size else None
 

@@ -1,9 +1,10 @@
 """Pulling by queue offset: which messages, how many, and what to answer where there are none.
 
 A pull goes over the entries of the queue, and hands out slices of the log without decoding them. Messages that follow
-one another in the log make one slice. What was written since this process started, or was read lately, is in the page
-cache and is handed out as views of the mapping; of older messages the page cache is asked, and where it would have to
-wait the result is `cold`: its slices are empty, and `MessageStore.load` reads them in a worker thread.
+one another in the log make one slice. What was written since this process started, and is recent by RocketMQ's measure
+(`accessMessageInMemoryMaxRatio`), is in the page cache and is handed out as views of the mapping; of older messages the
+page cache is asked, and where it would have to wait the result is `cold`: its slices are empty, and
+`MessageStore.load` reads them in a worker thread.
 
 A view in the hands of a slow reader stays good, whatever happens to its file: it keeps the mapping alive.
 
@@ -168,7 +169,7 @@ class Reading:
         if count:
             result.spans = [Span(begin, end - begin) for begin, end in spans]
             result.log_gap = log_end - spans[-1][1]
-            self._take(result)
+            self._take(result, max(self.hot_from, log_end - recent))
 
     def _matches(self, queue: ConsumeQueue, tags_code: int, match: MatchCode, match_unit: MatchUnit | None) -> bool:
         if queue.ext is None or not is_address(tags_code):
@@ -178,7 +179,7 @@ class Reading:
             return True  # its file is gone: whoever asks checks the tags again
         return match(unit.tags_code) and (match_unit is None or match_unit(unit))
 
-    def _take(self, result: GetResult) -> None:
+    def _take(self, result: GetResult, hot_from: int) -> None:
         """Views of what is hot, bytes of what the page cache has, and nothing of all where it has to wait."""
         slices: list[memoryview | bytes] = []
         file, view = None, memoryview(b"")
@@ -188,7 +189,7 @@ class Reading:
                 assert file is not None
                 view = file.buffer.toreadonly()
             at = log_offset - file.begin
-            if log_offset >= self.hot_from:
+            if log_offset >= hot_from:
                 slices.append(view[at : at + size])
                 continue
             piece = file.region.read_now(at, size)

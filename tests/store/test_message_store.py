@@ -12,6 +12,7 @@ from common.clock import TrioWallClock
 from common.message_flags import COMMIT, PREPARED, ROLLBACK
 from common.message_properties import find
 from common.message_record import decode, decode_all
+from common.settings import with_updates
 from common.topic import HALF_TOPIC, SCHEDULE_TOPIC, InvalidName
 from store.config import FlushDiskType, StoreConfig
 from store.errors import Closed, DiskFull, FlushFailed, FlushTimeout, MessageIllegal, PropertiesTooLarge, StoreLocked
@@ -250,6 +251,8 @@ class TestReading:
         await store.load(result)
         assert [record.body for record in decode_all(result.body())] == [b"old", b"new"]
         assert not store.get("T", 0, 1, 32).cold
+        store.config = with_updates(store.config, {"accessMessageInMemoryMaxRatio": "0"})
+        assert store.get("T", 0, 1, 32).cold  # so much was written since that it may have left the memory
         disk.cold = False
         assert bodies(store, "T") == [b"old", b"new"]
 
@@ -504,8 +507,6 @@ async def test_statistics_tell_what_there_is() -> None:
 
 
 async def test_settings_may_change_while_it_runs() -> None:
-    from common.settings import with_updates
-
     store = await opened()
     store.config = with_updates(store.config, {"maxMessageSize": "10"})
     with pytest.raises(MessageIllegal, match="allows 10"):
