@@ -145,8 +145,10 @@ def _client(quick: bool) -> Figures:
 def _latency(quick: bool) -> Figures:
     from benchmarks.latency import measure
 
-    found = measure(1000, 3 if quick else 15).by_percentile
-    return {f"latency_{percentile:g}": ms for percentile, ms in found.items()}
+    found = measure(1000, 3 if quick else 15)
+    return {f"latency_{percentile:g}": ms for percentile, ms in found.by_percentile.items()} | {
+        f"waking_{percentile:g}": ms for percentile, ms in found.waking.items()
+    }
 
 
 def _startup(quick: bool) -> Figures:
@@ -248,7 +250,8 @@ CHAPTERS: dict[str, Chapter] = {
     ),
     "latency": Chapter(
         "producer to listener at 1,000 a second", _latency,
-        {f"latency_{p}": Figure(f"latency, {p} %", "ms") for p in ("50", "90", "99", "99.9", "100")},
+        {f"latency_{p}": Figure(f"latency, {p} %", "ms") for p in ("50", "90", "99", "99.9", "100")}
+        | {f"waking_{p}": Figure(f"how late a thread that waits is woken, {p} %", "ms") for p in ("50", "90", "99")},
     ),
     "startup": Chapter(
         "rocketlet up", _startup,
