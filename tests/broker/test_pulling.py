@@ -297,13 +297,10 @@ class TestWaiting:
             assert all(one.answer is not None and one.answer.code == 0 for one in held)
 
 
-async def test_old_messages_that_the_disk_has_to_be_waited_for(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with memory_broker() as one:
+async def test_old_messages_that_the_disk_has_to_be_waited_for(autojump_clock: MockClock) -> None:
+    async with memory_broker(access_message_in_memory_max_ratio=0) as one:
         await topic_with(one, 3)
-        reading = one.broker.store._reading
-        monkeypatch.setattr(reading, "_slice", lambda span: None)
+        one.disk.cold = True
         answer = await one.pull("T", 0, 0)
         assert [record.body for record in answer.records] == [b"0", b"1", b"2"]
 
