@@ -27,11 +27,7 @@ class AlikeRun:
     shared: Shared
     batch: AlikeBatch
     more: bytes
-    tags_code: int
-
-    @property
-    def tags_codes(self) -> list[int]:
-        return [self.tags_code] * len(self.batch.table)
+    tags_codes: int
 
     @property
     def longest_properties(self) -> int:
@@ -43,7 +39,9 @@ class AlikeRun:
             row = batch.raw[at : at + batch.size]
             keys = [row[begin:end] for begin, end in batch.key_places]
             body = row[batch.body_at : batch.body_at + batch.body_size]
-            puts.append(self.shared.put(body, row[batch.properties_at :] + self.more, self.tags_code, keys, batch.flag))
+            puts.append(
+                self.shared.put(body, row[batch.properties_at :] + self.more, self.tags_codes, keys, batch.flag)
+            )
         return puts
 
     def sizes(self, topic_field: bytes) -> NDArray[Any]:
@@ -71,8 +69,7 @@ class AlikeRun:
             place = properties_at + begin - batch.properties_at
             table[:, place : place + end - begin] = batch.table[:, begin:end]
         heads = numpy.frombuffer(records, head_dtype(size))
-        raw = batch.raw
-        heads["crc"] = crc_column([raw[at : at + body_size] for at in range(batch.body_at, len(raw), batch.size)])
+        heads["crc"] = crc_column(batch.bodies())
         heads["queue_offset"] = numpy.arange(queue_offset, queue_offset + count)
         heads["log_offset"] = log_offsets
         return records

@@ -75,12 +75,14 @@ class ConsumeQueue:
         self.end = offset + 1
 
     def write_many(
-        self, offset: int, log_offsets: NDArray[Any], sizes: NDArray[Any], tags_codes: Sequence[int]
+        self, offset: int, log_offsets: NDArray[Any], sizes: NDArray[Any], tags_codes: Sequence[int] | int
     ) -> None:
-        """Write the entries from an offset on. Raises OSError, with `end` behind those that are written."""
+        """Write the entries from an offset on; all may have one tags code. Raises OSError, with `end` behind those that
+        are written."""
         count, at = len(log_offsets), offset * ENTRY_SIZE - self._base
         if at + count * ENTRY_SIZE > self._ready:  # a new file, or the end of this one
-            for entry in zip(log_offsets.tolist(), sizes.tolist(), tags_codes, strict=True):
+            codes = [tags_codes] * count if isinstance(tags_codes, int) else tags_codes
+            for entry in zip(log_offsets.tolist(), sizes.tolist(), codes, strict=True):
                 self.write(offset, *entry)
                 offset += 1
             return

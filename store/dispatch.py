@@ -14,7 +14,8 @@ Java: store/DefaultMessageStore.java (ReputMessageService, CommitLogDispatcherâ€
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from itertools import groupby
+from typing import NamedTuple, cast
 
 from common.java_hashes import hash_column, string_hashes
 from common.java_numbers import INT32_MAX
@@ -99,9 +100,12 @@ class Dispatch:
         queue, log_offsets = note.queue, note.log_offsets
         # After a disk that was full: those before the queue's end stand there.
         done = max(queue.end - note.queue_offset, 0) if queue.files.files else 0
-        codes = note.run.tags_codes[done:]
+        codes = note.run.tags_codes
+        if not isinstance(codes, int):
+            codes = codes[done:]
         if queue.ext is not None and self._queues.writes_ext:
-            codes = [queue.ext.append(code, note.timestamp, b"") for code in codes]
+            each = [codes] * (len(log_offsets) - done) if isinstance(codes, int) else codes
+            codes = [queue.ext.append(code, note.timestamp, b"") for code in each]
         queue.write_many(note.queue_offset + done, log_offsets[done:], note.sizes[done:], codes)
         self._touch(queue)
         if self._with_index:
@@ -137,7 +141,7 @@ class Dispatch:
     def _enter_keys(self) -> None:
         """Enter all keys. Raises OSError, with what is left still there."""
         self._hash_keys()
-        hashed = self._hashed
+        hashed = self._hashed = _joined(self._hashed)
         while hashed:
             first = hashed[0]
             if isinstance(first, IndexColumns):
@@ -151,6 +155,17 @@ class Dispatch:
                 del hashed[0]
             else:
                 hashed[0] = rest
+
+
+def _joined(hashed: list[list[IndexItem] | IndexColumns]) -> list[list[IndexItem] | IndexColumns]:
+    """Columns that follow each other as one: each call of numpy costs a microsecond, however long the column."""
+    joined: list[list[IndexItem] | IndexColumns] = []
+    for are_columns, group in groupby(hashed, lambda items: isinstance(items, IndexColumns)):
+        if are_columns:
+            joined.append(IndexColumns.joined(cast("list[IndexColumns]", list(group))))
+        else:
+            joined += group
+    return joined
 
 
 def _last_of(note: Noted | NotedRun) -> LastRecord:

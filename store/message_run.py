@@ -68,8 +68,8 @@ class Run(Protocol):
     def shared(self) -> Shared: ...
 
     @property
-    def tags_codes(self) -> list[int]:
-        """Of each message."""
+    def tags_codes(self) -> list[int] | int:
+        """Of each message, or the one of all."""
 
     @property
     def longest_properties(self) -> int: ...
@@ -158,14 +158,14 @@ def crc_column(bodies: list[bytes]) -> NDArray[Any]:
     """BODYCRC of each."""
     import numpy
 
-    return numpy.fromiter(map(crc32, bodies), numpy.int64, len(bodies)) & INT32_MAX
+    return numpy.array(list(map(crc32, bodies)), numpy.int64) & INT32_MAX
 
 
 @dataclass(slots=True)
 class AppendedRun:
     """Where the messages of a run went: one behind the other up to `end`, at adjacent queue offsets."""
 
-    log_offsets: list[int]
+    log_offsets: NDArray[Any]
     size: int
     queue_offset: int
     store_timestamp: int

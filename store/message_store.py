@@ -232,7 +232,7 @@ class MessageStore(Lookup):
         self._dispatch.noted.append(NotedRun(queue, queue_offset, log_offsets, sizes, now, run))
         self._puts += count
         self._put_bytes += size
-        return AppendedRun(log_offsets.tolist(), size, queue_offset, now, begin + size)
+        return AppendedRun(log_offsets, size, queue_offset, now, begin + size)
 
     def _size_of(self, message: Put, queue: ConsumeQueue) -> int:
         """The size of its record; raises where it breaks a limit."""

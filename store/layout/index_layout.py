@@ -54,6 +54,20 @@ class IndexColumns(NamedTuple):
     log_offsets: NDArray[Any]
     timestamps: NDArray[Any] | int
 
+    @staticmethod
+    def joined(parts: Sequence[IndexColumns]) -> IndexColumns:
+        """One behind the other. REQUIRES one part or more."""
+        if len(parts) == 1:
+            return parts[0]
+        import numpy
+
+        all_times = {part.timestamps if isinstance(part.timestamps, int) else -1 for part in parts}
+        times: NDArray[Any] | int = all_times.pop()
+        if all_times or times == -1:
+            times = numpy.concatenate([numpy.broadcast_to(part.timestamps, len(part.hashes)) for part in parts])
+        hashes = numpy.concatenate([part.hashes for part in parts])
+        return IndexColumns(hashes, numpy.concatenate([part.log_offsets for part in parts]), times)
+
     def behind(self, count: int) -> IndexColumns:
         """All but the first so many."""
         times = self.timestamps
