@@ -89,14 +89,14 @@ def read_alike(raw: bytes, more: bytes) -> AlikeBatch | None:
         begin, end = _value_place(properties, name)
         if end > begin:
             begin, end = begin + properties_at, end + properties_at
-            if differs[begin:end].any():
+            if numpy.count_nonzero(differs[begin:end]):
                 value = table[:, begin:end]
-                if (value - _LOWEST > _HIGHEST - _LOWEST).any():
+                if numpy.count_nonzero(value - _LOWEST > _HIGHEST - _LOWEST):
                     return None
                 differs[begin:end] = 0
             key_places.append((begin, end))
     # KEYS of several words, a name that stands twice, bytes that differ elsewhere: all of them are for the other way.
-    if differs.any() or [raw[begin:end] for begin, end in key_places] != keys or not properties.isascii():
+    if numpy.count_nonzero(differs) or [raw[begin:end] for begin, end in key_places] != keys or not properties.isascii():
         return None
     return AlikeBatch(raw, table, flag, body_size, properties, tags, key_places)
 

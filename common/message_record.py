@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
-from zlib import crc32
 
+from common.crc import crc32
 from common.errors import RocketletError
 from common.host import UNKNOWN_HOST
 from common.message_flags import BORN_V6, STORE_V6

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from common.crc import crc32
 from common.message_flags import BORN_V6, STORE_V6
 from common.message_record import BLANK, FIXED, HEAD_SIZE, MAGIC_V1, MAGIC_V2, Fault, check
 from spark_jobs.ledger_scan import read_ledger

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from zlib import crc32
 
+from common.crc import crc32
 from store.disk import Disk, Region
 from store.layout import checkpoint_layout
 from store.layout.checkpoint_layout import Checkpoint

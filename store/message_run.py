@@ -16,8 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
-from zlib import crc32
 
+from common.crc import crc32
 from common.host import V4_SIZE
 from common.java_hashes import hash_column
 from common.java_numbers import INT32_MAX
