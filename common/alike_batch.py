@@ -96,7 +96,11 @@ def read_alike(raw: bytes, more: bytes) -> AlikeBatch | None:
                 differs[begin:end] = 0
             key_places.append((begin, end))
     # KEYS of several words, a name that stands twice, bytes that differ elsewhere: all of them are for the other way.
-    if numpy.count_nonzero(differs) or [raw[begin:end] for begin, end in key_places] != keys or not properties.isascii():
+    if (
+        numpy.count_nonzero(differs)
+        or [raw[begin:end] for begin, end in key_places] != keys
+        or not properties.isascii()
+    ):
         return None
     return AlikeBatch(raw, table, flag, body_size, properties, tags, key_places)
 

@@ -2,8 +2,9 @@
 
 Two tasks: one reads and works on what it reads, one writes what could not be written at once. The reader hands each
 chunk to its `Turn` (`dispatch.py`), which runs the handlers; what they answer, and what anyone sends meanwhile, gathers
-in `out` and leaves in one write when the turn is over. Outside of a turn whoever sends wakes the writer, which runs
-after everybody who is due now, so their sends leave together too.
+in `out` and leaves in one write when the turn is over. Then the turn's owner does what need not be waited for by who
+was answered. Outside of a turn whoever sends wakes the writer, which runs after everybody who is due now, so their
+sends leave together too.
 
 Invariants: `opaque` numbers of our calls are unique among those that wait. A call that ends, however it ends, takes its
 entry with it. After `closed` nothing is sent and no call waits. Who sends more than a named limit gets
@@ -47,6 +48,9 @@ class Turn(Protocol):
 
     def turn(self, connection: Connection, data: bytes) -> tuple[int, int, FrameError | None]:
         """Handle all whole frames; where the rest begins, what it needs to be a frame, and what is wrong with it."""
+
+    def finish(self) -> None:
+        """What belongs to the turn and comes behind its answers, before anything else is read."""
 
     def answer_later(self, request: Any, answer: Any) -> list[Buffer]:
         """The buffers of an answer (a handler's Request and Answer) given after the turn that read the request."""
@@ -202,6 +206,7 @@ class Connection:
                     rest, need, error = self._turn.turn(self, data)
                     self._in_turn = False
                     self._flush()
+                    self._turn.finish()
                     if error is not None:
                         raise error
                     buffer.keep(data, rest, need)

@@ -141,9 +141,12 @@ class Dispatch:
                 connection.answered(request)
         if isinstance(request, Request) and request.header_type != connection.header_type:
             connection.peer_speaks(request.header_type)
+        return rest, need, error
+
+    def finish(self) -> None:
+        """See `connection.Turn`."""
         if self._after_turn is not None:
             self._after_turn()
-        return rest, need, error
 
     def _serve(self, request: Request) -> None:
         entry = self._entries.get(request.code)

@@ -45,7 +45,7 @@ class ServerStatistics:
 
 
 class Server:
-    """See the module. `after_turn` is called once a turn, between the handlers and the writing of their answers."""
+    """See the module. `after_turn` is called once a turn, behind the writing of its answers."""
 
     def __init__(
         self,

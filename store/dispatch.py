@@ -141,7 +141,9 @@ class Dispatch:
     def _enter_keys(self) -> None:
         """Enter all keys. Raises OSError, with what is left still there."""
         self._hash_keys()
-        hashed = self._hashed = _joined(self._hashed)
+        if len(self._hashed) > 1:
+            self._hashed = _joined(self._hashed)
+        hashed = self._hashed
         while hashed:
             first = hashed[0]
             if isinstance(first, IndexColumns):

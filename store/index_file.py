@@ -86,6 +86,11 @@ class IndexFile:
         if end > self._ready:
             self._ready = self.file.make_room(self.geometry.entries_at + next_entry * ENTRY_SIZE, end)
 
+    def written_since(self, number: int) -> list[tuple[int, int]]:
+        """From where to where the file was written to by the entries from a number on: any slot, and themselves."""
+        at = self.geometry.entries_at
+        return [(0, at), (at + number * ENTRY_SIZE, at + self.table.next_entry * ENTRY_SIZE)]
+
     # ---- for recovery and checks
 
     def entries(self) -> NDArray[Any]:

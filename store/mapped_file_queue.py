@@ -125,13 +125,17 @@ class MappedFileQueue:
 
     def flush_of(self, begin: int, end: int) -> Callable[[], None]:
         """What makes [begin, end) and the names of the files durable: to be called once, in a thread where it waits."""
-        regions = [file.region for file in self.files if file.begin < end and file.end > begin]
+        written = [
+            (file.region, (max(begin - file.begin, 0), min(end - file.begin, file.size)))
+            for file in self.files
+            if file.begin < end and file.end > begin
+        ]
         names, self._names_changed = self._names_changed, False
         disk, directory = self._disk, self.directory
 
         def flush() -> None:
-            for region in regions:
-                region.flush()
+            for region, span in written:
+                region.flush(span)
             if names:
                 disk.sync_directory(directory)
 

@@ -116,7 +116,7 @@ class MemoryRegion:
         assert not any(self._file.seen[begin:end]), "these are no zeros"
         self.reserve(begin, end)
 
-    def flush(self) -> None:
+    def flush(self, *written: tuple[int, int]) -> None:
         self._disk.flush(self._file, self.path)
 
     def read(self, at: int, size: int) -> bytes:

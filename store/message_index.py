@@ -134,16 +134,16 @@ class MessageIndex:
 
     def flush_of_dirty(self) -> Callable[[], None]:
         """What makes all entries durable; to be called once, where it may wait."""
-        regions = []
+        written = []
         for file in self.files:
             if file.flushed != file.table.next_entry:
-                regions.append(file.file.region)
+                written.append((file.file.region, file.written_since(file.flushed)))
                 file.flushed = file.table.next_entry
         names, self._names_changed = self._names_changed, False
 
         def flush() -> None:
-            for region in regions:
-                region.flush()
+            for region, spans in written:
+                region.flush(*spans)
             if names:
                 self._disk.sync_directory(self.directory)
 

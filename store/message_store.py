@@ -281,7 +281,7 @@ class MessageStore(Lookup):
         return self.queues.find_or_make(topic, queue_id)
 
     def settle(self) -> None:
-        """File what was put in this turn, and tell those who wait. Call it once a turn, before the answers go out."""
+        """File what was put in this turn, and tell those who wait. Call it once a turn, before the next."""
         try:
             self._dispatch.settle()
         except OSError as error:

@@ -64,10 +64,14 @@ class IndexColumns(NamedTuple):
         all_times = {part.timestamps if isinstance(part.timestamps, int) else -1 for part in parts}
         times: NDArray[Any] | int = all_times.pop()
         if all_times or times == -1:
-            times = numpy.concatenate([
-                numpy.full(len(part.hashes), part.timestamps) if isinstance(part.timestamps, int) else part.timestamps
-                for part in parts
-            ])
+            times = numpy.concatenate(
+                [
+                    numpy.full(len(part.hashes), part.timestamps)
+                    if isinstance(part.timestamps, int)
+                    else part.timestamps
+                    for part in parts
+                ]
+            )
         hashes = numpy.concatenate([part.hashes for part in parts])
         return IndexColumns(hashes, numpy.concatenate([part.log_offsets for part in parts]), times)
 
