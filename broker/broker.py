@@ -184,7 +184,9 @@ class Broker:
     async def _start_ports(self, ports: trio.Nursery, background: trio.Nursery) -> None:
         """Listen, settle who we are, and only then take sends."""
         config = self.settings.now
-        answers = SendAnswers(self.settings, self.store, self.tables.topics_file, self.registration.known, background)
+        answers = SendAnswers(
+            self.identity, self.settings, self.store, self.tables.topics_file, self.registration.known, background
+        )
 
         def after_turn() -> None:
             self.settle()

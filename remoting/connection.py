@@ -433,3 +433,14 @@ class Connection:
         if not self.closed:
             self.send(self._turn.answer_later(request, answer))
             self._wake_writer()  # which tells a drain that there may be no more to wait for
+
+    def answer_together(self, answers: Sequence[tuple[Any, Any]]) -> None:
+        """`answer_deferred` for many, written at once and not when the writer's turn comes."""
+        if self.closed:
+            return
+        for request, answer in answers:
+            self.out.extend(self._turn.answer_later(request, answer))
+        if not self._in_turn:
+            self._flush()
+        if self._draining:
+            self._wake_writer()

@@ -62,7 +62,11 @@ class LogFlush:
         with trio.move_on_after(timeout_ms / 1000):
             await self.flushed.reach(end)
             return
-        raise FlushTimeout(
+        raise self.is_late(timeout_ms)
+
+    def is_late(self, timeout_ms: float) -> FlushTimeout:
+        """What to tell who has waited for so long."""
+        return FlushTimeout(
             f"{self._log.files.directory}: the disk did not confirm within {timeout_ms:g} ms (syncFlushTimeout);"
             " the message is written and may still become durable"
         )

@@ -36,7 +36,7 @@ from store.consume_queue import ConsumeQueue
 from store.consume_queue_table import ConsumeQueueTable
 from store.disk import Disk, Lock
 from store.dispatch import Dispatch
-from store.errors import Closed, DiskFull, MessageIllegal, NotWritable, PropertiesTooLarge
+from store.errors import Closed, DiskFull, FlushTimeout, MessageIllegal, NotWritable, PropertiesTooLarge
 from store.flush import LogFlush, ThoroughFlush
 from store.layout.file_names import ABORT, LOCK
 from store.lookup import Lookup
@@ -291,6 +291,10 @@ class MessageStore(Lookup):
     async def flushed_to(self, end: int, timeout_ms: float | None = None) -> None:
         """Wait until the log is on disk up to there. Raises FlushTimeout or FlushFailed."""
         await self._log_flush.reach(end, timeout_ms)
+
+    def flush_is_late(self, timeout_ms: float) -> FlushTimeout:
+        """What to tell who has waited for `flushed` for so long."""
+        return self._log_flush.is_late(timeout_ms)
 
     async def flush(self) -> None:
         """File and flush all that was put, whether `run` runs or not; for who then saves what speaks of it.

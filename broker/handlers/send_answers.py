@@ -1,9 +1,9 @@
 """What a stored send is answered, and when: at once, or when the disk has it.
 
-With SYNC_FLUSH the answers of one turn wait together, in one task; a message with WAIT=false does not wait. Codes: 0
-stored as safely as asked; 10 the disk did not confirm within `syncFlushTimeout`, but may yet; 11 a SYNC_MASTER has no
-slave that follows. All of them carry the same fields. A flush that failed is code 1: what the disk refused is never
-acknowledged, and the broker ends.
+With SYNC_FLUSH the answers of one turn wait together; a message with WAIT=false does not wait. Codes: 0 stored as
+safely as asked; 10 the disk did not confirm within `syncFlushTimeout`, but may yet; 11 a SYNC_MASTER has no slave that
+follows. All of them carry the same fields. A flush that failed is code 1: what the disk refused is never acknowledged,
+and the broker ends.
 
 Java: broker/processor/SendMessageProcessor.java (handlePutMessageResult), store/CommitLog.java (submitFlushRequest)
 """
@@ -12,29 +12,36 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 import trio
 
 from broker.config import Settings
+from broker.flush_waits import FlushWaits
+from broker.identity import Identity
 from broker.json_file import JsonFile, NotSaved
 from broker.topic_table import Topic
 from remoting.handler import DEFERRED, Answer, Deferred, Reply, Request
 from remoting.protocol.sending import SendMessageAnswerHeader, SendRefusedHeader
+from remoting.ready_answers import SendAnswer
 from remoting.response_codes import ResponseCode
 from store.config import BrokerRole
 from store.errors import FlushFailed, FlushTimeout
 from store.message_store import MessageStore
 
+_V4_HOST = 8
+
 
 @dataclass(slots=True)
 class Stored:
-    """A message in the log whose answer is still to come. For a batch: all ids, the first offset, the last end."""
+    """A message in the log whose answer is still to come. For a batch: the first one's offsets, the last one's end."""
 
     request: Request
-    message_id: str
+    log_offset: int
     queue_id: int
     queue_offset: int
     end: int
+    ids: str = ""  # of a batch
 
 
 class SendAnswers:
@@ -42,23 +49,34 @@ class SendAnswers:
 
     def __init__(
         self,
+        identity: Identity,
         settings: Settings,
         store: MessageStore,
         topics_file: JsonFile,
         announced: Callable[[], Awaitable[None]],
         nursery: trio.Nursery,
     ) -> None:
+        self._identity = identity
         self._settings = settings
         self._store = store
         self._topics_file = topics_file
         self._announced = announced
         self._nursery = nursery
+        self._flush_waits = FlushWaits(store, nursery)
         self._waiting: list[Stored] = []
+        self.is_sync = False
+        """Whether answers wait for the disk."""
+        self.ready: SendAnswer | None = None
+        """Makes the answer that says nothing but success, where that is what nearly all sends get."""
 
-    def at_once(self) -> bool:
-        """Whether nothing has to be waited for, nor told but success."""
-        config = self._store.config
-        return not config.is_sync_flush and config.broker_role is not BrokerRole.SYNC_MASTER
+    def look_again(self) -> None:
+        """To be called when settings or the broker's address change."""
+        config, store_config, host = self._settings.now, self._store.config, self._identity.store_host
+        self.is_sync = store_config.is_sync_flush
+        if store_config.broker_role is not BrokerRole.SYNC_MASTER and len(host) == _V4_HOST:
+            self.ready = SendAnswer(config.region_id, config.trace_on, host)
+        else:
+            self.ready = None
 
     def refused_header(self) -> SendRefusedHeader:
         """What a refusal says all the same."""
@@ -69,35 +87,38 @@ class SendAnswers:
         if not topic.saved:
             self._nursery.start_soon(self._answer_when_saved, stored, topic, wait)
             return DEFERRED
-        if not wait:
-            if self._store.config.is_sync_flush:
-                self._store.want_flush()
-            return self._reply(stored, ResponseCode.SUCCESS)
         if self._store.config.is_sync_flush:
-            self._waiting.append(stored)
-            return DEFERRED
-        return self._reply(stored, self._confirmed())
+            if wait:
+                return self.answer_when_flushed(stored)
+            self._store.want_flush()
+        return self._reply(stored, self._confirmed() if wait else ResponseCode.SUCCESS)
+
+    def answer_when_flushed(self, stored: Stored) -> Deferred:
+        """Together with the others of this turn."""
+        self._waiting.append(stored)
+        return DEFERRED
 
     def after_turn(self) -> None:
         """Have those of this turn that wait for the disk answered together."""
         if self._waiting:
             waiting, self._waiting = self._waiting, []
-            self._nursery.start_soon(self._answer_when_flushed, waiting)
+            self._flush_waits.call(waiting[-1].end, partial(self._answer_all, waiting))
 
-    async def _answer_when_flushed(self, waiting: list[Stored]) -> None:
-        try:
-            await self._store.flushed_to(waiting[-1].end, self._store.config.sync_flush_timeout)
-        except FlushTimeout as timeout:
-            for stored in waiting:
-                late = stored.end > self._store.flushed.value
-                code = ResponseCode.FLUSH_DISK_TIMEOUT if late else self._confirmed()
-                stored.request.reply(self._reply(stored, code, str(timeout) if late else None))
-        except FlushFailed as failed:
-            for stored in waiting:
-                stored.request.reply(Reply(ResponseCode.SYSTEM_ERROR, self.refused_header(), remark=str(failed)))
+    def _answer_all(self, waiting: list[Stored], failure: FlushTimeout | FlushFailed | None) -> None:
+        """Those of one turn, so of one connection."""
+        success = self._confirmed()
+        if failure is None and success is ResponseCode.SUCCESS:
+            answers = [(stored.request, self._success(stored)) for stored in waiting]
         else:
-            for stored in waiting:
-                stored.request.reply(self._reply(stored, self._confirmed()))
+            answers = [(stored.request, self._after(stored, failure)) for stored in waiting]
+        waiting[0].request.connection.answer_together(answers)
+
+    def _after(self, stored: Stored, failure: FlushTimeout | FlushFailed | None) -> Answer:
+        if isinstance(failure, FlushFailed):
+            return Reply(ResponseCode.SYSTEM_ERROR, self.refused_header(), remark=str(failure))
+        if failure is not None and stored.end > self._store.flushed.value:
+            return self._reply(stored, ResponseCode.FLUSH_DISK_TIMEOUT, str(failure))
+        return self._reply(stored, self._confirmed())
 
     async def _answer_when_saved(self, stored: Stored, topic: Topic, wait: bool) -> None:
         """The first sends of a topic: not acknowledged before the topic itself is on the disk.
@@ -112,7 +133,7 @@ class SendAnswers:
         await self._announced()
         topic.set_saved(True)
         if wait and self._store.config.is_sync_flush:
-            await self._answer_when_flushed([stored])
+            self._flush_waits.call(stored.end, partial(self._answer_all, [stored]))
         else:
             stored.request.reply(self._reply(stored, self._confirmed() if wait else ResponseCode.SUCCESS))
 
@@ -122,10 +143,20 @@ class SendAnswers:
             return ResponseCode.SLAVE_NOT_AVAILABLE
         return ResponseCode.SUCCESS
 
+    def _success(self, stored: Stored) -> Answer:
+        request, ready = stored.request, self.ready
+        if ready is not None and not stored.ids:
+            frame = ready.frame(
+                request.header_type, request.opaque, stored.log_offset, stored.queue_id, stored.queue_offset
+            )
+            if frame is not None:
+                return frame
+        return self._reply(stored, ResponseCode.SUCCESS)
+
     def _reply(self, stored: Stored, code: ResponseCode, remark: str | None = None) -> Answer:
         config = self._settings.now
         header = SendMessageAnswerHeader(
-            stored.message_id,
+            stored.ids or self._identity.message_id(stored.log_offset),
             stored.queue_id,
             stored.queue_offset,
             MSG_REGION=config.region_id,

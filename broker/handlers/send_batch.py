@@ -48,7 +48,8 @@ class SendBatch:
         run = alike_run(raw, shared, more) or mixed_run(raw, shared, more)
         appended = self._store.put_run(run)
         ids = message_ids(shared.store_host, appended.log_offsets)
-        stored = Stored(request, ids, shared.queue_id, appended.queue_offset, appended.end)
+        begin = int(appended.log_offsets[0])
+        stored = Stored(request, begin, shared.queue_id, appended.queue_offset, appended.end, ids)
         return stored, len(appended.log_offsets), appended.size
 
     def _put_one_by_one(
@@ -63,7 +64,8 @@ class SendBatch:
         appended = self._store.put_batch(puts)
         log_offsets = numpy.array([one.log_offset for one in appended])
         ids = message_ids(run.shared.store_host, log_offsets)
-        stored = Stored(request, ids, run.shared.queue_id, appended[0].queue_offset, appended[-1].end)
+        first = appended[0]
+        stored = Stored(request, first.log_offset, run.shared.queue_id, first.queue_offset, appended[-1].end, ids)
         return stored, len(appended), sum(one.size for one in appended)
 
 

@@ -49,7 +49,7 @@ from store.message_store import MessageStore
 # RocketMQ keeps one byte for the length of a batch's topic.
 LONGEST_BATCH_TOPIC = 127
 _HOST_FLAGS = BORN_V6 | STORE_V6
-_V4_HOST, _V6_HOST = 8, 20
+_V6_HOST = 20
 # What a send of the common kind has not.
 _SPECIAL = frozenset({b"DELAY", b"TRAN_MSG", b"CLUSTER"})
 _WAIT = b"\x02WAIT\x01true\x02"
@@ -99,6 +99,7 @@ class SendMessage:
         self._cluster = b"CLUSTER\x01" + identity.cluster.encode()
         self._then_cluster = b"\x02" + self._cluster
         self._ready: SendAnswer | None = None
+        self._is_sync = False
 
     def look_again(self) -> None:
         """Whether sends of the common kind can take the short way now, and what they are answered.
@@ -106,13 +107,11 @@ class SendMessage:
         To be called when settings change, when the broker begins or ceases to serve, and once a second, for
         `startAcceptSendRequestTimeStamp` is a time.
         """
-        config, host = self._settings.now, self._identity.store_host
-        short = self._targets.is_open() and self._answers.at_once() and self._filter_bits is None
-        self._store_host = host
-        if short and len(host) == _V4_HOST:
-            self._ready = SendAnswer(config.region_id, config.trace_on, host)
-        else:
-            self._ready = None
+        self._answers.look_again()
+        self._store_host = self._identity.store_host
+        is_common = self._targets.is_open() and self._filter_bits is None
+        self._ready = self._answers.ready if is_common else None
+        self._is_sync = self._answers.is_sync
 
     def handle(self, request: Request) -> Answer | Deferred:
         header: SendHeader = request.header
@@ -129,7 +128,9 @@ class SendMessage:
                 return answer
         return self._handle_special(request, header)
 
-    def _store_common(self, request: Request, header: SendHeader, topic: Topic, ready: SendAnswer) -> bytes | None:
+    def _store_common(
+        self, request: Request, header: SendHeader, topic: Topic, ready: SendAnswer
+    ) -> bytes | Deferred | None:
         """The common send in one pass; None, with nothing done, where it is none after all.
 
         Each line here runs 50,000 times a second. All of it together does what `_store_one` does.
@@ -152,7 +153,9 @@ class SendMessage:
             or request.header_type > _ROCKETMQ
         ):
             return None
+        waits = self._is_sync
         if b"WAIT" in named:
+            waits = waits and named[b"WAIT"] != b"false"
             # Java writes it as `true`, in the middle of the others.
             raw = raw.replace(_WAIT, b"\x02", 1) if _WAIT in raw else remove(raw, b"WAIT")
         unique, words, tags = named.get(b"UNIQ_KEY"), named.get(b"KEYS"), named.get(b"TAGS")
@@ -182,7 +185,14 @@ class SendMessage:
         flow.bytes += appended.size
         total.calls += 1
         total.bytes += appended.size
-        return ready.frame(request.header_type, request.opaque, appended.log_offset, queue_id, appended.queue_offset)
+        log_offset, queue_offset = appended.log_offset, appended.queue_offset
+        if self._is_sync:
+            if waits:
+                return self._answers.answer_when_flushed(
+                    Stored(request, log_offset, queue_id, queue_offset, appended.end)
+                )
+            self._store.want_flush()
+        return ready.frame(request.header_type, request.opaque, log_offset, queue_id, queue_offset)
 
     def _handle_special(self, request: Request, header: SendHeader) -> Answer | Deferred:
         try:
@@ -216,8 +226,7 @@ class SendMessage:
         except StoreError as error:
             raise self._refusal(error) from error
         self._count(topic, queue_id, 1, appended.size)
-        message_id = self._identity.message_id(appended.log_offset)
-        stored = Stored(request, message_id, queue_id, appended.queue_offset, appended.end)
+        stored = Stored(request, appended.log_offset, queue_id, appended.queue_offset, appended.end)
         return self._answers.answer(stored, topic, wait=wait)
 
     def _store_batch(self, request: Request, header: SendHeader, topic: Topic, queue_id: int) -> Answer | Deferred:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -21,7 +23,7 @@ from remoting.protocol.configuration import CreateTopicHeader
 from remoting.protocol.sending import SendMessageHeader, SendMessageHeaderV2
 from remoting.request_codes import RequestCode
 from remoting.response_codes import ResponseCode
-from store.errors import FlushFailed, FlushTimeout
+from store.errors import FlushFailed
 from tests.support.memory_broker import ROOT, RunningBroker, memory_broker
 from tests.support.virtual_time import START_MS
 
@@ -323,6 +325,25 @@ class TestBatches:
             assert [record.body for record in stored(one, "T", 1)] == [b"plain"]
 
 
+@contextmanager
+def stuck_disk(one: RunningBroker) -> Iterator[None]:
+    """No flush comes to an end; afterwards those that began go on."""
+    free = trio.Event()
+    store = one.broker.store
+    flush_once = store._log_flush.flush_once
+
+    async def stuck() -> None:
+        await free.wait()
+        await flush_once()
+
+    store._log_flush.flush_once = stuck  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        store._log_flush.flush_once = flush_once  # type: ignore[method-assign]
+        free.set()
+
+
 class TestSyncFlush:
     async def test_is_durable_when_it_is_answered(self, autojump_clock: MockClock) -> None:
         async with memory_broker(flush_disk_type="SYNC_FLUSH") as one:
@@ -341,45 +362,53 @@ class TestSyncFlush:
             assert len(stored(one, "T")) == 51
             assert one.broker.store.statistics().flush_rounds - rounds <= 3
 
-    async def test_wait_false_does_not_wait(self, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_wait_false_does_not_wait(self, autojump_clock: MockClock) -> None:
         async with memory_broker(flush_disk_type="SYNC_FLUSH") as one:
             await one.send("T")
+            with stuck_disk(one):
+                assert (await one.send("T", WAIT="false")).code == 0
 
-            async def never(end: int, timeout_ms: float | None = None) -> None:
-                await trio.sleep_forever()
-
-            monkeypatch.setattr(one.broker.store, "flushed_to", never)
-            assert (await one.send("T", WAIT="false")).code == 0
-
-    async def test_a_late_disk_is_10_with_all_fields(
-        self, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_a_late_disk_is_10_with_all_fields(self, autojump_clock: MockClock) -> None:
         async with memory_broker(flush_disk_type="SYNC_FLUSH") as one:
             await one.send("T")
-
-            async def late(end: int, timeout_ms: float | None = None) -> None:
-                assert timeout_ms == 5000
-                raise FlushTimeout("too late")
-
-            monkeypatch.setattr(one.broker.store, "flushed_to", late)
-            monkeypatch.setattr(one.broker.store.flushed, "value", 0)
-            answer = await one.send("T")
+            began = trio.current_time()
+            with stuck_disk(one):
+                answer = await one.send("T")
+            assert trio.current_time() - began >= 5
             assert answer.code == ResponseCode.FLUSH_DISK_TIMEOUT
+            assert answer.remark is not None
+            assert "within 5000 ms (syncFlushTimeout)" in answer.remark
             assert answer.ext is not None
             assert answer.ext.keys() == {"msgId", "queueId", "queueOffset", *REGION}
+            assert (await one.send("T")).code == 0
 
-    async def test_a_failed_flush_is_never_a_success(
-        self, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_who_is_late_does_not_hold_up_who_is_not(self, autojump_clock: MockClock) -> None:
         async with memory_broker(flush_disk_type="SYNC_FLUSH") as one:
             await one.send("T")
+            answers: list[int] = []
 
-            async def failed(end: int, timeout_ms: float | None = None) -> None:
-                raise FlushFailed("the disk is broken")
+            async def send() -> None:
+                answers.append((await one.send("T")).code)
 
-            monkeypatch.setattr(one.broker.store, "flushed_to", failed)
-            answer = await one.send("T")
-            assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "the disk is broken")
+            async with trio.open_nursery() as nursery:
+                with stuck_disk(one):
+                    nursery.start_soon(send)
+                    await trio.sleep(3)
+                    nursery.start_soon(send)
+                    await trio.sleep(3)
+                    assert answers == [ResponseCode.FLUSH_DISK_TIMEOUT]
+            assert answers == [ResponseCode.FLUSH_DISK_TIMEOUT, 0]
+
+    async def test_a_failed_flush_is_never_a_success(self, autojump_clock: MockClock) -> None:
+        answers = []
+        with pytest.RaisesGroup(pytest.RaisesExc(FlushFailed, match="flush failed"), flatten_subgroups=True):
+            async with memory_broker(flush_disk_type="SYNC_FLUSH") as one:
+                await one.send("T")
+                one.disk.fail_next_flush = True
+                answers.append(await one.send("T"))
+        assert answers[0].code == ResponseCode.SYSTEM_ERROR
+        assert answers[0].remark is not None
+        assert "flush failed" in answers[0].remark
 
     async def test_a_sync_master_without_slave_says_so(self, autojump_clock: MockClock) -> None:
         async with memory_broker(broker_role="SYNC_MASTER") as one:
