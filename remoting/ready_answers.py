@@ -1,4 +1,4 @@
-"""Whole frames of the answer that a broker gives most, to a stored message, formatted in one go.
+"""Whole frames of the answers that a broker gives most, to a stored message and to a batch, formatted in one go.
 
 A Reply through the general encoder costs 4 µs, a frame made here 0.8: all that does not change from answer to answer
 (region, trace switch, store host) is laid down once. What is made is byte for byte what the general encoder makes, and
@@ -34,7 +34,8 @@ class SendAnswer:
     def __init__(self, region: str, trace_on: bool, store_host: bytes) -> None:
         host = store_host.hex().upper()
         region_and_trace = {"MSG_REGION": region, "TRACE_ON": "true" if trace_on else "false"}
-        self._json = _json_template(host, region_and_trace)
+        self._json = _json_template(host, region_and_trace, b"%016X")
+        self._json_of_ids = _json_template("", region_and_trace, b"%b")
         self._before = b"\0\x05msgId" + (len(host) + 16).to_bytes(4, "big") + host.encode()
         self._after = encode_map(region_and_trace)
         self._fixed = len(self._before) + 16 + _TWO_HEADS + len(self._after)
@@ -60,13 +61,28 @@ class SendAnswer:
             )
         return None
 
+    def frame_of_ids(self, header_type: int, opaque: int, ids: str, queue_id: int, queue_offset: int) -> bytes | None:
+        """The same for a batch: the ids as they are told."""
+        raw = ids.encode()
+        if header_type == 0:
+            header = self._json_of_ids % (opaque, raw, queue_id, queue_offset)
+            return pack_head(len(header) + 4, len(header)) + header
+        if header_type == 1:
+            queue, offset = b"%d" % queue_id, b"%d" % queue_offset
+            body = b"\0\x05msgId%b%b\0\x07queueId\0\0\0%c%b\0\x0bqueueOffset\0\0\0%c%b%b" % (
+                len(raw).to_bytes(4, "big"), raw, len(queue), queue, len(offset), offset, self._after,
+            )  # fmt: skip
+            size = _BEFORE_MAP + len(body)
+            return _pack_frame(size + 4, _ROCKETMQ | size, 0, 0, VERSION, opaque, 1, 0, len(body)) + body
+        return None
 
-def _json_template(host: str, region_and_trace: dict[str, str]) -> bytes:
-    """The JSON header with %-places for opaque, log offset, queue id and queue offset, in this order."""
+
+def _json_template(host: str, region_and_trace: dict[str, str], id_place: bytes) -> bytes:
+    """The JSON header with %-places for opaque, what follows the host in the id, queue id and queue offset."""
     ext = to_ext(SendMessageAnswerHeader(host + _ID, 0, 0, **region_and_trace))
     ext["queueId"], ext["queueOffset"] = _QUEUE, _OFFSET
     header = header_json.encode_answer(0, _OPAQUE, VERSION, None, ext).replace(b"%", b"%%")
-    places = [(str(_OPAQUE), b"%d"), (_ID, b"%016X"), (_QUEUE, b"%d"), (_OFFSET, b"%d")]
+    places = [(str(_OPAQUE), b"%d"), (_ID, id_place), (_QUEUE, b"%d"), (_OFFSET, b"%d")]
     found = [header.find(word.encode()) for word, _ in places]
     assert sorted(found) == found, "the places have to stand in the order of the arguments"
     for word, place in places:

@@ -78,7 +78,8 @@ class AlikeRun:
         import numpy
 
         batch = self.batch
-        hashes = numpy.empty((len(batch.table), len(batch.key_places)), numpy.int32)
+        hashes = numpy.empty((len(batch.table), len(batch.key_places)), numpy.int64)
         for column, (begin, end) in enumerate(batch.key_places):
-            hashes[:, column] = hash_of_rows(prefix, batch.table[:, begin:end])
-        return numpy.abs(hashes.ravel().astype(numpy.int64)) & INT32_MAX, len(batch.key_places)
+            # Of int32: the one number without absolute value stays negative, and the mask makes it 0.
+            hashes[:, column] = numpy.abs(hash_of_rows(prefix, batch.table[:, begin:end])) & INT32_MAX
+        return hashes.ravel(), len(batch.key_places)

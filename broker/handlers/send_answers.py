@@ -91,7 +91,8 @@ class SendAnswers:
             if wait:
                 return self.answer_when_flushed(stored)
             self._store.want_flush()
-        return self._reply(stored, self._confirmed() if wait else ResponseCode.SUCCESS)
+        code = self._confirmed() if wait else ResponseCode.SUCCESS
+        return self._success(stored) if code is ResponseCode.SUCCESS else self._reply(stored, code)
 
     def answer_when_flushed(self, stored: Stored) -> Deferred:
         """Together with the others of this turn."""
@@ -145,10 +146,12 @@ class SendAnswers:
 
     def _success(self, stored: Stored) -> Answer:
         request, ready = stored.request, self.ready
-        if ready is not None and not stored.ids:
-            frame = ready.frame(
-                request.header_type, request.opaque, stored.log_offset, stored.queue_id, stored.queue_offset
-            )
+        if ready is not None:
+            kind, opaque = request.header_type, request.opaque
+            if stored.ids:
+                frame = ready.frame_of_ids(kind, opaque, stored.ids, stored.queue_id, stored.queue_offset)
+            else:
+                frame = ready.frame(kind, opaque, stored.log_offset, stored.queue_id, stored.queue_offset)
             if frame is not None:
                 return frame
         return self._reply(stored, ResponseCode.SUCCESS)

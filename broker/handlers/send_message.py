@@ -22,6 +22,7 @@ Java: broker/processor/SendMessageProcessor.java, AbstractSendMessageProcessor.j
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Protocol
 
 from broker.config import Settings
@@ -116,17 +117,13 @@ class SendMessage:
     def handle(self, request: Request) -> Answer | Deferred:
         header: SendHeader = request.header
         topic, ready = self._find(header.topic), self._ready
-        if (
-            topic is not None
-            and topic.plain
-            and ready is not None
-            and not header.batch
-            and not self._overload.waited_ms
-        ):
+        if topic is None or not topic.plain or ready is None:
+            topic = None  # or why not is told the long way
+        elif not header.batch and not self._overload.waited_ms:
             answer = self._store_common(request, header, topic, ready)
             if answer is not None:
                 return answer
-        return self._handle_special(request, header)
+        return self._handle_special(request, header, topic)
 
     def _store_common(
         self, request: Request, header: SendHeader, topic: Topic, ready: SendAnswer
@@ -194,10 +191,11 @@ class SendMessage:
             self._store.want_flush()
         return ready.frame(request.header_type, request.opaque, log_offset, queue_id, queue_offset)
 
-    def _handle_special(self, request: Request, header: SendHeader) -> Answer | Deferred:
+    def _handle_special(self, request: Request, header: SendHeader, plain: Topic | None) -> Answer | Deferred:
+        """`plain`: the topic, where nothing stands against a send to it."""
         try:
             self._overload.check(self._settings.now.wait_time_mills_in_send_queue)
-            topic = self._targets.topic(request, header)
+            topic = plain or self._targets.topic(request, header)
             queue_id = self._targets.queue(request, header, topic)
             if header.batch:
                 return self._store_batch(request, header, topic, queue_id)
@@ -230,29 +228,24 @@ class SendMessage:
         return self._answers.answer(stored, topic, wait=wait)
 
     def _store_batch(self, request: Request, header: SendHeader, topic: Topic, queue_id: int) -> Answer | Deferred:
-        raw = header.properties.encode("utf-8", "surrogatepass")
-        named = read_properties(raw)
-        self._check_batch(request, header, named)
-        more = append(remove(raw, b"CLUSTER").rstrip(b"\x02"), b"CLUSTER", self._cluster[8:])
-        like = self._put_of(request, header, topic, queue_id, b"", {})
+        more, is_delayed, wait = _for_each_of_batch(header.properties, self._cluster[8:])
+        self._check_batch(request, header, is_delayed)
+        born_host, store_host = born_host_of(request.connection), self._identity.store_host
+        flags = self._flags(header, topic, born_host)
+        shared = Shared(
+            topic.name, queue_id, flags, header.bornTimestamp, born_host, store_host, header.reconsumeTimes
+        )  # fmt: skip
         try:
-            stored, messages, size = self._batches.put(
-                request,
-                Shared(
-                    like.topic, queue_id, like.sys_flag, like.born_timestamp, like.born_host, like.store_host,
-                    like.reconsume_times,
-                ),
-                more,
-            )  # fmt: skip
+            stored, messages, size = self._batches.put(request, shared, more)
         except StoreError as error:
             raise self._refusal(error) from error
         self._count(topic, queue_id, messages, size)
-        return self._answers.answer(stored, topic, wait=named.get(b"WAIT") != b"false")
+        return self._answers.answer(stored, topic, wait=wait)
 
-    def _check_batch(self, request: Request, header: SendHeader, named: dict[bytes, bytes]) -> None:
+    def _check_batch(self, request: Request, header: SendHeader, is_delayed: bool) -> None:
         if len(header.topic) > LONGEST_BATCH_TOPIC:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"message topic length too long {len(header.topic)}")
-        if header.sysFlag & TRANSACTION_MASK or delay_level(named) > 0:
+        if header.sysFlag & TRANSACTION_MASK or is_delayed:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch can be neither delayed nor transactional")
         limit = self._store.config.max_message_size
         if len(request.body) > limit:
@@ -271,10 +264,6 @@ class SendMessage:
     ) -> Put:
         """All of a message but its body."""
         born_host = born_host_of(request.connection)
-        flags = header.sysFlag & ~_HOST_FLAGS
-        flags |= BORN_V6 if len(born_host) == _V6_HOST else 0
-        flags |= STORE_V6 if len(self._identity.store_host) == _V6_HOST else 0
-        flags |= MULTI_TAGS if topic.filter_type == MULTI_TAG else 0
         tags = named.get(b"TAGS")
         return Put(
             topic=topic.name,
@@ -284,12 +273,18 @@ class SendMessage:
             tags_code=tags_code(tags) if tags else 0,
             keys=keys_of(named),
             flag=header.flag,
-            sys_flag=flags,
+            sys_flag=self._flags(header, topic, born_host),
             born_timestamp=header.bornTimestamp,
             born_host=born_host,
             store_host=self._identity.store_host,
             reconsume_times=header.reconsumeTimes,
         )
+
+    def _flags(self, header: SendHeader, topic: Topic, born_host: bytes) -> int:
+        flags = header.sysFlag & ~_HOST_FLAGS
+        flags |= BORN_V6 if len(born_host) == _V6_HOST else 0
+        flags |= STORE_V6 if len(self._identity.store_host) == _V6_HOST else 0
+        return flags | (MULTI_TAGS if topic.filter_type == MULTI_TAG else 0)
 
     def _to_dead_letters(self, request: Request, header: SendHeader, put: Put) -> Put:
         topic = self._targets.dead_letters(request, header)
@@ -329,6 +324,18 @@ class SendMessage:
         if isinstance(error, NotWritable | Closed):
             return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now. {error}")
         return Refused(ResponseCode.SYSTEM_ERROR, str(error))
+
+
+@lru_cache(64)
+def _for_each_of_batch(properties: str, cluster: bytes) -> tuple[bytes, bool, bool]:
+    """Of a batch's own properties: what follows those of each message, whether it is delayed, whether it waits.
+
+    A producer sends the same ones again and again. Raises Refused.
+    """
+    raw = properties.encode("utf-8", "surrogatepass")
+    named = read_properties(raw)
+    more = append(remove(raw, b"CLUSTER").rstrip(b"\x02"), b"CLUSTER", cluster)
+    return more, delay_level(named) > 0, named.get(b"WAIT") != b"false"
 
 
 def read_properties(raw: bytes) -> dict[bytes, bytes]:

@@ -36,17 +36,20 @@ def test_the_answer_to_a_send(
     queue_offset: int,
     header_type: HeaderType,
 ) -> None:
-    header = SendMessageAnswerHeader(
-        offset_message_id(host, log_offset),
-        queue_id,
-        queue_offset,
-        MSG_REGION=region,
-        TRACE_ON="true" if trace else "false",
-    )
-    expected = b"".join(encode_answer(header_type, opaque, 0, header, b"", None))
+    def expected(ids: str) -> bytes:
+        header = SendMessageAnswerHeader(
+            ids, queue_id, queue_offset, MSG_REGION=region, TRACE_ON="true" if trace else "false"
+        )
+        return b"".join(encode_answer(header_type, opaque, 0, header, b"", None))
+
     ready = SendAnswer(region, trace, host)
-    assert ready.frame(header_type, opaque, log_offset, queue_id, queue_offset) == expected
+    one = offset_message_id(host, log_offset)
+    assert ready.frame(header_type, opaque, log_offset, queue_id, queue_offset) == expected(one)
+    for ids in (one, f"{one},{one}"):
+        assert ready.frame_of_ids(header_type, opaque, ids, queue_id, queue_offset) == expected(ids)
 
 
 def test_msgpack_goes_the_general_way() -> None:
-    assert SendAnswer("R", True, pack_host("127.0.0.1", 1)).frame(HeaderType.MSGPACK, 1, 2, 3, 4) is None
+    ready = SendAnswer("R", True, pack_host("127.0.0.1", 1))
+    assert ready.frame(HeaderType.MSGPACK, 1, 2, 3, 4) is None
+    assert ready.frame_of_ids(HeaderType.MSGPACK, 1, "2", 3, 4) is None
