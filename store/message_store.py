@@ -215,7 +215,8 @@ class MessageStore(Lookup):
         queue = self.queues.queues.get((topic, queue_id)) or self._new_queue(topic, queue_id)
         assert queue.delay_ms is None
         sizes = run.sizes(queue.topic_field)
-        size, count = int(sizes.sum()), len(sizes)
+        ends = sizes.cumsum()
+        size, count = int(ends[-1]), len(sizes)
         # What is within the limit all together is so one by one.
         if run.longest_properties > PROPERTIES_MAX or size > self.config.max_message_size:
             for message in run.puts():
@@ -226,7 +227,7 @@ class MessageStore(Lookup):
             self._refuse(error)
             raise
         now, queue_offset = self._clock(), queue.next_offset
-        log_offsets = begin + sizes.cumsum() - sizes
+        log_offsets = begin + ends - sizes
         self.log.append_run(run.encode(queue.topic_field, sizes, log_offsets, queue_offset, now))
         queue.next_offset += count
         self._dispatch.noted.append(NotedRun(queue, queue_offset, log_offsets, sizes, now, run))
