@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from client.consume_job import AsyncCall, ConsumeJob
+from client.consume_job import AsyncCall, ConsumeJob, Finished
 from client.consume_workers import Workers
 from client.engine_thread import EngineThread, HostedRun
 from client.message_buffer import MessageBuffer
@@ -147,7 +147,7 @@ class AsyncioBridge:
 
         return call
 
-    def workers(self, call: AsyncCall, count: int, finished: Callable[[ConsumeJob], None]) -> Workers:
+    def workers(self, call: AsyncCall, count: int, finished: Finished) -> Workers:
         return AsyncioWorkers(self, call, count, finished)
 
 
@@ -163,9 +163,7 @@ def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | Non
 class AsyncioWorkers:
     """Runs listeners as tasks of the user's asyncio loop, so many at once."""
 
-    def __init__(
-        self, bridge: AsyncioBridge, call: AsyncCall, count: int, finished: Callable[[ConsumeJob], None]
-    ) -> None:
+    def __init__(self, bridge: AsyncioBridge, call: AsyncCall, count: int, finished: Finished) -> None:
         self._bridge = bridge
         self._call = call
         self._count = count
@@ -188,9 +186,10 @@ class AsyncioWorkers:
 
     def collect(self) -> None:
         self._posted = False
-        while self._results:
-            self._out -= 1
-            self._finished(self._results.popleft())
+        results = self._results
+        jobs = [results.popleft() for _ in range(len(results))]
+        self._out -= len(jobs)
+        self._finished(jobs)
         if not self._out:
             self._drained.unpark_all()
 

@@ -6,14 +6,14 @@ Java: none; the awaitable twin of `blocking_consumers`
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from client import config as configs
 from client.bridges import Bridge, bridge
 from client.config import PushConfig
-from client.consume_job import ConsumeJob
+from client.consume_job import Finished
 from client.consume_results import AsyncBatchListener, AsyncListener, ConsumeContext, ListenerAnswer
 from client.consume_workers import Workers
 from client.errors import ClientClosed, InvalidUse
@@ -65,7 +65,7 @@ class AsyncPushConsumer:
         running = bridge()
         world = self._world or World()
 
-        def workers(finished: Callable[[ConsumeJob], None], hooks: Sequence[ConsumeHook]) -> Workers:
+        def workers(finished: Finished, hooks: Sequence[ConsumeHook]) -> Workers:
             call = hooked_async(self._call, hooks, self.group, world.clock)
             return running.workers(call, self.config.threads, finished)
 

@@ -9,13 +9,13 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from client import config as configs
 from client.config import PushConfig
-from client.consume_job import ConsumeJob
+from client.consume_job import Finished
 from client.consume_results import BatchListener, ConsumeContext, Listener, ListenerAnswer
 from client.consume_workers import ThreadWorkers
 from client.engine_thread import EngineThread, HostedRun
@@ -84,7 +84,7 @@ class PushConsumer:
     def _make_engine(self, thread: EngineThread) -> PushEngine:
         world = World()
 
-        def workers(finished: Callable[[ConsumeJob], None], hooks: Sequence[ConsumeHook]) -> ThreadWorkers:
+        def workers(finished: Finished, hooks: Sequence[ConsumeHook]) -> ThreadWorkers:
             call = hooked(self._call, hooks, self.group, world.clock)
             return ThreadWorkers(call, self.config.threads, finished, thread.post, f"ConsumeMessageThread_{self.group}")
 

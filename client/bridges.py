@@ -19,7 +19,7 @@ import sniffio
 import trio
 from trio.lowlevel import Abort
 
-from client.consume_job import AsyncCall, ConsumeJob
+from client.consume_job import AsyncCall, Finished
 from client.consume_workers import TaskWorkers, Workers
 from client.failures import innermost
 from client.message_buffer import MessageBuffer
@@ -62,7 +62,7 @@ class Bridge(Protocol):
     def user_call(self, function: Callable[..., Awaitable[Result]]) -> Callable[..., Awaitable[Result]]:
         """A user's async function in a form that the engine awaits on its own loop."""
 
-    def workers(self, call: AsyncCall, count: int, finished: Callable[[ConsumeJob], None]) -> Workers:
+    def workers(self, call: AsyncCall, count: int, finished: Finished) -> Workers:
         """Who runs listeners."""
 
 
@@ -154,5 +154,5 @@ class TrioBridge:
     def user_call(self, function: Callable[..., Awaitable[Result]]) -> Callable[..., Awaitable[Result]]:
         return function
 
-    def workers(self, call: AsyncCall, count: int, finished: Callable[[ConsumeJob], None]) -> Workers:
+    def workers(self, call: AsyncCall, count: int, finished: Finished) -> Workers:
         return TaskWorkers(call, count, finished)

@@ -11,11 +11,11 @@ Java: client/impl/consumer/ConsumeMessageConcurrentlyService.java
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import trio
 
-from client.consume_job import ConsumeJob
+from client.consume_job import ConsumeJob, Finished
 from client.consume_results import ConsumeContext
 from client.consume_workers import Workers
 from client.consumer_statistics import ConsumerStatistics
@@ -37,7 +37,7 @@ class ConsumeConcurrently:
     def __init__(
         self,
         *,
-        workers: Callable[[Callable[[ConsumeJob], None]], Workers],
+        workers: Callable[[Finished], Workers],
         offsets: OffsetStore,
         send_back: SendBack | None,
         batch: int,
@@ -99,22 +99,37 @@ class ConsumeConcurrently:
 
     # ---- afterwards
 
-    def _finished(self, job: ConsumeJob) -> None:
-        if job.on_finished is not None:
-            job.on_finished()
-            return
-        self._running.discard(job)
-        if job.expired:
-            return
-        queue = job.process_queue
+    def _finished(self, jobs: Sequence[ConsumeJob]) -> None:
+        """What was consumed is settled queue by queue: a third of what each message by itself would cost."""
         now = trio.current_time()
+        consumed: dict[ProcessQueue, list[ReceivedMessage]] = {}
+        seconds: dict[ProcessQueue, float] = {}
+        for job in jobs:
+            if job.on_finished is not None:
+                job.on_finished()
+                continue
+            self._running.discard(job)
+            if job.expired:
+                continue
+            queue = job.process_queue
+            if job.failed:
+                self._failed(job, now)
+            elif queue in consumed:
+                consumed[queue] += job.messages
+                seconds[queue] += now - job.started
+            else:
+                consumed[queue] = list(job.messages)
+                seconds[queue] = now - job.started
+        for queue, messages in consumed.items():
+            queue.last_consume = now * 1000
+            self._statistics.consumed(queue.queue.topic, len(messages), 0, seconds[queue] * 1000)
+            self._settle(queue, messages)
+
+    def _failed(self, job: ConsumeJob, now: float) -> None:
+        queue = job.process_queue
         queue.last_consume = now * 1000
-        left_over = len(job.messages) - job.done
-        self._statistics.consumed(queue.queue.topic, job.done, left_over, (now - job.started) * 1000)
-        if not job.failed:
-            self._settle(queue, job.messages)
-            return
         left = job.messages[job.done :]
+        self._statistics.consumed(queue.queue.topic, job.done, len(left), (now - job.started) * 1000)
         self._settle(queue, job.messages[: job.done])
         if self._send_back is None:
             log.warning("%d broadcast messages of %s were not consumed and are given up", len(left), job.shown_queue)

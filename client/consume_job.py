@@ -56,7 +56,7 @@ class ConsumeJob:
         self.shown_queue = shown_queue
         self.orderly = orderly
         self.batch = batch
-        self.context = ConsumeContext(shown_queue, orderly)
+        self.context = ConsumeContext(shown_queue, orderly)  # of the first call, then of the last
         self.done = 0
         self.failed = False
         self.error: BaseException | None = None
@@ -69,7 +69,9 @@ class ConsumeJob:
         """Call the listener, in whatever thread this is. Its exceptions are logged and mean: later."""
         self.started = now()
         while (some := self._next()) is not None:
-            context = self.context = ConsumeContext(self.shown_queue, self.orderly)
+            if self.done:
+                self.context = ConsumeContext(self.shown_queue, self.orderly)
+            context = self.context
             try:
                 answer = call(some, context)
                 consumed = note(answer, context)
@@ -84,7 +86,9 @@ class ConsumeJob:
         """The same for a listener that is awaited."""
         self.started = now()
         while (some := self._next()) is not None:
-            context = self.context = ConsumeContext(self.shown_queue, self.orderly)
+            if self.done:
+                self.context = ConsumeContext(self.shown_queue, self.orderly)
+            context = self.context
             try:
                 answer = await call(some, context)
                 consumed = note(answer, context)
@@ -123,6 +127,10 @@ class ConsumeJob:
         )
         self.error = error
         self.failed = True
+
+
+Finished: TypeAlias = Callable[[Sequence[ConsumeJob]], None]
+"""Is given the jobs that are over, in the order in which they ended. On the engine's loop."""
 
 
 def one_by_one(listener: Listener) -> BatchListener:

@@ -14,11 +14,11 @@ Java: client/impl/consumer/ConsumeMessageOrderlyService.java
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import trio
 
-from client.consume_job import ConsumeJob
+from client.consume_job import ConsumeJob, Finished
 from client.consume_workers import Workers
 from client.consumer_statistics import ConsumerStatistics
 from client.errors import ClientError
@@ -40,7 +40,7 @@ class ConsumeOrderly:
     def __init__(
         self,
         *,
-        workers: Callable[[Callable[[ConsumeJob], None]], Workers],
+        workers: Callable[[Finished], Workers],
         offsets: OffsetStore,
         send_back: SendBack | None,
         batch: int,
@@ -142,9 +142,10 @@ class ConsumeOrderly:
         self._settle(queue, failed)
         return None
 
-    def _finished(self, job: ConsumeJob) -> None:
-        assert job.on_finished is not None
-        job.on_finished()
+    def _finished(self, jobs: Sequence[ConsumeJob]) -> None:
+        for job in jobs:
+            assert job.on_finished is not None
+            job.on_finished()
 
     def _settle(self, queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
         queue.finish(messages)

@@ -1,6 +1,6 @@
 """Who runs the listeners: tasks for those that are awaited, threads for plain functions.
 
-Both take jobs in the order in which they were submitted and hand each back to `finished`, on the engine's loop.
+Both take jobs in the order in which they were submitted and hand them back to `finished`, on the engine's loop.
 
 Threads do not pass each job through a lock. All take from one deque (`popleft` is atomic), and only one that finds it
 empty lies down on a lock of its own. A submission wakes one if all lie. While jobs wait, the loop looks every 2 ms how
@@ -23,7 +23,7 @@ from typing import Protocol
 
 import trio
 
-from client.consume_job import AsyncCall, Call, ConsumeJob
+from client.consume_job import AsyncCall, Call, ConsumeJob, Finished
 from client.wakeup import Wakeup
 
 log = logging.getLogger("client.consume_workers")
@@ -54,7 +54,7 @@ class Workers(Protocol):
 class TaskWorkers:
     """So many tasks of the engine's own loop; for listeners that are awaited under trio."""
 
-    def __init__(self, call: AsyncCall, count: int, finished: Callable[[ConsumeJob], None]) -> None:
+    def __init__(self, call: AsyncCall, count: int, finished: Finished) -> None:
         self._call = call
         self._count = count
         self._finished = finished
@@ -75,7 +75,7 @@ class TaskWorkers:
         while self._jobs:
             job = self._jobs.popleft()
             job.expired = True
-            self._finished(job)
+            self._finished([job])
         if not self._running:
             self._drained.unpark_all()
 
@@ -98,7 +98,7 @@ class TaskWorkers:
                 self._running -= 1
                 if not self._running and not self._jobs:
                     self._drained.unpark_all()
-            self._finished(job)
+            self._finished([job])
 
     async def drain(self) -> None:
         while self._running or self._jobs:
@@ -112,7 +112,7 @@ class ThreadWorkers:
         self,
         call: Call,
         count: int,
-        finished: Callable[[ConsumeJob], None],
+        finished: Finished,
         post: Callable[[Callable[[], None]], None],
         name: str,
     ) -> None:
@@ -185,10 +185,9 @@ class ThreadWorkers:
     def collect(self) -> None:
         self._posted = False
         results = self._results
-        while results:
-            job = results.popleft()
-            self._out -= 1
-            self._finished(job)
+        jobs = [results.popleft() for _ in range(len(results))]
+        self._out -= len(jobs)
+        self._finished(jobs)
         if not self._out:
             self._drained.unpark_all()
 

@@ -67,7 +67,10 @@ class ConsumerStatistics:
 
     def _bucket(self, topic: str) -> _Bucket:
         now = self._clock()
-        buckets = self._topics.setdefault(topic, _Topic()).buckets
+        found = self._topics.get(topic)
+        if found is None:
+            found = self._topics[topic] = _Topic()
+        buckets = found.buckets
         if not buckets or now - buckets[-1].begin >= _BUCKET_MS:
             buckets.append(_Bucket(now))
         while buckets[0].begin < now - _WINDOW_MS:

@@ -21,7 +21,7 @@ from client import namespace
 from client.broker_calls import subscription_data
 from client.config import MessageModel, PushConfig
 from client.consume_concurrently import ConsumeConcurrently
-from client.consume_job import ConsumeJob
+from client.consume_job import Finished
 from client.consume_orderly import ConsumeOrderly
 from client.consume_workers import Workers
 from client.consumer_requests import ConsumerRequests
@@ -48,7 +48,7 @@ from remoting.protocol.membership import ConsumerData
 
 log = logging.getLogger("client.push_consumer")
 
-MakeWorkers: TypeAlias = Callable[[Callable[[ConsumeJob], None], Sequence[ConsumeHook]], Workers]
+MakeWorkers: TypeAlias = Callable[[Finished, Sequence[ConsumeHook]], Workers]
 """Makes those who run the listener, with the hooks around it; they give finished jobs to the function."""
 
 _FIRST_PERSIST = 10.0

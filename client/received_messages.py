@@ -17,7 +17,7 @@ from common import message_flags as flags
 from common import message_properties as names
 from common.message import MessageQueue, ReceivedMessage
 from common.message_id import offset_message_id
-from common.message_record import Buffer, Record, decode, decode_all
+from common.message_record import Buffer, Fields, fields
 from common.subscription import TAG, Subscription
 
 _host_text = lru_cache(4096)(host.host_text)
@@ -34,41 +34,52 @@ class MessageReader:
         self, body: Buffer, queue: MessageQueue, subscription: Subscription | None = None
     ) -> list[ReceivedMessage]:
         """The messages of a pull's answer that the subscription really wants. Raises RecordError, CannotInflate."""
-        records = decode_all(body)
+        messages = []
+        raw = bytes(body)  # a slice of bytes is one object, of a view two
+        at, end = 0, len(raw)
+        while at < end:
+            message = self._message(fields(raw, at, end), queue)
+            messages.append(message)
+            at += message.store_size
         if subscription is not None and subscription.expression_type == TAG and subscription.tags:
-            return [
-                message for record in records if (message := self._message(record, queue)).tags in subscription.tags
-            ]
-        return [self._message(record, queue) for record in records]
+            return [message for message in messages if message.tags in subscription.tags]
+        return messages
 
     def single(self, body: Buffer, broker_name: str = "") -> ReceivedMessage:
         """The one message of a view, a transaction check or a direct consumption."""
-        record = decode(body)
-        return self._message(record, MessageQueue(record.topic, broker_name, record.queue_id))
+        return self._shown(fields(body, 0, len(body)), broker_name)
 
     def several(self, body: Buffer, broker_name: str = "") -> list[ReceivedMessage]:
         """The messages of a query."""
-        return [
-            self._message(record, MessageQueue(record.topic, broker_name, record.queue_id))
-            for record in decode_all(body)
-        ]
+        messages = []
+        at, end = 0, len(body)
+        while at < end:
+            message = self._shown(fields(body, at, end), broker_name)
+            messages.append(message)
+            at += message.store_size
+        return messages
 
-    def _message(self, record: Record, queue: MessageQueue) -> ReceivedMessage:
-        properties = names.decode_bytes(record.properties)
-        body, sys_flag = record.body, record.sys_flag
+    def _shown(self, record: Fields, broker_name: str) -> ReceivedMessage:
+        """A message that was asked for by itself, in the queue that its record names."""
+        return self._message(record, MessageQueue(record[0], broker_name, record[1]))
+
+    def _message(self, record: Fields, queue: MessageQueue) -> ReceivedMessage:
+        (
+            topic, _, queue_offset, log_offset, body, raw_properties, flag, sys_flag, born_timestamp, born_host,
+            store_timestamp, store_host, reconsume_times, prepared_offset, _, _, size,
+        ) = record  # fmt: skip
+        properties = names.decode_bytes(raw_properties)
         if sys_flag & flags.COMPRESSED:
             body = inflate(body, sys_flag, self._limit)
-        topic = record.topic
         if "%" in topic:  # a retry topic or a namespace
             topic = unwrap(self._namespace, topic)
-        offset_id = offset_message_id(record.store_host, record.log_offset)
+        offset_id = offset_message_id(store_host, log_offset)
         keys = properties.get(names.KEYS)
         return ReceivedMessage(
-            topic, body, queue, record.queue_offset, record.log_offset,
-            properties.get(names.UNIQ_KEY, offset_id), offset_id,
-            record.born_timestamp, _host_text(record.born_host), record.store_timestamp, _host_text(record.store_host),
-            record.reconsume_times, properties.get(names.TAGS), tuple(keys.split()) if keys else (),
-            record.flag, sys_flag, properties, record.prepared_offset, record.size,
+            topic, body, queue, queue_offset, log_offset, properties.get(names.UNIQ_KEY, offset_id), offset_id,
+            born_timestamp, _host_text(born_host), store_timestamp, _host_text(store_host), reconsume_times,
+            properties.get(names.TAGS), tuple(keys.split()) if keys else (), flag, sys_flag, properties,
+            prepared_offset, size,
         )  # fmt: skip
 
 

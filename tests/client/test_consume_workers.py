@@ -27,7 +27,7 @@ async def run_workers(
     """The finished jobs, and how many threads there were in the end."""
     finished: list[ConsumeJob] = []
     token = trio.lowlevel.current_trio_token()
-    workers = ThreadWorkers(call, threads, finished.append, token.run_sync_soon, "worker")
+    workers = ThreadWorkers(call, threads, finished.extend, token.run_sync_soon, "worker")
     async with trio.open_nursery() as nursery:
         await nursery.start(workers.run)
         for batch in batches:
