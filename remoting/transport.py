@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from typing import Protocol
 
 import trio
@@ -84,6 +85,23 @@ def join_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+LARGEST_READ = 256 << 10
+
+
+class _Scratch(threading.local):
+    """Where a thread's sockets read into; what came is copied out of it.
+
+    `recv` of so much makes an object of 256 KiB and gives its rest back, and the allocator then returns it to the
+    system, page faults and all, read for read. A copy of what really came costs a tenth of that, 1 µs for 40 KiB.
+    """
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(LARGEST_READ))
+
+
+_scratch = _Scratch()
+
+
 class TcpStream:
     """A TCP connection. See ByteStream. Requires: the socket is connected."""
 
@@ -99,7 +117,8 @@ class TcpStream:
         while True:
             await trio.lowlevel.wait_readable(self._socket)
             try:
-                return self._socket.recv(max_bytes or 65536)
+                scratch = _scratch.view
+                return bytes(scratch[: self._socket.recv_into(scratch, min(max_bytes or 65536, LARGEST_READ))])
             except BlockingIOError:
                 pass  # a false alarm of the kernel
             except OSError as error:
