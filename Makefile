@@ -3,6 +3,7 @@
 # Needs Python 3.11 or newer and make; all else comes into .venv (scripts/venv.sh). Nothing outside this directory changes.
 #   make PYTHON=python3.12 …      another interpreter          make VENV=/tmp/venv …      another environment
 #   make test ARGS="-k watermark -x"                           arguments for pytest
+#   make test WORKERS=0                                        in one process; else the files of tests go to two
 
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
@@ -11,6 +12,8 @@ export VENV PYTHON
 PY := $(VENV)/bin/python
 INTEROP ?= ../shared/interop
 ARGS ?=
+# Many tests wait, for processes, disks and Java clients; two workers take half of the time on two cores.
+WORKERS ?= 2
 # All that some test or type needs; the same for both, so that both see the same.
 EVERYTHING := dev spark plot lz4 zstd
 
@@ -25,12 +28,13 @@ quickstart: ## from a clean clone to a produced and consumed message
 
 .PHONY: test
 test: everything ## the whole test suite (the first time after 2 minutes of installing, PySpark among it)
-	@$(PY) -m pytest $(ARGS)
+	@$(PY) -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 .PHONY: fast
 fast: ## the tests without slow ones and Spark's
 	@scripts/venv.sh dev
-	@$(PY) -m pytest -m "not slow and not spark and not interop" --ignore=tests/spark_jobs $(ARGS)
+	@$(PY) -m pytest -n $(WORKERS) --dist loadfile -m "not slow and not spark and not interop" \
+		--ignore=tests/spark_jobs $(ARGS)
 
 .PHONY: format
 format: ## formats the code in place

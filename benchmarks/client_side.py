@@ -9,6 +9,7 @@ routes, and gives each answer to who waits for it.
 from __future__ import annotations
 
 import argparse
+import statistics
 import threading
 import time
 from collections import deque
@@ -23,6 +24,7 @@ from client import ConsumeFrom, Message, PendingSend, Producer, PushConsumer, Re
 IN_FLIGHT = 256
 SIZE = 1024
 QUEUES = 4
+TURNS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ def timed(count: int, work: Callable[[], object]) -> Rate:
 
 
 def measure(count: int) -> ClientSide:
-    """All on one stack."""
+    """All on one stack; raw sender and client in turns, of which the medians are told."""
     body = b"x" * SIZE
     with stack() as (names, server):
         namesrv = f"127.0.0.1:{names.port}"
@@ -74,16 +76,30 @@ def measure(count: int) -> ClientSide:
                     producer.send(Message("TopicTest", body))
 
             keep_sending(5_000)
-            raw = pipelined(server.port, frames[0], 64, count)
-            many = timed(count, lambda: keep_sending(count))
-            raw_one = pipelined(server.port, frames[0], 1, count // 20)
-            one = timed(count // 20, lambda: send_one_by_one(count // 20))
-        for queue in range(QUEUES):
-            pipelined(server.port, send_frame("json", "Drain", queue, body), 64, count // QUEUES)
-        return ClientSide(raw.rate, raw_one.rate, many, one, _consume(namesrv, count // QUEUES * QUEUES))
+            raw, many, raw_one, one = [], [], [], []
+            few = count // 20
+            for _ in range(TURNS):
+                raw.append(pipelined(server.port, frames[0], 64, count).rate)
+                many.append(timed(count, lambda: keep_sending(count)))
+                raw_one.append(pipelined(server.port, frames[0], 1, few).rate)
+                one.append(timed(few, lambda: send_one_by_one(few)))
+        consumed = []
+        for number in range(TURNS):
+            topic = f"Drain-{number}"
+            for queue in range(QUEUES):
+                pipelined(server.port, send_frame("json", topic, queue, body), 64, count // QUEUES)
+            raw.append(pipelined(server.port, frames[0], 64, count).rate)
+            consumed.append(_consume(namesrv, topic, count // QUEUES * QUEUES))
+        return ClientSide(
+            statistics.median(raw), statistics.median(raw_one), _median(many), _median(one), _median(consumed)
+        )
 
 
-def _consume(namesrv: str, count: int) -> Rate:
+def _median(rates: list[Rate]) -> Rate:
+    return Rate(statistics.median(one.rate for one in rates), statistics.median(one.cpu_micros for one in rates))
+
+
+def _consume(namesrv: str, topic: str, count: int) -> Rate:
     """From the first message to the last of a topic that is full."""
     first, last = threading.Event(), threading.Event()
     seen = 0
@@ -98,7 +114,7 @@ def _consume(namesrv: str, count: int) -> Rate:
 
     # One thread counts, so that no increment is lost.
     with PushConsumer(
-        "client-side", listener, namesrv=namesrv, topics={"Drain": "*"}, threads=1,
+        f"client-side-{topic}", listener, namesrv=namesrv, topics={topic: "*"}, threads=1,
         consume_from=ConsumeFrom.FIRST_OFFSET,
     ):  # fmt: skip
         if not first.wait(30):
