@@ -2,7 +2,7 @@
 
     python -m benchmarks [CHAPTER ...] [--quick] [--rounds 3] [--json FILE] [--png FILE]
 
-Chapters: see --list. A whole run takes about half an hour, of it ten minutes for Java and ten for growth; --quick takes
+Chapters: see --list. A whole run takes 17 minutes, of it seven for Java and four for growth; --quick takes
 three and says little about the budgets. Results go to benchmarks/results/latest.json where every chapter ran and not
 --quick, else only where --json says.
 

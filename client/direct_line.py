@@ -18,6 +18,7 @@ Java: none
 from __future__ import annotations
 
 import socket
+import struct
 import threading
 from collections.abc import Callable
 from itertools import count
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 _MOST_CONNECT = 1.0  # else the engine dials, which knows how to wait
 _READ = 64 << 10
+_timeval = struct.Struct("ll")
 
 
 class DirectLine:
@@ -48,6 +50,9 @@ class DirectLine:
         self.address = address
         self._socket = socket.create_connection(split_address(address), _MOST_CONNECT)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # The kernel keeps the time: a time-out of Python's costs a poll for each call and two more to switch it.
+        self._socket.settimeout(None)
+        self._seconds = 0.0
         self._frames = FrameDecoder(frame_limit)
         self._opaques = count(1)
 
@@ -58,8 +63,7 @@ class DirectLine:
     def is_alive(self) -> bool:
         """Whether the broker has not closed it, and has sent nothing that nobody waits for."""
         try:
-            self._socket.settimeout(0)
-            self._socket.recv(1, socket.MSG_PEEK)
+            self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
             return True
         except OSError:
@@ -69,7 +73,8 @@ class DirectLine:
     def exchange(self, frame: bytes, opaque: int, seconds: float) -> Command:
         """Send a request and wait for its answer. Raises ConnectionLost, CallTimeout, FrameError; then close it."""
         try:
-            self._socket.settimeout(seconds)
+            if seconds != self._seconds:
+                self._wait_at_most(seconds)
             self._socket.sendall(frame)
             while True:
                 data = self._socket.recv(_READ)
@@ -78,10 +83,16 @@ class DirectLine:
                 for answer in self._frames.feed(data):
                     if answer.opaque == opaque:
                         return answer
-        except TimeoutError:
+        except BlockingIOError:
             raise CallTimeout(f"{self.address} did not answer within {seconds:g} s") from None
         except OSError as error:
             raise ConnectionLost(f"the connection to {self.address} was lost: {error}") from error
+
+    def _wait_at_most(self, seconds: float) -> None:
+        self._seconds = seconds
+        whole, rest = divmod(max(1, int(seconds * 1_000_000)), 1_000_000)  # 0 would be for ever
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            self._socket.setsockopt(socket.SOL_SOCKET, option, _timeval.pack(whole, rest))
 
     def close(self) -> None:
         """End it."""
@@ -99,7 +110,9 @@ class DirectPath:
         carry_on: Callable[[PendingSend, Command | RemotingError], None],
     ) -> None:
         """`now` is the engine's clock; `carry_on` gives a try's end to the pipeline, from this thread."""
-        self.usable = not (config.tls or config.access_key or config.latency_faults or config.header_type)
+        self.usable = hasattr(socket, "MSG_DONTWAIT") and not (
+            config.tls or config.access_key or config.latency_faults or config.header_type
+        )
         self._session = session
         self._config = config
         self._now = now
