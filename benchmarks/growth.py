@@ -157,7 +157,7 @@ def all_series(count: int, chosen: list[str], store_gib: float, *, quick: bool) 
         queues = Spread()
         yield from series(
             "queues", [1, BASE_QUEUES, 100, 1000, *([] if quick else [10_000])],
-            lambda s, n: queues.run(s, _queues(int(n)), max(count, int(n) * 2)), BASE_QUEUES, queues.made,
+            lambda s, n: queues.run(s, _queues(int(n)), max(count, int(n) * 8)), BASE_QUEUES, queues.made,
         )  # fmt: skip
     if "connections" in chosen:
         yield from series("connections", [1, 10, 100, top], lambda s, n: over_connections(s, one, int(n), count), 10)
