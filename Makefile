@@ -3,7 +3,7 @@
 # Needs Python 3.11 or newer and make; all else comes into .venv (scripts/venv.sh). Nothing outside this directory changes.
 #   make PYTHON=python3.12 …      another interpreter          make VENV=/tmp/venv …      another environment
 #   make test ARGS="-k watermark -x"                           arguments for pytest
-#   make test WORKERS=0                                        in one process; else the files of tests go to two
+#   make fast WORKERS=0                                        in one process; else the files of tests go to two
 
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
@@ -12,7 +12,7 @@ export VENV PYTHON
 PY := $(VENV)/bin/python
 INTEROP ?= ../shared/interop
 ARGS ?=
-# Many tests wait, for processes, disks and Java clients; two workers take half of the time on two cores.
+# Of the fast tests only: the others drive processes and clients with time-outs of their own, which want a core each.
 WORKERS ?= 2
 # All that some test or type needs; the same for both, so that both see the same.
 EVERYTHING := dev spark plot lz4 zstd
@@ -28,7 +28,7 @@ quickstart: ## from a clean clone to a produced and consumed message
 
 .PHONY: test
 test: everything ## the whole test suite (the first time after 2 minutes of installing, PySpark among it)
-	@$(PY) -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	@$(PY) -m pytest $(ARGS)
 
 .PHONY: fast
 fast: ## the tests without slow ones and Spark's

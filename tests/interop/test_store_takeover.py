@@ -151,7 +151,9 @@ def test_there_and_back_and_there(java: JavaPrograms, namesrv: str, tmp_path: Pa
     assert report.was_clean is not killed
     assert not report.losses
     assert not report.mended
-    assert not report.queues
+    # Java files a message a while after it has answered, so a killed one may leave the last ones to us.
+    assert killed or not report.queues
+    assert not any(finding.surplus for finding in report.queues)
     is_sound(config)
     with java.broker(tmp_path, namesrv, **SMALL) as broker:
         trio.run(assert_java_has, broker.address, sent)
