@@ -317,6 +317,27 @@ async def test_after_the_answers_of_a_turn(nursery: trio.Nursery) -> None:
     assert steps == ["handled"] * 3 + ["settled"]
 
 
+async def test_answers_given_together_leave_together(nursery: trio.Nursery) -> None:
+    held: list[Request] = []
+
+    def handler(request: Request) -> Deferred:
+        held.append(request)
+        return DEFERRED
+
+    running = await serving(nursery, {1: Handler(handler)})
+    client = await running.client()
+    await client.send(Command(1, 1), Command(1, 2))
+    await trio.testing.wait_all_tasks_blocked()
+    connection = held[0].connection
+    connection.answer_together([(request, Reply(remark=str(request.opaque))) for request in held])
+    assert connection.in_flight == 0
+    assert [(await client.receive()).remark for _ in range(2)] == ["1", "2"]
+    await client.send(Command(1, 3))
+    await trio.testing.wait_all_tasks_blocked()
+    connection.close()
+    connection.answer_together([(held[2], Reply())])  # without effect
+
+
 async def test_hooks_on_both_sides_of_a_handler(nursery: trio.Nursery) -> None:
     class Hook(ServerHook):
         def before(self, request: Request) -> None:

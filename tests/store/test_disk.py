@@ -91,6 +91,18 @@ class TestEveryDisk:
         disk.extend(f"{root}/x/short", 10)
         assert disk.open(f"{root}/x/short").size == PAGE
 
+    def test_what_was_flushed_stays_readable_and_writable(self, disk: Disk, root: str) -> None:
+        region = disk.create(f"{root}/x/file", 16 * PAGE)
+        region.reserve(0, region.size)
+        data = Random(1).randbytes(region.size)
+        region.buffer[:] = data
+        held = region.buffer[5 * PAGE : 6 * PAGE].toreadonly()
+        region.flush((5, 9 * PAGE + 5), (10 * PAGE, region.size), (0, 0))
+        assert bytes(region.buffer) == data
+        region.buffer[5 * PAGE : 5 * PAGE + 4] = b"more"
+        assert bytes(held) == b"more" + data[5 * PAGE + 4 : 6 * PAGE]
+        assert region.read(5 * PAGE, 6) == b"more" + data[5 * PAGE + 4 : 5 * PAGE + 6]
+
     def test_holes_are_told_from_data(self, disk: Disk, root: str) -> None:
         region = disk.create(f"{root}/x/file", 64 * PAGE)
         assert region.next_data(0) is None
