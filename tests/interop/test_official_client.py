@@ -1,8 +1,8 @@
 """The whole catalogue of the official client, against our name servers and brokers as real processes.
 
 Four times: on one broker and on two, with JSON headers and with binary ones; the pairs have a second name server too.
-The scenarios mostly wait, so two runs go on at once. The client gives up on a request after three seconds, which is its
-own setting; a machine that is busy enough makes it do so. So what failed is asked once more, by itself.
+The scenarios mostly wait, so all four runs go on at once. The client gives up on a request after three seconds, which
+is its own setting; a machine that is busy enough makes it do so. So what failed is asked once more, by itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.support.programs import name_server, program
 pytestmark = pytest.mark.interop
 
 # Binary headers are also one of the scenarios, and the program itself cannot begin another run of that kind from one.
-AT_ONCE = 2
+AT_ONCE = 4
 VARIANTS = ["one broker, JSON", "one broker, binary", "two brokers, JSON", "two brokers, binary"]
 SCENARIOS = 78
 SLOW = 4  # times as patient as alone
