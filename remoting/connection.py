@@ -32,14 +32,14 @@ from remoting.errors import CallTimeout, ConnectionLost, FrameError, RemotingErr
 from remoting.frame_codec import Buffer, ReceiveBuffer, encode
 from remoting.hooks import ClientHook
 from remoting.request_codes import request_name
-from remoting.transport import ByteStream
+from remoting.transport import LARGEST_READ, ByteStream
 
 log = logging.getLogger("remoting.connection")
 
 OnAnswer = Callable[[Command | RemotingError], None]
 
 # One read: 200 sends of 1 KiB. A turn over so much takes 3 ms, which is what others may have to wait for theirs.
-READ_SIZE = 256 << 10
+READ_SIZE = LARGEST_READ
 _OPAQUE_MASK = 0x7FFFFFFF
 
 

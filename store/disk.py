@@ -43,6 +43,7 @@ import mmap
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Protocol
 
@@ -235,7 +236,8 @@ class RealRegion:
         for begin, end in written:
             begin, end = -(-begin // PAGE) * PAGE, end // PAGE * PAGE
             if end - begin > PAGE and _IS_LINUX:
-                self._map.madvise(mmap.MADV_DONTNEED, begin, end - begin)
+                with suppress(OSError):  # of a process that has locked its memory: a hint refused is no failed flush
+                    self._map.madvise(mmap.MADV_DONTNEED, begin, end - begin)
         if self._descriptor is not None:
             os.fdatasync(self._descriptor)
             return

@@ -21,6 +21,7 @@ from broker.flush_waits import FlushWaits
 from broker.identity import Identity
 from broker.json_file import JsonFile, NotSaved
 from broker.topic_table import Topic
+from common.host import V4_SIZE
 from remoting.handler import DEFERRED, Answer, Deferred, Reply, Request
 from remoting.protocol.sending import SendMessageAnswerHeader, SendRefusedHeader
 from remoting.ready_answers import SendAnswer
@@ -28,8 +29,6 @@ from remoting.response_codes import ResponseCode
 from store.config import BrokerRole
 from store.errors import FlushFailed, FlushTimeout
 from store.message_store import MessageStore
-
-_V4_HOST = 8
 
 
 @dataclass(slots=True)
@@ -73,7 +72,7 @@ class SendAnswers:
         """To be called when settings or the broker's address change."""
         config, store_config, host = self._settings.now, self._store.config, self._identity.store_host
         self.is_sync = store_config.is_sync_flush
-        if store_config.broker_role is not BrokerRole.SYNC_MASTER and len(host) == _V4_HOST:
+        if store_config.broker_role is not BrokerRole.SYNC_MASTER and len(host) == V4_SIZE:
             self.ready = SendAnswer(config.region_id, config.trace_on, host)
         else:
             self.ready = None

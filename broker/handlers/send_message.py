@@ -34,6 +34,7 @@ from broker.overload import Overload
 from broker.put_again import FilterBits
 from broker.statistics import Flow, Statistics
 from broker.topic_table import Topic, TopicTable
+from common.host import V6_SIZE
 from common.message_flags import BORN_V6, COMMIT, MULTI_TAGS, NOT_TRANSACTION, STORE_V6, TRANSACTION_MASK
 from common.message_properties import append, remove
 from common.subscription import tags_code
@@ -50,7 +51,6 @@ from store.message_store import MessageStore
 # RocketMQ keeps one byte for the length of a batch's topic.
 LONGEST_BATCH_TOPIC = 127
 _HOST_FLAGS = BORN_V6 | STORE_V6
-_V6_HOST = 20
 # What a send of the common kind has not.
 _SPECIAL = frozenset({b"DELAY", b"TRAN_MSG", b"CLUSTER"})
 _WAIT = b"\x02WAIT\x01true\x02"
@@ -282,8 +282,8 @@ class SendMessage:
 
     def _flags(self, header: SendHeader, topic: Topic, born_host: bytes) -> int:
         flags = header.sysFlag & ~_HOST_FLAGS
-        flags |= BORN_V6 if len(born_host) == _V6_HOST else 0
-        flags |= STORE_V6 if len(self._identity.store_host) == _V6_HOST else 0
+        flags |= BORN_V6 if len(born_host) == V6_SIZE else 0
+        flags |= STORE_V6 if len(self._identity.store_host) == V6_SIZE else 0
         return flags | (MULTI_TAGS if topic.filter_type == MULTI_TAG else 0)
 
     def _to_dead_letters(self, request: Request, header: SendHeader, put: Put) -> Put:

@@ -61,19 +61,17 @@ class IndexColumns(NamedTuple):
             return parts[0]
         import numpy
 
-        all_times = {part.timestamps if isinstance(part.timestamps, int) else -1 for part in parts}
-        times: NDArray[Any] | int = all_times.pop()
-        if all_times or times == -1:
-            times = numpy.concatenate(
-                [
-                    numpy.full(len(part.hashes), part.timestamps)
-                    if isinstance(part.timestamps, int)
-                    else part.timestamps
-                    for part in parts
-                ]
-            )
+        times: NDArray[Any] | int = parts[0].timestamps
+        if not all(isinstance(part.timestamps, int) and part.timestamps == times for part in parts):
+            times = numpy.concatenate([part._time_column() for part in parts])
         hashes = numpy.concatenate([part.hashes for part in parts])
         return IndexColumns(hashes, numpy.concatenate([part.log_offsets for part in parts]), times)
+
+    def _time_column(self) -> NDArray[Any]:
+        import numpy
+
+        times = self.timestamps
+        return numpy.full(len(self.hashes), times) if isinstance(times, int) else times
 
     def behind(self, count: int) -> IndexColumns:
         """All but the first so many."""
