@@ -62,8 +62,8 @@ check: lint test ## format, lint, types and tests: what must pass before a commi
 .PHONY: docs
 docs: ## writes the generated pages of docs/ and builds the site into site/
 	@scripts/venv.sh dev docs
-	@$(PY) -m tools.settings_table
-	@$(PY) -m tools.compatibility_table
+	@$(PY) -m rocketlet.tools.settings_table
+	@$(PY) -m rocketlet.tools.compatibility_table
 	@$(PY) -m mkdocs build --strict --quiet
 	@echo "site/index.html"
 

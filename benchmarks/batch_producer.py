@@ -10,8 +10,8 @@ import time
 
 from benchmarks.producer import flags, message_of
 from benchmarks.support.counters import Counters, Load
-from client import Producer
-from client.errors import ClientError, Refused
+from rocketlet import Producer
+from rocketlet.client.errors import ClientError, Refused
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from benchmarks.support.frames import send_frame
 from benchmarks.support.pipeline import pipelined
 from benchmarks.support.processes import stack
-from client import ConsumeFrom, Message, PendingSend, Producer, PushConsumer, ReceivedMessage
+from rocketlet import ConsumeFrom, Message, PendingSend, Producer, PushConsumer, ReceivedMessage
 
 IN_FLIGHT = 256
 SIZE = 1024

@@ -18,16 +18,16 @@ from typing import Any, cast
 
 import trio
 
-from remoting.command import VERSION, Command, HeaderType, Language, request
-from remoting.connection import Connection, Limits
-from remoting.dispatch import Dispatch
-from remoting.frame_codec import decode, encode, encode_answer
-from remoting.handler import Handler, Request
-from remoting.memory_network import MemoryNetwork
-from remoting.protocol.header import Header, from_ext
-from remoting.protocol.pulling import PullMessageAnswerHeader, PullMessageHeader
-from remoting.protocol.sending import SendMessageAnswerHeader, SendMessageHeaderV2
-from remoting.request_reader import RequestReader
+from rocketlet.remoting.command import VERSION, Command, HeaderType, Language, request
+from rocketlet.remoting.connection import Connection, Limits
+from rocketlet.remoting.dispatch import Dispatch
+from rocketlet.remoting.frame_codec import decode, encode, encode_answer
+from rocketlet.remoting.handler import Handler, Request
+from rocketlet.remoting.memory_network import MemoryNetwork
+from rocketlet.remoting.protocol.header import Header, from_ext
+from rocketlet.remoting.protocol.pulling import PullMessageAnswerHeader, PullMessageHeader
+from rocketlet.remoting.protocol.sending import SendMessageAnswerHeader, SendMessageHeaderV2
+from rocketlet.remoting.request_reader import RequestReader
 
 SEND = {
     "a": "please_rename_unique_group_name",

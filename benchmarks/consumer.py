@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from benchmarks.producer import is_true
-from client import ConsumeFrom, ConsumeStatus, PushConsumer, ReceivedMessage, Sql
+from rocketlet import ConsumeFrom, ConsumeStatus, PushConsumer, ReceivedMessage, Sql
 
 REPORT_SECONDS = 10.0
 

@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 
 from benchmarks.support.processes import stack
-from client import ConsumeFrom, Message, Producer, PushConsumer, ReceivedMessage
+from rocketlet import ConsumeFrom, Message, Producer, PushConsumer, ReceivedMessage
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9, 100.0)
 

@@ -13,8 +13,8 @@ import time
 from collections import deque
 
 from benchmarks.support.counters import Counters, Load
-from client import Message, Producer
-from client.errors import ClientError, Refused
+from rocketlet import Message, Producer
+from rocketlet.client.errors import ClientError, Refused
 
 
 def flags(about: str, *, threads: int = 64, size: int = 128) -> argparse.ArgumentParser:

@@ -65,9 +65,9 @@ def recover(root: pathlib.Path) -> None:
     """Open a store and close it again: what is missing is rebuilt."""
     import trio
 
-    from store.config import StoreConfig
-    from store.disk import RealDisk
-    from store.message_store import MessageStore
+    from rocketlet.store.config import StoreConfig
+    from rocketlet.store.disk import RealDisk
+    from rocketlet.store.message_store import MessageStore
 
     async def run() -> None:
         config = StoreConfig(store_path_root_dir=str(root), store_path_commit_log=str(root / "commitlog"))
@@ -117,9 +117,9 @@ def main() -> None:
     if chosen.recover is not None:
         recover(chosen.recover)
         return
-    from spark_jobs.index_segments import Rules
-    from spark_jobs.index_writer import rebuild_index
-    from spark_jobs.session import spark_session
+    from rocketlet.spark_jobs.index_segments import Rules
+    from rocketlet.spark_jobs.index_writer import rebuild_index
+    from rocketlet.spark_jobs.session import spark_session
 
     begin = time.perf_counter()
     session = spark_session("benchmark", master=chosen.master)

@@ -12,9 +12,9 @@ import argparse
 import os
 import pathlib
 
-from common.host import pack_host
-from common.message_record import BLANK_SIZE, blank, pack_into, record_size, topic_field
-from store.layout.file_names import COMMIT_LOG, offset_name
+from rocketlet.common.host import pack_host
+from rocketlet.common.message_record import BLANK_SIZE, blank, pack_into, record_size, topic_field
+from rocketlet.store.layout.file_names import COMMIT_LOG, offset_name
 
 START_MS = 1_700_000_000_000
 

@@ -31,7 +31,7 @@ def seconds(function: Callable[[], object]) -> float:
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "tools", *arguments]
+    return [sys.executable, "-m", "rocketlet.tools", *arguments]
 
 
 def shows_help(*arguments: str) -> None:
@@ -69,7 +69,7 @@ def _kib(pid: int, file: str, pattern: str) -> float:
 
 
 def thread_stack_in_this_process() -> None:
-    from tools.thread_stack import ThreadStack
+    from rocketlet.tools.thread_stack import ThreadStack
 
     with ThreadStack():
         pass

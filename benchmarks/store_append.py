@@ -16,8 +16,8 @@ import time
 import trio
 
 from benchmarks.support.stores import directory, messages, opened
-from store.disk import RealDisk
-from store.message import Put
+from rocketlet.store.disk import RealDisk
+from rocketlet.store.message import Put
 
 BUDGET = 8.0
 

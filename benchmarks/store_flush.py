@@ -17,7 +17,7 @@ import time
 import trio
 
 from benchmarks.support.stores import directory, messages, opened
-from store.config import FlushDiskType
+from rocketlet.store.config import FlushDiskType
 
 
 def main() -> None:

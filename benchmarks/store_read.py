@@ -16,7 +16,7 @@ from collections.abc import Callable
 import trio
 
 from benchmarks.support.stores import directory, messages, opened
-from store.message_store import MessageStore
+from rocketlet.store.message_store import MessageStore
 
 TOPIC = "BenchmarkTest"
 

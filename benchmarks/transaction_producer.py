@@ -13,8 +13,8 @@ import time
 
 from benchmarks.producer import flags, message_of
 from benchmarks.support.counters import Counters, Load
-from client import ReceivedMessage, Transaction, TransactionProducer, TransactionState
-from client.errors import ClientError, Refused
+from rocketlet import ReceivedMessage, Transaction, TransactionProducer, TransactionState
+from rocketlet.client.errors import ClientError, Refused
 
 
 def decide(chance: random.Random, rollback: float, unknown: float) -> TransactionState:

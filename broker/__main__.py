@@ -1,4 +1,4 @@
-"""mqbroker: `python -m broker [-c FILE] [-n NAME-SERVERS] [-p | -m] [--SETTING VALUE]...`
+"""mqbroker: `python -m rocketlet.broker [-c FILE] [-n NAME-SERVERS] [-p | -m] [--SETTING VALUE]...`
 
 SIGTERM or SIGINT stop it in order, and it ends with 0; a second one stops it at once. It ends with 1 where it could not
 start or broke, and 2 where its arguments or settings are wrong; each with a line on stderr that says what to do.
@@ -15,17 +15,17 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from broker.config import VIP_STEP, BrokerConfig
-from common import command_line
-from common.errors import RocketletError, leaves
-from remoting.config import PoolConfig, ServerConfig
-from store.config import StoreConfig
+from rocketlet.broker.config import VIP_STEP, BrokerConfig
+from rocketlet.common import command_line
+from rocketlet.common.errors import RocketletError, leaves
+from rocketlet.remoting.config import PoolConfig, ServerConfig
+from rocketlet.store.config import StoreConfig
 
 if TYPE_CHECKING:
     import trio
 
-    from broker.identity import Identity
-    from common.config_file import Loaded
+    from rocketlet.broker.identity import Identity
+    from rocketlet.common.config_file import Loaded
 
 PROGRAM = "mqbroker"
 EXIT_FAILED = 1
@@ -62,9 +62,9 @@ def _served(loaded: Loaded) -> int:
 async def _serve(loaded: Loaded) -> None:
     import trio
 
-    from broker.broker import Broker
-    from remoting.transport import TcpNetwork
-    from store.disk import RealDisk
+    from rocketlet.broker.broker import Broker
+    from rocketlet.remoting.transport import TcpNetwork
+    from rocketlet.store.disk import RealDisk
 
     sockets = loaded[ServerConfig]
     network = TcpNetwork(

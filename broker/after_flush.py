@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from store.message_store import MessageStore
+from rocketlet.store.message_store import MessageStore
 
 T = TypeVar("T")
 

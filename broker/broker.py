@@ -19,57 +19,57 @@ from datetime import datetime
 
 import trio
 
-from broker.clients import Clients
-from broker.config import VIP_STEP, BrokerConfig
-from broker.delayed_delivery import DelayedDelivery
-from broker.detours import Detours
-from broker.half_messages import HalfMessages
-from broker.handlers import Handlers, handler_table, without_pulls
-from broker.handlers.broker_state import BrokerState
-from broker.handlers.client_relays import ClientRelays
-from broker.handlers.configuration import Configuration
-from broker.handlers.connections import Connections
-from broker.handlers.consume_progress import ConsumeProgress
-from broker.handlers.end_transaction import EndTransaction
-from broker.handlers.group_admin import GroupAdmin
-from broker.handlers.lock_queues import LockQueues
-from broker.handlers.membership import Membership
-from broker.handlers.pull_message import PullMessage
-from broker.handlers.queries import Queries
-from broker.handlers.queue_offsets import QueueOffsets
-from broker.handlers.reply_message import ReplyMessage
-from broker.handlers.send_answers import SendAnswers
-from broker.handlers.send_back import SendBack
-from broker.handlers.send_message import SendMessage
-from broker.handlers.send_targets import SendTargets
-from broker.handlers.store_admin import StoreAdmin
-from broker.handlers.topic_admin import TopicAdmin
-from broker.handlers.when_flushed import WhenFlushed
-from broker.identity import Identity
-from broker.long_poll import LongPoll
-from broker.overload import Overload
-from broker.own_address import LOOPBACK, ip_of, own_address
-from broker.put_again import FilterBits
-from broker.queue_locks import QueueLocks
-from broker.registration import Registration
-from broker.run_time_settings import RunTimeSettings
-from broker.slow_groups import SlowGroups
-from broker.statistics import MINUTE_EVERY, Statistics
-from broker.tables import Tables
-from broker.transaction_check import TransactionCheck
-from common.clock import WallClock, system_clock
-from common.config_file import Loaded
-from remoting.config import PoolConfig, ServerConfig
-from remoting.connection_pool import ConnectionPool
-from remoting.faults import Faults
-from remoting.protocol.queue import WireQueue
-from remoting.server import Server
-from remoting.transport import Network, join_address, split_address
-from store.config import BrokerRole, StoreConfig, parse_delay_levels
-from store.disk import Disk
-from store.message_store import MessageStore
+from rocketlet.broker.clients import Clients
+from rocketlet.broker.config import VIP_STEP, BrokerConfig
+from rocketlet.broker.delayed_delivery import DelayedDelivery
+from rocketlet.broker.detours import Detours
+from rocketlet.broker.half_messages import HalfMessages
+from rocketlet.broker.handlers import Handlers, handler_table, without_pulls
+from rocketlet.broker.handlers.broker_state import BrokerState
+from rocketlet.broker.handlers.client_relays import ClientRelays
+from rocketlet.broker.handlers.configuration import Configuration
+from rocketlet.broker.handlers.connections import Connections
+from rocketlet.broker.handlers.consume_progress import ConsumeProgress
+from rocketlet.broker.handlers.end_transaction import EndTransaction
+from rocketlet.broker.handlers.group_admin import GroupAdmin
+from rocketlet.broker.handlers.lock_queues import LockQueues
+from rocketlet.broker.handlers.membership import Membership
+from rocketlet.broker.handlers.pull_message import PullMessage
+from rocketlet.broker.handlers.queries import Queries
+from rocketlet.broker.handlers.queue_offsets import QueueOffsets
+from rocketlet.broker.handlers.reply_message import ReplyMessage
+from rocketlet.broker.handlers.send_answers import SendAnswers
+from rocketlet.broker.handlers.send_back import SendBack
+from rocketlet.broker.handlers.send_message import SendMessage
+from rocketlet.broker.handlers.send_targets import SendTargets
+from rocketlet.broker.handlers.store_admin import StoreAdmin
+from rocketlet.broker.handlers.topic_admin import TopicAdmin
+from rocketlet.broker.handlers.when_flushed import WhenFlushed
+from rocketlet.broker.identity import Identity
+from rocketlet.broker.long_poll import LongPoll
+from rocketlet.broker.overload import Overload
+from rocketlet.broker.own_address import LOOPBACK, ip_of, own_address
+from rocketlet.broker.put_again import FilterBits
+from rocketlet.broker.queue_locks import QueueLocks
+from rocketlet.broker.registration import Registration
+from rocketlet.broker.run_time_settings import RunTimeSettings
+from rocketlet.broker.slow_groups import SlowGroups
+from rocketlet.broker.statistics import MINUTE_EVERY, Statistics
+from rocketlet.broker.tables import Tables
+from rocketlet.broker.transaction_check import TransactionCheck
+from rocketlet.common.clock import WallClock, system_clock
+from rocketlet.common.config_file import Loaded
+from rocketlet.remoting.config import PoolConfig, ServerConfig
+from rocketlet.remoting.connection_pool import ConnectionPool
+from rocketlet.remoting.faults import Faults
+from rocketlet.remoting.protocol.queue import WireQueue
+from rocketlet.remoting.server import Server
+from rocketlet.remoting.transport import Network, join_address, split_address
+from rocketlet.store.config import BrokerRole, StoreConfig, parse_delay_levels
+from rocketlet.store.disk import Disk
+from rocketlet.store.message_store import MessageStore
 
-log = logging.getLogger("broker.broker")
+log = logging.getLogger("rocketlet.broker.broker")
 
 EVERY_INTERFACE = ("0.0.0.0", "::")
 

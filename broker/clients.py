@@ -16,20 +16,20 @@ from dataclasses import dataclass
 
 import trio
 
-from broker.config import Settings
-from broker.consumer_groups import ConsumerGroups, Consuming, Member
-from broker.filter.consumer_filters import ConsumerFilters
-from broker.long_poll import LongPoll
-from broker.producer_groups import ProducerGroups
-from broker.subscription_groups import SubscriptionGroups
-from remoting.command import request
-from remoting.connection import Connection
-from remoting.errors import RemotingError
-from remoting.events import ConnectionEvents
-from remoting.protocol.membership import NotifyConsumerIdsChangedHeader
-from remoting.request_codes import RequestCode
+from rocketlet.broker.config import Settings
+from rocketlet.broker.consumer_groups import ConsumerGroups, Consuming, Member
+from rocketlet.broker.filter.consumer_filters import ConsumerFilters
+from rocketlet.broker.long_poll import LongPoll
+from rocketlet.broker.producer_groups import ProducerGroups
+from rocketlet.broker.subscription_groups import SubscriptionGroups
+from rocketlet.remoting.command import request
+from rocketlet.remoting.connection import Connection
+from rocketlet.remoting.errors import RemotingError
+from rocketlet.remoting.events import ConnectionEvents
+from rocketlet.remoting.protocol.membership import NotifyConsumerIdsChangedHeader
+from rocketlet.remoting.request_codes import RequestCode
 
-log = logging.getLogger("broker.clients")
+log = logging.getLogger("rocketlet.broker.clients")
 
 SCAN_SECONDS = 10.0
 

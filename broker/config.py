@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from common.settings import SettingsError, setting
-from common.topic import PERM_READ, PERM_WRITE, TRACE_TOPIC, is_legal_name
+from rocketlet.common.settings import SettingsError, setting
+from rocketlet.common.topic import PERM_READ, PERM_WRITE, TRACE_TOPIC, is_legal_name
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 # The VIP port is the main port minus this.

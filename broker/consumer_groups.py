@@ -18,12 +18,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from common.subscription import Subscription
+from rocketlet.common.subscription import Subscription
 
 if TYPE_CHECKING:
-    from remoting.connection import Connection
+    from rocketlet.remoting.connection import Connection
 
-log = logging.getLogger("broker.consumer_groups")
+log = logging.getLogger("rocketlet.broker.consumer_groups")
 
 EXPIRY_MS = 120_000
 BROADCASTING, CLUSTERING = "BROADCASTING", "CLUSTERING"

@@ -16,10 +16,10 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from common.errors import RocketletError
-from common.topic import is_legal_name
+from rocketlet.common.errors import RocketletError
+from rocketlet.common.topic import is_legal_name
 
-log = logging.getLogger("broker.consumer_offsets")
+log = logging.getLogger("rocketlet.broker.consumer_offsets")
 
 # 40 MB of memory and file. A group that consumes 1,000 topics of 16 queues has 16,000.
 MAX_ENTRIES = 1_000_000

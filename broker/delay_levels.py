@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
 
-from broker.property_text import rewritten
-from common.errors import RocketletError
-from common.message_properties import DELAY, REAL_QID, REAL_TOPIC
-from common.topic import SCHEDULE_TOPIC
-from store.message import Put
+from rocketlet.broker.property_text import rewritten
+from rocketlet.common.errors import RocketletError
+from rocketlet.common.message_properties import DELAY, REAL_QID, REAL_TOPIC
+from rocketlet.common.topic import SCHEDULE_TOPIC
+from rocketlet.store.message import Put
 
 
 class InvalidDelay(RocketletError):

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any, Final
 
-log = logging.getLogger("broker.delay_offsets")
+log = logging.getLogger("rocketlet.broker.delay_offsets")
 
 MAX_LEVEL: Final = 1024  # of levels in a file that somebody else wrote
 

@@ -25,21 +25,21 @@ from typing import Final
 
 import trio
 
-from broker.after_flush import AfterFlush
-from broker.delay_offsets import DelayOffsets
-from broker.put_again import FilterBits, put_again
-from common.clock import WallClock
-from common.message_properties import REAL_QID, REAL_TOPIC, decode_bytes, find
-from common.message_record import Record, decode
-from common.topic import HALF_TOPIC, SCHEDULE_TOPIC, is_legal_name
-from store.config import parse_delay_levels
-from store.consume_queue import LOST, ConsumeQueue
-from store.errors import StoreError
-from store.layout.consume_queue_entry import is_pre_blank
-from store.layout.queue_ext_layout import is_address
-from store.message_store import MessageStore
+from rocketlet.broker.after_flush import AfterFlush
+from rocketlet.broker.delay_offsets import DelayOffsets
+from rocketlet.broker.put_again import FilterBits, put_again
+from rocketlet.common.clock import WallClock
+from rocketlet.common.message_properties import REAL_QID, REAL_TOPIC, decode_bytes, find
+from rocketlet.common.message_record import Record, decode
+from rocketlet.common.topic import HALF_TOPIC, SCHEDULE_TOPIC, is_legal_name
+from rocketlet.store.config import parse_delay_levels
+from rocketlet.store.consume_queue import LOST, ConsumeQueue
+from rocketlet.store.errors import StoreError
+from rocketlet.store.layout.consume_queue_entry import is_pre_blank
+from rocketlet.store.layout.queue_ext_layout import is_address
+from rocketlet.store.message_store import MessageStore
 
-log = logging.getLogger("broker.delayed_delivery")
+log = logging.getLogger("rocketlet.broker.delayed_delivery")
 
 # Messages of a level delivered without letting others run; 64 take about a millisecond.
 BATCH: Final = 64

@@ -8,12 +8,12 @@ Java: broker/processor/SendMessageProcessor.java, store/CommitLog.java
 
 from __future__ import annotations
 
-from broker.delay_levels import delay, delay_level
-from broker.half_messages import prepare
-from broker.topic_table import TopicTable
-from common.message_properties import WAIT, decode_bytes
-from common.topic import HALF_TOPIC
-from store.message import Put
+from rocketlet.broker.delay_levels import delay, delay_level
+from rocketlet.broker.half_messages import prepare
+from rocketlet.broker.topic_table import TopicTable
+from rocketlet.common.message_properties import WAIT, decode_bytes
+from rocketlet.common.topic import HALF_TOPIC
+from rocketlet.store.message import Put
 
 
 class Detours:

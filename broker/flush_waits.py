@@ -15,9 +15,9 @@ from functools import partial
 
 import trio
 
-from store.errors import FlushFailed, FlushTimeout
-from store.message_store import MessageStore
-from store.watermark import Waiter
+from rocketlet.store.errors import FlushFailed, FlushTimeout
+from rocketlet.store.message_store import MessageStore
+from rocketlet.store.watermark import Waiter
 
 Then = Callable[[FlushTimeout | FlushFailed | None], None]
 

@@ -20,18 +20,18 @@ from collections.abc import MutableMapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from broker.after_flush import AfterFlush
-from broker.consumer_offsets import ConsumerOffsets, OffsetRefused
-from broker.delay_levels import InvalidDelay, delay, delay_level
-from broker.identity import Identity
-from broker.property_text import rewritten
-from broker.put_again import FilterBits, put_again
-from broker.topic_table import TopicTable
-from broker.transaction_states import Place, TransactionStates, TransactionStatistics
-from common.clock import WallClock
-from common.errors import RocketletError
-from common.message_flags import COMMIT, TRANSACTION_MASK
-from common.message_properties import (
+from rocketlet.broker.after_flush import AfterFlush
+from rocketlet.broker.consumer_offsets import ConsumerOffsets, OffsetRefused
+from rocketlet.broker.delay_levels import InvalidDelay, delay, delay_level
+from rocketlet.broker.identity import Identity
+from rocketlet.broker.property_text import rewritten
+from rocketlet.broker.put_again import FilterBits, put_again
+from rocketlet.broker.topic_table import TopicTable
+from rocketlet.broker.transaction_states import Place, TransactionStates, TransactionStatistics
+from rocketlet.common.clock import WallClock
+from rocketlet.common.errors import RocketletError
+from rocketlet.common.message_flags import COMMIT, TRANSACTION_MASK
+from rocketlet.common.message_properties import (
     PGROUP,
     REAL_QID,
     REAL_TOPIC,
@@ -40,8 +40,8 @@ from common.message_properties import (
     UNIQ_KEY,
     decode_bytes,
 )
-from common.message_record import Record, decode
-from common.topic import (
+from rocketlet.common.message_record import Record, decode
+from rocketlet.common.topic import (
     HALF_TOPIC,
     OP_HALF_TOPIC,
     SCHEDULE_TOPIC,
@@ -49,11 +49,11 @@ from common.topic import (
     TRANSACTION_GROUP,
     is_legal_name,
 )
-from store.config import parse_delay_levels
-from store.message import Appended, Put
-from store.message_store import MessageStore
+from rocketlet.store.config import parse_delay_levels
+from rocketlet.store.message import Appended, Put
+from rocketlet.store.message_store import MessageStore
 
-log = logging.getLogger("broker.half_messages")
+log = logging.getLogger("rocketlet.broker.half_messages")
 
 QUEUE: Final = 0
 OP_PROPERTIES: Final = b"WAIT\x01true\x02TAGS\x01d"

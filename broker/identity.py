@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from common.host import parse_host
-from common.message_id import offset_message_id
+from rocketlet.common.host import parse_host
+from rocketlet.common.message_id import offset_message_id
 
 
 @dataclass(slots=True)

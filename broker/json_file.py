@@ -20,11 +20,11 @@ from typing import Any
 import msgspec
 import trio
 
-from common import fastjson
-from common.errors import RocketletError
-from store.disk import Disk
+from rocketlet.common import fastjson
+from rocketlet.common.errors import RocketletError
+from rocketlet.store.disk import Disk
 
-log = logging.getLogger("broker.json_file")
+log = logging.getLogger("rocketlet.broker.json_file")
 
 BACKUP, BROKEN = ".bak", ".broken"
 # After a write that failed (disk full, say), until the next is tried.

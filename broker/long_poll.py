@@ -22,11 +22,11 @@ from itertools import count
 
 import trio
 
-from remoting.handler import Answer, Deferred, Refused, Reply, Request
-from remoting.response_codes import ResponseCode
-from store.watermark import Waiter, Watermark
+from rocketlet.remoting.handler import Answer, Deferred, Refused, Reply, Request
+from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.store.watermark import Waiter, Watermark
 
-log = logging.getLogger("broker.long_poll")
+log = logging.getLogger("rocketlet.broker.long_poll")
 
 # Beside `drain` after each turn, for progress that nobody drained behind; RocketMQ looks every 5 s.
 SWEEP_SECONDS = 1.0

@@ -15,12 +15,12 @@ from collections.abc import Callable
 
 import trio
 
-from broker.config import Settings
-from common.clock import stopwatch
-from remoting.handler import Answer, Deferred, PlainFunction, Refused, Request
-from remoting.response_codes import ResponseCode
+from rocketlet.broker.config import Settings
+from rocketlet.common.clock import stopwatch
+from rocketlet.remoting.handler import Answer, Deferred, PlainFunction, Refused, Request
+from rocketlet.remoting.response_codes import ResponseCode
 
-log = logging.getLogger("broker.overload")
+log = logging.getLogger("rocketlet.broker.overload")
 
 # Shorter passes are everyday: a turn over a full buffer, a collection of garbage.
 WORTH_A_LOOK = 0.05

@@ -11,7 +11,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterable
 
-from remoting.transport import split_address
+from rocketlet.remoting.transport import split_address
 
 LOOPBACK = "127.0.0.1"
 _ELSEWHERE = ("203.0.113.1", 9)  # set aside for documentation (RFC 5737): nobody is there

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.consumer_groups import EXPIRY_MS, Member
+from rocketlet.broker.consumer_groups import EXPIRY_MS, Member
 
 if TYPE_CHECKING:
-    from remoting.connection import Connection
+    from rocketlet.remoting.connection import Connection
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from common.java_numbers import string_hash
-from common.message_properties import encode
+from rocketlet.common.java_numbers import string_hash
+from rocketlet.common.message_properties import encode
 
 _SMALLEST_TABLE = 16
 

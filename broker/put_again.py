@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from common.java_numbers import utf8_hash
-from common.message_properties import find, index_keys
-from common.message_record import Record
-from store.message import Put
+from rocketlet.common.java_numbers import utf8_hash
+from rocketlet.common.message_properties import find, index_keys
+from rocketlet.common.message_record import Record
+from rocketlet.store.message import Put
 
 FilterBits: TypeAlias = Callable[[str, bytes], bytes]
 """What the SQL92 groups of a topic say of these properties, for the queue's extension; empty where nobody asks."""

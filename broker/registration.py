@@ -18,16 +18,16 @@ from dataclasses import dataclass
 
 import trio
 
-from broker.config import Settings
-from broker.identity import Identity
-from broker.topic_table import TopicTable
-from common.topic import PERM_INHERIT
-from remoting.command import Command, request
-from remoting.connection_pool import ConnectionPool
-from remoting.errors import BodyError, RemotingError
-from remoting.protocol.header import from_ext
-from remoting.protocol.kv import KVTable
-from remoting.protocol.registration import (
+from rocketlet.broker.config import Settings
+from rocketlet.broker.identity import Identity
+from rocketlet.broker.topic_table import TopicTable
+from rocketlet.common.topic import PERM_INHERIT
+from rocketlet.remoting.command import Command, request
+from rocketlet.remoting.connection_pool import ConnectionPool
+from rocketlet.remoting.errors import BodyError, RemotingError
+from rocketlet.remoting.protocol.header import from_ext
+from rocketlet.remoting.protocol.kv import KVTable
+from rocketlet.remoting.protocol.registration import (
     QueryDataVersionAnswerHeader,
     QueryDataVersionHeader,
     RegisterBrokerAnswerHeader,
@@ -36,10 +36,10 @@ from remoting.protocol.registration import (
     UnregisterBrokerHeader,
     body_crc32,
 )
-from remoting.request_codes import RequestCode
-from remoting.response_codes import ResponseCode, response_name
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.response_codes import ResponseCode, response_name
 
-log = logging.getLogger("broker.registration")
+log = logging.getLogger("rocketlet.broker.registration")
 
 QUERY_SECONDS = 3.0
 UNREGISTER_SECONDS = 3.0

@@ -16,16 +16,16 @@ from typing import Any
 
 import trio
 
-from broker.config import BrokerConfig, Settings
-from broker.json_file import BACKUP
-from common import java_properties, rocketmq_keys
-from common.config_file import Loaded
-from common.errors import RocketletError
-from common.settings import Setting, settings_of, to_properties
-from remoting.protocol.configuration import DataVersion
-from store.disk import Disk
+from rocketlet.broker.config import BrokerConfig, Settings
+from rocketlet.broker.json_file import BACKUP
+from rocketlet.common import java_properties, rocketmq_keys
+from rocketlet.common.config_file import Loaded
+from rocketlet.common.errors import RocketletError
+from rocketlet.common.settings import Setting, settings_of, to_properties
+from rocketlet.remoting.protocol.configuration import DataVersion
+from rocketlet.store.disk import Disk
 
-log = logging.getLogger("broker.run_time_settings")
+log = logging.getLogger("rocketlet.broker.run_time_settings")
 
 # Besides what configBlackList names.
 NEVER = ("configBlackList", "brokerConfigPath", "rocketmqHome")

@@ -11,12 +11,12 @@ import logging
 
 import trio
 
-from broker.config import Settings
-from broker.consumer_offsets import ConsumerOffsets
-from broker.subscription_groups import SubscriptionGroups
-from store.message_store import MessageStore
+from rocketlet.broker.config import Settings
+from rocketlet.broker.consumer_offsets import ConsumerOffsets
+from rocketlet.broker.subscription_groups import SubscriptionGroups
+from rocketlet.store.message_store import MessageStore
 
-log = logging.getLogger("broker.slow_groups")
+log = logging.getLogger("rocketlet.broker.slow_groups")
 
 CHECK_SECONDS = 180.0
 

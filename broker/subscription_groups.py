@@ -17,13 +17,13 @@ from typing import Any
 
 import msgspec
 
-from broker.config import Settings
-from broker.topic_table import read_version
-from common import topic as names
-from remoting.protocol.body import without_nulls
-from remoting.protocol.configuration import DataVersion, SubscriptionGroupConfig, SubscriptionGroupTable
+from rocketlet.broker.config import Settings
+from rocketlet.broker.topic_table import read_version
+from rocketlet.common import topic as names
+from rocketlet.remoting.protocol.body import without_nulls
+from rocketlet.remoting.protocol.configuration import DataVersion, SubscriptionGroupConfig, SubscriptionGroupTable
 
-log = logging.getLogger("broker.subscription_groups")
+log = logging.getLogger("rocketlet.broker.subscription_groups")
 
 # Heartbeats and pulls create groups, so a peer could create them without end.
 MAX_GROUPS = 100_000

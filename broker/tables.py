@@ -13,17 +13,17 @@ from collections.abc import Callable
 
 import trio
 
-from broker.config import Settings
-from broker.consumer_offsets import ConsumerOffsets
-from broker.delay_offsets import DelayOffsets
-from broker.filter.bloom import Bloom
-from broker.filter.consumer_filters import ConsumerFilters
-from broker.json_file import JsonFile, NotSaved
-from broker.subscription_groups import SubscriptionGroups
-from broker.topic_table import TopicTable
-from store.disk import Disk
+from rocketlet.broker.config import Settings
+from rocketlet.broker.consumer_offsets import ConsumerOffsets
+from rocketlet.broker.delay_offsets import DelayOffsets
+from rocketlet.broker.filter.bloom import Bloom
+from rocketlet.broker.filter.consumer_filters import ConsumerFilters
+from rocketlet.broker.json_file import JsonFile, NotSaved
+from rocketlet.broker.subscription_groups import SubscriptionGroups
+from rocketlet.broker.topic_table import TopicTable
+from rocketlet.store.disk import Disk
 
-log = logging.getLogger("broker.tables")
+log = logging.getLogger("rocketlet.broker.tables")
 
 DELAY_OFFSET_SECONDS = 10.0
 FILTER_SECONDS = 10.0

@@ -19,12 +19,12 @@ from typing import Any
 
 import msgspec
 
-from broker.config import BrokerConfig, Settings
-from broker.statistics import Flow
-from common import topic as names
-from common.topic import PERM_INHERIT, PERM_READ, PERM_WRITE
-from remoting.protocol.body import without_nulls
-from remoting.protocol.configuration import (
+from rocketlet.broker.config import BrokerConfig, Settings
+from rocketlet.broker.statistics import Flow
+from rocketlet.common import topic as names
+from rocketlet.common.topic import PERM_INHERIT, PERM_READ, PERM_WRITE
+from rocketlet.remoting.protocol.body import without_nulls
+from rocketlet.remoting.protocol.configuration import (
     FILTER_TYPES,
     MULTI_TAG,
     SINGLE_TAG,
@@ -35,7 +35,7 @@ from remoting.protocol.configuration import (
     TopicConfigTable,
 )
 
-log = logging.getLogger("broker.topic_table")
+log = logging.getLogger("rocketlet.broker.topic_table")
 
 READ_WRITE = PERM_READ | PERM_WRITE
 DELAY_QUEUES = 18

@@ -27,25 +27,25 @@ from typing import Final
 
 import trio
 
-from broker.config import Settings
-from broker.half_messages import Half, HalfMessages, number_of
-from broker.identity import Identity
-from broker.producer_groups import ProducerGroups
-from common.clock import WallClock
-from common.message_properties import (
+from rocketlet.broker.config import Settings
+from rocketlet.broker.half_messages import Half, HalfMessages, number_of
+from rocketlet.broker.identity import Identity
+from rocketlet.broker.producer_groups import ProducerGroups
+from rocketlet.common.clock import WallClock
+from rocketlet.common.message_properties import (
     CHECK_IMMUNITY_TIME,
     TRAN_PREPARED_QUEUE_OFFSET,
     TRANSACTION_CHECK_TIMES,
     UNIQ_KEY,
 )
-from common.message_record import encode
-from remoting.command import request
-from remoting.errors import RemotingError
-from remoting.protocol.transactions import CheckTransactionStateHeader
-from remoting.request_codes import RequestCode
-from store.errors import StoreError
+from rocketlet.common.message_record import encode
+from rocketlet.remoting.command import request
+from rocketlet.remoting.errors import RemotingError
+from rocketlet.remoting.protocol.transactions import CheckTransactionStateHeader
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.store.errors import StoreError
 
-log = logging.getLogger("broker.transaction_check")
+log = logging.getLogger("rocketlet.broker.transaction_check")
 
 BATCH: Final = 32  # half messages looked at without letting others run
 

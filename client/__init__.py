@@ -1,6 +1,6 @@
 """Rocketlet's client: send and consume messages of RocketMQ, from plain threads, trio or asyncio.
 
-    from client import LitePullConsumer, Message, Producer
+    from rocketlet import LitePullConsumer, Message, Producer
 
     with Producer("group", namesrv="127.0.0.1:9876") as producer:
         print(producer.send(Message("T", b"hi")))
@@ -20,67 +20,71 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from client.awaitable import AsyncProducer as AsyncProducer
-    from client.awaitable import AsyncTransactionProducer as AsyncTransactionProducer
-    from client.awaitable_consumers import AsyncPushConsumer as AsyncPushConsumer
-    from client.awaitable_pulling import AsyncLitePullConsumer as AsyncLitePullConsumer
-    from client.awaitable_pulling import AsyncPullConsumer as AsyncPullConsumer
-    from client.batch_splitter import split as split
-    from client.blocking import Producer as Producer
-    from client.blocking import TransactionProducer as TransactionProducer
-    from client.blocking_consumers import PushConsumer as PushConsumer
-    from client.blocking_pulling import LitePullConsumer as LitePullConsumer
-    from client.blocking_pulling import PullConsumer as PullConsumer
-    from client.config import ConsumeFrom as ConsumeFrom
-    from client.config import MessageModel as MessageModel
-    from client.config import ProducerConfig as ProducerConfig
-    from client.config import PullConfig as PullConfig
-    from client.config import PushConfig as PushConfig
-    from client.consume_results import ConsumeContext as ConsumeContext
-    from client.consume_results import ConsumeStatus as ConsumeStatus
-    from client.consume_results import Later as Later
-    from client.errors import ClientClosed as ClientClosed
-    from client.errors import ClientError as ClientError
-    from client.errors import EngineFailed as EngineFailed
-    from client.errors import InvalidMessage as InvalidMessage
-    from client.errors import InvalidUse as InvalidUse
-    from client.errors import NoRoute as NoRoute
-    from client.errors import Refused as Refused
-    from client.errors import RequestTimedOut as RequestTimedOut
-    from client.errors import SendFailed as SendFailed
-    from client.errors import TimedOut as TimedOut
-    from client.errors import TooManyInFlight as TooManyInFlight
-    from client.errors import Unreachable as Unreachable
-    from client.hooks import ConsumeHook as ConsumeHook
-    from client.hooks import ConsumeHookContext as ConsumeHookContext
-    from client.hooks import SendContext as SendContext
-    from client.hooks import SendHook as SendHook
-    from client.idempotence import MemoryKeys as MemoryKeys
-    from client.idempotence import SqliteKeys as SqliteKeys
-    from client.idempotence import once as once
-    from client.pending_send import PendingSend as PendingSend
-    from client.selector import Sql as Sql
-    from client.send_result import PullResult as PullResult
-    from client.send_result import PullStatus as PullStatus
-    from client.send_result import SendResult as SendResult
-    from client.send_result import SendStatus as SendStatus
-    from client.send_result import TransactionState as TransactionState
-    from client.transaction_producer import Transaction as Transaction
-    from common.message import Message as Message
-    from common.message import MessageQueue as MessageQueue
-    from common.message import ReceivedMessage as ReceivedMessage
+    from rocketlet.client.awaitable import AsyncProducer as AsyncProducer
+    from rocketlet.client.awaitable import AsyncTransactionProducer as AsyncTransactionProducer
+    from rocketlet.client.awaitable_consumers import AsyncPushConsumer as AsyncPushConsumer
+    from rocketlet.client.awaitable_pulling import AsyncLitePullConsumer as AsyncLitePullConsumer
+    from rocketlet.client.awaitable_pulling import AsyncPullConsumer as AsyncPullConsumer
+    from rocketlet.client.batch_splitter import split as split
+    from rocketlet.client.blocking import Producer as Producer
+    from rocketlet.client.blocking import TransactionProducer as TransactionProducer
+    from rocketlet.client.blocking_consumers import PushConsumer as PushConsumer
+    from rocketlet.client.blocking_pulling import LitePullConsumer as LitePullConsumer
+    from rocketlet.client.blocking_pulling import PullConsumer as PullConsumer
+    from rocketlet.client.config import ConsumeFrom as ConsumeFrom
+    from rocketlet.client.config import MessageModel as MessageModel
+    from rocketlet.client.config import ProducerConfig as ProducerConfig
+    from rocketlet.client.config import PullConfig as PullConfig
+    from rocketlet.client.config import PushConfig as PushConfig
+    from rocketlet.client.consume_results import ConsumeContext as ConsumeContext
+    from rocketlet.client.consume_results import ConsumeStatus as ConsumeStatus
+    from rocketlet.client.consume_results import Later as Later
+    from rocketlet.client.errors import ClientClosed as ClientClosed
+    from rocketlet.client.errors import ClientError as ClientError
+    from rocketlet.client.errors import EngineFailed as EngineFailed
+    from rocketlet.client.errors import InvalidMessage as InvalidMessage
+    from rocketlet.client.errors import InvalidUse as InvalidUse
+    from rocketlet.client.errors import NoRoute as NoRoute
+    from rocketlet.client.errors import Refused as Refused
+    from rocketlet.client.errors import RequestTimedOut as RequestTimedOut
+    from rocketlet.client.errors import SendFailed as SendFailed
+    from rocketlet.client.errors import TimedOut as TimedOut
+    from rocketlet.client.errors import TooManyInFlight as TooManyInFlight
+    from rocketlet.client.errors import Unreachable as Unreachable
+    from rocketlet.client.hooks import ConsumeHook as ConsumeHook
+    from rocketlet.client.hooks import ConsumeHookContext as ConsumeHookContext
+    from rocketlet.client.hooks import SendContext as SendContext
+    from rocketlet.client.hooks import SendHook as SendHook
+    from rocketlet.client.idempotence import MemoryKeys as MemoryKeys
+    from rocketlet.client.idempotence import SqliteKeys as SqliteKeys
+    from rocketlet.client.idempotence import once as once
+    from rocketlet.client.pending_send import PendingSend as PendingSend
+    from rocketlet.client.selector import Sql as Sql
+    from rocketlet.client.send_result import PullResult as PullResult
+    from rocketlet.client.send_result import PullStatus as PullStatus
+    from rocketlet.client.send_result import SendResult as SendResult
+    from rocketlet.client.send_result import SendStatus as SendStatus
+    from rocketlet.client.send_result import TransactionState as TransactionState
+    from rocketlet.client.transaction_producer import Transaction as Transaction
+    from rocketlet.common.message import Message as Message
+    from rocketlet.common.message import MessageQueue as MessageQueue
+    from rocketlet.common.message import ReceivedMessage as ReceivedMessage
+
+if __name__ == "client":
+    # The general name, for applications. Its parts are imported by their real name only, so that no class exists twice.
+    __path__ = []
 
 _HOMES = {
-    "client.awaitable": ("AsyncProducer", "AsyncTransactionProducer"),
-    "client.awaitable_consumers": ("AsyncPushConsumer",),
-    "client.awaitable_pulling": ("AsyncLitePullConsumer", "AsyncPullConsumer"),
-    "client.batch_splitter": ("split",),
-    "client.blocking": ("Producer", "TransactionProducer"),
-    "client.blocking_consumers": ("PushConsumer",),
-    "client.blocking_pulling": ("LitePullConsumer", "PullConsumer"),
-    "client.config": ("ConsumeFrom", "MessageModel", "ProducerConfig", "PullConfig", "PushConfig"),
-    "client.consume_results": ("ConsumeContext", "ConsumeStatus", "Later"),
-    "client.errors": (
+    "rocketlet.client.awaitable": ("AsyncProducer", "AsyncTransactionProducer"),
+    "rocketlet.client.awaitable_consumers": ("AsyncPushConsumer",),
+    "rocketlet.client.awaitable_pulling": ("AsyncLitePullConsumer", "AsyncPullConsumer"),
+    "rocketlet.client.batch_splitter": ("split",),
+    "rocketlet.client.blocking": ("Producer", "TransactionProducer"),
+    "rocketlet.client.blocking_consumers": ("PushConsumer",),
+    "rocketlet.client.blocking_pulling": ("LitePullConsumer", "PullConsumer"),
+    "rocketlet.client.config": ("ConsumeFrom", "MessageModel", "ProducerConfig", "PullConfig", "PushConfig"),
+    "rocketlet.client.consume_results": ("ConsumeContext", "ConsumeStatus", "Later"),
+    "rocketlet.client.errors": (
         "ClientClosed",
         "ClientError",
         "EngineFailed",
@@ -94,13 +98,13 @@ _HOMES = {
         "TooManyInFlight",
         "Unreachable",
     ),
-    "client.hooks": ("ConsumeHook", "ConsumeHookContext", "SendContext", "SendHook"),
-    "client.idempotence": ("MemoryKeys", "SqliteKeys", "once"),
-    "client.pending_send": ("PendingSend",),
-    "client.selector": ("Sql",),
-    "client.send_result": ("PullResult", "PullStatus", "SendResult", "SendStatus", "TransactionState"),
-    "client.transaction_producer": ("Transaction",),
-    "common.message": ("Message", "MessageQueue", "ReceivedMessage"),
+    "rocketlet.client.hooks": ("ConsumeHook", "ConsumeHookContext", "SendContext", "SendHook"),
+    "rocketlet.client.idempotence": ("MemoryKeys", "SqliteKeys", "once"),
+    "rocketlet.client.pending_send": ("PendingSend",),
+    "rocketlet.client.selector": ("Sql",),
+    "rocketlet.client.send_result": ("PullResult", "PullStatus", "SendResult", "SendStatus", "TransactionState"),
+    "rocketlet.client.transaction_producer": ("Transaction",),
+    "rocketlet.common.message": ("Message", "MessageQueue", "ReceivedMessage"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -110,7 +114,7 @@ __all__ = sorted(_HOME_OF)
 def __getattr__(name: str) -> object:
     module = _HOME_OF.get(name)
     if module is None:
-        raise AttributeError(f"module 'client' has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
     found: object = getattr(import_module(module), name)

@@ -19,13 +19,13 @@ from typing import Any, TypeVar
 
 import trio
 
-from client.consume_job import AsyncCall, ConsumeJob, Finished
-from client.consume_workers import Workers
-from client.engine_thread import EngineThread, HostedRun
-from client.message_buffer import MessageBuffer
-from client.pending_send import PendingSend
+from rocketlet.client.consume_job import AsyncCall, ConsumeJob, Finished
+from rocketlet.client.consume_workers import Workers
+from rocketlet.client.engine_thread import EngineThread, HostedRun
+from rocketlet.client.message_buffer import MessageBuffer
+from rocketlet.client.pending_send import PendingSend
 
-log = logging.getLogger("client.asyncio_bridge")
+log = logging.getLogger("rocketlet.client.asyncio_bridge")
 
 Result = TypeVar("Result")
 

@@ -10,18 +10,18 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from client import config as configs
-from client.bridges import Bridge, bridge
-from client.config import PushConfig
-from client.consume_job import Finished
-from client.consume_results import AsyncBatchListener, AsyncListener, ConsumeContext, ListenerAnswer
-from client.consume_workers import Workers
-from client.errors import ClientClosed, InvalidUse
-from client.hooks import ConsumeHook, hooked_async
-from client.push_consumer import PushEngine
-from client.selector import Selection
-from client.session import World
-from common.message import MessageQueue, ReceivedMessage
+from rocketlet.client import config as configs
+from rocketlet.client.bridges import Bridge, bridge
+from rocketlet.client.config import PushConfig
+from rocketlet.client.consume_job import Finished
+from rocketlet.client.consume_results import AsyncBatchListener, AsyncListener, ConsumeContext, ListenerAnswer
+from rocketlet.client.consume_workers import Workers
+from rocketlet.client.errors import ClientClosed, InvalidUse
+from rocketlet.client.hooks import ConsumeHook, hooked_async
+from rocketlet.client.push_consumer import PushEngine
+from rocketlet.client.selector import Selection
+from rocketlet.client.session import World
+from rocketlet.common.message import MessageQueue, ReceivedMessage
 
 
 class AsyncPushConsumer:

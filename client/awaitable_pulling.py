@@ -11,18 +11,18 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from client import config as configs
-from client.bridges import Bridge, bridge
-from client.config import PullConfig
-from client.errors import ClientClosed
-from client.lite_pull_consumer import LitePullEngine, QueuesChanged
-from client.message_buffer import Batch
-from client.plain_calls import called
-from client.pull_consumer import PullEngine
-from client.selector import Selection
-from client.send_result import PullResult
-from client.session import World
-from common.message import MessageQueue, ReceivedMessage
+from rocketlet.client import config as configs
+from rocketlet.client.bridges import Bridge, bridge
+from rocketlet.client.config import PullConfig
+from rocketlet.client.errors import ClientClosed
+from rocketlet.client.lite_pull_consumer import LitePullEngine, QueuesChanged
+from rocketlet.client.message_buffer import Batch
+from rocketlet.client.plain_calls import called
+from rocketlet.client.pull_consumer import PullEngine
+from rocketlet.client.selector import Selection
+from rocketlet.client.send_result import PullResult
+from rocketlet.client.session import World
+from rocketlet.common.message import MessageQueue, ReceivedMessage
 
 
 class AsyncLitePullConsumer:

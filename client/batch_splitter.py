@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from client.errors import InvalidMessage
-from common import topic as topics
-from common.message import Message
+from rocketlet.client.errors import InvalidMessage
+from rocketlet.common import topic as topics
+from rocketlet.common.message import Message
 
 BATCH_SIZE = 1 << 20  # bytes that one batch of `split` aims at: large enough to be cheap, and under every limit
 _FIXED = 22  # total, magic, crc, flag, body length: 4 bytes each; properties length: 2

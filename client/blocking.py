@@ -20,26 +20,26 @@ from typing import Any, Self
 
 import trio
 
-from client import config as configs
-from client.config import ProducerConfig
-from client.direct_line import DirectPath
-from client.engine_thread import EngineThread, HostedRun
-from client.errors import ClientClosed, ClientError, InvalidUse
-from client.hooks import SendHook
-from client.inner_producer import InnerProducer
-from client.pending_send import PendingSend
-from client.producer import ProducerEngine
-from client.queue_selection import Selector
-from client.request_reply import DEFAULT_REQUEST_TIMEOUT, reply_to
-from client.send_result import SendResult, TransactionState
-from client.session import World
-from client.transaction_producer import Checker, Executor, Transaction, TransactionEngine, outcome_of_half
-from common import message_properties as names
-from common.message import Message, MessageQueue, ReceivedMessage
-from remoting.command import Command
-from remoting.errors import RemotingError
+from rocketlet.client import config as configs
+from rocketlet.client.config import ProducerConfig
+from rocketlet.client.direct_line import DirectPath
+from rocketlet.client.engine_thread import EngineThread, HostedRun
+from rocketlet.client.errors import ClientClosed, ClientError, InvalidUse
+from rocketlet.client.hooks import SendHook
+from rocketlet.client.inner_producer import InnerProducer
+from rocketlet.client.pending_send import PendingSend
+from rocketlet.client.producer import ProducerEngine
+from rocketlet.client.queue_selection import Selector
+from rocketlet.client.request_reply import DEFAULT_REQUEST_TIMEOUT, reply_to
+from rocketlet.client.send_result import SendResult, TransactionState
+from rocketlet.client.session import World
+from rocketlet.client.transaction_producer import Checker, Executor, Transaction, TransactionEngine, outcome_of_half
+from rocketlet.common import message_properties as names
+from rocketlet.common.message import Message, MessageQueue, ReceivedMessage
+from rocketlet.remoting.command import Command
+from rocketlet.remoting.errors import RemotingError
 
-log = logging.getLogger("client.producer")
+log = logging.getLogger("rocketlet.client.producer")
 
 _CHECKERS = 4  # of a transaction producer at work at once
 

@@ -13,19 +13,19 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from client import config as configs
-from client.config import PushConfig
-from client.consume_job import Finished
-from client.consume_results import BatchListener, ConsumeContext, Listener, ListenerAnswer
-from client.consume_workers import ThreadWorkers
-from client.engine_thread import EngineThread, HostedRun
-from client.errors import ClientClosed, InvalidUse
-from client.hooks import ConsumeHook, hooked
-from client.plain_calls import called
-from client.push_consumer import PushEngine
-from client.selector import Selection
-from client.session import World
-from common.message import MessageQueue, ReceivedMessage
+from rocketlet.client import config as configs
+from rocketlet.client.config import PushConfig
+from rocketlet.client.consume_job import Finished
+from rocketlet.client.consume_results import BatchListener, ConsumeContext, Listener, ListenerAnswer
+from rocketlet.client.consume_workers import ThreadWorkers
+from rocketlet.client.engine_thread import EngineThread, HostedRun
+from rocketlet.client.errors import ClientClosed, InvalidUse
+from rocketlet.client.hooks import ConsumeHook, hooked
+from rocketlet.client.plain_calls import called
+from rocketlet.client.push_consumer import PushEngine
+from rocketlet.client.selector import Selection
+from rocketlet.client.session import World
+from rocketlet.common.message import MessageQueue, ReceivedMessage
 
 _STILL_ALIVE = 1.0  # how often a wait without end looks whether the engine lives
 

@@ -14,18 +14,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from client import config as configs
-from client.config import PullConfig
-from client.engine_thread import EngineThread, HostedRun
-from client.errors import ClientClosed
-from client.lite_pull_consumer import LitePullEngine, QueuesChanged
-from client.message_buffer import Batch
-from client.plain_calls import called
-from client.pull_consumer import PullEngine
-from client.selector import Selection
-from client.send_result import PullResult
-from client.session import World
-from common.message import MessageQueue, ReceivedMessage
+from rocketlet.client import config as configs
+from rocketlet.client.config import PullConfig
+from rocketlet.client.engine_thread import EngineThread, HostedRun
+from rocketlet.client.errors import ClientClosed
+from rocketlet.client.lite_pull_consumer import LitePullEngine, QueuesChanged
+from rocketlet.client.message_buffer import Batch
+from rocketlet.client.plain_calls import called
+from rocketlet.client.pull_consumer import PullEngine
+from rocketlet.client.selector import Selection
+from rocketlet.client.send_result import PullResult
+from rocketlet.client.session import World
+from rocketlet.common.message import MessageQueue, ReceivedMessage
 
 _STILL_ALIVE = 1.0  # how often a wait without end looks whether the engine lives
 

@@ -19,13 +19,13 @@ import sniffio
 import trio
 from trio.lowlevel import Abort
 
-from client.consume_job import AsyncCall, Finished
-from client.consume_workers import TaskWorkers, Workers
-from client.failures import innermost
-from client.message_buffer import MessageBuffer
-from client.pending_send import PendingSend
+from rocketlet.client.consume_job import AsyncCall, Finished
+from rocketlet.client.consume_workers import TaskWorkers, Workers
+from rocketlet.client.failures import innermost
+from rocketlet.client.message_buffer import MessageBuffer
+from rocketlet.client.pending_send import PendingSend
 
-log = logging.getLogger("client.bridges")
+log = logging.getLogger("rocketlet.client.bridges")
 
 Result = TypeVar("Result")
 
@@ -70,7 +70,7 @@ def bridge() -> Bridge:
     """The one for the event loop that is running."""
     if sniffio.current_async_library() == "trio":
         return TrioBridge()
-    from client.asyncio_bridge import AsyncioBridge
+    from rocketlet.client.asyncio_bridge import AsyncioBridge
 
     return AsyncioBridge()
 

@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from client.errors import ClientError, Refused, TimedOut, Unreachable
-from client.send_result import STATUS_BY_CODE
-from common.message import MessageQueue
-from common.subscription import Subscription
-from remoting import errors as remoting_errors
-from remoting.command import Command, request
-from remoting.protocol import configuration, membership, offsets, pulling, sending, transactions
-from remoting.protocol.header import Header, from_ext
-from remoting.protocol.queue import WireQueue
-from remoting.request_codes import RequestCode, request_name
-from remoting.response_codes import ResponseCode, response_name
+from rocketlet.client.errors import ClientError, Refused, TimedOut, Unreachable
+from rocketlet.client.send_result import STATUS_BY_CODE
+from rocketlet.common.message import MessageQueue
+from rocketlet.common.subscription import Subscription
+from rocketlet.remoting import errors as remoting_errors
+from rocketlet.remoting.command import Command, request
+from rocketlet.remoting.protocol import configuration, membership, offsets, pulling, sending, transactions
+from rocketlet.remoting.protocol.header import Header, from_ext
+from rocketlet.remoting.protocol.queue import WireQueue
+from rocketlet.remoting.request_codes import RequestCode, request_name
+from rocketlet.remoting.response_codes import ResponseCode, response_name
 
 SUCCESS = int(ResponseCode.SUCCESS)
 PULL_CODES = frozenset(

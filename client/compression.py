@@ -14,8 +14,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from client.errors import ClientError
-from common import message_flags as flags
+from rocketlet.client.errors import ClientError
+from rocketlet.common import message_flags as flags
 
 MAX_INFLATED = 64 << 20  # bytes; sixteen times the largest body that a broker takes by default
 

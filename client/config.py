@@ -18,11 +18,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
-from client.errors import InvalidUse
-from client.latency_faults import DEFAULT_AVOIDANCES_MS, DEFAULT_LATENCIES_MS
-from client.queue_allocation import Allocation, averagely
-from client.validators import MAX_MESSAGE_SIZE
-from common import topic as topics
+from rocketlet.client.errors import InvalidUse
+from rocketlet.client.latency_faults import DEFAULT_AVOIDANCES_MS, DEFAULT_LATENCIES_MS
+from rocketlet.client.queue_allocation import Allocation, averagely
+from rocketlet.client.validators import MAX_MESSAGE_SIZE
+from rocketlet.common import topic as topics
 
 NAMESRV_VARIABLE = "NAMESRV_ADDR"
 DEFAULT_NAMESRV = "127.0.0.1:9876"

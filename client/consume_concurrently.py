@@ -15,17 +15,17 @@ from collections.abc import Callable, Iterable, Sequence
 
 import trio
 
-from client.consume_job import ConsumeJob, Finished
-from client.consume_results import ConsumeContext
-from client.consume_workers import Workers
-from client.consumer_statistics import ConsumerStatistics
-from client.errors import ClientError
-from client.offset_store import OffsetStore
-from client.process_queue import ProcessQueue
-from client.send_back import SendBack
-from common.message import MessageQueue, ReceivedMessage
+from rocketlet.client.consume_job import ConsumeJob, Finished
+from rocketlet.client.consume_results import ConsumeContext
+from rocketlet.client.consume_workers import Workers
+from rocketlet.client.consumer_statistics import ConsumerStatistics
+from rocketlet.client.errors import ClientError
+from rocketlet.client.offset_store import OffsetStore
+from rocketlet.client.process_queue import ProcessQueue
+from rocketlet.client.send_back import SendBack
+from rocketlet.common.message import MessageQueue, ReceivedMessage
 
-log = logging.getLogger("client.consume_concurrently")
+log = logging.getLogger("rocketlet.client.consume_concurrently")
 
 _TRY_AGAIN_AFTER = 5.0
 _EXPIRED_LEVEL = 3

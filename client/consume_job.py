@@ -14,11 +14,11 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
-from client.consume_results import BatchListener, ConsumeContext, Listener, ListenerAnswer, note
-from client.process_queue import ProcessQueue
-from common.message import MessageQueue, ReceivedMessage
+from rocketlet.client.consume_results import BatchListener, ConsumeContext, Listener, ListenerAnswer, note
+from rocketlet.client.process_queue import ProcessQueue
+from rocketlet.common.message import MessageQueue, ReceivedMessage
 
-log = logging.getLogger("client.listener")
+log = logging.getLogger("rocketlet.client.listener")
 
 Call: TypeAlias = Callable[[Sequence[ReceivedMessage], ConsumeContext], ListenerAnswer]
 AsyncCall: TypeAlias = Callable[[Sequence[ReceivedMessage], ConsumeContext], Awaitable[ListenerAnswer]]

@@ -18,16 +18,16 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from client.consume_job import ConsumeJob, Finished
-from client.consume_workers import Workers
-from client.consumer_statistics import ConsumerStatistics
-from client.errors import ClientError
-from client.offset_store import OffsetStore
-from client.process_queue import ProcessQueue
-from client.send_back import SendBack
-from common.message import MessageQueue, ReceivedMessage
+from rocketlet.client.consume_job import ConsumeJob, Finished
+from rocketlet.client.consume_workers import Workers
+from rocketlet.client.consumer_statistics import ConsumerStatistics
+from rocketlet.client.errors import ClientError
+from rocketlet.client.offset_store import OffsetStore
+from rocketlet.client.process_queue import ProcessQueue
+from rocketlet.client.send_back import SendBack
+from rocketlet.common.message import MessageQueue, ReceivedMessage
 
-log = logging.getLogger("client.consume_orderly")
+log = logging.getLogger("rocketlet.client.consume_orderly")
 
 _RUN = 64  # messages a worker takes at once
 _LEAST_SUSPEND = 0.01

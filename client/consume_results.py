@@ -17,8 +17,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from client.errors import InvalidUse
-from common.message import MessageQueue, ReceivedMessage
+from rocketlet.client.errors import InvalidUse
+from rocketlet.common.message import MessageQueue, ReceivedMessage
 
 DEAD_LETTER = -1  # as a delay level: no more tries
 

@@ -23,10 +23,10 @@ from typing import Protocol
 
 import trio
 
-from client.consume_job import AsyncCall, Call, ConsumeJob, Finished
-from client.wakeup import Wakeup
+from rocketlet.client.consume_job import AsyncCall, Call, ConsumeJob, Finished
+from rocketlet.client.wakeup import Wakeup
 
-log = logging.getLogger("client.consume_workers")
+log = logging.getLogger("rocketlet.client.consume_workers")
 
 _LOOK_EVERY = 0.002
 _BRISK = 4  # jobs that one thread takes between two looks, at least, if more threads would not help

@@ -10,30 +10,35 @@ import logging
 from collections.abc import Mapping
 from typing import Protocol
 
-from client.config import PushConfig
-from client.consume_concurrently import ConsumeConcurrently
-from client.consume_job import ConsumeJob
-from client.consume_orderly import ConsumeOrderly
-from client.consumer_statistics import ConsumerStatistics
-from client.process_queue import ProcessQueue
-from client.rebalance import Rebalance
-from client.received_messages import restore_topic
-from client.running_info import check_group, running_info
-from client.session import Session
-from common import topic as topics
-from common.message import MessageQueue
-from common.subscription import Subscription
-from remoting.handler import Handler, Reply, Request
-from remoting.protocol.inspection import (
+from rocketlet.client.config import PushConfig
+from rocketlet.client.consume_concurrently import ConsumeConcurrently
+from rocketlet.client.consume_job import ConsumeJob
+from rocketlet.client.consume_orderly import ConsumeOrderly
+from rocketlet.client.consumer_statistics import ConsumerStatistics
+from rocketlet.client.process_queue import ProcessQueue
+from rocketlet.client.rebalance import Rebalance
+from rocketlet.client.received_messages import restore_topic
+from rocketlet.client.running_info import check_group, running_info
+from rocketlet.client.session import Session
+from rocketlet.common import topic as topics
+from rocketlet.common.message import MessageQueue
+from rocketlet.common.subscription import Subscription
+from rocketlet.remoting.handler import Handler, Reply, Request
+from rocketlet.remoting.protocol.inspection import (
     ConsumeMessageDirectlyBody,
     ConsumeMessageDirectlyHeader,
     GetConsumerRunningInfoHeader,
 )
-from remoting.protocol.membership import NotifyConsumerIdsChangedHeader
-from remoting.protocol.offsets import ConsumerStatusBody, ConsumerStatusHeader, ResetOffsetBody, ResetOffsetHeader
-from remoting.request_codes import RequestCode
+from rocketlet.remoting.protocol.membership import NotifyConsumerIdsChangedHeader
+from rocketlet.remoting.protocol.offsets import (
+    ConsumerStatusBody,
+    ConsumerStatusHeader,
+    ResetOffsetBody,
+    ResetOffsetHeader,
+)
+from rocketlet.remoting.request_codes import RequestCode
 
-log = logging.getLogger("client.consumer_requests")
+log = logging.getLogger("rocketlet.client.consumer_requests")
 
 
 class AskedConsumer(Protocol):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from common.clock import WallClock
+from rocketlet.common.clock import WallClock
 
 _WINDOW_MS = 60_000
 _BUCKET_MS = 10_000

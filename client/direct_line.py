@@ -24,18 +24,18 @@ from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING
 
-from client.config import ProducerConfig
-from client.queue_selection import choose
-from client.send_pipeline import result_of
-from client.send_result import STATUS_BY_CODE, SendStatus
-from remoting.errors import CallTimeout, ConnectionLost, FrameError, RemotingError
-from remoting.frame_codec import FrameDecoder
-from remoting.transport import split_address
+from rocketlet.client.config import ProducerConfig
+from rocketlet.client.queue_selection import choose
+from rocketlet.client.send_pipeline import result_of
+from rocketlet.client.send_result import STATUS_BY_CODE, SendStatus
+from rocketlet.remoting.errors import CallTimeout, ConnectionLost, FrameError, RemotingError
+from rocketlet.remoting.frame_codec import FrameDecoder
+from rocketlet.remoting.transport import split_address
 
 if TYPE_CHECKING:
-    from client.pending_send import PendingSend
-    from client.session import Session
-    from remoting.command import Command
+    from rocketlet.client.pending_send import PendingSend
+    from rocketlet.client.session import Session
+    from rocketlet.remoting.command import Command
 
 _MOST_CONNECT = 1.0  # else the engine dials, which knows how to wait
 _READ = 64 << 10

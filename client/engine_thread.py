@@ -23,10 +23,10 @@ from typing import Any, TypeVar
 
 import trio
 
-from client.errors import ClientClosed, EngineFailed, InvalidUse
-from client.failures import innermost
+from rocketlet.client.errors import ClientClosed, EngineFailed, InvalidUse
+from rocketlet.client.failures import innermost
 
-log = logging.getLogger("client.engine_thread")
+log = logging.getLogger("rocketlet.client.engine_thread")
 
 Result = TypeVar("Result")
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
-from common.errors import RocketletError
+from rocketlet.common.errors import RocketletError
 
 
 class ClientError(RocketletError):

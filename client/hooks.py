@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from client.consume_job import AsyncCall, Call
-from client.consume_results import ConsumeContext, ListenerAnswer, consumed
-from client.errors import ClientError
-from client.send_result import SendResult
-from common.clock import WallClock
-from common.message import Message, MessageQueue, ReceivedMessage
+from rocketlet.client.consume_job import AsyncCall, Call
+from rocketlet.client.consume_results import ConsumeContext, ListenerAnswer, consumed
+from rocketlet.client.errors import ClientError
+from rocketlet.client.send_result import SendResult
+from rocketlet.common.clock import WallClock
+from rocketlet.common.message import Message, MessageQueue, ReceivedMessage
 
-log = logging.getLogger("client.hooks")
+log = logging.getLogger("rocketlet.client.hooks")
 
 
 @dataclass(slots=True)

@@ -27,8 +27,8 @@ from functools import wraps
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from client.consume_results import consumed
-from common.message import ReceivedMessage
+from rocketlet.client.consume_results import consumed
+from rocketlet.common.message import ReceivedMessage
 
 if TYPE_CHECKING:
     import sqlite3

@@ -12,9 +12,9 @@ import os
 import socket
 from random import Random
 
-from common.clock import WallClock
-from common.host import pack_host
-from common.message_id import UniqueIds
+from rocketlet.common.clock import WallClock
+from rocketlet.common.host import pack_host
+from rocketlet.common.message_id import UniqueIds
 
 LOOPBACK = "127.0.0.1"
 

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import logging
 
-from client.compression import compress
-from client.errors import ClientError, NoRoute
-from client.queue_selection import choose
-from client.session import Session
-from common import message_flags as flags
-from common import message_properties as names
-from common.message import Message
-from common.topic import DEFAULT_TOPIC, INNER_PRODUCER_GROUP
-from remoting.protocol.sending import SendMessageHeaderV2
-from remoting.request_codes import RequestCode
+from rocketlet.client.compression import compress
+from rocketlet.client.errors import ClientError, NoRoute
+from rocketlet.client.queue_selection import choose
+from rocketlet.client.session import Session
+from rocketlet.common import message_flags as flags
+from rocketlet.common import message_properties as names
+from rocketlet.common.message import Message
+from rocketlet.common.topic import DEFAULT_TOPIC, INNER_PRODUCER_GROUP
+from rocketlet.remoting.protocol.sending import SendMessageHeaderV2
+from rocketlet.remoting.request_codes import RequestCode
 
-log = logging.getLogger("client.inner_producer")
+log = logging.getLogger("rocketlet.client.inner_producer")
 
 _TRIES = 3
 _DEFAULT_QUEUES = 4

@@ -18,31 +18,31 @@ from collections.abc import Callable, Iterable, Mapping
 
 import trio
 
-from client import namespace
-from client.broker_calls import subscription_data
-from client.config import MessageModel, PullConfig
-from client.consumer_statistics import ConsumerStatistics
-from client.errors import ClientError, InvalidUse
-from client.message_buffer import Batch, MessageBuffer
-from client.offset_store import LocalOffsets, OffsetStore, RemoteOffsets
-from client.process_queue import ProcessQueue
-from client.pull_loop import PullLoop, PullTerms
-from client.rebalance import Rebalance
-from client.running_info import running_info_handler
-from client.selector import Selection, subscription_of
-from client.session import Session, World
-from client.start_offset import HALF_AN_HOUR_MS, start_offset
-from client.topic_queries import TopicQueries
-from client.validators import check_group
-from common import topic as topics
-from common.message import MessageQueue, ReceivedMessage
-from common.subscription import Subscription
-from remoting.handler import Handler, Reply, Request
-from remoting.protocol import pulling
-from remoting.protocol.membership import ConsumerData, NotifyConsumerIdsChangedHeader
-from remoting.request_codes import RequestCode
+from rocketlet.client import namespace
+from rocketlet.client.broker_calls import subscription_data
+from rocketlet.client.config import MessageModel, PullConfig
+from rocketlet.client.consumer_statistics import ConsumerStatistics
+from rocketlet.client.errors import ClientError, InvalidUse
+from rocketlet.client.message_buffer import Batch, MessageBuffer
+from rocketlet.client.offset_store import LocalOffsets, OffsetStore, RemoteOffsets
+from rocketlet.client.process_queue import ProcessQueue
+from rocketlet.client.pull_loop import PullLoop, PullTerms
+from rocketlet.client.rebalance import Rebalance
+from rocketlet.client.running_info import running_info_handler
+from rocketlet.client.selector import Selection, subscription_of
+from rocketlet.client.session import Session, World
+from rocketlet.client.start_offset import HALF_AN_HOUR_MS, start_offset
+from rocketlet.client.topic_queries import TopicQueries
+from rocketlet.client.validators import check_group
+from rocketlet.common import topic as topics
+from rocketlet.common.message import MessageQueue, ReceivedMessage
+from rocketlet.common.subscription import Subscription
+from rocketlet.remoting.handler import Handler, Reply, Request
+from rocketlet.remoting.protocol import pulling
+from rocketlet.remoting.protocol.membership import ConsumerData, NotifyConsumerIdsChangedHeader
+from rocketlet.remoting.request_codes import RequestCode
 
-log = logging.getLogger("client.lite_pull_consumer")
+log = logging.getLogger("rocketlet.client.lite_pull_consumer")
 
 QueuesChanged = Callable[[str, set[MessageQueue]], object]
 

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from client.process_queue import ProcessQueue
-from common.message import ReceivedMessage
+from rocketlet.client.process_queue import ProcessQueue
+from rocketlet.common.message import ReceivedMessage
 
 
 @dataclass(slots=True, eq=False)

@@ -8,7 +8,7 @@ Java: common/protocol/NamespaceUtil.java
 
 from __future__ import annotations
 
-from common import topic as topics
+from rocketlet.common import topic as topics
 
 SEPARATOR = "%"
 

@@ -12,16 +12,16 @@ import logging
 from collections.abc import Sequence
 from random import Random
 
-from client.broker_calls import Calls, refusal
-from client.errors import ClientError, NoRoute
-from common.topic import check_topic_name
-from remoting import errors as remoting_errors
-from remoting.command import Command, request
-from remoting.protocol.routing import ClusterInfo, GetRouteInfoHeader, TopicRouteData
-from remoting.request_codes import RequestCode, request_name
-from remoting.response_codes import ResponseCode
+from rocketlet.client.broker_calls import Calls, refusal
+from rocketlet.client.errors import ClientError, NoRoute
+from rocketlet.common.topic import check_topic_name
+from rocketlet.remoting import errors as remoting_errors
+from rocketlet.remoting.command import Command, request
+from rocketlet.remoting.protocol.routing import ClusterInfo, GetRouteInfoHeader, TopicRouteData
+from rocketlet.remoting.request_codes import RequestCode, request_name
+from rocketlet.remoting.response_codes import ResponseCode
 
-log = logging.getLogger("client.namesrv_calls")
+log = logging.getLogger("rocketlet.client.namesrv_calls")
 
 _LEAST_TIMEOUT = 0.5
 

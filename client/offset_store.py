@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from client.broker_calls import BrokerCalls
-from client.errors import ClientError, NoRoute
-from common.message import MessageQueue
-from remoting.errors import BodyError
-from remoting.protocol.offsets import ResetOffsetBody
+from rocketlet.client.broker_calls import BrokerCalls
+from rocketlet.client.errors import ClientError, NoRoute
+from rocketlet.common.message import MessageQueue
+from rocketlet.remoting.errors import BodyError
+from rocketlet.remoting.protocol.offsets import ResetOffsetBody
 
-log = logging.getLogger("client.offset_store")
+log = logging.getLogger("rocketlet.client.offset_store")
 
 DEFAULT_DIRECTORY = "~/.rocketmq_offsets"  # RocketMQ's, so that a Java consumer's files are found
 

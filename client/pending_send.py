@@ -17,15 +17,15 @@ from _thread import allocate_lock
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from client.errors import ClientError, TimedOut
-from client.send_result import SendResult
-from common.message import MessageQueue
+from rocketlet.client.errors import ClientError, TimedOut
+from rocketlet.client.send_result import SendResult
+from rocketlet.common.message import MessageQueue
 
 if TYPE_CHECKING:
-    from client.send_frames import SendTemplate
-    from remoting.command import Command
-    from remoting.connection import Connection
-    from remoting.errors import RemotingError
+    from rocketlet.client.send_frames import SendTemplate
+    from rocketlet.remoting.command import Command
+    from rocketlet.remoting.connection import Connection
+    from rocketlet.remoting.errors import RemotingError
 
 Select: TypeAlias = Callable[[Sequence[MessageQueue]], MessageQueue]
 

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from common.message import MessageQueue, ReceivedMessage
+from rocketlet.common.message import MessageQueue, ReceivedMessage
 
 LOCK_VALID_MS = 30_000  # a lock that was not renewed for so long is not trusted; the broker keeps it for 60 s
 PULL_STALL_MS = 120_000  # a queue that was not pulled for so long is given up and taken anew

@@ -14,28 +14,28 @@ from typing import Any
 
 import trio
 
-from client import namespace
-from client.batch_splitter import check_batch
-from client.compression import compress
-from client.config import ProducerConfig
-from client.errors import InvalidMessage, ListenerFailed
-from client.hooks import SendContext, SendHook
-from client.pending_send import PendingSend, Sender
-from client.queue_selection import Selector, by_hash
-from client.request_reply import Requests
-from client.send_frames import SendTemplate, quoted
-from client.send_pipeline import SendPipeline
-from client.session import Session, World
-from client.topic_queries import TopicQueries
-from client.trace import Tracer
-from client.validators import check_group, check_message
-from common import message_flags as flags
-from common import message_properties as names
-from common import topic as topics
-from common.message import Message, MessageQueue
-from common.message_record import BatchItem, encode_batch
+from rocketlet.client import namespace
+from rocketlet.client.batch_splitter import check_batch
+from rocketlet.client.compression import compress
+from rocketlet.client.config import ProducerConfig
+from rocketlet.client.errors import InvalidMessage, ListenerFailed
+from rocketlet.client.hooks import SendContext, SendHook
+from rocketlet.client.pending_send import PendingSend, Sender
+from rocketlet.client.queue_selection import Selector, by_hash
+from rocketlet.client.request_reply import Requests
+from rocketlet.client.send_frames import SendTemplate, quoted
+from rocketlet.client.send_pipeline import SendPipeline
+from rocketlet.client.session import Session, World
+from rocketlet.client.topic_queries import TopicQueries
+from rocketlet.client.trace import Tracer
+from rocketlet.client.validators import check_group, check_message
+from rocketlet.common import message_flags as flags
+from rocketlet.common import message_properties as names
+from rocketlet.common import topic as topics
+from rocketlet.common.message import Message, MessageQueue
+from rocketlet.common.message_record import BatchItem, encode_batch
 
-log = logging.getLogger("client.producer")
+log = logging.getLogger("rocketlet.client.producer")
 
 _MOST_TEMPLATES = 10_000
 

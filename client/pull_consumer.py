@@ -9,30 +9,30 @@ import logging
 
 import trio
 
-from client import namespace, queue_allocation
-from client.broker_calls import subscription_data
-from client.config import MessageModel, PullConfig
-from client.consumer_statistics import ConsumerStatistics
-from client.errors import ClientError, NoRoute
-from client.inner_producer import InnerProducer
-from client.offset_store import LocalOffsets, OffsetStore, RemoteOffsets
-from client.process_queue import ProcessQueue
-from client.running_info import running_info_handler
-from client.selector import Selection, subscription_of
-from client.send_back import SendBack
-from client.send_result import PullResult, PullStatus
-from client.session import Session, World
-from client.topic_queries import TopicQueries
-from client.validators import check_group
-from common import topic as topics
-from common.message import MessageQueue, ReceivedMessage
-from common.subscription import Subscription
-from remoting.protocol import pulling
-from remoting.protocol.membership import ConsumerData
-from remoting.request_codes import RequestCode
-from remoting.response_codes import ResponseCode
+from rocketlet.client import namespace, queue_allocation
+from rocketlet.client.broker_calls import subscription_data
+from rocketlet.client.config import MessageModel, PullConfig
+from rocketlet.client.consumer_statistics import ConsumerStatistics
+from rocketlet.client.errors import ClientError, NoRoute
+from rocketlet.client.inner_producer import InnerProducer
+from rocketlet.client.offset_store import LocalOffsets, OffsetStore, RemoteOffsets
+from rocketlet.client.process_queue import ProcessQueue
+from rocketlet.client.running_info import running_info_handler
+from rocketlet.client.selector import Selection, subscription_of
+from rocketlet.client.send_back import SendBack
+from rocketlet.client.send_result import PullResult, PullStatus
+from rocketlet.client.session import Session, World
+from rocketlet.client.topic_queries import TopicQueries
+from rocketlet.client.validators import check_group
+from rocketlet.common import topic as topics
+from rocketlet.common.message import MessageQueue, ReceivedMessage
+from rocketlet.common.subscription import Subscription
+from rocketlet.remoting.protocol import pulling
+from rocketlet.remoting.protocol.membership import ConsumerData
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.response_codes import ResponseCode
 
-log = logging.getLogger("client.pull_consumer")
+log = logging.getLogger("rocketlet.client.pull_consumer")
 
 _ANSWER_TIMEOUT = 10.0  # RocketMQ's, for a pull that the broker does not hold
 

@@ -19,20 +19,20 @@ from typing import Protocol
 
 import trio
 
-from client.broker_calls import BrokerCalls
-from client.compression import CannotInflate
-from client.errors import ClientError, NoRoute, Refused
-from client.process_queue import ProcessQueue
-from client.received_messages import MessageReader
-from client.route_cache import MASTER, RouteCache
-from client.wakeup import Wakeup
-from common.message import MessageQueue, ReceivedMessage
-from common.message_record import RecordError
-from common.subscription import Subscription
-from remoting.protocol import pulling
-from remoting.response_codes import ResponseCode
+from rocketlet.client.broker_calls import BrokerCalls
+from rocketlet.client.compression import CannotInflate
+from rocketlet.client.errors import ClientError, NoRoute, Refused
+from rocketlet.client.process_queue import ProcessQueue
+from rocketlet.client.received_messages import MessageReader
+from rocketlet.client.route_cache import MASTER, RouteCache
+from rocketlet.client.wakeup import Wakeup
+from rocketlet.common.message import MessageQueue, ReceivedMessage
+from rocketlet.common.message_record import RecordError
+from rocketlet.common.subscription import Subscription
+from rocketlet.remoting.protocol import pulling
+from rocketlet.remoting.response_codes import ResponseCode
 
-log = logging.getLogger("client.pull_loop")
+log = logging.getLogger("rocketlet.client.pull_loop")
 
 _AFTER_ERROR = 1.0
 _AFTER_FLOW_CONTROL = 0.02  # the broker's own, code 215

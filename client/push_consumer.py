@@ -17,36 +17,36 @@ from typing import TypeAlias
 
 import trio
 
-from client import namespace
-from client.broker_calls import subscription_data
-from client.config import MessageModel, PushConfig
-from client.consume_concurrently import ConsumeConcurrently
-from client.consume_job import Finished
-from client.consume_orderly import ConsumeOrderly
-from client.consume_workers import Workers
-from client.consumer_requests import ConsumerRequests
-from client.consumer_statistics import ConsumerStatistics
-from client.errors import ClientError, InvalidUse
-from client.hooks import ConsumeHook
-from client.inner_producer import InnerProducer
-from client.offset_store import LocalOffsets, OffsetStore, RemoteOffsets
-from client.process_queue import ProcessQueue
-from client.pull_loop import PullLoop, PullTerms
-from client.rebalance import Rebalance
-from client.received_messages import restore_topic
-from client.selector import Selection, subscription_of
-from client.send_back import SendBack
-from client.session import Session, World
-from client.start_offset import HALF_AN_HOUR_MS, start_offset
-from client.trace import Tracer
-from client.validators import check_group
-from common import topic as topics
-from common.message import MessageQueue, ReceivedMessage
-from common.subscription import TAG, Subscription
-from remoting.protocol import pulling
-from remoting.protocol.membership import ConsumerData
+from rocketlet.client import namespace
+from rocketlet.client.broker_calls import subscription_data
+from rocketlet.client.config import MessageModel, PushConfig
+from rocketlet.client.consume_concurrently import ConsumeConcurrently
+from rocketlet.client.consume_job import Finished
+from rocketlet.client.consume_orderly import ConsumeOrderly
+from rocketlet.client.consume_workers import Workers
+from rocketlet.client.consumer_requests import ConsumerRequests
+from rocketlet.client.consumer_statistics import ConsumerStatistics
+from rocketlet.client.errors import ClientError, InvalidUse
+from rocketlet.client.hooks import ConsumeHook
+from rocketlet.client.inner_producer import InnerProducer
+from rocketlet.client.offset_store import LocalOffsets, OffsetStore, RemoteOffsets
+from rocketlet.client.process_queue import ProcessQueue
+from rocketlet.client.pull_loop import PullLoop, PullTerms
+from rocketlet.client.rebalance import Rebalance
+from rocketlet.client.received_messages import restore_topic
+from rocketlet.client.selector import Selection, subscription_of
+from rocketlet.client.send_back import SendBack
+from rocketlet.client.session import Session, World
+from rocketlet.client.start_offset import HALF_AN_HOUR_MS, start_offset
+from rocketlet.client.trace import Tracer
+from rocketlet.client.validators import check_group
+from rocketlet.common import topic as topics
+from rocketlet.common.message import MessageQueue, ReceivedMessage
+from rocketlet.common.subscription import TAG, Subscription
+from rocketlet.remoting.protocol import pulling
+from rocketlet.remoting.protocol.membership import ConsumerData
 
-log = logging.getLogger("client.push_consumer")
+log = logging.getLogger("rocketlet.client.push_consumer")
 
 MakeWorkers: TypeAlias = Callable[[Finished, Sequence[ConsumeHook]], Workers]
 """Makes those who run the listener, with the hooks around it; they give finished jobs to the function."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from hashlib import md5
 from typing import TypeAlias
 
-from common.message import MessageQueue
+from rocketlet.common.message import MessageQueue
 
 Allocation: TypeAlias = Callable[[str, str, Sequence[MessageQueue], Sequence[str]], list[MessageQueue]]
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from client.latency_faults import LatencyFaults
-from common.java_numbers import string_hash
-from common.message import Message, MessageQueue
+from rocketlet.client.latency_faults import LatencyFaults
+from rocketlet.common.java_numbers import string_hash
+from rocketlet.common.message import Message, MessageQueue
 
 Selector: TypeAlias = Callable[[Sequence[MessageQueue], Message, Any], MessageQueue]
 """Chooses among a topic's writable queues, for a message and an argument of the caller's."""

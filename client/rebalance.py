@@ -25,18 +25,18 @@ from typing import Protocol
 
 import trio
 
-from client import queue_allocation
-from client.broker_calls import BrokerCalls
-from client.config import MessageModel
-from client.errors import ClientError
-from client.process_queue import ProcessQueue, Totals
-from client.queue_allocation import Allocation
-from client.route_cache import RouteCache
-from client.wakeup import Wakeup
-from common.message import MessageQueue
-from common.subscription import Subscription
+from rocketlet.client import queue_allocation
+from rocketlet.client.broker_calls import BrokerCalls
+from rocketlet.client.config import MessageModel
+from rocketlet.client.errors import ClientError
+from rocketlet.client.process_queue import ProcessQueue, Totals
+from rocketlet.client.queue_allocation import Allocation
+from rocketlet.client.route_cache import RouteCache
+from rocketlet.client.wakeup import Wakeup
+from rocketlet.common.message import MessageQueue
+from rocketlet.common.subscription import Subscription
 
-log = logging.getLogger("client.rebalance")
+log = logging.getLogger("rocketlet.client.rebalance")
 
 _TRY_AGAIN_AFTER = 1.0
 _COMMIT_TIME = 1.0

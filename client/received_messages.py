@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from client.compression import inflate
-from client.namespace import unwrap
-from common import host
-from common import message_flags as flags
-from common import message_properties as names
-from common.message import MessageQueue, ReceivedMessage
-from common.message_id import offset_message_id
-from common.message_record import Buffer, Fields, fields
-from common.subscription import TAG, Subscription
+from rocketlet.client.compression import inflate
+from rocketlet.client.namespace import unwrap
+from rocketlet.common import host
+from rocketlet.common import message_flags as flags
+from rocketlet.common import message_properties as names
+from rocketlet.common.message import MessageQueue, ReceivedMessage
+from rocketlet.common.message_id import offset_message_id
+from rocketlet.common.message_record import Buffer, Fields, fields
+from rocketlet.common.subscription import TAG, Subscription
 
 _host_text = lru_cache(4096)(host.host_text)
 

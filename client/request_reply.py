@@ -16,22 +16,22 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from client.compression import CannotInflate, inflate
-from client.errors import ClientError, InvalidMessage, RequestTimedOut
-from client.pending_send import PendingSend
-from client.session import Session
-from common import message_properties as names
-from common.message import Message, MessageQueue, ReceivedMessage
-from common.topic import reply_topic
-from remoting.handler import Handler, Refused, Reply, Request
-from remoting.protocol.sending import PushReplyMessageHeader
-from remoting.request_codes import RequestCode
-from remoting.response_codes import ResponseCode
+from rocketlet.client.compression import CannotInflate, inflate
+from rocketlet.client.errors import ClientError, InvalidMessage, RequestTimedOut
+from rocketlet.client.pending_send import PendingSend
+from rocketlet.client.session import Session
+from rocketlet.common import message_properties as names
+from rocketlet.common.message import Message, MessageQueue, ReceivedMessage
+from rocketlet.common.topic import reply_topic
+from rocketlet.remoting.handler import Handler, Refused, Reply, Request
+from rocketlet.remoting.protocol.sending import PushReplyMessageHeader
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.response_codes import ResponseCode
 
 if TYPE_CHECKING:
-    from client.send_pipeline import SendPipeline
+    from rocketlet.client.send_pipeline import SendPipeline
 
-log = logging.getLogger("client.request_reply")
+log = logging.getLogger("rocketlet.client.request_reply")
 
 REPLY = "reply"
 DEFAULT_REQUEST_TIMEOUT = 3.0

@@ -17,9 +17,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import count
 
-from common.message import MessageQueue
-from common.topic import PERM_READ, PERM_WRITE
-from remoting.protocol.routing import QueueData, TopicRouteData
+from rocketlet.common.message import MessageQueue
+from rocketlet.common.topic import PERM_READ, PERM_WRITE
+from rocketlet.remoting.protocol.routing import QueueData, TopicRouteData
 
 MASTER = 0
 

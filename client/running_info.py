@@ -14,22 +14,22 @@ from typing import Protocol
 
 import trio
 
-from client.broker_calls import subscription_data
-from client.config import ConsumerConfig, PushConfig
-from client.consumer_statistics import ConsumerStatistics
-from client.process_queue import ProcessQueue
-from client.session import Session
-from common.message import MessageQueue
-from common.subscription import Subscription
-from remoting.command import VERSION, version_name
-from remoting.handler import Handler, Refused, Reply, Request
-from remoting.protocol.inspection import (
+from rocketlet.client.broker_calls import subscription_data
+from rocketlet.client.config import ConsumerConfig, PushConfig
+from rocketlet.client.consumer_statistics import ConsumerStatistics
+from rocketlet.client.process_queue import ProcessQueue
+from rocketlet.client.session import Session
+from rocketlet.common.message import MessageQueue
+from rocketlet.common.subscription import Subscription
+from rocketlet.remoting.command import VERSION, version_name
+from rocketlet.remoting.handler import Handler, Refused, Reply, Request
+from rocketlet.remoting.protocol.inspection import (
     ConsumerRunningInfo,
     ConsumeStatus,
     GetConsumerRunningInfoHeader,
     ProcessQueueInfo,
 )
-from remoting.response_codes import ResponseCode
+from rocketlet.remoting.response_codes import ResponseCode
 
 _NOT_TOLD = frozenset({"secret_key", "access_key", "security_token", "allocation"})
 

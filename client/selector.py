@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from client.errors import InvalidUse
-from common import subscription as subscriptions
-from common.subscription import Subscription
+from rocketlet.client.errors import InvalidUse
+from rocketlet.common import subscription as subscriptions
+from rocketlet.common.subscription import Subscription
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from client.broker_calls import BrokerCalls
-from client.errors import ClientError
-from common import message_properties as names
-from common.message import Message, ReceivedMessage
-from common.topic import retry_topic
-from remoting.protocol.sending import ConsumerSendMsgBackHeader
+from rocketlet.client.broker_calls import BrokerCalls
+from rocketlet.client.errors import ClientError
+from rocketlet.common import message_properties as names
+from rocketlet.common.message import Message, ReceivedMessage
+from rocketlet.common.topic import retry_topic
+from rocketlet.remoting.protocol.sending import ConsumerSendMsgBackHeader
 
-log = logging.getLogger("client.send_back")
+log = logging.getLogger("rocketlet.client.send_back")
 
 CONCURRENT_MAX_TRIES = 16
 UNBOUNDED = (1 << 31) - 1

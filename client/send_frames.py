@@ -13,10 +13,10 @@ from struct import Struct
 
 import msgspec
 
-from remoting.command import ONEWAY, VERSION, Command, HeaderType
-from remoting.protocol.header import to_ext
-from remoting.protocol.sending import SendMessageHeaderV2
-from remoting.request_codes import RequestCode
+from rocketlet.remoting.command import ONEWAY, VERSION, Command, HeaderType
+from rocketlet.remoting.protocol.header import to_ext
+from rocketlet.remoting.protocol.sending import SendMessageHeaderV2
+from rocketlet.remoting.request_codes import RequestCode
 
 _lengths = Struct(">II").pack
 quoted = msgspec.json.Encoder().encode

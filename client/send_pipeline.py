@@ -25,25 +25,25 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from client.broker_calls import refusal, translated
-from client.config import ProducerConfig
-from client.errors import ClientClosed, ClientError, NoRoute, SendFailed, TimedOut
-from client.latency_faults import LatencyFaults
-from client.namespace import unwrap
-from client.pending_send import PendingSend
-from client.queue_selection import choose
-from client.send_result import STATUS_BY_CODE, SendResult, SendStatus
-from client.session import Session
-from common.message import MessageQueue
-from remoting.command import Command, HeaderType
-from remoting.errors import CallTimeout, RemotingError
-from remoting.frame_codec import encode
-from remoting.response_codes import ResponseCode
+from rocketlet.client.broker_calls import refusal, translated
+from rocketlet.client.config import ProducerConfig
+from rocketlet.client.errors import ClientClosed, ClientError, NoRoute, SendFailed, TimedOut
+from rocketlet.client.latency_faults import LatencyFaults
+from rocketlet.client.namespace import unwrap
+from rocketlet.client.pending_send import PendingSend
+from rocketlet.client.queue_selection import choose
+from rocketlet.client.send_result import STATUS_BY_CODE, SendResult, SendStatus
+from rocketlet.client.session import Session
+from rocketlet.common.message import MessageQueue
+from rocketlet.remoting.command import Command, HeaderType
+from rocketlet.remoting.errors import CallTimeout, RemotingError
+from rocketlet.remoting.frame_codec import encode
+from rocketlet.remoting.response_codes import ResponseCode
 
 if TYPE_CHECKING:
-    from remoting.connection import Connection
+    from rocketlet.remoting.connection import Connection
 
-log = logging.getLogger("client.send_pipeline")
+log = logging.getLogger("rocketlet.client.send_pipeline")
 
 _SEND = "the send"
 # After these answers the route is asked for at once: it seems to have changed.

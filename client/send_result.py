@@ -9,8 +9,8 @@ import enum
 
 from msgspec import Struct
 
-from common.message import MessageQueue, ReceivedMessage
-from remoting.response_codes import ResponseCode
+from rocketlet.common.message import MessageQueue, ReceivedMessage
+from rocketlet.remoting.response_codes import ResponseCode
 
 
 class SendStatus(enum.Enum):

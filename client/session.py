@@ -19,34 +19,34 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from client import identity
-from client.broker_calls import BrokerCalls
-from client.config import ClientConfig, name_servers
-from client.errors import ClientClosed, ClientError, NoRoute
-from client.namesrv_calls import NamesrvCalls, no_route
-from client.received_messages import MessageReader
-from client.route_cache import Route, RouteCache, borrowed_route, route_of
-from client.signing import Signer
-from common.clock import WallClock, system_clock
-from common.message import MessageQueue
-from common.topic import INNER_PRODUCER_GROUP
-from remoting.config import PoolConfig, SerializeType
-from remoting.connection_pool import ConnectionPool
-from remoting.events import ConnectionEvents
-from remoting.handler import Handler
-from remoting.protocol.membership import ConsumerData, HeartbeatData, ProducerData
-from remoting.transport import TcpNetwork
+from rocketlet.client import identity
+from rocketlet.client.broker_calls import BrokerCalls
+from rocketlet.client.config import ClientConfig, name_servers
+from rocketlet.client.errors import ClientClosed, ClientError, NoRoute
+from rocketlet.client.namesrv_calls import NamesrvCalls, no_route
+from rocketlet.client.received_messages import MessageReader
+from rocketlet.client.route_cache import Route, RouteCache, borrowed_route, route_of
+from rocketlet.client.signing import Signer
+from rocketlet.common.clock import WallClock, system_clock
+from rocketlet.common.message import MessageQueue
+from rocketlet.common.topic import INNER_PRODUCER_GROUP
+from rocketlet.remoting.config import PoolConfig, SerializeType
+from rocketlet.remoting.connection_pool import ConnectionPool
+from rocketlet.remoting.events import ConnectionEvents
+from rocketlet.remoting.handler import Handler
+from rocketlet.remoting.protocol.membership import ConsumerData, HeartbeatData, ProducerData
+from rocketlet.remoting.transport import TcpNetwork
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from remoting.command import Command
-    from remoting.connection import Connection
-    from remoting.transport import Network
+    from rocketlet.remoting.command import Command
+    from rocketlet.remoting.connection import Connection
+    from rocketlet.remoting.transport import Network
 
 # Whoever wants to read what the client says configures logging; a library by itself is silent.
-logging.getLogger("client").addHandler(logging.NullHandler())
-log = logging.getLogger("client.session")
+logging.getLogger("rocketlet.client").addHandler(logging.NullHandler())
+log = logging.getLogger("rocketlet.client.session")
 
 _FIRST_LOOK = 1.0
 

@@ -12,7 +12,7 @@ import base64
 import hashlib
 import hmac
 
-from remoting.command import Command
+from rocketlet.remoting.command import Command
 
 ACCESS_KEY = "AccessKey"
 SECURITY_TOKEN = "SecurityToken"

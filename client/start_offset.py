@@ -8,11 +8,11 @@ Java: client/impl/consumer/RebalancePushImpl.java#computePullFromWhereWithExcept
 
 from __future__ import annotations
 
-from client.broker_calls import BrokerCalls
-from client.config import ConsumeFrom
-from client.offset_store import OffsetStore
-from common.message import MessageQueue
-from common.topic import is_retry_topic
+from rocketlet.client.broker_calls import BrokerCalls
+from rocketlet.client.config import ConsumeFrom
+from rocketlet.client.offset_store import OffsetStore
+from rocketlet.common.message import MessageQueue
+from rocketlet.common.topic import is_retry_topic
 
 HALF_AN_HOUR_MS = 30 * 60 * 1000
 

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import logging
 
-from client import namespace
-from client.errors import ClientError, InvalidUse
-from client.session import Session
-from common import message_properties as names
-from common.message import MessageQueue, ReceivedMessage
-from common.message_id import InvalidMessageId, parse_offset_message_id, time_of_unique_id
-from common.topic import DEFAULT_TOPIC, InvalidName, check_topic_name
-from remoting.protocol.configuration import CreateTopicHeader
-from remoting.transport import join_address
+from rocketlet.client import namespace
+from rocketlet.client.errors import ClientError, InvalidUse
+from rocketlet.client.session import Session
+from rocketlet.common import message_properties as names
+from rocketlet.common.message import MessageQueue, ReceivedMessage
+from rocketlet.common.message_id import InvalidMessageId, parse_offset_message_id, time_of_unique_id
+from rocketlet.common.topic import DEFAULT_TOPIC, InvalidName, check_topic_name
+from rocketlet.remoting.protocol.configuration import CreateTopicHeader
+from rocketlet.remoting.transport import join_address
 
-log = logging.getLogger("client.topic_queries")
+log = logging.getLogger("rocketlet.client.topic_queries")
 
 _NO_END = (1 << 63) - 1
 

@@ -15,15 +15,15 @@ from itertools import count
 
 import trio
 
-from client.errors import ClientError
-from client.hooks import ConsumeHookContext, SendContext
-from client.inner_producer import InnerProducer
-from client.session import Session
-from common import message_properties as names
-from common.clock import WallClock
-from common.message import Message, ReceivedMessage
+from rocketlet.client.errors import ClientError
+from rocketlet.client.hooks import ConsumeHookContext, SendContext
+from rocketlet.client.inner_producer import InnerProducer
+from rocketlet.client.session import Session
+from rocketlet.common import message_properties as names
+from rocketlet.common.clock import WallClock
+from rocketlet.common.message import Message, ReceivedMessage
 
-log = logging.getLogger("client.trace")
+log = logging.getLogger("rocketlet.client.trace")
 
 _EVERY = 1.0
 _AT_ONCE = 100  # records a trace message holds

@@ -20,26 +20,26 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from client.config import ProducerConfig
-from client.errors import ClientError, InvalidMessage
-from client.hooks import SendHook
-from client.pending_send import PendingSend, Sender
-from client.producer import ProducerEngine
-from client.queue_selection import Selector
-from client.send_result import SendResult, SendStatus, TransactionState
-from client.session import World
-from common import message_flags as flags
-from common import message_properties as names
-from common.message import Message, MessageQueue, ReceivedMessage
-from common.message_id import parse_offset_message_id
-from remoting.command import Command
-from remoting.errors import RemotingError
-from remoting.handler import Handler, Request
-from remoting.protocol.header import to_ext
-from remoting.protocol.transactions import CheckTransactionStateHeader, EndTransactionHeader
-from remoting.request_codes import RequestCode
+from rocketlet.client.config import ProducerConfig
+from rocketlet.client.errors import ClientError, InvalidMessage
+from rocketlet.client.hooks import SendHook
+from rocketlet.client.pending_send import PendingSend, Sender
+from rocketlet.client.producer import ProducerEngine
+from rocketlet.client.queue_selection import Selector
+from rocketlet.client.send_result import SendResult, SendStatus, TransactionState
+from rocketlet.client.session import World
+from rocketlet.common import message_flags as flags
+from rocketlet.common import message_properties as names
+from rocketlet.common.message import Message, MessageQueue, ReceivedMessage
+from rocketlet.common.message_id import parse_offset_message_id
+from rocketlet.remoting.command import Command
+from rocketlet.remoting.errors import RemotingError
+from rocketlet.remoting.handler import Handler, Request
+from rocketlet.remoting.protocol.header import to_ext
+from rocketlet.remoting.protocol.transactions import CheckTransactionStateHeader, EndTransactionHeader
+from rocketlet.remoting.request_codes import RequestCode
 
-log = logging.getLogger("client.transaction_producer")
+log = logging.getLogger("rocketlet.client.transaction_producer")
 
 
 @dataclass(frozen=True, slots=True)

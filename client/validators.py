@@ -5,10 +5,10 @@ Java: client/Validators.java
 
 from __future__ import annotations
 
-from client.errors import InvalidMessage, InvalidUse
-from common import message_properties as names
-from common import topic as topics
-from common.message import Message
+from rocketlet.client.errors import InvalidMessage, InvalidUse
+from rocketlet.common import message_properties as names
+from rocketlet.common import topic as topics
+from rocketlet.common.message import Message
 
 MAX_MESSAGE_SIZE = 4 << 20  # RocketMQ's maxMessageSize, of client and broker
 

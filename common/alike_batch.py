@@ -15,8 +15,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from common.message_properties import tags_and_keys
-from common.message_record import BATCH_ITEM
+from rocketlet.common.message_properties import tags_and_keys
+from rocketlet.common.message_record import BATCH_ITEM
 
 if TYPE_CHECKING:
     import numpy as np

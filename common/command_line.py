@@ -25,9 +25,9 @@ import logging
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from common import logging_setup
-from common.config_file import Loaded, load, read_file, title_of
-from common.settings import Setting, SettingsError, nearest, settings_of
+from rocketlet.common import logging_setup
+from rocketlet.common.config_file import Loaded, load, read_file, title_of
+from rocketlet.common.settings import Setting, SettingsError, nearest, settings_of
 
 EXIT_USAGE = 2
 _SETTING_PREFIX = "setting "  # of the parser's destinations, so that no key can collide with config_file and its like
@@ -64,7 +64,7 @@ def read(
             sys.stderr.write(f"{program}: {problem}\n")
         raise SystemExit(EXIT_USAGE) from None
     for warning in loaded.warnings:
-        logging.getLogger("common.config_file").warning("%s", warning)
+        logging.getLogger("rocketlet.common.config_file").warning("%s", warning)
     return loaded
 
 

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from common import java_properties, rocketmq_keys
-from common.settings import (
+from rocketlet.common import java_properties, rocketmq_keys
+from rocketlet.common.settings import (
     ENVIRONMENT_PREFIX,
     Setting,
     SettingsError,

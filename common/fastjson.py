@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from common.errors import RocketletError
+from rocketlet.common.errors import RocketletError
 
 _MAX_DEPTH = 200
 _blank = re.compile(r"[ \t\r\n,\ufeff]*").match  # fastjson skips stray commas too

@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from common.java_numbers import ascii_hash, utf8_hash
+from rocketlet.common.java_numbers import ascii_hash, utf8_hash
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -21,7 +21,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from common.errors import RocketletError
+from rocketlet.common.errors import RocketletError
 
 _BLANKS = " \t\f"
 _END_OF_LINE = re.compile(r"\r\n|\r|\n")

@@ -1,8 +1,9 @@
 """Where log lines go: to stderr, for people, at INFO; unless told otherwise.
 
-Modules log through `logging.getLogger("broker.registration")` and never set anything up; only a `__main__` calls
-`set_up`, so a program that embeds us keeps its own logging. No file is written unless `logFile` asks for one: container
-and service supervisor keep stderr already, and RocketMQ's ~/logs is where its first error hides from newcomers.
+Modules log through `logging.getLogger("rocketlet.broker.registration")` and never set anything up; only a `__main__`
+calls `set_up`, so a program that embeds us keeps its own logging. No file is written unless `logFile` asks for one:
+container and service supervisor keep stderr already, and RocketMQ's ~/logs is where its first error hides from
+newcomers.
 
 With `logFormat=json` each line is one JSON object: time (UTC, RFC 3339), level, logger, message, what was passed as
 `extra`, and error with the stack trace where there is one.
@@ -20,7 +21,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TextIO
 
-from common.settings import SettingsError, setting
+from rocketlet.common.settings import SettingsError, setting
 
 
 class LogLevel(StrEnum):
@@ -69,7 +70,7 @@ def _handler(config: LogConfig, stream: TextIO) -> logging.Handler:
 
 
 class _TextLines(logging.Formatter):
-    """2026-01-31 09:15:02.123 INFO    broker.registration  registered with 127.0.0.1:9876"""
+    """2026-01-31 09:15:02.123 INFO    rocketlet.broker.registration  registered with 127.0.0.1:9876"""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(name)s  %(message)s")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from common import message_properties as names
+from rocketlet.common import message_properties as names
 
 
 @dataclass(slots=True)

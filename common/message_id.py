@@ -13,8 +13,8 @@ from collections.abc import Callable
 from datetime import datetime
 from itertools import count
 
-from common.errors import RocketletError
-from common.host import V4_SIZE, V6_SIZE, unpack_host
+from rocketlet.common.errors import RocketletError
+from rocketlet.common.host import V4_SIZE, V6_SIZE, unpack_host
 
 OFFSET_ID_LENGTHS = (32, 56)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from common.errors import RocketletError
+from rocketlet.common.errors import RocketletError
 
 MAX_SIZE: Final = 32767  # bytes in a record, where the length is a signed 16-bit number
 

@@ -27,10 +27,10 @@ from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from common.crc import crc32
-from common.errors import RocketletError
-from common.host import UNKNOWN_HOST
-from common.message_flags import BORN_V6, STORE_V6
+from rocketlet.common.crc import crc32
+from rocketlet.common.errors import RocketletError
+from rocketlet.common.host import UNKNOWN_HOST
+from rocketlet.common.message_flags import BORN_V6, STORE_V6
 
 if TYPE_CHECKING:
     import numpy as np

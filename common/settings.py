@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from common.errors import RocketletError
+from rocketlet.common.errors import RocketletError
 
 Config = TypeVar("Config")
 Value = TypeVar("Value")

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from common.errors import RocketletError
-from common.java_numbers import string_hash, to_int32, utf8_hash
+from rocketlet.common.errors import RocketletError
+from rocketlet.common.java_numbers import string_hash, to_int32, utf8_hash
 
 ALL_TAGS = "*"
 TAG = "TAG"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from common.errors import RocketletError
+from rocketlet.common.errors import RocketletError
 
 TOPIC_MAX_LENGTH: Final = 127
 RETRY_TOPIC_MAX_LENGTH: Final = 255  # %RETRY% and %DLQ% topics carry a group's name behind a prefix

@@ -1,4 +1,4 @@
-"""mqnamesrv: `python -m namesrv [-c FILE] [-p | -m] [--SETTING VALUE]...`
+"""mqnamesrv: `python -m rocketlet.namesrv [-c FILE] [-p | -m] [--SETTING VALUE]...`
 
 Ends with 0 after SIGTERM or SIGINT, having answered what was asked before; with 1 where it could not start or broke,
 and 2 where its arguments or settings are wrong; each with a line on stderr that says what to do.
@@ -15,14 +15,14 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from common import command_line
-from common.errors import RocketletError, leaves
-from namesrv.advertised import is_loopback
-from namesrv.config import NamesrvConfig, kept_in_its_file
-from remoting.config import ServerConfig
+from rocketlet.common import command_line
+from rocketlet.common.errors import RocketletError, leaves
+from rocketlet.namesrv.advertised import is_loopback
+from rocketlet.namesrv.config import NamesrvConfig, kept_in_its_file
+from rocketlet.remoting.config import ServerConfig
 
 if TYPE_CHECKING:
-    from common.config_file import Loaded
+    from rocketlet.common.config_file import Loaded
 
 PROGRAM = "mqnamesrv"
 EXIT_FAILED = 1
@@ -57,8 +57,8 @@ def _served(loaded: Loaded) -> int:
 async def _serve(loaded: Loaded) -> None:
     import trio
 
-    from namesrv.namesrv import NameServer
-    from remoting.transport import TcpNetwork
+    from rocketlet.namesrv.namesrv import NameServer
+    from rocketlet.remoting.transport import TcpNetwork
 
     sockets = loaded[ServerConfig]
     network = TcpNetwork(

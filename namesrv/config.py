@@ -11,8 +11,8 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from common.config_file import Loaded
-from common.settings import setting
+from rocketlet.common.config_file import Loaded
+from rocketlet.common.settings import setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

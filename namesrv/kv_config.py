@@ -19,11 +19,11 @@ from typing import Any
 
 import trio
 
-from common import fastjson
-from common.errors import RocketletError
-from namesrv.durable_file import DurableFile
+from rocketlet.common import fastjson
+from rocketlet.common.errors import RocketletError
+from rocketlet.namesrv.durable_file import DurableFile
 
-log = logging.getLogger("namesrv.kv_config")
+log = logging.getLogger("rocketlet.namesrv.kv_config")
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 

@@ -14,11 +14,11 @@ import logging
 
 import trio
 
-from namesrv.route_table import LEASE_MS, RouteTable
-from remoting.connection import Connection
-from remoting.events import ConnectionEvents
+from rocketlet.namesrv.route_table import LEASE_MS, RouteTable
+from rocketlet.remoting.connection import Connection
+from rocketlet.remoting.events import ConnectionEvents
 
-log = logging.getLogger("namesrv.liveness")
+log = logging.getLogger("rocketlet.namesrv.liveness")
 
 FIRST_SCAN_S = 5
 SCAN_EVERY_S = 10

@@ -13,25 +13,25 @@ from contextlib import AsyncExitStack
 
 import trio
 
-from common.config_file import Loaded
-from namesrv.config import NamesrvConfig
-from namesrv.durable_file import DurableFile, Files
-from namesrv.handlers import Handlers, handler_table
-from namesrv.handlers.cluster_test import ClusterTestHandlers
-from namesrv.handlers.configuration import ConfigurationHandlers
-from namesrv.handlers.kv import KvHandlers
-from namesrv.handlers.registration import RegistrationHandlers
-from namesrv.handlers.routes import RouteHandlers
-from namesrv.kv_config import KvConfig
-from namesrv.liveness import Liveness, now_ms
-from namesrv.route_table import RouteTable
-from namesrv.run_time_settings import RunTimeSettings
-from remoting.config import ServerConfig
-from remoting.faults import Faults
-from remoting.server import Server
-from remoting.transport import Network, split_address
+from rocketlet.common.config_file import Loaded
+from rocketlet.namesrv.config import NamesrvConfig
+from rocketlet.namesrv.durable_file import DurableFile, Files
+from rocketlet.namesrv.handlers import Handlers, handler_table
+from rocketlet.namesrv.handlers.cluster_test import ClusterTestHandlers
+from rocketlet.namesrv.handlers.configuration import ConfigurationHandlers
+from rocketlet.namesrv.handlers.kv import KvHandlers
+from rocketlet.namesrv.handlers.registration import RegistrationHandlers
+from rocketlet.namesrv.handlers.routes import RouteHandlers
+from rocketlet.namesrv.kv_config import KvConfig
+from rocketlet.namesrv.liveness import Liveness, now_ms
+from rocketlet.namesrv.route_table import RouteTable
+from rocketlet.namesrv.run_time_settings import RunTimeSettings
+from rocketlet.remoting.config import ServerConfig
+from rocketlet.remoting.faults import Faults
+from rocketlet.remoting.server import Server
+from rocketlet.remoting.transport import Network, split_address
 
-log = logging.getLogger("namesrv.namesrv")
+log = logging.getLogger("rocketlet.namesrv.namesrv")
 
 
 class NameServer:
@@ -83,8 +83,8 @@ class NameServer:
 
     async def _cluster_test(self, routes: RouteHandlers, held: AsyncExitStack) -> ClusterTestHandlers:
         # Late: no other mode needs a client's side of remoting.
-        from namesrv.product_environment import ProductEnvironment
-        from remoting.connection_pool import ConnectionPool
+        from rocketlet.namesrv.product_environment import ProductEnvironment
+        from rocketlet.remoting.connection_pool import ConnectionPool
 
         log.info("clusterTest: routes that are missing here are asked of environment %s", self._config.product_env_name)
         pool = await held.enter_async_context(ConnectionPool(self._network))

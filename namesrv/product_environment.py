@@ -18,18 +18,18 @@ from urllib.parse import quote
 
 import trio
 
-from namesrv.config import NamesrvConfig
-from remoting.command import request
-from remoting.errors import RemotingError
-from remoting.protocol.routing import GetRouteInfoHeader
-from remoting.request_codes import RequestCode
-from remoting.response_codes import ResponseCode
-from remoting.transport import Network, split_address
+from rocketlet.namesrv.config import NamesrvConfig
+from rocketlet.remoting.command import request
+from rocketlet.remoting.errors import RemotingError
+from rocketlet.remoting.protocol.routing import GetRouteInfoHeader
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.remoting.transport import Network, split_address
 
 if TYPE_CHECKING:
-    from remoting.connection_pool import ConnectionPool
+    from rocketlet.remoting.connection_pool import ConnectionPool
 
-log = logging.getLogger("namesrv.product_environment")
+log = logging.getLogger("rocketlet.namesrv.product_environment")
 
 CALL_TIMEOUT_S = 3.0
 LOOKUP_TIMEOUT_S = 3.0

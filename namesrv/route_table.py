@@ -32,9 +32,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 
-from common.errors import RocketletError
-from common.topic import PERM_READ, PERM_WRITE
-from namesrv.route_values import (
+from rocketlet.common.errors import RocketletError
+from rocketlet.common.topic import PERM_READ, PERM_WRITE
+from rocketlet.namesrv.route_values import (
     HAS_UNIT_SUBSCRIPTION,
     MASTER_ID,
     UNIT,

@@ -14,12 +14,12 @@ from collections.abc import Mapping
 
 import trio
 
-from common import java_properties, rocketmq_keys
-from common.config_file import Loaded
-from common.errors import RocketletError
-from common.settings import Setting, settings_of, to_properties
-from namesrv.config import NamesrvConfig
-from namesrv.durable_file import DurableFile
+from rocketlet.common import java_properties, rocketmq_keys
+from rocketlet.common.config_file import Loaded
+from rocketlet.common.errors import RocketletError
+from rocketlet.common.settings import Setting, settings_of, to_properties
+from rocketlet.namesrv.config import NamesrvConfig
+from rocketlet.namesrv.durable_file import DurableFile
 
 
 class Forbidden(RocketletError):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from remoting.protocol.header import Header, to_ext
+from rocketlet.remoting.protocol.header import Header, to_ext
 
 RESPONSE = 1  # bit of `flag`
 ONEWAY = 2  # bit of `flag`: nobody waits for an answer

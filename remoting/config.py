@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from common.settings import SettingsError, setting
-from remoting.command import HeaderType
-from remoting.frame_codec import FRAME_LIMIT
+from rocketlet.common.settings import SettingsError, setting
+from rocketlet.remoting.command import HeaderType
+from rocketlet.remoting.frame_codec import FRAME_LIMIT
 
 _FRAME_KEY = "com.rocketmq.remoting.frameMaxLength"
 _FRAME_DOC = "Longest frame in bytes, its first four included; a longer one ends its connection."

@@ -27,14 +27,14 @@ import outcome
 import trio
 from trio.lowlevel import Abort
 
-from remoting.command import ONEWAY, Command, HeaderType
-from remoting.errors import CallTimeout, ConnectionLost, FrameError, RemotingError, TooManyRequests
-from remoting.frame_codec import Buffer, ReceiveBuffer, encode
-from remoting.hooks import ClientHook
-from remoting.request_codes import request_name
-from remoting.transport import LARGEST_READ, ByteStream
+from rocketlet.remoting.command import ONEWAY, Command, HeaderType
+from rocketlet.remoting.errors import CallTimeout, ConnectionLost, FrameError, RemotingError, TooManyRequests
+from rocketlet.remoting.frame_codec import Buffer, ReceiveBuffer, encode
+from rocketlet.remoting.hooks import ClientHook
+from rocketlet.remoting.request_codes import request_name
+from rocketlet.remoting.transport import LARGEST_READ, ByteStream
 
-log = logging.getLogger("remoting.connection")
+log = logging.getLogger("rocketlet.remoting.connection")
 
 OnAnswer = Callable[[Command | RemotingError], None]
 

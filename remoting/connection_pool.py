@@ -24,22 +24,22 @@ from typing import TYPE_CHECKING, Self
 
 import trio
 
-from remoting.command import Command, HeaderType
-from remoting.config import PoolConfig
-from remoting.connection import Connection, Limits
-from remoting.dispatch import DEFAULT_LIMITS, Dispatch, FamilyLimit
-from remoting.errors import CallTimeout, ConnectFailed, ConnectionLost
-from remoting.events import ConnectionEvents
-from remoting.handler import HandlerTable
-from remoting.hooks import ClientHook
-from remoting.idle import close_idle
-from remoting.request_codes import RequestCode, request_name
-from remoting.transport import ByteStream, Network
+from rocketlet.remoting.command import Command, HeaderType
+from rocketlet.remoting.config import PoolConfig
+from rocketlet.remoting.connection import Connection, Limits
+from rocketlet.remoting.dispatch import DEFAULT_LIMITS, Dispatch, FamilyLimit
+from rocketlet.remoting.errors import CallTimeout, ConnectFailed, ConnectionLost
+from rocketlet.remoting.events import ConnectionEvents
+from rocketlet.remoting.handler import HandlerTable
+from rocketlet.remoting.hooks import ClientHook
+from rocketlet.remoting.idle import close_idle
+from rocketlet.remoting.request_codes import RequestCode, request_name
+from rocketlet.remoting.transport import ByteStream, Network
 
 if TYPE_CHECKING:
-    from remoting.tls import TlsContexts
+    from rocketlet.remoting.tls import TlsContexts
 
-log = logging.getLogger("remoting.connection_pool")
+log = logging.getLogger("rocketlet.remoting.connection_pool")
 
 _NO_HANDLERS: HandlerTable = {}
 _POOL_CLOSED = "the pool of connections is closed"
@@ -188,7 +188,7 @@ class ConnectionPool:
             stream = await self._network.dial(address)
             if self._tls is None:
                 return stream
-            from remoting.tls import secured
+            from rocketlet.remoting.tls import secured
 
             try:
                 name = self._config.tls_server_name or None
@@ -232,6 +232,6 @@ class _Dial:
 def _contexts(config: PoolConfig) -> TlsContexts | None:
     if not config.use_tls:
         return None
-    from remoting.tls import client_contexts  # ssl takes 20 ms to import
+    from rocketlet.remoting.tls import client_contexts  # ssl takes 20 ms to import
 
     return client_contexts(config)

@@ -26,11 +26,11 @@ from typing import cast
 
 import trio
 
-from remoting.command import ONEWAY, Command
-from remoting.connection import Connection
-from remoting.errors import BodyError, FrameError
-from remoting.frame_codec import FRAME_LIMIT, Buffer, cut, decode, encode_answer
-from remoting.handler import (
+from rocketlet.remoting.command import ONEWAY, Command
+from rocketlet.remoting.connection import Connection
+from rocketlet.remoting.errors import BodyError, FrameError
+from rocketlet.remoting.frame_codec import FRAME_LIMIT, Buffer, cut, decode, encode_answer
+from rocketlet.remoting.handler import (
     DEFERRED,
     Answer,
     AsyncFunction,
@@ -43,11 +43,11 @@ from remoting.handler import (
     Request,
     ServerHook,
 )
-from remoting.request_codes import request_name
-from remoting.request_reader import RequestReader, UnreadableRequest
-from remoting.response_codes import ResponseCode
+from rocketlet.remoting.request_codes import request_name
+from rocketlet.remoting.request_reader import RequestReader, UnreadableRequest
+from rocketlet.remoting.response_codes import ResponseCode
 
-log = logging.getLogger("remoting.dispatch")
+log = logging.getLogger("rocketlet.remoting.dispatch")
 
 _FAILED = "the handler of %s, asked by %s, failed"
 

@@ -18,7 +18,7 @@ Java: remoting/exception/RemotingException.java and its kin
 
 from __future__ import annotations
 
-from common.errors import RocketletError
+from rocketlet.common.errors import RocketletError
 
 
 class RemotingError(RocketletError):

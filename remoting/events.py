@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from remoting.connection import Connection
+from rocketlet.remoting.connection import Connection
 
 
 class ConnectionEvents(Protocol):

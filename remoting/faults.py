@@ -21,7 +21,7 @@ from typing import cast
 
 import trio
 
-from remoting.handler import (
+from rocketlet.remoting.handler import (
     DEFERRED,
     Answer,
     AsyncFunction,

@@ -21,10 +21,10 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from remoting import header_json, header_rocketmq
-from remoting.command import VERSION, Command, HeaderType
-from remoting.errors import FrameError
-from remoting.protocol.header import Header, to_ext
+from rocketlet.remoting import header_json, header_rocketmq
+from rocketlet.remoting.command import VERSION, Command, HeaderType
+from rocketlet.remoting.errors import FrameError
+from rocketlet.remoting.protocol.header import Header, to_ext
 
 FRAME_LIMIT = 16_777_216  # com.rocketmq.remoting.frameMaxLength: the whole frame with its first four bytes
 HEADER_LIMIT = (1 << 24) - 1  # HLEN has three bytes
@@ -125,7 +125,7 @@ class FrameDecoder:
 def decode(header_type: int, header: bytes, body: bytes | memoryview) -> Command:
     """One frame's command. Raises FrameError, ChecksumError."""
     if header_type == HeaderType.MSGPACK:
-        from remoting import header_msgpack  # crc32c takes 28 ms to import, and only our own peers use it
+        from rocketlet.remoting import header_msgpack  # crc32c takes 28 ms to import, and only our own peers use it
 
         return header_msgpack.decode(header, body)
     command = decode_header(header_type, header)
@@ -140,7 +140,7 @@ def decode_header(header_type: int, header: bytes) -> Command:
     if header_type == HeaderType.ROCKETMQ:
         return header_rocketmq.decode(header)
     if header_type == HeaderType.MSGPACK:
-        from remoting import header_msgpack
+        from rocketlet.remoting import header_msgpack
 
         return header_msgpack.decode(header, None)
     raise FrameError(f"a frame with header type {header_type}")
@@ -153,7 +153,7 @@ def encode(command: Command) -> bytes:
     elif command.header_type == HeaderType.ROCKETMQ:
         header = header_rocketmq.encode(command)
     else:
-        from remoting import header_msgpack
+        from rocketlet.remoting import header_msgpack
 
         header = header_msgpack.encode(command)
     head = _frame_head(command.header_type, header, len(command.body))
@@ -177,7 +177,7 @@ def encode_answer(
     elif header_type == HeaderType.ROCKETMQ:
         raw = header_rocketmq.encode_answer(code, opaque, VERSION, remark, ext)
     else:
-        from remoting import header_msgpack
+        from rocketlet.remoting import header_msgpack
 
         raw = header_msgpack.encode_answer(code, opaque, VERSION, remark, ext, header_msgpack.checksum_of(parts))
     return [_frame_head(header_type, raw, size) + raw, *parts] if size else [_frame_head(header_type, raw, 0) + raw]

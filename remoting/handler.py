@@ -25,12 +25,12 @@ from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
-from common.errors import RocketletError
-from remoting.command import ONEWAY, Command, Language, language_of
-from remoting.connection import Connection
-from remoting.frame_codec import Buffer, decode_header
-from remoting.protocol.header import Header
-from remoting.response_codes import ResponseCode, response_name
+from rocketlet.common.errors import RocketletError
+from rocketlet.remoting.command import ONEWAY, Command, Language, language_of
+from rocketlet.remoting.connection import Connection
+from rocketlet.remoting.frame_codec import Buffer, decode_header
+from rocketlet.remoting.protocol.header import Header
+from rocketlet.remoting.response_codes import ResponseCode, response_name
 
 Ext = Header | Mapping[str, str] | None
 

@@ -17,10 +17,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from common import fastjson
-from remoting.command import Command, HeaderType, language_of
-from remoting.errors import FrameError
-from remoting.protocol.header import UNDECODABLE, Header, Int, text_of
+from rocketlet.common import fastjson
+from rocketlet.remoting.command import Command, HeaderType, language_of
+from rocketlet.remoting.errors import FrameError
+from rocketlet.remoting.protocol.header import UNDECODABLE, Header, Int, text_of
 
 
 class Envelope(Struct, gc=False):

@@ -21,9 +21,9 @@ import msgspec
 from crc32c import crc32c
 from msgspec import Struct
 
-from remoting.command import Command, HeaderType, language_of
-from remoting.errors import ChecksumError, FrameError
-from remoting.protocol.header import UNDECODABLE, Header, Int
+from rocketlet.remoting.command import Command, HeaderType, language_of
+from rocketlet.remoting.errors import ChecksumError, FrameError
+from rocketlet.remoting.protocol.header import UNDECODABLE, Header, Int
 
 
 class Envelope(Struct, gc=False, array_like=True):

@@ -18,8 +18,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 
-from remoting.command import Command, HeaderType, language_of
-from remoting.errors import FrameError
+from rocketlet.remoting.command import Command, HeaderType, language_of
+from rocketlet.remoting.errors import FrameError
 
 HEAD = struct.Struct(">hBhiii")  # code, language, version, opaque, flag, length of the remark
 SMALLEST = HEAD.size + 4

@@ -21,11 +21,11 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from remoting.errors import FrameError, HeaderError
-from remoting.header_rocketmq import decode_map, encode_map
-from remoting.protocol.header import from_ext
-from remoting.protocol.pulling import PullMessageHeader
-from remoting.protocol.sending import SendMessageHeaderV2
+from rocketlet.remoting.errors import FrameError, HeaderError
+from rocketlet.remoting.header_rocketmq import decode_map, encode_map
+from rocketlet.remoting.protocol.header import from_ext
+from rocketlet.remoting.protocol.pulling import PullMessageHeader
+from rocketlet.remoting.protocol.sending import SendMessageHeaderV2
 
 # What peers can make us remember: five tables of this many runs of this many bytes, 10 MiB at the most.
 REMEMBERED_RUNS = 4096

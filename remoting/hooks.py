@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from remoting.command import Command
+from rocketlet.remoting.command import Command
 
 
 class ClientHook(Protocol):

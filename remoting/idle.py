@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Sequence
 
 import trio
 
-from remoting.connection import Connection
-from remoting.events import ConnectionEvents
+from rocketlet.remoting.connection import Connection
+from rocketlet.remoting.events import ConnectionEvents
 
-log = logging.getLogger("remoting.idle")
+log = logging.getLogger("rocketlet.remoting.idle")
 
 
 async def close_idle(

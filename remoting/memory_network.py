@@ -14,9 +14,9 @@ from collections import deque
 
 import trio
 
-from remoting.errors import ConnectFailed, ListenFailed
-from remoting.frame_codec import Buffer
-from remoting.transport import ByteStream, Listener, join_address, split_address
+from rocketlet.remoting.errors import ConnectFailed, ListenFailed
+from rocketlet.remoting.frame_codec import Buffer
+from rocketlet.remoting.transport import ByteStream, Listener, join_address, split_address
 
 CAPACITY = 256 << 10  # bytes on their way in one direction, as a socket's buffers hold
 _FIRST_FREE_PORT = 20_000

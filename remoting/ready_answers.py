@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import struct
 
-from remoting import header_json
-from remoting.command import VERSION, HeaderType
-from remoting.frame_codec import pack_head
-from remoting.header_rocketmq import HEAD, encode_map
-from remoting.protocol.header import to_ext
-from remoting.protocol.sending import SendMessageAnswerHeader
+from rocketlet.remoting import header_json
+from rocketlet.remoting.command import VERSION, HeaderType
+from rocketlet.remoting.frame_codec import pack_head
+from rocketlet.remoting.header_rocketmq import HEAD, encode_map
+from rocketlet.remoting.protocol.header import to_ext
+from rocketlet.remoting.protocol.sending import SendMessageAnswerHeader
 
 _ROCKETMQ = HeaderType.ROCKETMQ << 24
 # The head of a frame, the head of its header, and the length of the map.

@@ -20,16 +20,16 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from remoting import header_json, header_rocketmq_typed
-from remoting.command import RESPONSE, Command
-from remoting.connection import Connection
-from remoting.errors import HeaderError
-from remoting.frame_codec import decode
-from remoting.handler import Request
-from remoting.header_json import PREFIX
-from remoting.protocol.header import UNDECODABLE, Header, from_ext
-from remoting.protocol.pulling import PullMessageHeader
-from remoting.protocol.sending import SendMessageHeaderV2
+from rocketlet.remoting import header_json, header_rocketmq_typed
+from rocketlet.remoting.command import RESPONSE, Command
+from rocketlet.remoting.connection import Connection
+from rocketlet.remoting.errors import HeaderError
+from rocketlet.remoting.frame_codec import decode
+from rocketlet.remoting.handler import Request
+from rocketlet.remoting.header_json import PREFIX
+from rocketlet.remoting.protocol.header import UNDECODABLE, Header, from_ext
+from rocketlet.remoting.protocol.pulling import PullMessageHeader
+from rocketlet.remoting.protocol.sending import SendMessageHeaderV2
 
 # A ROCKETMQ header without remark: code, language, version, opaque, flag, 0, length of the map, which begins then.
 _binary_head = struct.Struct(">hBhiiiI")
@@ -161,7 +161,7 @@ class _MsgpackWays:
     """Made at the first msgpack header: its module takes 28 ms to import, and only our own peers use it."""
 
     def __init__(self, headers: Mapping[int, type[Header] | None]) -> None:
-        from remoting import header_msgpack
+        from rocketlet.remoting import header_msgpack
 
         self.code_of = header_msgpack.code_of
         self.check = header_msgpack.check

@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from remoting.config import ServerConfig, TlsMode
-from remoting.connection import Connection, Limits
-from remoting.dispatch import DEFAULT_LIMITS, Dispatch, FamilyLimit
-from remoting.events import ConnectionEvents
-from remoting.handler import HandlerTable, ServerHook
-from remoting.idle import close_idle
-from remoting.transport import ByteStream, Listener, Network
+from rocketlet.remoting.config import ServerConfig, TlsMode
+from rocketlet.remoting.connection import Connection, Limits
+from rocketlet.remoting.dispatch import DEFAULT_LIMITS, Dispatch, FamilyLimit
+from rocketlet.remoting.events import ConnectionEvents
+from rocketlet.remoting.handler import HandlerTable, ServerHook
+from rocketlet.remoting.idle import close_idle
+from rocketlet.remoting.transport import ByteStream, Listener, Network
 
 if TYPE_CHECKING:
-    from remoting.tls import TlsContexts
+    from rocketlet.remoting.tls import TlsContexts
 
-log = logging.getLogger("remoting.server")
+log = logging.getLogger("rocketlet.remoting.server")
 
 _CLIENT_HELLO = 0x16
 _ACCEPT_AGAIN_SECONDS = 0.1  # after running out of descriptors
@@ -140,7 +140,7 @@ class Server:
                 if self._tls is None:
                     log.warning("%s wants TLS; set tls.server.mode, certPath and keyPath to offer it", raw.peer)
                     return None
-                from remoting.tls import PrefixedStream, secured
+                from rocketlet.remoting.tls import PrefixedStream, secured
 
                 context = self._tls.current()
                 return await secured(PrefixedStream(raw, first), context, server_side=True), b""
@@ -185,6 +185,6 @@ async def _shelter(task_status: trio.TaskStatus[trio.Nursery]) -> None:
 def _contexts(config: ServerConfig) -> TlsContexts | None:
     if config.tls_mode is TlsMode.DISABLED or not config.tls_cert_path:
         return None
-    from remoting.tls import server_contexts  # ssl takes 20 ms to import
+    from rocketlet.remoting.tls import server_contexts  # ssl takes 20 ms to import
 
     return server_contexts(config)

@@ -23,12 +23,12 @@ from typing import cast
 
 import trio
 
-from common.settings import SettingsError
-from remoting.config import ClientAuth, PoolConfig, ServerConfig
-from remoting.frame_codec import Buffer
-from remoting.transport import ByteStream
+from rocketlet.common.settings import SettingsError
+from rocketlet.remoting.config import ClientAuth, PoolConfig, ServerConfig
+from rocketlet.remoting.frame_codec import Buffer
+from rocketlet.remoting.transport import ByteStream
 
-log = logging.getLogger("remoting.tls")
+log = logging.getLogger("rocketlet.remoting.tls")
 
 HANDSHAKE_SECONDS = 10.0  # RocketMQ has none; a peer that never finishes would hold its descriptor for ever
 _GOODBYE_SECONDS = 1.0

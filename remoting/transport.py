@@ -20,8 +20,8 @@ from typing import Protocol
 
 import trio
 
-from remoting.errors import ConnectFailed, ListenFailed
-from remoting.frame_codec import Buffer
+from rocketlet.remoting.errors import ConnectFailed, ListenFailed
+from rocketlet.remoting.frame_codec import Buffer
 
 
 class ByteStream(Protocol):

@@ -6,22 +6,27 @@ import sys
 import zipfile
 from collections.abc import Iterator
 
-PACKAGES = ["common", "remoting", "store", "namesrv", "broker", "client", "spark_jobs", "tools"]
+PARTS = ["common", "remoting", "store", "namesrv", "broker", "client", "spark_jobs", "tools"]
 SCRIPTS = ["rocketlet", "mqnamesrv", "mqbroker", "mqadmin"]
 
 
 def findings(wheel: zipfile.ZipFile) -> Iterator[str]:
     """One line for each thing that is wrong."""
     names = wheel.namelist()
-    for package in PACKAGES:
+    for package in ("rocketlet", "client", *(f"rocketlet/{part}" for part in PARTS)):
         if f"{package}/py.typed" not in names:
             yield f"no {package}/py.typed"
+    more = [
+        name for name in names if name.startswith("client/") and name not in ("client/__init__.py", "client/py.typed")
+    ]
+    if more:
+        yield f"more in client than the facade: {', '.join(more)}"
     for licence in ("LICENSE", "NOTICE"):
         if not any(name.endswith(f".dist-info/licenses/{licence}") for name in names):
             yield f"no {licence}"
-    strange = sorted({name.partition("/")[0] for name in names} - set(PACKAGES))
+    strange = sorted({name.partition("/")[0] for name in names} - {"rocketlet", "client"})
     if len(strange) != 1 or not strange[0].endswith(".dist-info"):
-        yield f"more at the top than the packages: {', '.join(strange)}"
+        yield f"more at the top than rocketlet and client: {', '.join(strange)}"
     entry_points = next((name for name in names if name.endswith("/entry_points.txt")), None)
     declared = wheel.read(entry_points).decode() if entry_points else ""
     for script in SCRIPTS:

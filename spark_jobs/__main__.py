@@ -1,4 +1,4 @@
-"""python -m spark_jobs index | find | verify | export | stats: a store's log, offline, on this machine or a cluster.
+"""python -m rocketlet.spark_jobs index | find | verify | export | stats: a store's log, offline, here or on a cluster.
 
 Results go to stdout, progress and remarks to stderr. Exit codes: 0 good, 1 something was found wrong (verify, index
 with damages) or not found (find), 2 the command could not run.
@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from common.errors import RocketletError
-from common.host import host_text
-from common.message_properties import decode_bytes
-from common.message_record import decode
-from spark_jobs.commit_log import DEFAULT_SPLIT
+from rocketlet.common.errors import RocketletError
+from rocketlet.common.host import host_text
+from rocketlet.common.message_properties import decode_bytes
+from rocketlet.common.message_record import decode
+from rocketlet.spark_jobs.commit_log import DEFAULT_SPLIT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_jobs.index_segments import Rules
+    from rocketlet.spark_jobs.index_segments import Rules
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -83,7 +83,7 @@ def session_of(name: str, master: str | None, conf: tuple[str, ...]) -> Iterator
     """The session of this process, stopped afterwards if it was started here."""
     from pyspark.sql import SparkSession
 
-    from spark_jobs.session import spark_session
+    from rocketlet.spark_jobs.session import spark_session
 
     if wrong := [pair for pair in conf if "=" not in pair]:
         raise click.BadParameter(f"{wrong[0]!r} is not like spark.executor.memory=2g", param_hint="--conf")
@@ -99,10 +99,10 @@ def session_of(name: str, master: str | None, conf: tuple[str, ...]) -> Iterator
 def rules_of(
     store: str, queue_file_size: int | None, index_slots: int, index_entries: int, delay_levels: str | None
 ) -> Rules:
-    from spark_jobs.index_segments import DEFAULT_DELAYS, Rules, parse_delays
-    from spark_jobs.index_writer import queue_file_size as size_found
-    from store.layout.consume_queue_entry import ENTRY_SIZE, file_size_for
-    from store.layout.index_layout import IndexGeometry
+    from rocketlet.spark_jobs.index_segments import DEFAULT_DELAYS, Rules, parse_delays
+    from rocketlet.spark_jobs.index_writer import queue_file_size as size_found
+    from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE, file_size_for
+    from rocketlet.store.layout.index_layout import IndexGeometry
 
     try:
         delays = tuple(parse_delays(delay_levels or DEFAULT_DELAYS))
@@ -127,8 +127,8 @@ def index(
     partitions: int | None, split_mib: int, conf: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Rebuild all queues and index files from the log, byte for byte as a broker's recovery would."""
-    from spark_jobs.index_writer import rebuild_index
-    from spark_jobs.lookup import write_lookup
+    from rocketlet.spark_jobs.index_writer import rebuild_index
+    from rocketlet.spark_jobs.lookup import write_lookup
 
     if out is None and lookup is None:
         raise click.UsageError("say where the result goes: --out DIR, --lookup DIR, or both")
@@ -162,8 +162,8 @@ def find(
     lookup: str, key: str, topic: str | None, begin: str | None, end: str | None, store: str | None, as_json: bool
 ) -> None:
     """Messages with a key, from the lookup index; needs neither Spark nor a broker."""
-    from spark_jobs.lookup import find as find_hits
-    from spark_jobs.lookup import read_record
+    from rocketlet.spark_jobs.lookup import find as find_hits
+    from rocketlet.spark_jobs.lookup import read_record
 
     hits = find_hits(lookup, key, topic=topic, begin=milliseconds(begin), end=milliseconds(end))
     for hit in hits:
@@ -202,7 +202,7 @@ def verify(
     delay_levels: str | None, master: str | None, partitions: int | None, split_mib: int, conf: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Check every record, queue entry and index entry; exit code 1 where something is wrong."""
-    from spark_jobs.verify_segments import verify as verify_store
+    from rocketlet.spark_jobs.verify_segments import verify as verify_store
 
     rules = rules_of(store, queue_file_size, index_slots, index_entries, delay_levels)
     with session_of("verify", master, conf) as session:
@@ -235,8 +235,8 @@ def export(
     partitions: int | None, split_mib: int, conf: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Messages as Parquet or JSON lines, in folders by day and topic."""
-    from spark_jobs.export import Selection
-    from spark_jobs.export import export as export_messages
+    from rocketlet.spark_jobs.export import Selection
+    from rocketlet.spark_jobs.export import export as export_messages
 
     times = [None if time is None else moment(milliseconds(time) or 0) for time in (begin, end)]
     selection = Selection(topic, tag, times[0], times[1], where)
@@ -258,8 +258,8 @@ def stats(
     conf: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Messages, bytes, rates and sizes by topic, and the lag of each group."""
-    from spark_jobs.plot import plot
-    from spark_jobs.stats import stats as stats_of
+    from rocketlet.spark_jobs.plot import plot
+    from rocketlet.spark_jobs.stats import stats as stats_of
 
     with session_of("stats", master, conf) as session:
         found = stats_of(session, store, partitions=partitions, split_size=split_mib << 20)
@@ -291,4 +291,4 @@ def moment(ms: int) -> str:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m spark_jobs")
+    main(prog_name="python -m rocketlet.spark_jobs")

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from spark_jobs.message_columns import COLUMNS, MessageBatch
+from rocketlet.spark_jobs.message_columns import COLUMNS, MessageBatch
 
 
 def batch_schema(schema: StructType) -> pa.Schema:

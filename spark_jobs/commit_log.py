@@ -16,11 +16,18 @@ import posixpath
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from common.message_record import BLANK_SIZE
-from spark_jobs.files import Entry, StoreNotFound, list_folder, read_range
-from spark_jobs.segment_rows import Found, Stretch, find_records, heads_at
-from store.layout.file_names import ABORT, COMMIT_LOG, CONSUME_QUEUE, DLEDGER_PREFIX, ROCKSDB_MARKER, parse_offset
-from store.layout.log_scan import Damage, last_nonzero
+from rocketlet.common.message_record import BLANK_SIZE
+from rocketlet.spark_jobs.files import Entry, StoreNotFound, list_folder, read_range
+from rocketlet.spark_jobs.segment_rows import Found, Stretch, find_records, heads_at
+from rocketlet.store.layout.file_names import (
+    ABORT,
+    COMMIT_LOG,
+    CONSUME_QUEUE,
+    DLEDGER_PREFIX,
+    ROCKSDB_MARKER,
+    parse_offset,
+)
+from rocketlet.store.layout.log_scan import Damage, last_nonzero
 
 DEFAULT_SPLIT = 64 << 20
 _OVERHANG = 256 << 10  # read behind a split for its last record; a longer one costs a second read

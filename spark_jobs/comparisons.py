@@ -15,13 +15,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from common.java_numbers import INT32_MAX
-from spark_jobs.index_segments import INDEX_ENTRY
-from spark_jobs.segment_rows import Array
-from store.layout.consume_queue_entry import ENTRY_SIZE, LOST, entries_of
-from store.layout.index_layout import ENTRY_SIZE as INDEX_ENTRY_SIZE
-from store.layout.index_layout import HEADER_SIZE, IndexGeometry, decode_header
-from store.layout.queue_ext_layout import is_address
+from rocketlet.common.java_numbers import INT32_MAX
+from rocketlet.spark_jobs.index_segments import INDEX_ENTRY
+from rocketlet.spark_jobs.segment_rows import Array
+from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE, LOST, entries_of
+from rocketlet.store.layout.index_layout import ENTRY_SIZE as INDEX_ENTRY_SIZE
+from rocketlet.store.layout.index_layout import HEADER_SIZE, IndexGeometry, decode_header
+from rocketlet.store.layout.queue_ext_layout import is_address
 
 
 @dataclass(slots=True)

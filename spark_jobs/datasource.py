@@ -26,18 +26,26 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from common.errors import RocketletError
-from spark_jobs.commit_log import DEFAULT_SPLIT, CommitLog, LogDamage, Split, find_commit_log, grouped, read_split
-from spark_jobs.log_damage import damages_of, in_log
+from rocketlet.common.errors import RocketletError
+from rocketlet.spark_jobs.commit_log import (
+    DEFAULT_SPLIT,
+    CommitLog,
+    LogDamage,
+    Split,
+    find_commit_log,
+    grouped,
+    read_split,
+)
+from rocketlet.spark_jobs.log_damage import damages_of, in_log
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from spark_jobs.message_columns import MessageBatch
-    from spark_jobs.pushdown import Condition
+    from rocketlet.spark_jobs.message_columns import MessageBatch
+    from rocketlet.spark_jobs.pushdown import Condition
 
-log = logging.getLogger("spark_jobs.datasource")
+log = logging.getLogger("rocketlet.spark_jobs.datasource")
 
 FORMAT = "commitlog"
 DAMAGE_SCHEMA = "file string, log_offset long, size long, reason string"
@@ -101,7 +109,7 @@ class CommitLogSource(DataSource):
     def schema(self) -> str:
         if parse_options(self.options).table == "damage":
             return DAMAGE_SCHEMA
-        from spark_jobs.message_columns import COLUMNS
+        from rocketlet.spark_jobs.message_columns import COLUMNS
 
         return ", ".join(f"{column.name} {column.spark_type}" for column in COLUMNS.values())
 
@@ -109,7 +117,7 @@ class CommitLogSource(DataSource):
         options = parse_options(self.options)
         if options.table == "damage":
             return DamageReader(options)
-        from spark_jobs.message_columns import COLUMNS
+        from rocketlet.spark_jobs.message_columns import COLUMNS
 
         unknown = [name for name in schema.names if name not in COLUMNS]
         if unknown:
@@ -144,7 +152,7 @@ class MessageReader(DataSourceReader):
         self.conditions: list[Condition] = []
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
-        from spark_jobs.pushdown import condition_of
+        from rocketlet.spark_jobs.pushdown import condition_of
 
         for one in filters:
             condition = condition_of(one)
@@ -155,7 +163,7 @@ class MessageReader(DataSourceReader):
                 self.conditions.append(condition)
 
     def partitions(self) -> list[InputPartition]:
-        from spark_jobs.pushdown import wanted_splits
+        from rocketlet.spark_jobs.pushdown import wanted_splits
 
         found = find_commit_log(self.options.path, tail=self.options.tail)
         _warn(found.damages)
@@ -165,8 +173,8 @@ class MessageReader(DataSourceReader):
 
     def _wanted_segments(self, found: CommitLog) -> list[Any]:
         """Without the segments that end before, or begin after, the wanted times."""
-        from spark_jobs.commit_log import first_store_time
-        from spark_jobs.pushdown import bounds
+        from rocketlet.spark_jobs.commit_log import first_store_time
+        from rocketlet.spark_jobs.pushdown import bounds
 
         wanted = bounds(self.conditions, "store_time")
         if wanted.low is None and wanted.high is None:
@@ -184,15 +192,15 @@ class MessageReader(DataSourceReader):
         return kept
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from spark_jobs.arrow_schema import as_batch, batch_schema
-        from spark_jobs.pushdown import filtered
+        from rocketlet.spark_jobs.arrow_schema import as_batch, batch_schema
+        from rocketlet.spark_jobs.pushdown import filtered
 
         assert isinstance(partition, SplitsPartition)  # ours, see partitions()
         schema = batch_schema(self.schema)
         for split in partition.splits:
             data, found = read_split(split)
             _warn([in_log(split, damage) for damage in found.damages])
-            from spark_jobs.message_columns import MessageBatch
+            from rocketlet.spark_jobs.message_columns import MessageBatch
 
             batch = MessageBatch(data, found.heads_in(data), inflate=self.options.inflate)
             batch = filtered(batch, self.conditions)

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_jobs.commit_log import DEFAULT_SPLIT, find_commit_log
-from spark_jobs.datasource import FORMAT
-from spark_jobs.progress import progress
+from rocketlet.spark_jobs.commit_log import DEFAULT_SPLIT, find_commit_log
+from rocketlet.spark_jobs.datasource import FORMAT
+from rocketlet.spark_jobs.progress import progress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

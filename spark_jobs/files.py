@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from common.errors import RocketletError
+from rocketlet.common.errors import RocketletError
 
 
 class StoreNotFound(RocketletError):

@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spark_jobs.files import rename
-from spark_jobs.log_pieces import ITEMS, PIECE_SCHEMA, Scanned
-from spark_jobs.progress import progress
-from spark_jobs.written_files import FILE_SCHEMA, file_rows, joined, write_once
-from store.layout.file_names import INDEX, index_name
+from rocketlet.spark_jobs.files import rename
+from rocketlet.spark_jobs.log_pieces import ITEMS, PIECE_SCHEMA, Scanned
+from rocketlet.spark_jobs.progress import progress
+from rocketlet.spark_jobs.written_files import FILE_SCHEMA, file_rows, joined, write_once
+from rocketlet.store.layout.file_names import INDEX, index_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from spark_jobs.index_segments import Rules
+    from rocketlet.spark_jobs.index_segments import Rules
 
 
 @dataclass(slots=True)
@@ -89,7 +89,7 @@ def _numberer(starts: dict[int, int], capacity: int, files_in_all: int) -> Calla
 
 def _index_writer(staging: str, starts: dict[int, int], rules: Rules) -> Callable[[Any, Any], pa.Table]:
     def write(key: tuple[pa.Scalar, ...], table: pa.Table) -> pa.Table:
-        from spark_jobs.index_segments import INDEX_ITEM, index_file, index_pieces
+        from rocketlet.spark_jobs.index_segments import INDEX_ITEM, index_file, index_pieces
 
         number = key[0].as_py()
         capacity = rules.geometry.entries - 1

@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from common import message_flags as flags
-from common.java_hashes import hashes_between
-from common.java_numbers import INT32_MAX, string_hash, utf8_hash
-from common.topic import SCHEDULE_TOPIC, is_legal_name
-from spark_jobs.message_columns import MessageBatch
-from spark_jobs.segment_rows import Array
-from store.layout.consume_queue_entry import ENTRY, ENTRY_SIZE, LOST, PRE_BLANK, entry_dtype
-from store.layout.index_layout import HEADER, IndexGeometry
+from rocketlet.common import message_flags as flags
+from rocketlet.common.java_hashes import hashes_between
+from rocketlet.common.java_numbers import INT32_MAX, string_hash, utf8_hash
+from rocketlet.common.topic import SCHEDULE_TOPIC, is_legal_name
+from rocketlet.spark_jobs.message_columns import MessageBatch
+from rocketlet.spark_jobs.segment_rows import Array
+from rocketlet.store.layout.consume_queue_entry import ENTRY, ENTRY_SIZE, LOST, PRE_BLANK, entry_dtype
+from rocketlet.store.layout.index_layout import HEADER, IndexGeometry
 
 DEFAULT_DELAYS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 LOST_MARK = -0x4C4F53545245434F  # prepared offset of a record that our broker put in the place of a lost one
@@ -345,8 +345,8 @@ def index_file(items: Array, geometry: IndexGeometry, end_before: tuple[int, int
 
 def index_pieces(parts: IndexFileParts, geometry: IndexGeometry) -> list[tuple[int, Any]]:
     """(place, bytes) of an index file, with the empty pages among its slots left out, so that it stays sparse."""
-    from store.layout.index_layout import ENTRY_SIZE as INDEX_ENTRY_SIZE
-    from store.layout.index_layout import HEADER_SIZE, SLOT_SIZE
+    from rocketlet.store.layout.index_layout import ENTRY_SIZE as INDEX_ENTRY_SIZE
+    from rocketlet.store.layout.index_layout import HEADER_SIZE, SLOT_SIZE
 
     page = 1024  # slots
     pieces: list[tuple[int, Any]] = [(0, parts.header)]

@@ -17,20 +17,29 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from common.errors import RocketletError
-from spark_jobs.commit_log import DEFAULT_SPLIT, LogDamage
-from spark_jobs.files import copy_folder, exists, is_locked, is_uri, list_folder, remove_folder, rename, write_file
-from spark_jobs.index_files import IndexWritten, write_index
-from spark_jobs.log_pieces import Scanned, scan_log
-from spark_jobs.queue_files import QueuesWritten, write_queues
-from store.layout import checkpoint_layout
-from store.layout.consume_queue_entry import DEFAULT_FILE_SIZE, ENTRY_SIZE
-from store.layout.file_names import CHECKPOINT, CONFIG, CONSUME_QUEUE, INDEX, LOCK, parse_offset
+from rocketlet.common.errors import RocketletError
+from rocketlet.spark_jobs.commit_log import DEFAULT_SPLIT, LogDamage
+from rocketlet.spark_jobs.files import (
+    copy_folder,
+    exists,
+    is_locked,
+    is_uri,
+    list_folder,
+    remove_folder,
+    rename,
+    write_file,
+)
+from rocketlet.spark_jobs.index_files import IndexWritten, write_index
+from rocketlet.spark_jobs.log_pieces import Scanned, scan_log
+from rocketlet.spark_jobs.queue_files import QueuesWritten, write_queues
+from rocketlet.store.layout import checkpoint_layout
+from rocketlet.store.layout.consume_queue_entry import DEFAULT_FILE_SIZE, ENTRY_SIZE
+from rocketlet.store.layout.file_names import CHECKPOINT, CONFIG, CONSUME_QUEUE, INDEX, LOCK, parse_offset
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_jobs.index_segments import Rules
+    from rocketlet.spark_jobs.index_segments import Rules
 
 
 class CannotWrite(RocketletError):

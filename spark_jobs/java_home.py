@@ -23,7 +23,7 @@ import tempfile
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
-from common.errors import RocketletError
+from rocketlet.common.errors import RocketletError
 
 OLDEST = 17
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from struct import Struct
 
-from common.message_record import FIXED, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, Fault, check
-from store.layout.log_scan import Damage, Reading, is_zero, last_nonzero, resync
+from rocketlet.common.message_record import FIXED, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, Fault, check
+from rocketlet.store.layout.log_scan import Damage, Reading, is_zero, last_nonzero, resync
 
 HEADER_SIZE = 48
 _TWO = Struct(">ii")

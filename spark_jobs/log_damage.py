@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from common.message_record import Fault
-from spark_jobs.commit_log import LogDamage, Split, read_split
-from store.layout.log_scan import Damage
+from rocketlet.common.message_record import Fault
+from rocketlet.spark_jobs.commit_log import LogDamage, Split, read_split
+from rocketlet.store.layout.log_scan import Damage
 
 if TYPE_CHECKING:
-    from spark_jobs.message_columns import MessageBatch
+    from rocketlet.spark_jobs.message_columns import MessageBatch
 
 
 def damages_of(split: Split) -> list[LogDamage]:
     """All damages of a split, in order; records that fail their `__CRC32#` property among them."""
-    from spark_jobs.message_columns import MessageBatch
+    from rocketlet.spark_jobs.message_columns import MessageBatch
 
     data, found = read_split(split, verify_body=True)
     damages = [in_log(split, damage) for damage in found.damages]

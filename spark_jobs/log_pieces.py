@@ -14,17 +14,17 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from common.message_record import Fault
-from spark_jobs.commit_log import DEFAULT_SPLIT, CommitLog, LogDamage, Split, find_commit_log, read_split
-from spark_jobs.log_damage import in_log, property_damages
-from spark_jobs.progress import progress, tell
+from rocketlet.common.message_record import Fault
+from rocketlet.spark_jobs.commit_log import DEFAULT_SPLIT, CommitLog, LogDamage, Split, find_commit_log, read_split
+from rocketlet.spark_jobs.log_damage import in_log, property_damages
+from rocketlet.spark_jobs.progress import progress, tell
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from spark_jobs.index_segments import QueueSpan, Rules
-    from spark_jobs.message_columns import MessageBatch
+    from rocketlet.spark_jobs.index_segments import QueueSpan, Rules
+    from rocketlet.spark_jobs.message_columns import MessageBatch
 
 PIECE_SCHEMA = (
     "kind string, split int, piece int, topic string, queue_id int, file long, first long, count long, data binary"
@@ -69,7 +69,7 @@ class SplitSummary:
 
     @classmethod
     def from_json(cls, text: bytes) -> SplitSummary:
-        from spark_jobs.index_segments import QueueSpan
+        from rocketlet.spark_jobs.index_segments import QueueSpan
 
         fields = json.loads(text)
         fields["damages"] = [LogDamage(**damage) for damage in fields["damages"]]
@@ -108,9 +108,9 @@ def pieces_of(number: int, split: Split, rules: Rules, *, stop_at_damage: bool) 
     """The rows of one split."""
     import numpy as np
 
-    from spark_jobs.index_segments import index_split
-    from spark_jobs.message_columns import MessageBatch
-    from spark_jobs.segment_rows import heads_at
+    from rocketlet.spark_jobs.index_segments import index_split
+    from rocketlet.spark_jobs.message_columns import MessageBatch
+    from rocketlet.spark_jobs.segment_rows import heads_at
 
     data, found = read_split(split, verify_body=True)
     base = split.segment.base + split.start

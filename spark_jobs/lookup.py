@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from common.errors import RocketletError
-from common.java_numbers import string_hash
-from common.message_record import Fault, check
-from spark_jobs.commit_log import DEFAULT_SPLIT, Split, find_commit_log, log_folders, read_split
-from spark_jobs.files import list_folder, read_file, read_range, write_text
-from spark_jobs.progress import progress
-from store.layout.file_names import parse_offset
+from rocketlet.common.errors import RocketletError
+from rocketlet.common.java_numbers import string_hash
+from rocketlet.common.message_record import Fault, check
+from rocketlet.spark_jobs.commit_log import DEFAULT_SPLIT, Split, find_commit_log, log_folders, read_split
+from rocketlet.spark_jobs.files import list_folder, read_file, read_range, write_text
+from rocketlet.spark_jobs.progress import progress
+from rocketlet.store.layout.file_names import parse_offset
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +37,7 @@ _ROW_GROUP = 64 << 10
 
 
 class NoLookup(RocketletError):
-    """There is no lookup index at the path; make one with `python -m spark_jobs index --lookup`."""
+    """There is no lookup index at the path; make one with `python -m rocketlet.spark_jobs index --lookup`."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -102,10 +102,10 @@ def rows_of(split: Split, buckets: int) -> Iterator[pa.RecordBatch]:
     import numpy as np
     import pyarrow as pa
 
-    from common.message_flags import ROLLBACK, TRANSACTION_MASK
-    from spark_jobs.index_segments import key_table
-    from spark_jobs.message_columns import MessageBatch
-    from spark_jobs.segment_rows import texts
+    from rocketlet.common.message_flags import ROLLBACK, TRANSACTION_MASK
+    from rocketlet.spark_jobs.index_segments import key_table
+    from rocketlet.spark_jobs.message_columns import MessageBatch
+    from rocketlet.spark_jobs.segment_rows import texts
 
     data, found = read_split(split)
     heads = found.heads_in(data)
@@ -136,7 +136,9 @@ def read_about(lookup: str) -> About:
     """Raises NoLookup."""
     text = read_file(f"{lookup}/{_ABOUT}")
     if text is None:
-        raise NoLookup(f"no lookup index at {lookup}; make one with: python -m spark_jobs index --lookup {lookup}")
+        raise NoLookup(
+            f"no lookup index at {lookup}; make one with: python -m rocketlet.spark_jobs index --lookup {lookup}"
+        )
     return About(**json.loads(text))
 
 

@@ -21,11 +21,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from common import message_flags as flags
-from common.host import host_text
-from common.java_numbers import utf8_hash
-from common.message_properties import CRC32, INNER_NUM, decode_bytes
-from common.message_record import (
+from rocketlet.common import message_flags as flags
+from rocketlet.common.host import host_text
+from rocketlet.common.java_numbers import utf8_hash
+from rocketlet.common.message_properties import CRC32, INNER_NUM, decode_bytes
+from rocketlet.common.message_record import (
     BatchItem,
     Record,
     RecordError,
@@ -34,7 +34,7 @@ from common.message_record import (
     encode,
     has_good_property_crc,
 )
-from spark_jobs.segment_rows import (
+from rocketlet.spark_jobs.segment_rows import (
     Array,
     Heads,
     Properties,

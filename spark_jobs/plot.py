@@ -10,10 +10,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from common.errors import RocketletError
+from rocketlet.common.errors import RocketletError
 
 if TYPE_CHECKING:
-    from spark_jobs.stats import StoreStats
+    from rocketlet.spark_jobs.stats import StoreStats
 
 _MOST_TOPICS = 8
 _MOST_LAGS = 12

@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.commit_log import Split
-from spark_jobs.message_columns import MessageBatch
-from spark_jobs.segment_rows import Array
+from rocketlet.spark_jobs.commit_log import Split
+from rocketlet.spark_jobs.message_columns import MessageBatch
+from rocketlet.spark_jobs.segment_rows import Array
 
 _NUMBERS = {
     "queue_id", "queue_offset", "log_offset", "size", "flag", "sys_flag", "reconsume_times", "prepared_offset",

@@ -9,18 +9,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from common.message_record import FIXED
-from spark_jobs.log_pieces import UNITS, Scanned, SplitSummary
-from spark_jobs.progress import progress
-from spark_jobs.written_files import FILE_SCHEMA, file_rows, joined, write_once
-from store.layout.consume_queue_entry import ENTRY_SIZE
-from store.layout.file_names import offset_name, queue_folder
+from rocketlet.common.message_record import FIXED
+from rocketlet.spark_jobs.log_pieces import UNITS, Scanned, SplitSummary
+from rocketlet.spark_jobs.progress import progress
+from rocketlet.spark_jobs.written_files import FILE_SCHEMA, file_rows, joined, write_once
+from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE
+from rocketlet.store.layout.file_names import offset_name, queue_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from spark_jobs.index_segments import Rules
+    from rocketlet.spark_jobs.index_segments import Rules
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ def _queue_writer(
     staging: str, rules: Rules, first: dict[tuple[str, int], int], most_lost: int
 ) -> Callable[[Any, Any], pa.Table]:
     def write(key: tuple[pa.Scalar, ...], table: pa.Table) -> pa.Table:
-        from spark_jobs.index_segments import UNIT, even_queue_file, files_of, uneven_queue
+        from rocketlet.spark_jobs.index_segments import UNIT, even_queue_file, files_of, uneven_queue
 
         topic, queue_id, number = (part.as_py() for part in key)
         units = joined(table, UNIT)

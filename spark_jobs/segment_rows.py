@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from common.crc import crc32
-from common.message_flags import BORN_V6, STORE_V6
-from common.message_record import BLANK, FIXED, HEAD_SIZE, MAGIC_V1, MAGIC_V2, Fault, check
-from spark_jobs.ledger_scan import read_ledger
-from store.layout.log_scan import Damage, chain, head_dtype, is_blank_of, read_through, resync
+from rocketlet.common.crc import crc32
+from rocketlet.common.message_flags import BORN_V6, STORE_V6
+from rocketlet.common.message_record import BLANK, FIXED, HEAD_SIZE, MAGIC_V1, MAGIC_V2, Fault, check
+from rocketlet.spark_jobs.ledger_scan import read_ledger
+from rocketlet.store.layout.log_scan import Damage, chain, head_dtype, is_blank_of, read_through, resync
 
 Array = NDArray[Any]
 

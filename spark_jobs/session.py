@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from pyspark.sql import SparkSession
 
-from spark_jobs.java_home import use_java
+from rocketlet.spark_jobs.java_home import use_java
 
 _OUR_ROOT = str(Path(__file__).resolve().parent.parent)
 
@@ -46,7 +46,7 @@ def spark_session(
     Under `spark-submit` the master and resources are those of the command line; otherwise `master` counts, which is
     `local[*]` unless given.
     """
-    from spark_jobs.datasource import register
+    from rocketlet.spark_jobs.datasource import register
 
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     builder = SparkSession.builder.appName(f"rocketlet {name}")

@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from common.fastjson import InvalidJson, loads
-from spark_jobs.commit_log import DEFAULT_SPLIT, find_commit_log
-from spark_jobs.datasource import FORMAT
-from spark_jobs.files import read_file
-from spark_jobs.progress import progress
-from store.layout.file_names import CONFIG
+from rocketlet.common.fastjson import InvalidJson, loads
+from rocketlet.spark_jobs.commit_log import DEFAULT_SPLIT, find_commit_log
+from rocketlet.spark_jobs.datasource import FORMAT
+from rocketlet.spark_jobs.files import read_file
+from rocketlet.spark_jobs.progress import progress
+from rocketlet.store.layout.file_names import CONFIG
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -141,8 +141,8 @@ def stats(
 
 def _span_of(store: str) -> int:
     """Milliseconds from the first message to about the last, from the segments' first records: decides the step."""
-    from spark_jobs.commit_log import Split, read_split
-    from spark_jobs.segment_rows import heads_at
+    from rocketlet.spark_jobs.commit_log import Split, read_split
+    from rocketlet.spark_jobs.segment_rows import heads_at
 
     times = []
     segments = find_commit_log(store).segments

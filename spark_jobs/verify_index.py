@@ -9,19 +9,19 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from spark_jobs.files import list_folder, read_range
-from spark_jobs.log_pieces import ITEMS, PIECE_SCHEMA, Scanned
-from spark_jobs.progress import progress
-from spark_jobs.verify_report import FINDING_SCHEMA, VerifyReport, finding_table, findings_of
-from spark_jobs.written_files import joined
-from store.layout.file_names import INDEX, parse_index_name
-from store.layout.index_layout import HEADER_SIZE, decode_header
+from rocketlet.spark_jobs.files import list_folder, read_range
+from rocketlet.spark_jobs.log_pieces import ITEMS, PIECE_SCHEMA, Scanned
+from rocketlet.spark_jobs.progress import progress
+from rocketlet.spark_jobs.verify_report import FINDING_SCHEMA, VerifyReport, finding_table, findings_of
+from rocketlet.spark_jobs.written_files import joined
+from rocketlet.store.layout.file_names import INDEX, parse_index_name
+from rocketlet.store.layout.index_layout import HEADER_SIZE, decode_header
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from spark_jobs.index_segments import Rules
+    from rocketlet.spark_jobs.index_segments import Rules
 
 
 def verify_index(session: SparkSession, scanned: Scanned, root: str, rules: Rules, report: VerifyReport) -> None:
@@ -55,7 +55,7 @@ def _spreader(borders: list[int]) -> Callable[[Any], Iterator[pa.RecordBatch]]:
         import numpy as np
         import pyarrow as pa
 
-        from spark_jobs.index_segments import INDEX_ITEM
+        from rocketlet.spark_jobs.index_segments import INDEX_ITEM
 
         for batch in batches:
             rows, files = [], []
@@ -78,8 +78,8 @@ def _index_checker(
     def check(key: tuple[pa.Scalar, ...], table: pa.Table) -> pa.Table:
         import numpy as np
 
-        from spark_jobs.comparisons import compare_index, index_entries, wrong_links
-        from spark_jobs.index_segments import INDEX_ITEM
+        from rocketlet.spark_jobs.comparisons import compare_index, index_entries, wrong_links
+        from rocketlet.spark_jobs.index_segments import INDEX_ITEM
 
         number = key[0].as_py()
         size = rules.geometry.file_size

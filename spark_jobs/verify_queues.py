@@ -8,22 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from common.message_record import FIXED
-from spark_jobs.files import list_folder, read_file, read_range
-from spark_jobs.log_pieces import PIECE_SCHEMA, UNITS, Scanned
-from spark_jobs.progress import progress
-from spark_jobs.queue_files import uneven_queues
-from spark_jobs.verify_report import FINDING_SCHEMA, VerifyReport, finding_table, findings_of
-from spark_jobs.written_files import joined
-from store.layout import queue_ext_layout
-from store.layout.consume_queue_entry import ENTRY_SIZE
-from store.layout.file_names import CONSUME_QUEUE, offset_name, parse_offset, queue_ext_folder, queue_folder
+from rocketlet.common.message_record import FIXED
+from rocketlet.spark_jobs.files import list_folder, read_file, read_range
+from rocketlet.spark_jobs.log_pieces import PIECE_SCHEMA, UNITS, Scanned
+from rocketlet.spark_jobs.progress import progress
+from rocketlet.spark_jobs.queue_files import uneven_queues
+from rocketlet.spark_jobs.verify_report import FINDING_SCHEMA, VerifyReport, finding_table, findings_of
+from rocketlet.spark_jobs.written_files import joined
+from rocketlet.store.layout import queue_ext_layout
+from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE
+from rocketlet.store.layout.file_names import CONSUME_QUEUE, offset_name, parse_offset, queue_ext_folder, queue_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from spark_jobs.index_segments import Rules
+    from rocketlet.spark_jobs.index_segments import Rules
 
 _EXAMPLES = 20
 
@@ -76,7 +76,7 @@ def _queue_checker(
     per_file = rules.units_per_file
 
     def compare(topic: str, queue_id: int, number: int, place: int, expected: bytes) -> list[dict[str, Any]]:
-        from spark_jobs.comparisons import compare_queue_file
+        from rocketlet.spark_jobs.comparisons import compare_queue_file
 
         path = f"{root}/{queue_folder(topic, queue_id)}/{offset_name(number * per_file * ENTRY_SIZE)}"
         present = read_file(path)
@@ -90,7 +90,7 @@ def _queue_checker(
         }]  # fmt: skip
 
     def check(key: tuple[pa.Scalar, ...], table: pa.Table) -> pa.Table:
-        from spark_jobs.index_segments import UNIT, even_units, files_of, uneven_queue
+        from rocketlet.spark_jobs.index_segments import UNIT, even_units, files_of, uneven_queue
 
         topic, queue_id, number = (part.as_py() for part in key)
         units = joined(table, UNIT)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from spark_jobs.commit_log import LogDamage
+from rocketlet.spark_jobs.commit_log import LogDamage
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from spark_jobs.files import list_folder, read_file, read_range
-from spark_jobs.log_pieces import Scanned
-from spark_jobs.progress import progress
-from spark_jobs.verify_report import FINDING_SCHEMA, VerifyReport, finding_table, findings_of
-from store.layout import seal_layout
-from store.layout.file_names import SEALS, offset_name, parse_offset
+from rocketlet.spark_jobs.files import list_folder, read_file, read_range
+from rocketlet.spark_jobs.log_pieces import Scanned
+from rocketlet.spark_jobs.progress import progress
+from rocketlet.spark_jobs.verify_report import FINDING_SCHEMA, VerifyReport, finding_table, findings_of
+from rocketlet.store.layout import seal_layout
+from rocketlet.store.layout.file_names import SEALS, offset_name, parse_offset
 
 if TYPE_CHECKING:
     import pyarrow as pa

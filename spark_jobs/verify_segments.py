@@ -13,17 +13,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spark_jobs.commit_log import DEFAULT_SPLIT
-from spark_jobs.log_pieces import Scanned, scan_log
-from spark_jobs.verify_index import verify_index
-from spark_jobs.verify_queues import verify_queues
-from spark_jobs.verify_report import Finding, SegmentReport, TopicReport, VerifyReport
-from spark_jobs.verify_seals import verify_seals
+from rocketlet.spark_jobs.commit_log import DEFAULT_SPLIT
+from rocketlet.spark_jobs.log_pieces import Scanned, scan_log
+from rocketlet.spark_jobs.verify_index import verify_index
+from rocketlet.spark_jobs.verify_queues import verify_queues
+from rocketlet.spark_jobs.verify_report import Finding, SegmentReport, TopicReport, VerifyReport
+from rocketlet.spark_jobs.verify_seals import verify_seals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_jobs.index_segments import Rules
+    from rocketlet.spark_jobs.index_segments import Rules
 
 
 def verify(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from spark_jobs.files import rename, write_file
+from rocketlet.spark_jobs.files import rename, write_file
 
 if TYPE_CHECKING:
     import pyarrow as pa

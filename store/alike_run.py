@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from common.alike_batch import AlikeBatch
-from common.java_hashes import hash_of_rows
-from common.java_numbers import INT32_MAX
-from common.message_record import HEAD_SIZE, head_dtype
-from store.message import Put
-from store.message_run import Shared, crc_column
+from rocketlet.common.alike_batch import AlikeBatch
+from rocketlet.common.java_hashes import hash_of_rows
+from rocketlet.common.java_numbers import INT32_MAX
+from rocketlet.common.message_record import HEAD_SIZE, head_dtype
+from rocketlet.store.message import Put
+from rocketlet.store.message_run import Shared, crc_column
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

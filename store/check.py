@@ -18,21 +18,21 @@ from dataclasses import asdict, dataclass, field
 from time import perf_counter
 from typing import Any
 
-from common import fastjson
-from store.checkpoint import CheckpointFile
-from store.commit_log import CommitLog
-from store.config import StoreConfig
-from store.consume_queue_table import ConsumeQueueTable
-from store.disk import Disk
-from store.dry_disk import DryDisk
-from store.errors import CorruptStore, StoreLocked
-from store.geometry import found_config
-from store.layout import seal_layout
-from store.layout.file_names import ABORT, CHECKPOINT, CONFIG, LOCK, SEALS, offset_name, parse_offset
-from store.message_index import MessageIndex
-from store.recovery import Recovery, RecoveryReport
+from rocketlet.common import fastjson
+from rocketlet.store.checkpoint import CheckpointFile
+from rocketlet.store.commit_log import CommitLog
+from rocketlet.store.config import StoreConfig
+from rocketlet.store.consume_queue_table import ConsumeQueueTable
+from rocketlet.store.disk import Disk
+from rocketlet.store.dry_disk import DryDisk
+from rocketlet.store.errors import CorruptStore, StoreLocked
+from rocketlet.store.geometry import found_config
+from rocketlet.store.layout import seal_layout
+from rocketlet.store.layout.file_names import ABORT, CHECKPOINT, CONFIG, LOCK, SEALS, offset_name, parse_offset
+from rocketlet.store.message_index import MessageIndex
+from rocketlet.store.recovery import Recovery, RecoveryReport
 
-_log = logging.getLogger("store.check")
+_log = logging.getLogger("rocketlet.store.check")
 
 DAMAGE = "damage"
 REPAIRABLE = "repairable"
@@ -109,7 +109,7 @@ def repair(
     """Do what `check` told: heal and cut the log, rebuild queues and index. Raises StoreLocked while a broker runs."""
     import trio  # a check needs none
 
-    from store.message_store import MessageStore
+    from rocketlet.store.message_store import MessageStore
 
     if find_sizes:
         config = found_config(disk, config)

@@ -16,11 +16,11 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
-from common.crc import crc32
-from store.disk import Disk, Region
-from store.layout import checkpoint_layout
-from store.layout.checkpoint_layout import Checkpoint
-from store.layout.file_names import CHECKPOINT, PROGRESS
+from rocketlet.common.crc import crc32
+from rocketlet.store.disk import Disk, Region
+from rocketlet.store.layout import checkpoint_layout
+from rocketlet.store.layout.checkpoint_layout import Checkpoint
+from rocketlet.store.layout.file_names import CHECKPOINT, PROGRESS
 
 _VERSION = 1
 

@@ -18,11 +18,11 @@ import errno
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from common.message_record import BLANK_SIZE, Buffer, blank, pack_into
-from store.disk import Disk
-from store.errors import DiskFull, MessageIllegal, StoreError
-from store.mapped_file import MappedFile
-from store.mapped_file_queue import MappedFileQueue
+from rocketlet.common.message_record import BLANK_SIZE, Buffer, blank, pack_into
+from rocketlet.store.disk import Disk
+from rocketlet.store.errors import DiskFull, MessageIllegal, StoreError
+from rocketlet.store.mapped_file import MappedFile
+from rocketlet.store.mapped_file_queue import MappedFileQueue
 
 if TYPE_CHECKING:
     import numpy as np

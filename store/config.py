@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from common.settings import SettingsError, setting
-from store.layout.consume_queue_entry import file_size_for
+from rocketlet.common.settings import SettingsError, setting
+from rocketlet.store.layout.consume_queue_entry import file_size_for
 
 _MINUTE = 60_000
 _UNITS = {"s": 1000, "m": _MINUTE, "h": 60 * _MINUTE, "d": 24 * 60 * _MINUTE}

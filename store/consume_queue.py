@@ -18,18 +18,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from common.message_record import topic_field
-from store.disk import Disk
-from store.layout.consume_queue_entry import ENTRY, ENTRY_SIZE, PRE_BLANK, entries_of, is_pre_blank
-from store.layout.queue_ext_layout import is_address, to_offset
-from store.mapped_file import MappedFile
-from store.mapped_file_queue import MappedFileQueue
-from store.watermark import Watermark
+from rocketlet.common.message_record import topic_field
+from rocketlet.store.disk import Disk
+from rocketlet.store.layout.consume_queue_entry import ENTRY, ENTRY_SIZE, PRE_BLANK, entries_of, is_pre_blank
+from rocketlet.store.layout.queue_ext_layout import is_address, to_offset
+from rocketlet.store.mapped_file import MappedFile
+from rocketlet.store.mapped_file_queue import MappedFileQueue
+from rocketlet.store.watermark import Watermark
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from store.consume_queue_ext import ConsumeQueueExt
+    from rocketlet.store.consume_queue_ext import ConsumeQueueExt
 
 # The tags code of an entry whose message was lost to damage in the log. Pulls pass over it. It is no 32-bit hash, no
 # address of an extension unit, and as a delivery time it never comes. On disk: DO NOT CHANGE.

@@ -10,9 +10,18 @@ Java: store/ConsumeQueueExt.java
 
 from __future__ import annotations
 
-from store.disk import Disk
-from store.layout.queue_ext_layout import END_MARK, HEAD_SIZE, ExtUnit, decode, encode, fits, to_address, to_offset
-from store.mapped_file_queue import MappedFileQueue
+from rocketlet.store.disk import Disk
+from rocketlet.store.layout.queue_ext_layout import (
+    END_MARK,
+    HEAD_SIZE,
+    ExtUnit,
+    decode,
+    encode,
+    fits,
+    to_address,
+    to_offset,
+)
+from rocketlet.store.mapped_file_queue import MappedFileQueue
 
 
 class ConsumeQueueExt:

@@ -10,15 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from common.topic import SCHEDULE_TOPIC, is_legal_name
-from store.config import StoreConfig, parse_delay_levels
-from store.consume_queue import ConsumeQueue
-from store.consume_queue_ext import ConsumeQueueExt
-from store.disk import PAGE, Disk
-from store.errors import CorruptStore
-from store.layout.consume_queue_entry import ENTRY_SIZE
-from store.layout.file_names import CONSUME_QUEUE, CONSUME_QUEUE_EXT, parse_offset, queue_ext_folder, queue_folder
-from store.mapped_file_queue import MappedFileQueue, Oddity
+from rocketlet.common.topic import SCHEDULE_TOPIC, is_legal_name
+from rocketlet.store.config import StoreConfig, parse_delay_levels
+from rocketlet.store.consume_queue import ConsumeQueue
+from rocketlet.store.consume_queue_ext import ConsumeQueueExt
+from rocketlet.store.disk import PAGE, Disk
+from rocketlet.store.errors import CorruptStore
+from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE
+from rocketlet.store.layout.file_names import (
+    CONSUME_QUEUE,
+    CONSUME_QUEUE_EXT,
+    parse_offset,
+    queue_ext_folder,
+    queue_folder,
+)
+from rocketlet.store.mapped_file_queue import MappedFileQueue, Oddity
 
 QueueKey = tuple[str, int]
 

@@ -47,7 +47,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Protocol
 
-from store.errors import StoreLocked
+from rocketlet.store.errors import StoreLocked
 
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE; not named by Python's mmap module
 _SMALL_FILE = 16 << 20  # a file whose pages are asked for one by one, not a MiB at a time

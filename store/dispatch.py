@@ -17,15 +17,15 @@ from __future__ import annotations
 from itertools import groupby
 from typing import NamedTuple, cast
 
-from common.java_hashes import hash_column, string_hashes
-from common.java_numbers import INT32_MAX
-from store.consume_queue import ConsumeQueue
-from store.consume_queue_table import ConsumeQueueTable
-from store.index_file import IndexItem
-from store.layout.index_layout import IndexColumns
-from store.message_index import MessageIndex
-from store.message_run import NotedRun
-from store.watermark import Watermark
+from rocketlet.common.java_hashes import hash_column, string_hashes
+from rocketlet.common.java_numbers import INT32_MAX
+from rocketlet.store.consume_queue import ConsumeQueue
+from rocketlet.store.consume_queue_table import ConsumeQueueTable
+from rocketlet.store.index_file import IndexItem
+from rocketlet.store.layout.index_layout import IndexColumns
+from rocketlet.store.message_index import MessageIndex
+from rocketlet.store.message_run import NotedRun
+from rocketlet.store.watermark import Watermark
 
 # queue, queue offset (-1: no entry), log offset, size, tags code, store timestamp, keys, filter bits
 Noted = tuple[ConsumeQueue, int, int, int, int, int, "tuple[bytes, ...] | list[bytes]", bytes]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 
-from store.disk import Disk, Entry, Lock, Region, Usage
+from rocketlet.store.disk import Disk, Entry, Lock, Region, Usage
 
 _NOWHERE = ".not-there"  # behind a path: no file has that name
 

@@ -1,4 +1,4 @@
-"""Any file of a store as lines of text: `python -m store.dump FILE`, `rocketlet store dump FILE`.
+"""Any file of a store as lines of text: `python -m rocketlet.store.dump FILE`, `rocketlet store dump FILE`.
 
 Which kind a file is tells its path: `commitlog/`, `consumequeue/`, `consumequeue_ext/`, `index/`, `rocketlet/seals/`,
 `checkpoint`; a file copied to elsewhere is told by `--kind`. What cannot be read is printed as what it is, with its
@@ -16,20 +16,28 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import PurePath
 
-from common.host import host_text
-from common.java_numbers import INT32_MAX
-from common.message_id import offset_message_id
-from common.message_properties import decode_bytes
-from common.message_record import Fault, Record, RecordError, body_crc, decode
-from store.consume_queue import LOST
-from store.disk import Disk, RealDisk, Region
-from store.errors import StoreError
-from store.healing import LOST_MARK
-from store.layout import checkpoint_layout, queue_ext_layout, seal_layout
-from store.layout.consume_queue_entry import ENTRY, ENTRY_SIZE, is_pre_blank
-from store.layout.file_names import CHECKPOINT, COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, OWN, parse_offset
-from store.layout.index_layout import HEADER_SIZE, IndexGeometry, IndexTable, decode_header
-from store.layout.log_scan import is_blank_of, last_nonzero, resync
+from rocketlet.common.host import host_text
+from rocketlet.common.java_numbers import INT32_MAX
+from rocketlet.common.message_id import offset_message_id
+from rocketlet.common.message_properties import decode_bytes
+from rocketlet.common.message_record import Fault, Record, RecordError, body_crc, decode
+from rocketlet.store.consume_queue import LOST
+from rocketlet.store.disk import Disk, RealDisk, Region
+from rocketlet.store.errors import StoreError
+from rocketlet.store.healing import LOST_MARK
+from rocketlet.store.layout import checkpoint_layout, queue_ext_layout, seal_layout
+from rocketlet.store.layout.consume_queue_entry import ENTRY, ENTRY_SIZE, is_pre_blank
+from rocketlet.store.layout.file_names import (
+    CHECKPOINT,
+    COMMIT_LOG,
+    CONSUME_QUEUE,
+    CONSUME_QUEUE_EXT,
+    INDEX,
+    OWN,
+    parse_offset,
+)
+from rocketlet.store.layout.index_layout import HEADER_SIZE, IndexGeometry, IndexTable, decode_header
+from rocketlet.store.layout.log_scan import is_blank_of, last_nonzero, resync
 
 Lines = Iterator[str]
 _SHOWN = 64  # bytes of a body
@@ -202,7 +210,7 @@ def _seal(data: bytes) -> Lines:
 
 
 def _json(data: bytes) -> Lines:
-    from common import fastjson
+    from rocketlet.common import fastjson
 
     yield from json.dumps(fastjson.loads(data), indent=2, ensure_ascii=False).splitlines()
 
@@ -221,9 +229,9 @@ KINDS = [*_LARGE, "index", *_SMALL]
 
 
 def main(arguments: list[str]) -> int:
-    """`python -m store.dump FILE [KIND]`"""
+    """`python -m rocketlet.store.dump FILE [KIND]`"""
     if not 1 <= len(arguments) <= 2:
-        sys.stderr.write(f"usage: python -m store.dump FILE [{'|'.join(KINDS)}]\n")
+        sys.stderr.write(f"usage: python -m rocketlet.store.dump FILE [{'|'.join(KINDS)}]\n")
         return 2
     try:
         for line in dump(RealDisk(), arguments[0], arguments[1] if arguments[1:] else None):

@@ -9,7 +9,7 @@ Java: common/message/../store/PutMessageStatus.java, AppendMessageStatus.java
 
 from __future__ import annotations
 
-from common.errors import RocketletError
+from rocketlet.common.errors import RocketletError
 
 
 class StoreError(RocketletError):

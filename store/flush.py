@@ -20,18 +20,18 @@ from collections.abc import Callable
 
 import trio
 
-from store.checkpoint import CheckpointFile, Progress, checksum, write_progress
-from store.commit_log import CommitLog
-from store.config import StoreConfig
-from store.consume_queue_table import ConsumeQueueTable
-from store.disk import PAGE, Disk
-from store.dispatch import Dispatch
-from store.errors import FlushFailed, FlushTimeout
-from store.message_index import MessageIndex
-from store.offload import offload
-from store.watermark import Watermark
+from rocketlet.store.checkpoint import CheckpointFile, Progress, checksum, write_progress
+from rocketlet.store.commit_log import CommitLog
+from rocketlet.store.config import StoreConfig
+from rocketlet.store.consume_queue_table import ConsumeQueueTable
+from rocketlet.store.disk import PAGE, Disk
+from rocketlet.store.dispatch import Dispatch
+from rocketlet.store.errors import FlushFailed, FlushTimeout
+from rocketlet.store.message_index import MessageIndex
+from rocketlet.store.offload import offload
+from rocketlet.store.watermark import Watermark
 
-_log = logging.getLogger("store.flush")
+_log = logging.getLogger("rocketlet.store.flush")
 
 
 class LogFlush:

@@ -13,13 +13,20 @@ import struct
 from collections import Counter
 from dataclasses import replace
 
-from common.java_numbers import index_hash, utf8_hash
-from common.message_properties import index_keys
-from common.message_record import Outline, outline
-from store.config import StoreConfig
-from store.disk import Disk
-from store.layout.file_names import COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, parse_index_name, parse_offset
-from store.layout.index_layout import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexGeometry, decode_header
+from rocketlet.common.java_numbers import index_hash, utf8_hash
+from rocketlet.common.message_properties import index_keys
+from rocketlet.common.message_record import Outline, outline
+from rocketlet.store.config import StoreConfig
+from rocketlet.store.disk import Disk
+from rocketlet.store.layout.file_names import (
+    COMMIT_LOG,
+    CONSUME_QUEUE,
+    CONSUME_QUEUE_EXT,
+    INDEX,
+    parse_index_name,
+    parse_offset,
+)
+from rocketlet.store.layout.index_layout import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexGeometry, decode_header
 
 _SEARCHED = 64 << 20
 

@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from common.host import UNKNOWN_HOST
-from common.message_flags import ROLLBACK, gets_queue_entry
-from common.message_record import (
+from rocketlet.common.host import UNKNOWN_HOST
+from rocketlet.common.message_flags import ROLLBACK, gets_queue_entry
+from rocketlet.common.message_record import (
     BLANK_SIZE,
     Fault,
     Outline,
@@ -34,14 +34,14 @@ from common.message_record import (
     topic_field,
     with_head_put_right,
 )
-from common.topic import is_legal_name
-from store.commit_log import CommitLog
-from store.consume_queue import ConsumeQueue
-from store.disk import Disk
-from store.layout.bit_mending import mended
-from store.layout.file_names import DAMAGED, offset_name
-from store.log_walk import Loss
-from store.mapped_file import MappedFile
+from rocketlet.common.topic import is_legal_name
+from rocketlet.store.commit_log import CommitLog
+from rocketlet.store.consume_queue import ConsumeQueue
+from rocketlet.store.disk import Disk
+from rocketlet.store.layout.bit_mending import mended
+from rocketlet.store.layout.file_names import DAMAGED, offset_name
+from rocketlet.store.log_walk import Loss
+from rocketlet.store.mapped_file import MappedFile
 
 LOST_MARK = -0x4C4F53545245434F  # a prepared offset that no log has. On disk: DO NOT CHANGE.
 _NOBODY = "-"  # topic of what nobody is known for

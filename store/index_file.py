@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from common.java_numbers import INT32_MAX
-from store.disk import PAGE
-from store.layout.index_layout import (
+from rocketlet.common.java_numbers import INT32_MAX
+from rocketlet.store.disk import PAGE
+from rocketlet.store.layout.index_layout import (
     ENTRY_SIZE,
     HEADER_SIZE,
     SLOT_SIZE,
@@ -23,7 +23,7 @@ from store.layout.index_layout import (
     IndexTable,
     entry_dtype,
 )
-from store.mapped_file import MappedFile
+from rocketlet.store.mapped_file import MappedFile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

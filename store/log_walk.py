@@ -22,10 +22,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from common.message_record import Fault, Outline, outline
-from store.commit_log import CommitLog
-from store.layout.log_scan import is_blank_of, resync
-from store.mapped_file import MappedFile, data_end, data_pieces
+from rocketlet.common.message_record import Fault, Outline, outline
+from rocketlet.store.commit_log import CommitLog
+from rocketlet.store.layout.log_scan import is_blank_of, resync
+from rocketlet.store.mapped_file import MappedFile, data_end, data_pieces
 
 _BATCH = 20_000
 _HALF_WRITTEN = 64  # zeros at the end of a sector; the head of a record never has so many in a row, but at most 25

@@ -8,13 +8,13 @@ Java: store/DefaultMessageStore.java#lookMessageByOffset, #getOffsetInQueueByTim
 
 from __future__ import annotations
 
-from common.message_properties import index_keys
-from common.message_record import Outline, check, decode, outline
-from store.commit_log import CommitLog
-from store.config import StoreConfig
-from store.consume_queue_table import ConsumeQueueTable
-from store.message import FoundByKey
-from store.message_index import MessageIndex
+from rocketlet.common.message_properties import index_keys
+from rocketlet.common.message_record import Outline, check, decode, outline
+from rocketlet.store.commit_log import CommitLog
+from rocketlet.store.config import StoreConfig
+from rocketlet.store.consume_queue_table import ConsumeQueueTable
+from rocketlet.store.message import FoundByKey
+from rocketlet.store.message_index import MessageIndex
 
 
 class Lookup:

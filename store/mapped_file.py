@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 
-from store.disk import PAGE, Disk, Region
+from rocketlet.store.disk import PAGE, Disk, Region
 
 _LARGEST_STEP = 1 << 20  # 1 ms of page faults at a time
 

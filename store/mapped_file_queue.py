@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from store.disk import Disk
-from store.layout.file_names import offset_name, parse_offset
-from store.mapped_file import MappedFile
+from rocketlet.store.disk import Disk
+from rocketlet.store.layout.file_names import offset_name, parse_offset
+from rocketlet.store.mapped_file import MappedFile
 
 
 @dataclass(frozen=True, slots=True)

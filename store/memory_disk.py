@@ -24,8 +24,8 @@ import posixpath
 from dataclasses import dataclass, field
 from random import Random
 
-from store.disk import Entry, Usage
-from store.errors import StoreLocked
+from rocketlet.store.disk import Entry, Usage
+from rocketlet.store.errors import StoreLocked
 
 _PLENTY = 1 << 50
 

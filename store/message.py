@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from common.host import UNKNOWN_HOST
-from common.message_record import Buffer
+from rocketlet.common.host import UNKNOWN_HOST
+from rocketlet.common.message_record import Buffer
 
 
 @dataclass(slots=True)

@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from common.java_numbers import index_key_hash
-from store.config import StoreConfig
-from store.disk import Disk
-from store.index_file import IndexFile, IndexItem
-from store.layout.file_names import INDEX, index_name, parse_index_name
-from store.layout.index_layout import HEADER_SIZE, IndexColumns, IndexGeometry
-from store.mapped_file import MappedFile
-from store.mapped_file_queue import Oddity
+from rocketlet.common.java_numbers import index_key_hash
+from rocketlet.store.config import StoreConfig
+from rocketlet.store.disk import Disk
+from rocketlet.store.index_file import IndexFile, IndexItem
+from rocketlet.store.layout.file_names import INDEX, index_name, parse_index_name
+from rocketlet.store.layout.index_layout import HEADER_SIZE, IndexColumns, IndexGeometry
+from rocketlet.store.mapped_file import MappedFile
+from rocketlet.store.mapped_file_queue import Oddity
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from common.crc import crc32
-from common.host import V4_SIZE
-from common.java_hashes import hash_column
-from common.java_numbers import INT32_MAX
-from common.message_record import HEAD, HEAD_SIZE, MAGIC_V1, head_dtype
-from store.consume_queue import ConsumeQueue
-from store.message import Put
+from rocketlet.common.crc import crc32
+from rocketlet.common.host import V4_SIZE
+from rocketlet.common.java_hashes import hash_column
+from rocketlet.common.java_numbers import INT32_MAX
+from rocketlet.common.message_record import HEAD, HEAD_SIZE, MAGIC_V1, head_dtype
+from rocketlet.store.consume_queue import ConsumeQueue
+from rocketlet.store.message import Put
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -25,32 +25,32 @@ from collections.abc import Callable, Iterable, Sequence
 
 import trio
 
-from common.clock import WallClock
-from common.message_flags import PREPARED, ROLLBACK, TRANSACTION_MASK
-from common.message_record import HEAD_SIZE, PROPERTIES_MAX
-from common.topic import RETRY_TOPIC_MAX_LENGTH, check_topic_name, is_system_topic
-from store.checkpoint import CheckpointFile
-from store.commit_log import CommitLog
-from store.config import StoreConfig
-from store.consume_queue import ConsumeQueue
-from store.consume_queue_table import ConsumeQueueTable
-from store.disk import Disk, Lock
-from store.dispatch import Dispatch
-from store.errors import Closed, DiskFull, FlushTimeout, MessageIllegal, NotWritable, PropertiesTooLarge
-from store.flush import LogFlush, ThoroughFlush
-from store.layout.file_names import ABORT, LOCK
-from store.lookup import Lookup
-from store.message import Appended, Put, StoreStatistics
-from store.message_index import MessageIndex
-from store.message_run import AppendedRun, NotedRun, Run
-from store.offload import offload
-from store.reading import GetResult, MatchCode, MatchRecord, MatchUnit, Reading
-from store.recovery import Recovery, RecoveryReport
-from store.retention import Retention
-from store.seals import Seals
-from store.watermark import Watermark
+from rocketlet.common.clock import WallClock
+from rocketlet.common.message_flags import PREPARED, ROLLBACK, TRANSACTION_MASK
+from rocketlet.common.message_record import HEAD_SIZE, PROPERTIES_MAX
+from rocketlet.common.topic import RETRY_TOPIC_MAX_LENGTH, check_topic_name, is_system_topic
+from rocketlet.store.checkpoint import CheckpointFile
+from rocketlet.store.commit_log import CommitLog
+from rocketlet.store.config import StoreConfig
+from rocketlet.store.consume_queue import ConsumeQueue
+from rocketlet.store.consume_queue_table import ConsumeQueueTable
+from rocketlet.store.disk import Disk, Lock
+from rocketlet.store.dispatch import Dispatch
+from rocketlet.store.errors import Closed, DiskFull, FlushTimeout, MessageIllegal, NotWritable, PropertiesTooLarge
+from rocketlet.store.flush import LogFlush, ThoroughFlush
+from rocketlet.store.layout.file_names import ABORT, LOCK
+from rocketlet.store.lookup import Lookup
+from rocketlet.store.message import Appended, Put, StoreStatistics
+from rocketlet.store.message_index import MessageIndex
+from rocketlet.store.message_run import AppendedRun, NotedRun, Run
+from rocketlet.store.offload import offload
+from rocketlet.store.reading import GetResult, MatchCode, MatchRecord, MatchUnit, Reading
+from rocketlet.store.recovery import Recovery, RecoveryReport
+from rocketlet.store.retention import Retention
+from rocketlet.store.seals import Seals
+from rocketlet.store.watermark import Watermark
 
-_log = logging.getLogger("store.message_store")
+_log = logging.getLogger("rocketlet.store.message_store")
 
 _SPARE = 65536  # a record may be longer than the longest body by this
 _HEAD_AND_LENGTH = HEAD_SIZE + 2

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import trio
 
-from store.disk import Disk
+from rocketlet.store.disk import Disk
 
 Result = TypeVar("Result")
 

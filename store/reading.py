@@ -18,11 +18,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from store.commit_log import CommitLog
-from store.config import StoreConfig
-from store.consume_queue import LOST, ConsumeQueue
-from store.layout.consume_queue_entry import ENTRY, is_pre_blank
-from store.layout.queue_ext_layout import ExtUnit, is_address
+from rocketlet.store.commit_log import CommitLog
+from rocketlet.store.config import StoreConfig
+from rocketlet.store.consume_queue import LOST, ConsumeQueue
+from rocketlet.store.layout.consume_queue_entry import ENTRY, is_pre_blank
+from rocketlet.store.layout.queue_ext_layout import ExtUnit, is_address
 
 # Entries looked at by one pull: what Java makes of maxFilterMessageSize 16000 / 20, more for a larger pull.
 _LEAST_EXAMINED = 800

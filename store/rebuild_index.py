@@ -17,14 +17,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from common.java_hashes import hash_column
-from common.java_numbers import INT32_MAX
-from common.message_flags import gets_index_entry
-from store.healing import is_lost
-from store.index_file import IndexFile
-from store.layout.index_layout import IndexColumns
-from store.log_walk import Found
-from store.message_index import MessageIndex
+from rocketlet.common.java_hashes import hash_column
+from rocketlet.common.java_numbers import INT32_MAX
+from rocketlet.common.message_flags import gets_index_entry
+from rocketlet.store.healing import is_lost
+from rocketlet.store.index_file import IndexFile
+from rocketlet.store.layout.index_layout import IndexColumns
+from rocketlet.store.log_walk import Found
+from rocketlet.store.message_index import MessageIndex
 
 _PIECE = 1 << 14
 

@@ -21,19 +21,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from common.java_numbers import INT32_MAX
-from common.message_flags import gets_queue_entry
-from common.message_properties import find
-from common.message_record import FIXED, Outline
-from common.subscription import tags_code
-from common.topic import SCHEDULE_TOPIC, is_legal_name
-from store.consume_queue import LOST, ConsumeQueue
-from store.consume_queue_table import ConsumeQueueTable
-from store.healing import LOST_MARK
-from store.layout.consume_queue_entry import ENTRY, ENTRY_SIZE, PRE_BLANK, entries_of
-from store.layout.queue_ext_layout import is_address, to_offset
-from store.log_walk import Found
-from store.mapped_file import MappedFile, data_pieces
+from rocketlet.common.java_numbers import INT32_MAX
+from rocketlet.common.message_flags import gets_queue_entry
+from rocketlet.common.message_properties import find
+from rocketlet.common.message_record import FIXED, Outline
+from rocketlet.common.subscription import tags_code
+from rocketlet.common.topic import SCHEDULE_TOPIC, is_legal_name
+from rocketlet.store.consume_queue import LOST, ConsumeQueue
+from rocketlet.store.consume_queue_table import ConsumeQueueTable
+from rocketlet.store.healing import LOST_MARK
+from rocketlet.store.layout.consume_queue_entry import ENTRY, ENTRY_SIZE, PRE_BLANK, entries_of
+from rocketlet.store.layout.queue_ext_layout import is_address, to_offset
+from rocketlet.store.log_walk import Found
+from rocketlet.store.mapped_file import MappedFile, data_pieces
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -18,24 +18,31 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
 
-from common.message_properties import tags_and_keys
-from common.message_record import Outline, outline
-from store.checkpoint import CheckpointFile, Progress, checksum, read_progress
-from store.commit_log import CommitLog
-from store.config import StoreConfig
-from store.consume_queue_table import MANY, ConsumeQueueTable
-from store.disk import Disk
-from store.dispatch import LastRecord
-from store.errors import CorruptStore
-from store.healing import Healing
-from store.layout.file_names import ABORT, CONSUME_QUEUE, DLEDGER_PREFIX, ROCKSDB_MARKER, offset_name, parse_offset
-from store.log_walk import Evidence, Found, LogWalk, Loss
-from store.mapped_file import MappedFile, data_pieces
-from store.mapped_file_queue import Oddity
-from store.message_index import MessageIndex
-from store.rebuild_index import IndexFinding, IndexRebuild
-from store.rebuild_queues import NotContinuous, QueueFinding, QueueRebuild
-from store.seal_files import drop_seals, seal_path
+from rocketlet.common.message_properties import tags_and_keys
+from rocketlet.common.message_record import Outline, outline
+from rocketlet.store.checkpoint import CheckpointFile, Progress, checksum, read_progress
+from rocketlet.store.commit_log import CommitLog
+from rocketlet.store.config import StoreConfig
+from rocketlet.store.consume_queue_table import MANY, ConsumeQueueTable
+from rocketlet.store.disk import Disk
+from rocketlet.store.dispatch import LastRecord
+from rocketlet.store.errors import CorruptStore
+from rocketlet.store.healing import Healing
+from rocketlet.store.layout.file_names import (
+    ABORT,
+    CONSUME_QUEUE,
+    DLEDGER_PREFIX,
+    ROCKSDB_MARKER,
+    offset_name,
+    parse_offset,
+)
+from rocketlet.store.log_walk import Evidence, Found, LogWalk, Loss
+from rocketlet.store.mapped_file import MappedFile, data_pieces
+from rocketlet.store.mapped_file_queue import Oddity
+from rocketlet.store.message_index import MessageIndex
+from rocketlet.store.rebuild_index import IndexFinding, IndexRebuild
+from rocketlet.store.rebuild_queues import NotContinuous, QueueFinding, QueueRebuild
+from rocketlet.store.seal_files import drop_seals, seal_path
 
 _MOST_MISSING = 1024  # log files that are made up for in one gap
 

@@ -19,17 +19,17 @@ from datetime import datetime
 
 import trio
 
-from common.clock import WallClock
-from store.commit_log import CommitLog
-from store.config import StoreConfig
-from store.consume_queue_table import ConsumeQueueTable
-from store.disk import Disk, Usage
-from store.errors import DiskFull
-from store.layout.file_names import SEALS, offset_name
-from store.message_index import MessageIndex
-from store.offload import offload
+from rocketlet.common.clock import WallClock
+from rocketlet.store.commit_log import CommitLog
+from rocketlet.store.config import StoreConfig
+from rocketlet.store.consume_queue_table import ConsumeQueueTable
+from rocketlet.store.disk import Disk, Usage
+from rocketlet.store.errors import DiskFull
+from rocketlet.store.layout.file_names import SEALS, offset_name
+from rocketlet.store.message_index import MessageIndex
+from rocketlet.store.offload import offload
 
-_log = logging.getLogger("store.retention")
+_log = logging.getLogger("rocketlet.store.retention")
 
 _HOUR = 3_600_000
 _PAUSE = 0.1  # s between two files while there are more to delete

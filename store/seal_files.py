@@ -5,10 +5,10 @@ Java: (none)
 
 from __future__ import annotations
 
-from store.disk import Disk
-from store.layout import seal_layout
-from store.layout.file_names import SEALS, offset_name, parse_offset
-from store.layout.seal_layout import Seal
+from rocketlet.store.disk import Disk
+from rocketlet.store.layout import seal_layout
+from rocketlet.store.layout.file_names import SEALS, offset_name, parse_offset
+from rocketlet.store.layout.seal_layout import Seal
 
 
 def seal_path(root: str, log_offset: int) -> str:

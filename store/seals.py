@@ -13,18 +13,18 @@ from collections.abc import Callable
 
 import trio
 
-from store.commit_log import CommitLog
-from store.config import StoreConfig
-from store.disk import Disk
-from store.layout import seal_layout
-from store.layout.file_names import SEALS, parse_offset
-from store.layout.log_scan import read_through
-from store.mapped_file import MappedFile
-from store.offload import offload
-from store.seal_files import seal_path
-from store.watermark import Watermark
+from rocketlet.store.commit_log import CommitLog
+from rocketlet.store.config import StoreConfig
+from rocketlet.store.disk import Disk
+from rocketlet.store.layout import seal_layout
+from rocketlet.store.layout.file_names import SEALS, parse_offset
+from rocketlet.store.layout.log_scan import read_through
+from rocketlet.store.mapped_file import MappedFile
+from rocketlet.store.offload import offload
+from rocketlet.store.seal_files import seal_path
+from rocketlet.store.watermark import Watermark
 
-_log = logging.getLogger("store.seals")
+_log = logging.getLogger("rocketlet.store.seals")
 
 
 class Seals:

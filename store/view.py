@@ -1,6 +1,6 @@
 """A store to look at from a notebook: arrays over its files, read-only, without a broker, a lock or a recovery.
 
-    from store.view import StoreView
+    from rocketlet.store.view import StoreView
 
     view = StoreView("/data/store")
     view.topics()                                # {"Orders": [0, 1, 2, 3]}
@@ -19,18 +19,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from common.message_record import Record, decode
-from store.commit_log import CommitLog
-from store.config import StoreConfig
-from store.consume_queue import LOST, ConsumeQueue
-from store.consume_queue_table import ConsumeQueueTable
-from store.disk import RealDisk
-from store.dry_disk import DryDisk
-from store.errors import CorruptStore
-from store.geometry import found_config
-from store.layout.consume_queue_entry import ENTRY_SIZE, count_valid, is_pre_blank
-from store.layout.log_scan import chain, head_dtype
-from store.mapped_file import MappedFile, data_end
+from rocketlet.common.message_record import Record, decode
+from rocketlet.store.commit_log import CommitLog
+from rocketlet.store.config import StoreConfig
+from rocketlet.store.consume_queue import LOST, ConsumeQueue
+from rocketlet.store.consume_queue_table import ConsumeQueueTable
+from rocketlet.store.disk import RealDisk
+from rocketlet.store.dry_disk import DryDisk
+from rocketlet.store.errors import CorruptStore
+from rocketlet.store.geometry import found_config
+from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE, count_valid, is_pre_blank
+from rocketlet.store.layout.log_scan import chain, head_dtype
+from rocketlet.store.mapped_file import MappedFile, data_end
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,7 +12,7 @@ import pytest
 import trio.testing
 from hypothesis import HealthCheck, settings
 
-from common.clock import TrioWallClock
+from rocketlet.common.clock import TrioWallClock
 from tests.support.virtual_time import START_MS
 
 VECTORS = Path(__file__).parent / "vectors"

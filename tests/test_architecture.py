@@ -139,6 +139,7 @@ def findings(tree: SourceTree) -> Iterator[str]:
     yield from architecture.forbidden_calls(tree, SHELLS, [], "Nothing here runs text. Spell out what is to be done.")
     yield from architecture.composition_roots_known(tree, COMPOSITION_ROOTS)
     yield from architecture.through_a_facade(tree, FACADES, FACADE_USERS)
+    yield from architecture.by_a_general_name(tree)
     yield from architecture.inhabited_packages(tree, FACADES)
     yield from architecture.badly_named_classes(tree, SUFFIXES)
     yield from architecture.without_docstring(tree)
@@ -165,19 +166,21 @@ def test_the_arrows_themselves_make_no_circle() -> None:
 
 PLANTED = {
     "common/errors.py": '"""Errors."""',
-    "store/layout/file_names.py": '"""Names."""\nfrom common.errors import X',
+    "store/layout/file_names.py": '"""Names."""\nfrom rocketlet.common.errors import X',
     "store/disk.py": '"""Disk."""\nimport mmap, os\nos.open("x", 0)',
-    "store/commit_log.py": '"""Log."""\nfrom store.disk import Disk\nfrom store.layout import file_names',
-    "broker/broker.py": '"""Root."""\nimport store.commit_log\nfrom broker.handlers import TABLE',
-    "broker/handlers/__init__.py": '"""Table."""\nfrom broker.handlers.send import send\nTABLE = {10: send}',
-    "broker/handlers/send.py": '"""Send."""\nfrom remoting.command import Command',
-    "broker/__main__.py": '"""Start."""\nimport click\nfrom broker.broker import Broker',
+    "store/commit_log.py": (
+        '"""Log."""\nfrom rocketlet.store.disk import Disk\nfrom rocketlet.store.layout import file_names'
+    ),
+    "broker/broker.py": '"""Root."""\nimport rocketlet.store.commit_log\nfrom rocketlet.broker.handlers import TABLE',
+    "broker/handlers/__init__.py": '"""Table."""\nfrom rocketlet.broker.handlers.send import send\nTABLE = {10: send}',
+    "broker/handlers/send.py": '"""Send."""\nfrom rocketlet.remoting.command import Command',
+    "broker/__main__.py": '"""Start."""\nimport click\nfrom rocketlet.broker.broker import Broker',
     "remoting/command.py": '"""Command."""\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import trio',
-    "client/__init__.py": '"""SDK."""\nfrom client.producer import Producer',
+    "client/__init__.py": '"""SDK."""\nfrom rocketlet.client.producer import Producer',
     "client/producer.py": '"""Producer."""\nimport trio',
-    "tools/local.py": '"""Local."""\nfrom client import Producer\nimport namesrv.namesrv',
+    "tools/local.py": '"""Local."""\nfrom rocketlet.client import Producer\nimport rocketlet.namesrv.namesrv',
     "namesrv/namesrv.py": '"""Root."""',
-    "spark_jobs/rows.py": '"""Rows."""\nimport pyspark\nimport store.layout.file_names',
+    "spark_jobs/rows.py": '"""Rows."""\nimport pyspark\nimport rocketlet.store.layout.file_names',
 }
 
 
@@ -202,23 +205,23 @@ def test_a_good_tree_has_no_findings(tmp_path: Path) -> None:
     [
         (
             "store/commit_log.py",
-            "import remoting.command",
+            "import rocketlet.remoting.command",
             "store/commit_log.py:2: store.commit_log imports remoting.command, but store may import only common,"
             " store.layout. Move what both need into a package that both may import, or hand it in as an argument from"
             " a composition root.",
         ),
-        ("broker/long_poll.py", "from client.producer import Producer", "broker may import only"),
+        ("broker/long_poll.py", "from rocketlet.client.producer import Producer", "broker may import only"),
         (
             "spark_jobs/find.py",
-            "from store.commit_log import CommitLog",
+            "from rocketlet.store.commit_log import CommitLog",
             "spark_jobs may import only common, store.layout",
         ),
-        ("store/layout/scan.py", "from store.disk import Disk", "store.layout may import only common"),
-        ("common/message.py", "import store.layout.file_names", "common may import only nothing of ours"),
-        ("client/late.py", "def f():\n    from broker.handlers.send import send", "client may import only"),
+        ("store/layout/scan.py", "from rocketlet.store.disk import Disk", "store.layout may import only common"),
+        ("common/message.py", "import rocketlet.store.layout.file_names", "common may import only nothing of ours"),
+        ("client/late.py", "def f():\n    from rocketlet.broker.handlers.send import send", "client may import only"),
         (
             "client/typed.py",
-            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import store.disk",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import rocketlet.store.disk",
             "may import only",
         ),
         ("common/message.py", "import time", "is a pure module and imports time. Take the time"),
@@ -236,13 +239,23 @@ def test_a_good_tree_has_no_findings(tmp_path: Path) -> None:
         ("broker/json_file.py", "open('x')", "calls open. Files are met through a seam, Disk in"),
         ("broker/json_file.py", "import os\nos.replace('x', 'y')", "calls os.replace. Files are met"),
         ("broker/hooks.py", "import os\nos.system('x')", "calls os.system. Nothing here runs text"),
-        ("broker/long_poll.py", "from broker.broker import Broker", "imports the composition root broker.broker"),
-        ("namesrv/handlers.py", "import namesrv.namesrv", "imports the composition root namesrv.namesrv"),
+        (
+            "broker/long_poll.py",
+            "from rocketlet.broker.broker import Broker",
+            "imports the composition root broker.broker",
+        ),
+        ("namesrv/handlers.py", "import rocketlet.namesrv.namesrv", "imports the composition root namesrv.namesrv"),
         (
             "client/pull.py",
-            "from client import Producer",
+            "from rocketlet.client import Producer",
             "imports Producer from the package client. Import it from the",
         ),
+        (
+            "client/pull.py",
+            "import common.errors",
+            "imports common.errors by a general name. Write rocketlet.common",
+        ),
+        ("client/pull.py", "import store.disk", "imports store.disk by a general name. Write rocketlet.store.disk."),
         ("client/pull.py", "from .producer import Producer", "imports relatively. Name the module in full"),
         ("store/__init__.py", "X = 1", "is a package whose __init__.py holds code"),
         ("broker/topics.py", "class TopicConfigManager: ...", "has a class TopicConfigManager. Name what it holds"),
@@ -257,9 +270,9 @@ def test_a_planted_cycle_is_found(tmp_path: Path) -> None:
     tree = plant(
         tmp_path,
         {
-            "store/flush.py": '"""Planted."""\nfrom store.dispatch import run',
-            "store/dispatch.py": '"""Planted."""\nfrom store.queue import Queue',
-            "store/queue.py": '"""Planted."""\ndef late():\n    from store.flush import flush',
+            "store/flush.py": '"""Planted."""\nfrom rocketlet.store.dispatch import run',
+            "store/dispatch.py": '"""Planted."""\nfrom rocketlet.store.queue import Queue',
+            "store/queue.py": '"""Planted."""\ndef late():\n    from rocketlet.store.flush import flush',
         },
     )
     (finding,) = findings(tree)

@@ -91,7 +91,11 @@ def test_the_servers_of_the_compose_file_take_their_flags(service: str) -> None:
         flag.replace("${ROCKETLET_ADVERTISE:-127.0.0.1}", "127.0.0.1") for flag in re.findall(r"- (--\S+=\S+)", part)
     ]
     done = subprocess.run(
-        [sys.executable, "-m", service, "-p", *flags], cwd=ROOT, capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", f"rocketlet.{service}", "-p", *flags],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "bindAddress=0.0.0.0" in done.stdout

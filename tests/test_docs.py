@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from tools import compatibility_table
+from rocketlet.tools import compatibility_table
 
 ROOT = Path(__file__).parent.parent
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from common import java_properties
-from common.command_line import read
-from common.config_file import load, read_file
-from common.settings import Setting, settings_of
-from tools import settings_table
-from tools.settings_table import PROGRAMS
+from rocketlet.common import java_properties
+from rocketlet.common.command_line import read
+from rocketlet.common.config_file import load, read_file
+from rocketlet.common.settings import Setting, settings_of
+from rocketlet.tools import settings_table
+from rocketlet.tools.settings_table import PROGRAMS
 
 ROOT = Path(__file__).parent.parent
 FILES = {
@@ -76,7 +76,7 @@ def test_flags_and_keys_do_not_collide(program: str, capsys: pytest.CaptureFixtu
 
 def run(module: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", module, *arguments],
+        [sys.executable, "-m", f"rocketlet.{module}", *arguments],
         cwd=ROOT,
         env={"PATH": os.environ["PATH"], "HOME": "/home/me", **environment},
         capture_output=True,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import trio
 import trio.testing
 
-from common.clock import TrioWallClock, WallClock
-from common.message_record import decode_all
+from rocketlet.common.clock import TrioWallClock, WallClock
+from rocketlet.common.message_record import decode_all
 from tests.support.builders import log_of, received, record
 from tests.support.virtual_time import START_MS, ManualClock
 

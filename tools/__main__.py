@@ -12,18 +12,26 @@ import sys
 
 import click
 
-from tools.late_group import VERSION, Commands, LateGroup, run
+from rocketlet.tools.late_group import VERSION, Commands, LateGroup, run
 
 COMMANDS: Commands = {
-    "up": ("tools.up", "up", "Start a name server and a broker in this process."),
-    "send": ("tools.message_commands", "send", "Send a message."),
-    "tail": ("tools.message_commands", "tail", "Print the messages of a topic as they come."),
-    "topics": ("tools.look_commands", "topics", "List topics with their queues and messages."),
-    "groups": ("tools.look_commands", "groups", "List consumer groups with their lag."),
-    "export": ("tools.message_commands", "export", "Write the messages of a topic to a file."),
-    "dead-letters": ("tools.dead_letter_commands", "dead_letters", "Look at dead letters and send them again."),
-    "store": ("tools.store_commands", "store", "Check, repair and print a store's files, without a broker."),
-    "completion": ("tools.completion", "completion", "Print the script that completes these commands in a shell."),
+    "up": ("rocketlet.tools.up", "up", "Start a name server and a broker in this process."),
+    "send": ("rocketlet.tools.message_commands", "send", "Send a message."),
+    "tail": ("rocketlet.tools.message_commands", "tail", "Print the messages of a topic as they come."),
+    "topics": ("rocketlet.tools.look_commands", "topics", "List topics with their queues and messages."),
+    "groups": ("rocketlet.tools.look_commands", "groups", "List consumer groups with their lag."),
+    "export": ("rocketlet.tools.message_commands", "export", "Write the messages of a topic to a file."),
+    "dead-letters": (
+        "rocketlet.tools.dead_letter_commands",
+        "dead_letters",
+        "Look at dead letters, send them again.",
+    ),
+    "store": ("rocketlet.tools.store_commands", "store", "Check, repair and print a store's files, without a broker."),
+    "completion": (
+        "rocketlet.tools.completion",
+        "completion",
+        "Print a shell's completion script.",
+    ),
 }
 
 

@@ -1,4 +1,4 @@
-"""Writes the table of request codes in docs/compatibility.md: `python -m tools.compatibility_table`.
+"""Writes the table of request codes in docs/compatibility.md: `python -m rocketlet.tools.compatibility_table`.
 
 Who answers a code is read from the source of the handler tables (an entry `RequestCode.X: Handler(…)`,
 or one added as `handlers[RequestCode.X] = Handler(…)`), so the page
@@ -13,11 +13,11 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from remoting.request_codes import RequestCode
+from rocketlet.remoting.request_codes import RequestCode
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "compatibility.md"
-BEGIN, END = "<!-- codes: written by python -m tools.compatibility_table -->\n", "<!-- end of codes -->\n"
+BEGIN, END = "<!-- codes: written by python -m rocketlet.tools.compatibility_table -->\n", "<!-- end of codes -->\n"
 
 PARTIES = {"namesrv": "name server", "broker": "broker", "client": "client"}
 

@@ -22,7 +22,7 @@ def completion(shell: str) -> None:
     """
     from click.shell_completion import get_completion_class
 
-    from tools.__main__ import rocketlet
+    from rocketlet.tools.__main__ import rocketlet
 
     kind = get_completion_class(shell)
     assert kind is not None  # click.Choice has seen to it

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from common.message import ReceivedMessage
+    from rocketlet.common.message import ReceivedMessage
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -51,8 +51,8 @@ def list_them(
     """What consumers of GROUP could not consume, oldest first."""
     import trio
 
-    from tools.dead_letters import Wanted, dead_letters_of
-    from tools.output import print_rows
+    from rocketlet.tools.dead_letters import Wanted, dead_letters_of
+    from rocketlet.tools.output import print_rows
 
     _check_names(group)
 
@@ -92,9 +92,9 @@ def resend(
     """
     import trio
 
-    from client.errors import ClientError
-    from tools.dead_letters import Wanted, dead_letters_of, ids_of
-    from tools.output import print_rows
+    from rocketlet.client.errors import ClientError
+    from rocketlet.tools.dead_letters import Wanted, dead_letters_of, ids_of
+    from rocketlet.tools.output import print_rows
 
     if not (ids or keys or everything):
         raise click.UsageError("say which: --id, --key or --all")
@@ -128,7 +128,7 @@ def resend(
 
 
 def _check_names(group: str, topic: str | None = None) -> None:
-    from common.topic import InvalidName, check_group_name, check_topic_name
+    from rocketlet.common.topic import InvalidName, check_group_name, check_topic_name
 
     try:
         check_group_name(group)
@@ -139,8 +139,8 @@ def _check_names(group: str, topic: str | None = None) -> None:
 
 
 def _row(message: ReceivedMessage, whole: bool) -> dict[str, Any]:
-    from tools.dead_letters import origin_of
-    from tools.output import text_of, time_of
+    from rocketlet.tools.dead_letters import origin_of
+    from rocketlet.tools.output import text_of, time_of
 
     body = text_of(message.body)
     return {

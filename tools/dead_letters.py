@@ -16,16 +16,16 @@ from dataclasses import dataclass, replace
 
 import trio
 
-from client.config import PullConfig
-from client.errors import ClientError
-from client.inner_producer import InnerProducer
-from client.pull_consumer import PullEngine
-from client.send_back import CONCURRENT_MAX_TRIES, retry_message
-from client.send_result import PullStatus
-from client.session import World
-from common import message_properties as names
-from common.message import Message, MessageQueue, ReceivedMessage
-from common.topic import TOOLS_GROUP, dlq_topic
+from rocketlet.client.config import PullConfig
+from rocketlet.client.errors import ClientError
+from rocketlet.client.inner_producer import InnerProducer
+from rocketlet.client.pull_consumer import PullEngine
+from rocketlet.client.send_back import CONCURRENT_MAX_TRIES, retry_message
+from rocketlet.client.send_result import PullStatus
+from rocketlet.client.session import World
+from rocketlet.common import message_properties as names
+from rocketlet.common.message import Message, MessageQueue, ReceivedMessage
+from rocketlet.common.topic import TOOLS_GROUP, dlq_topic
 
 BATCH = 32
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from common.errors import RocketletError
+from rocketlet.common.errors import RocketletError
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2

@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.broker import Broker
-from broker.config import BrokerConfig
-from common.config_file import ConfigFile, Loaded, load
-from namesrv.config import NamesrvConfig
-from namesrv.namesrv import NameServer
-from remoting.config import PoolConfig, ServerConfig
-from remoting.faults import Faults
-from remoting.transport import Network, TcpNetwork
-from store.config import StoreConfig
+from rocketlet.broker.broker import Broker
+from rocketlet.broker.config import BrokerConfig
+from rocketlet.common.config_file import ConfigFile, Loaded, load
+from rocketlet.namesrv.config import NamesrvConfig
+from rocketlet.namesrv.namesrv import NameServer
+from rocketlet.remoting.config import PoolConfig, ServerConfig
+from rocketlet.remoting.faults import Faults
+from rocketlet.remoting.transport import Network, TcpNetwork
+from rocketlet.store.config import StoreConfig
 
 if TYPE_CHECKING:
-    from store.disk import Disk
+    from rocketlet.store.disk import Disk
 
 LOOPBACK = "127.0.0.1"
 VIP_AND_REPLICATION = 10  # ports between two brokers of one host, so that VIP (-2) and replication (+1) do not meet
@@ -118,7 +118,7 @@ class LocalStack:
         flags = {"bindAddress": chosen.host, "listenPort": str(_port(chosen.namesrv_port, number, 1))}
         files = None
         if chosen.directory is None:
-            from namesrv.memory_files import MemoryFiles
+            from rocketlet.namesrv.memory_files import MemoryFiles
 
             files = MemoryFiles()
         else:
@@ -151,10 +151,10 @@ class LocalStack:
 
     def _disk(self) -> Disk:
         if self._chosen.directory is None:
-            from store.memory_disk import MemoryDisk
+            from rocketlet.store.memory_disk import MemoryDisk
 
             return MemoryDisk()
-        from store.disk import RealDisk
+        from rocketlet.store.disk import RealDisk
 
         return RealDisk()
 

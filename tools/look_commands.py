@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from tools.output import print_rows, time_of
+from rocketlet.tools.output import print_rows, time_of
 
 NAMESRV = click.option("-n", "--namesrv", metavar="HOST:PORT", help="Name servers [NAMESRV_ADDR, or 127.0.0.1:9876].")
 JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
@@ -32,7 +32,7 @@ def topics(names: tuple[str, ...], everything: bool, namesrv: str | None, as_jso
 
 
 async def _topics(namesrv: str | None, names: tuple[str, ...], everything: bool) -> list[dict[str, Any]]:
-    from tools.admin.calls import admin, chosen_name_servers, is_of_a_group
+    from rocketlet.tools.admin.calls import admin, chosen_name_servers, is_of_a_group
 
     async with admin(chosen_name_servers(namesrv, os.environ)) as calls:
         found = list(names)
@@ -78,8 +78,8 @@ def groups(names: tuple[str, ...], by_queue: bool, namesrv: str | None, as_json:
 
 
 async def _groups(namesrv: str | None, names: tuple[str, ...], by_queue: bool) -> list[dict[str, Any]]:
-    from common.clock import system_clock
-    from tools.admin.calls import admin, chosen_name_servers
+    from rocketlet.common.clock import system_clock
+    from rocketlet.tools.admin.calls import admin, chosen_name_servers
 
     rows: list[dict[str, Any]] = []
     now = system_clock()

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from tools.look_commands import JSON, NAMESRV
-from tools.output import print_json, say, text_of, time_of
+from rocketlet.tools.look_commands import JSON, NAMESRV
+from rocketlet.tools.output import print_json, say, text_of, time_of
 
 if TYPE_CHECKING:
-    from client import PullConsumer
-    from common.message import MessageQueue, ReceivedMessage
+    from rocketlet.client import PullConsumer
+    from rocketlet.common.message import MessageQueue, ReceivedMessage
 
 # Exists on every broker from its start, for tools like these.
 TOOLS_GROUP = "TOOLS_CONSUMER"
@@ -44,7 +44,7 @@ def send(
     topic: str, body: str | None, source: BinaryIO | None, lines: bool, namesrv: str | None, as_json: bool, **more: Any
 ) -> int:
     """Send BODY, or a file, to TOPIC."""
-    from client import Message, Producer
+    from rocketlet.client import Message, Producer
 
     if (body is None) == (source is None):
         raise click.UsageError("give a BODY or a --file, one of the two")
@@ -126,7 +126,7 @@ def tail(topic: str, from_start: bool, count: int | None, no_follow: bool, names
 def export(topic: str, target: str | None, namesrv: str | None, since: Any, until: Any, **more: Any) -> int:
     """Write the messages that TOPIC holds now to a file, one JSON object a line.
 
-    For Parquet, and for stores without a running broker: python -m spark_jobs export.
+    For Parquet, and for stores without a running broker: python -m rocketlet.spark_jobs export.
     """
     written = 0
     first = int(since.timestamp() * 1000) if since else 0
@@ -145,14 +145,14 @@ def export(topic: str, target: str | None, namesrv: str | None, since: Any, unti
 
 
 def _puller(namesrv: str | None) -> PullConsumer:
-    from client import PullConsumer
+    from rocketlet.client import PullConsumer
 
     return PullConsumer(TOOLS_GROUP, namesrv=namesrv)
 
 
 def _selection(more: dict[str, Any]) -> Any:
     if more["sql"]:
-        from client import Sql
+        from rocketlet.client import Sql
 
         return Sql(more["sql"])
     return more["tags"]

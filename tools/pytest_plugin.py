@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from tools.thread_stack import ThreadStack
+    from rocketlet.tools.thread_stack import ThreadStack
 
 LEAK_GRACE_SECONDS = 2.0  # a client that was closed at the very end may still be saying good-bye
 _LOOK_EVERY = 0.01
@@ -94,8 +94,8 @@ def rocketmq_cluster(request: pytest.FixtureRequest) -> Iterator[Callable[..., T
 
 
 def _stack(**chosen: Any) -> ThreadStack:
-    from tools.local import LocalSettings
-    from tools.thread_stack import ThreadStack
+    from rocketlet.tools.local import LocalSettings
+    from rocketlet.tools.thread_stack import ThreadStack
 
     return ThreadStack(LocalSettings(namesrv_port=0, broker_port=0, **chosen))
 

@@ -1,4 +1,4 @@
-"""Writes docs/settings.md, the table of every setting, from the settings dataclasses: `python -m tools.settings_table`.
+"""Writes docs/settings.md, the table of every setting: `python -m rocketlet.tools.settings_table`.
 
 A test compares the page with what this makes, so it cannot go stale. Also lists the keys of RocketMQ's that are not
 served, for whoever brings a broker.conf along.
@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from broker.config import BrokerConfig
-from common import rocketmq_keys
-from common.config_file import title_of
-from common.logging_setup import LogConfig
-from common.settings import Setting, settings_of
-from namesrv.config import NamesrvConfig
-from remoting.config import PoolConfig, ServerConfig
-from store.config import StoreConfig
+from rocketlet.broker.config import BrokerConfig
+from rocketlet.common import rocketmq_keys
+from rocketlet.common.config_file import title_of
+from rocketlet.common.logging_setup import LogConfig
+from rocketlet.common.settings import Setting, settings_of
+from rocketlet.namesrv.config import NamesrvConfig
+from rocketlet.remoting.config import PoolConfig, ServerConfig
+from rocketlet.store.config import StoreConfig
 
 PAGE = Path(__file__).parent.parent / "docs" / "settings.md"
 
@@ -30,7 +30,7 @@ PROGRAMS: Mapping[str, Sequence[type]] = {
 _HEAD = """\
 # Settings
 
-<!-- Written by `python -m tools.settings_table`; change the dataclasses instead. -->
+<!-- Written by `python -m rocketlet.tools.settings_table`; change the dataclasses instead. -->
 
 Each setting can be given in four ways; the first that is there counts:
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from tools.output import print_json, say
+from rocketlet.tools.output import print_json, say
 
 EXIT_DAMAGED = 3
 
@@ -34,11 +34,11 @@ def check(directory: str, repairs: bool, yes: bool, as_json: bool, config: str |
 
     Changes nothing without --repair. Exit code 3: something is damaged or needs repair.
     """
-    from store.check import check as look
-    from store.check import repair
-    from store.disk import RealDisk
+    from rocketlet.store.check import check as look
+    from rocketlet.store.check import repair
+    from rocketlet.store.disk import RealDisk
 
-    logging.getLogger("store").addHandler(logging.NullHandler())  # what it would log is printed anyway
+    logging.getLogger("rocketlet.store").addHandler(logging.NullHandler())  # what it would log is printed anyway
     disk, settings = RealDisk(), _settings(directory, config)
     on_progress = _progress if sys.stderr.isatty() and not quiet else _silent
     report = look(disk, settings, on_progress)
@@ -73,10 +73,10 @@ def check(directory: str, repairs: bool, yes: bool, as_json: bool, config: str |
 @click.option("--entries", type=int, help="Entries of an index file (maxIndexNum), where they are not the usual.")
 def dump(file: str, kind: str | None, slots: int | None, entries: int | None) -> None:
     """Print any FILE of a store as text."""
-    from store.disk import RealDisk
-    from store.dump import KINDS
-    from store.dump import dump as lines
-    from store.layout.index_layout import IndexGeometry
+    from rocketlet.store.disk import RealDisk
+    from rocketlet.store.dump import KINDS
+    from rocketlet.store.dump import dump as lines
+    from rocketlet.store.layout.index_layout import IndexGeometry
 
     if kind is not None and kind not in KINDS:
         raise click.BadParameter(f"{kind} is none of {', '.join(KINDS)}", param_hint="--kind")
@@ -87,8 +87,8 @@ def dump(file: str, kind: str | None, slots: int | None, entries: int | None) ->
 
 
 def _settings(directory: str, config: str | None) -> Any:
-    from common.config_file import load, read_file
-    from store.config import StoreConfig
+    from rocketlet.common.config_file import load, read_file
+    from rocketlet.store.config import StoreConfig
 
     settings = StoreConfig() if config is None else load(StoreConfig, file=read_file(config))[StoreConfig]
     return replace(settings, store_path_root_dir=directory.rstrip("/") or "/")
@@ -98,9 +98,9 @@ def _geometry(disk: Any, file: str, slots: int | None, entries: int | None) -> A
     """How an index file divides: as told, or as found out from the store it lies in."""
     from pathlib import Path
 
-    from store.config import StoreConfig
-    from store.geometry import found_config
-    from store.layout.index_layout import IndexGeometry
+    from rocketlet.store.config import StoreConfig
+    from rocketlet.store.geometry import found_config
+    from rocketlet.store.layout.index_layout import IndexGeometry
 
     if slots and entries:
         return IndexGeometry(slots, entries)

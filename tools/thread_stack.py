@@ -17,9 +17,9 @@ from typing import Any, Self, TypeVar
 
 import trio
 
-from remoting.faults import Condition, Fault, Faults
-from remoting.transport import ByteStream, Listener, Network, TcpNetwork
-from tools.local import Addresses, LocalSettings, LocalStack
+from rocketlet.remoting.faults import Condition, Fault, Faults
+from rocketlet.remoting.transport import ByteStream, Listener, Network, TcpNetwork
+from rocketlet.tools.local import Addresses, LocalSettings, LocalStack
 
 Result = TypeVar("Result")
 

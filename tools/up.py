@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from tools.local import Addresses, LocalSettings
+    from rocketlet.tools.local import Addresses, LocalSettings
 
 DEFAULT_DIRECTORY = "rocketlet-data"
 
@@ -55,10 +55,10 @@ def up(print_addr: bool, as_json: bool, verbose: bool, **chosen: Any) -> int:
     Clients find them with NAMESRV_ADDR=127.0.0.1:9876. Ctrl-C stops them in order; after a crash or kill -9 the next
     start goes on with everything that was acknowledged.
     """
-    from common.config_file import read_file
-    from common.logging_setup import LogConfig, LogLevel, set_up
-    from common.settings import SettingsError
-    from tools.local import LocalSettings, LocalStack
+    from rocketlet.common.config_file import read_file
+    from rocketlet.common.logging_setup import LogConfig, LogLevel, set_up
+    from rocketlet.common.settings import SettingsError
+    from rocketlet.tools.local import LocalSettings, LocalStack
 
     set_up(LogConfig(log_level=LogLevel.INFO if verbose else LogLevel.WARNING))
     file = chosen["config_file"]
@@ -95,7 +95,7 @@ def _pairs(texts: Sequence[str]) -> dict[str, str]:
 def _run(stack: Any, wanted: LocalSettings, how: str) -> int:
     import trio
 
-    from common.errors import RocketletError, leaves
+    from rocketlet.common.errors import RocketletError, leaves
 
     async def serve() -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:

@@ -40,8 +40,8 @@ def _header(header_type: str, code: int, ext: dict[str, str], opaque: int, body:
             "version": 399,
         }
         return json.dumps(head, separators=(",", ":")).encode()
-    from remoting.command import Command, HeaderType
-    from remoting.frame_codec import encode
+    from rocketlet.remoting.command import Command, HeaderType
+    from rocketlet.remoting.frame_codec import encode
 
     encoded = encode(Command(code=code, opaque=opaque, ext=ext, body=body, header_type=HeaderType.MSGPACK))
     size = int.from_bytes(encoded[5:8], "big")

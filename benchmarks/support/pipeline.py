@@ -101,8 +101,8 @@ def check_answer(answer: bytes) -> None:
     if word >> 24 == 1:
         code = struct.unpack_from(">h", header)[0]
     else:
-        from remoting.command import HeaderType
-        from remoting.frame_codec import decode_header
+        from rocketlet.remoting.command import HeaderType
+        from rocketlet.remoting.frame_codec import decode_header
 
         code = decode_header(HeaderType(word >> 24), header).code
     if code != 0 and code not in FLUSH_OR_REPLICA_LATE:

@@ -102,7 +102,9 @@ def name_server(directory: Path) -> Iterator[Server]:
     port = free_port()
     settings = directory / "namesrv.conf"
     settings.write_text(f"listenPort={port}\nkvConfigPath={directory}/kvConfig.json\n")
-    with running([sys.executable, "-m", "namesrv", "-c", str(settings)], port, directory, "namesrv") as server:
+    with running(
+        [sys.executable, "-m", "rocketlet.namesrv", "-c", str(settings)], port, directory, "namesrv"
+    ) as server:
         yield server
 
 
@@ -120,7 +122,9 @@ def broker(directory: Path, name_server_port: int, **settings: object) -> Iterat
     lines.update(settings)
     path = directory / "broker.conf"
     path.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-    with running([sys.executable, "-m", "broker", "-c", str(path)], port, directory, "broker", b"is ready") as server:
+    with running(
+        [sys.executable, "-m", "rocketlet.broker", "-c", str(path)], port, directory, "broker", b"is ready"
+    ) as server:
         yield server
 
 

@@ -11,12 +11,12 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from common.clock import system_clock
-from common.java_numbers import string_hash
-from store.config import StoreConfig
-from store.disk import RealDisk
-from store.message import Put
-from store.message_store import MessageStore
+from rocketlet.common.clock import system_clock
+from rocketlet.common.java_numbers import string_hash
+from rocketlet.store.config import StoreConfig
+from rocketlet.store.disk import RealDisk
+from rocketlet.store.message import Put
+from rocketlet.store.message_store import MessageStore
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 0x2A, 0x9F))
 _TAG = string_hash("TagA")

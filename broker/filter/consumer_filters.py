@@ -17,13 +17,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from broker.filter.bloom import Bloom
-from broker.filter.lexer import FilterSyntaxError
-from broker.filter.selector import Selector, compiled
-from common.subscription import SQL92, Subscription
-from common.topic import is_legal_name
+from rocketlet.broker.filter.bloom import Bloom
+from rocketlet.broker.filter.lexer import FilterSyntaxError
+from rocketlet.broker.filter.selector import Selector, compiled
+from rocketlet.common.subscription import SQL92, Subscription
+from rocketlet.common.topic import is_legal_name
 
-log = logging.getLogger("broker.filter.consumer_filters")
+log = logging.getLogger("rocketlet.broker.filter.consumer_filters")
 
 MAX_FILTERS: Final = 10_000
 DAY_MS: Final = 86_400_000

@@ -14,8 +14,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from broker.filter.expression_tree import INT_MAX, LONG_MAX, Long, Value
-from common.errors import RocketletError
+from rocketlet.broker.filter.expression_tree import INT_MAX, LONG_MAX, Long, Value
+from rocketlet.common.errors import RocketletError
 
 
 class NotComparable(RocketletError):

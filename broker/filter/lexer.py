@@ -16,7 +16,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from common.errors import RocketletError
+from rocketlet.common.errors import RocketletError
 
 END: Final = "end of text"
 NAME: Final = "name"

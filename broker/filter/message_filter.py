@@ -13,14 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from broker.filter.bloom import Bloom, is_hit
-from broker.filter.consumer_filters import ConsumerFilter, ConsumerFilters
-from broker.filter.selector import Selector
-from common.message_properties import find
-from common.message_record import Buffer, properties_of
-from common.subscription import TAG, Subscription
-from common.topic import RETRY_PREFIX
-from store.layout.queue_ext_layout import ExtUnit
+from rocketlet.broker.filter.bloom import Bloom, is_hit
+from rocketlet.broker.filter.consumer_filters import ConsumerFilter, ConsumerFilters
+from rocketlet.broker.filter.selector import Selector
+from rocketlet.common.message_properties import find
+from rocketlet.common.message_record import Buffer, properties_of
+from rocketlet.common.subscription import TAG, Subscription
+from rocketlet.common.topic import RETRY_PREFIX
+from rocketlet.store.layout.queue_ext_layout import ExtUnit
 
 ByCode: TypeAlias = Callable[[int], bool]
 ByUnit: TypeAlias = Callable[[ExtUnit], bool]

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from broker.filter.expression_tree import (
+from rocketlet.broker.filter.expression_tree import (
     INT_MAX,
     LONG_MAX,
     BooleanCast,
@@ -39,7 +39,7 @@ from broker.filter.expression_tree import (
     TextTest,
     is_condition,
 )
-from broker.filter.lexer import FLOAT, INTEGER, NAME, STRING, FilterSyntaxError, Lexer, Token
+from rocketlet.broker.filter.lexer import FLOAT, INTEGER, NAME, STRING, FilterSyntaxError, Lexer, Token
 
 MAX_DEPTH: Final = 80  # six calls of Python a level here, of the thousand that it allows
 MAX_LENGTH: Final = 65_536

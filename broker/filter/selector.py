@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-from broker.filter.expression_tree import (
+from rocketlet.broker.filter.expression_tree import (
     BooleanCast,
     Comparison,
     Constant,
@@ -32,10 +32,10 @@ from broker.filter.expression_tree import (
     TextTest,
     Value,
 )
-from broker.filter.java_values import READERS, NotComparable, compare, compare_doubles, read_double
-from broker.filter.lexer import FilterSyntaxError
-from broker.filter.parser import parse
-from common.message_properties import find
+from rocketlet.broker.filter.java_values import READERS, NotComparable, compare, compare_doubles, read_double
+from rocketlet.broker.filter.lexer import FilterSyntaxError
+from rocketlet.broker.filter.parser import parse
+from rocketlet.common.message_properties import find
 
 MAX_DEPTH: Final = 120  # of the tree, and so of calls while a message is looked at
 

@@ -10,28 +10,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from broker.config import Settings
-from broker.handlers.broker_state import BrokerState
-from broker.handlers.client_relays import ClientRelays
-from broker.handlers.configuration import Configuration
-from broker.handlers.connections import Connections
-from broker.handlers.consume_progress import ConsumeProgress
-from broker.handlers.end_transaction import EndTransaction
-from broker.handlers.group_admin import GroupAdmin
-from broker.handlers.lock_queues import LockQueues
-from broker.handlers.membership import Membership
-from broker.handlers.pull_message import PullMessage
-from broker.handlers.queries import Queries
-from broker.handlers.queue_offsets import QueueOffsets
-from broker.handlers.reply_message import ReplyMessage
-from broker.handlers.send_back import SendBack
-from broker.handlers.send_message import SendMessage
-from broker.handlers.store_admin import StoreAdmin
-from broker.handlers.topic_admin import TopicAdmin
-from broker.overload import Overload
-from remoting.handler import Handler, HandlerTable
-from remoting.protocol import configuration, inspection, membership, offsets, pulling, sending, transactions
-from remoting.request_codes import RequestCode
+from rocketlet.broker.config import Settings
+from rocketlet.broker.handlers.broker_state import BrokerState
+from rocketlet.broker.handlers.client_relays import ClientRelays
+from rocketlet.broker.handlers.configuration import Configuration
+from rocketlet.broker.handlers.connections import Connections
+from rocketlet.broker.handlers.consume_progress import ConsumeProgress
+from rocketlet.broker.handlers.end_transaction import EndTransaction
+from rocketlet.broker.handlers.group_admin import GroupAdmin
+from rocketlet.broker.handlers.lock_queues import LockQueues
+from rocketlet.broker.handlers.membership import Membership
+from rocketlet.broker.handlers.pull_message import PullMessage
+from rocketlet.broker.handlers.queries import Queries
+from rocketlet.broker.handlers.queue_offsets import QueueOffsets
+from rocketlet.broker.handlers.reply_message import ReplyMessage
+from rocketlet.broker.handlers.send_back import SendBack
+from rocketlet.broker.handlers.send_message import SendMessage
+from rocketlet.broker.handlers.store_admin import StoreAdmin
+from rocketlet.broker.handlers.topic_admin import TopicAdmin
+from rocketlet.broker.overload import Overload
+from rocketlet.remoting.handler import Handler, HandlerTable
+from rocketlet.remoting.protocol import configuration, inspection, membership, offsets, pulling, sending, transactions
+from rocketlet.remoting.request_codes import RequestCode
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ Java: nothing of the kind; ConfigManager.java persists without fsync
 
 from __future__ import annotations
 
-from broker.identity import Identity
-from broker.json_file import JsonFile, NotSaved
-from remoting.handler import Refused
-from remoting.response_codes import ResponseCode
+from rocketlet.broker.identity import Identity
+from rocketlet.broker.json_file import JsonFile, NotSaved
+from rocketlet.remoting.handler import Refused
+from rocketlet.remoting.response_codes import ResponseCode
 
 
 async def acknowledged(*files: JsonFile) -> None:

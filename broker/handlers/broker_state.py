@@ -11,16 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from broker.config import Settings
-from broker.statistics import Rate, Statistics
-from remoting.command import VERSION, version_name
-from remoting.handler import Refused, Reply, Request
-from remoting.protocol.inspection import BrokerStatsData, BrokerStatsItem, ViewBrokerStatsHeader
-from remoting.protocol.kv import KVTable
-from remoting.protocol.offsets import DelayOffsetTable
-from remoting.response_codes import ResponseCode
-from store.disk import Usage
-from store.message_store import MessageStore
+from rocketlet.broker.config import Settings
+from rocketlet.broker.statistics import Rate, Statistics
+from rocketlet.remoting.command import VERSION, version_name
+from rocketlet.remoting.handler import Refused, Reply, Request
+from rocketlet.remoting.protocol.inspection import BrokerStatsData, BrokerStatsItem, ViewBrokerStatsHeader
+from rocketlet.remoting.protocol.kv import KVTable
+from rocketlet.remoting.protocol.offsets import DelayOffsetTable
+from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.store.disk import Usage
+from rocketlet.store.message_store import MessageStore
 
 # RocketMQ shows rates over these spans, as far as the broker has run.
 SPANS = (10, 60, 600)

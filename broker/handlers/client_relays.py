@@ -18,24 +18,29 @@ import logging
 
 import trio
 
-from broker.clients import Clients
-from broker.consumer_groups import ConsumerGroup, Member
-from broker.consumer_offsets import ConsumerOffsets
-from broker.identity import Identity
-from broker.topic_table import TopicTable
-from common.message import MessageQueue
-from common.message_id import InvalidMessageId, parse_offset_message_id
-from remoting.command import V3_0_7_SNAPSHOT, V3_1_8_SNAPSHOT, Command, Language
-from remoting.command import request as command_of
-from remoting.errors import BodyError, CallTimeout, RemotingError
-from remoting.handler import Refused, Reply, Request
-from remoting.protocol.inspection import ConsumeMessageDirectlyHeader, GetConsumerRunningInfoHeader
-from remoting.protocol.offsets import ConsumerStatusBody, ConsumerStatusHeader, ResetOffsetBody, ResetOffsetHeader
-from remoting.request_codes import RequestCode
-from remoting.response_codes import ResponseCode
-from store.message_store import MessageStore
+from rocketlet.broker.clients import Clients
+from rocketlet.broker.consumer_groups import ConsumerGroup, Member
+from rocketlet.broker.consumer_offsets import ConsumerOffsets
+from rocketlet.broker.identity import Identity
+from rocketlet.broker.topic_table import TopicTable
+from rocketlet.common.message import MessageQueue
+from rocketlet.common.message_id import InvalidMessageId, parse_offset_message_id
+from rocketlet.remoting.command import V3_0_7_SNAPSHOT, V3_1_8_SNAPSHOT, Command, Language
+from rocketlet.remoting.command import request as command_of
+from rocketlet.remoting.errors import BodyError, CallTimeout, RemotingError
+from rocketlet.remoting.handler import Refused, Reply, Request
+from rocketlet.remoting.protocol.inspection import ConsumeMessageDirectlyHeader, GetConsumerRunningInfoHeader
+from rocketlet.remoting.protocol.offsets import (
+    ConsumerStatusBody,
+    ConsumerStatusHeader,
+    ResetOffsetBody,
+    ResetOffsetHeader,
+)
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.store.message_store import MessageStore
 
-log = logging.getLogger("broker.handlers.client_relays")
+log = logging.getLogger("rocketlet.broker.handlers.client_relays")
 
 RELAY_SECONDS = 10.0
 STATUS_SECONDS = 5.0

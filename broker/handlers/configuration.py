@@ -14,17 +14,17 @@ import logging
 
 import trio
 
-from broker.handlers.topic_admin import REGISTRATION_SECONDS
-from broker.registration import Registration
-from broker.run_time_settings import Forbidden, RunTimeSettings
-from common import java_properties
-from common.java_properties import PropertiesError
-from common.settings import SettingsError
-from remoting.handler import Refused, Reply, Request
-from remoting.protocol.configuration import BrokerConfigAnswerHeader
-from remoting.response_codes import ResponseCode
+from rocketlet.broker.handlers.topic_admin import REGISTRATION_SECONDS
+from rocketlet.broker.registration import Registration
+from rocketlet.broker.run_time_settings import Forbidden, RunTimeSettings
+from rocketlet.common import java_properties
+from rocketlet.common.java_properties import PropertiesError
+from rocketlet.common.settings import SettingsError
+from rocketlet.remoting.handler import Refused, Reply, Request
+from rocketlet.remoting.protocol.configuration import BrokerConfigAnswerHeader
+from rocketlet.remoting.response_codes import ResponseCode
 
-log = logging.getLogger("broker.handlers.configuration")
+log = logging.getLogger("rocketlet.broker.handlers.configuration")
 
 
 # RocketMQ's `mqadmin exportConfigs` fails where this one is missing; there are no filter servers.

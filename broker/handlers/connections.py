@@ -7,11 +7,11 @@ Java: broker/processor/AdminBrokerProcessor.java
 
 from __future__ import annotations
 
-from broker.clients import Clients
-from broker.consumer_groups import Member
-from broker.handlers.membership import data_of
-from remoting.handler import Refused, Reply, Request
-from remoting.protocol.inspection import (
+from rocketlet.broker.clients import Clients
+from rocketlet.broker.consumer_groups import Member
+from rocketlet.broker.handlers.membership import data_of
+from rocketlet.remoting.handler import Refused, Reply, Request
+from rocketlet.remoting.protocol.inspection import (
     ClientConnection,
     ConsumerConnection,
     ConsumerGroupHeader,
@@ -20,7 +20,7 @@ from remoting.protocol.inspection import (
     ProducerInfo,
     ProducerTableInfo,
 )
-from remoting.response_codes import ResponseCode
+from rocketlet.remoting.response_codes import ResponseCode
 
 
 class Connections:

@@ -13,17 +13,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from broker.clients import Clients
-from broker.consumer_offsets import ConsumerOffsets, OffsetRefused
-from broker.handlers.acknowledged import acknowledged
-from broker.identity import Identity
-from broker.json_file import JsonFile
-from broker.statistics import Statistics
-from broker.subscription_groups import SubscriptionGroups
-from broker.topic_table import Topic, TopicTable
-from common.message import MessageQueue
-from remoting.handler import Refused, Reply, Request
-from remoting.protocol.inspection import (
+from rocketlet.broker.clients import Clients
+from rocketlet.broker.consumer_offsets import ConsumerOffsets, OffsetRefused
+from rocketlet.broker.handlers.acknowledged import acknowledged
+from rocketlet.broker.identity import Identity
+from rocketlet.broker.json_file import JsonFile
+from rocketlet.broker.statistics import Statistics
+from rocketlet.broker.subscription_groups import SubscriptionGroups
+from rocketlet.broker.topic_table import Topic, TopicTable
+from rocketlet.common.message import MessageQueue
+from rocketlet.remoting.handler import Refused, Reply, Request
+from rocketlet.remoting.protocol.inspection import (
     ConsumeStats,
     ConsumeStatsList,
     ConsumeTimeSpanBody,
@@ -35,10 +35,14 @@ from remoting.protocol.inspection import (
     QueueTimeSpan,
     TopicHeader,
 )
-from remoting.protocol.offsets import CloneGroupOffsetHeader, CorrectionOffsetBody, QueryCorrectionOffsetHeader
-from remoting.protocol.queue import WireQueue
-from remoting.response_codes import ResponseCode
-from store.message_store import MessageStore
+from rocketlet.remoting.protocol.offsets import (
+    CloneGroupOffsetHeader,
+    CorrectionOffsetBody,
+    QueryCorrectionOffsetHeader,
+)
+from rocketlet.remoting.protocol.queue import WireQueue
+from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.store.message_store import MessageStore
 
 # Told by 308 for a queue in which the compared group is behind all others.
 NOTHING_TO_CORRECT = (1 << 63) - 1

@@ -13,19 +13,24 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from broker.half_messages import EndRefused, HalfMessages
-from broker.handlers.when_flushed import WhenFlushed
-from broker.identity import Identity
-from common.message_id import InvalidMessageId, parse_offset_message_id
-from remoting.handler import Answer, Deferred, Refused, Reply, Request
-from remoting.protocol.transactions import COMMIT, ROLLBACK, EndTransactionHeader, ResumeCheckHalfMessageHeader
-from remoting.response_codes import ResponseCode
-from store.errors import StoreError
+from rocketlet.broker.half_messages import EndRefused, HalfMessages
+from rocketlet.broker.handlers.when_flushed import WhenFlushed
+from rocketlet.broker.identity import Identity
+from rocketlet.common.message_id import InvalidMessageId, parse_offset_message_id
+from rocketlet.remoting.handler import Answer, Deferred, Refused, Reply, Request
+from rocketlet.remoting.protocol.transactions import (
+    COMMIT,
+    ROLLBACK,
+    EndTransactionHeader,
+    ResumeCheckHalfMessageHeader,
+)
+from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.store.errors import StoreError
 
 if TYPE_CHECKING:
-    from store.message import Appended
+    from rocketlet.store.message import Appended
 
-log = logging.getLogger("broker.handlers.end_transaction")
+log = logging.getLogger("rocketlet.broker.handlers.end_transaction")
 
 
 class EndTransaction:

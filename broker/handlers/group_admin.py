@@ -10,16 +10,16 @@ Java: broker/processor/AdminBrokerProcessor.java
 
 from __future__ import annotations
 
-from broker.consumer_offsets import ConsumerOffsets
-from broker.handlers.acknowledged import acknowledged, refuse_on_slave
-from broker.identity import Identity
-from broker.json_file import JsonFile
-from broker.statistics import Statistics
-from broker.subscription_groups import SubscriptionGroups
-from common import topic as names
-from remoting.handler import Refused, Reply, Request
-from remoting.protocol.configuration import DeleteSubscriptionGroupHeader, SubscriptionGroupConfig
-from remoting.response_codes import ResponseCode
+from rocketlet.broker.consumer_offsets import ConsumerOffsets
+from rocketlet.broker.handlers.acknowledged import acknowledged, refuse_on_slave
+from rocketlet.broker.identity import Identity
+from rocketlet.broker.json_file import JsonFile
+from rocketlet.broker.statistics import Statistics
+from rocketlet.broker.subscription_groups import SubscriptionGroups
+from rocketlet.common import topic as names
+from rocketlet.remoting.handler import Refused, Reply, Request
+from rocketlet.remoting.protocol.configuration import DeleteSubscriptionGroupHeader, SubscriptionGroupConfig
+from rocketlet.remoting.response_codes import ResponseCode
 
 
 class GroupAdmin:

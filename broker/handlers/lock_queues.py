@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.queue_locks import QueueLocks
-from remoting.handler import Reply, Request
-from remoting.protocol.membership import LockBatchAnswerBody, LockBatchBody
-from remoting.protocol.queue import WireQueue
+from rocketlet.broker.queue_locks import QueueLocks
+from rocketlet.remoting.handler import Reply, Request
+from rocketlet.remoting.protocol.membership import LockBatchAnswerBody, LockBatchBody
+from rocketlet.remoting.protocol.queue import WireQueue
 
 
 class LockQueues:

@@ -13,18 +13,18 @@ Java: broker/processor/ClientManageProcessor.java, ConsumerManageProcessor.java
 
 from __future__ import annotations
 
-from broker.clients import Clients, Heartbeat
-from broker.config import Settings
-from broker.consumer_groups import Consuming
-from broker.filter.lexer import FilterSyntaxError
-from broker.filter.selector import compiled
-from broker.subscription_groups import SubscriptionGroups
-from broker.topic_table import TopicTable
-from common.subscription import SQL92, TAG, Subscription
-from common.topic import retry_topic
-from remoting.handler import Refused, Reply, Request
-from remoting.protocol.configuration import UNIT_SUBSCRIPTION
-from remoting.protocol.membership import (
+from rocketlet.broker.clients import Clients, Heartbeat
+from rocketlet.broker.config import Settings
+from rocketlet.broker.consumer_groups import Consuming
+from rocketlet.broker.filter.lexer import FilterSyntaxError
+from rocketlet.broker.filter.selector import compiled
+from rocketlet.broker.subscription_groups import SubscriptionGroups
+from rocketlet.broker.topic_table import TopicTable
+from rocketlet.common.subscription import SQL92, TAG, Subscription
+from rocketlet.common.topic import retry_topic
+from rocketlet.remoting.handler import Refused, Reply, Request
+from rocketlet.remoting.protocol.configuration import UNIT_SUBSCRIPTION
+from rocketlet.remoting.protocol.membership import (
     CheckClientBody,
     ConsumerData,
     ConsumerListBody,
@@ -33,7 +33,7 @@ from remoting.protocol.membership import (
     SubscriptionData,
     UnregisterClientHeader,
 )
-from remoting.response_codes import ResponseCode
+from rocketlet.remoting.response_codes import ResponseCode
 
 FILTER_OFF = "The broker does not support consumer to filter message by"
 

@@ -30,28 +30,34 @@ from functools import lru_cache
 
 import trio
 
-from broker.clients import Clients
-from broker.config import Settings
-from broker.consumer_offsets import ConsumerOffsets, OffsetRefused
-from broker.filter.consumer_filters import ConsumerFilters
-from broker.filter.lexer import FilterSyntaxError
-from broker.filter.message_filter import MessageFilter, by_consumer_filter, by_origin, by_selector, by_tags
-from broker.filter.selector import compiled
-from broker.identity import Identity
-from broker.long_poll import LongPoll
-from broker.statistics import Statistics
-from broker.subscription_groups import SubscriptionGroups
-from broker.topic_table import Topic, TopicTable
-from common.subscription import SQL92, TAG, InvalidSubscription, parse_tags
-from common.topic import PERM_READ, RETRY_PREFIX
-from remoting.handler import DEFERRED, Answer, Deferred, Refused, Reply, Request
-from remoting.protocol.configuration import SubscriptionGroupConfig
-from remoting.protocol.pulling import COMMIT_OFFSET, SUBSCRIPTION, SUSPEND, PullMessageAnswerHeader, PullMessageHeader
-from remoting.response_codes import ResponseCode
-from store.message_store import MessageStore
-from store.reading import GetResult, GetStatus
+from rocketlet.broker.clients import Clients
+from rocketlet.broker.config import Settings
+from rocketlet.broker.consumer_offsets import ConsumerOffsets, OffsetRefused
+from rocketlet.broker.filter.consumer_filters import ConsumerFilters
+from rocketlet.broker.filter.lexer import FilterSyntaxError
+from rocketlet.broker.filter.message_filter import MessageFilter, by_consumer_filter, by_origin, by_selector, by_tags
+from rocketlet.broker.filter.selector import compiled
+from rocketlet.broker.identity import Identity
+from rocketlet.broker.long_poll import LongPoll
+from rocketlet.broker.statistics import Statistics
+from rocketlet.broker.subscription_groups import SubscriptionGroups
+from rocketlet.broker.topic_table import Topic, TopicTable
+from rocketlet.common.subscription import SQL92, TAG, InvalidSubscription, parse_tags
+from rocketlet.common.topic import PERM_READ, RETRY_PREFIX
+from rocketlet.remoting.handler import DEFERRED, Answer, Deferred, Refused, Reply, Request
+from rocketlet.remoting.protocol.configuration import SubscriptionGroupConfig
+from rocketlet.remoting.protocol.pulling import (
+    COMMIT_OFFSET,
+    SUBSCRIPTION,
+    SUSPEND,
+    PullMessageAnswerHeader,
+    PullMessageHeader,
+)
+from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.store.message_store import MessageStore
+from rocketlet.store.reading import GetResult, GetStatus
 
-log = logging.getLogger("broker.handlers.pull_message")
+log = logging.getLogger("rocketlet.broker.handlers.pull_message")
 
 # Clients give up at 30 s, and a connection without traffic is closed at 120 s.
 LONGEST_HOLD_MS = 120_000

@@ -9,10 +9,10 @@ Java: broker/processor/QueryMessageProcessor.java
 
 from __future__ import annotations
 
-from remoting.handler import Refused, Reply, Request
-from remoting.protocol.pulling import QueryMessageAnswerHeader, QueryMessageHeader, ViewMessageHeader
-from remoting.response_codes import ResponseCode
-from store.message_store import MessageStore
+from rocketlet.remoting.handler import Refused, Reply, Request
+from rocketlet.remoting.protocol.pulling import QueryMessageAnswerHeader, QueryMessageHeader, ViewMessageHeader
+from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.store.message_store import MessageStore
 
 # What a query by unique key asks for, whatever its maxNum says.
 UNIQUE_KEY_MAX = 32

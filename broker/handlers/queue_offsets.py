@@ -21,11 +21,11 @@ from collections.abc import Callable
 
 import trio
 
-from broker.consumer_offsets import ConsumerOffsets, OffsetRefused
-from broker.json_file import JsonFile, NotSaved
-from remoting.command import V3_4_9
-from remoting.handler import DEFERRED, Deferred, Refused, Reply, Request
-from remoting.protocol.offsets import (
+from rocketlet.broker.consumer_offsets import ConsumerOffsets, OffsetRefused
+from rocketlet.broker.json_file import JsonFile, NotSaved
+from rocketlet.remoting.command import V3_4_9
+from rocketlet.remoting.handler import DEFERRED, Deferred, Refused, Reply, Request
+from rocketlet.remoting.protocol.offsets import (
     OffsetAnswerHeader,
     QueryConsumerOffsetHeader,
     QueueHeader,
@@ -33,8 +33,8 @@ from remoting.protocol.offsets import (
     TimestampAnswerHeader,
     UpdateConsumerOffsetHeader,
 )
-from remoting.response_codes import ResponseCode
-from store.message_store import MessageStore
+from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.store.message_store import MessageStore
 
 
 class QueueOffsets:

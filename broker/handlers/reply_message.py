@@ -13,25 +13,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from broker.config import Settings
-from broker.handlers.send_targets import SendHeader, SendTargets, born_host_of
-from broker.identity import Identity
-from broker.producer_groups import ProducerGroups
-from broker.property_text import rewritten
-from broker.put_again import FilterBits, tags_code
-from common.clock import WallClock
-from common.message_properties import PUSH_REPLY_TIME, REPLY_TO_CLIENT, decode, index_keys
-from remoting.command import request as command_of
-from remoting.errors import RemotingError
-from remoting.handler import Refused, Reply, Request
-from remoting.protocol.sending import PushReplyMessageHeader, SendMessageAnswerHeader, SendRefusedHeader
-from remoting.request_codes import RequestCode
-from remoting.response_codes import ResponseCode
-from store.errors import StoreError
-from store.message import Put
-from store.message_store import MessageStore
+from rocketlet.broker.config import Settings
+from rocketlet.broker.handlers.send_targets import SendHeader, SendTargets, born_host_of
+from rocketlet.broker.identity import Identity
+from rocketlet.broker.producer_groups import ProducerGroups
+from rocketlet.broker.property_text import rewritten
+from rocketlet.broker.put_again import FilterBits, tags_code
+from rocketlet.common.clock import WallClock
+from rocketlet.common.message_properties import PUSH_REPLY_TIME, REPLY_TO_CLIENT, decode, index_keys
+from rocketlet.remoting.command import request as command_of
+from rocketlet.remoting.errors import RemotingError
+from rocketlet.remoting.handler import Refused, Reply, Request
+from rocketlet.remoting.protocol.sending import PushReplyMessageHeader, SendMessageAnswerHeader, SendRefusedHeader
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.store.errors import StoreError
+from rocketlet.store.message import Put
+from rocketlet.store.message_store import MessageStore
 
-log = logging.getLogger("broker.handlers.reply_message")
+log = logging.getLogger("rocketlet.broker.handlers.reply_message")
 
 PUSH_SECONDS = 10.0
 

@@ -16,19 +16,19 @@ from functools import partial
 
 import trio
 
-from broker.config import Settings
-from broker.flush_waits import FlushWaits
-from broker.identity import Identity
-from broker.json_file import JsonFile, NotSaved
-from broker.topic_table import Topic
-from common.host import V4_SIZE
-from remoting.handler import DEFERRED, Answer, Deferred, Reply, Request
-from remoting.protocol.sending import SendMessageAnswerHeader, SendRefusedHeader
-from remoting.ready_answers import SendAnswer
-from remoting.response_codes import ResponseCode
-from store.config import BrokerRole
-from store.errors import FlushFailed, FlushTimeout
-from store.message_store import MessageStore
+from rocketlet.broker.config import Settings
+from rocketlet.broker.flush_waits import FlushWaits
+from rocketlet.broker.identity import Identity
+from rocketlet.broker.json_file import JsonFile, NotSaved
+from rocketlet.broker.topic_table import Topic
+from rocketlet.common.host import V4_SIZE
+from rocketlet.remoting.handler import DEFERRED, Answer, Deferred, Reply, Request
+from rocketlet.remoting.protocol.sending import SendMessageAnswerHeader, SendRefusedHeader
+from rocketlet.remoting.ready_answers import SendAnswer
+from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.store.config import BrokerRole
+from rocketlet.store.errors import FlushFailed, FlushTimeout
+from rocketlet.store.message_store import MessageStore
 
 
 @dataclass(slots=True)

@@ -20,30 +20,30 @@ import logging
 from dataclasses import dataclass
 from random import Random
 
-from broker.config import Settings
-from broker.delay_levels import delay
-from broker.handlers.when_flushed import WhenFlushed
-from broker.identity import Identity
-from broker.property_text import rewritten
-from broker.put_again import FilterBits, put_again
-from broker.statistics import Statistics
-from broker.subscription_groups import SubscriptionGroups
-from broker.topic_table import Topic, TopicTable
-from common.message_id import offset_message_id
-from common.message_properties import DELAY, ORIGIN_MESSAGE_ID, RETRY_TOPIC, WAIT, decode_bytes
-from common.message_record import Record, decode
-from common.topic import PERM_WRITE, dlq_topic, retry_topic
-from remoting.command import V3_4_9
-from remoting.handler import Answer, Deferred, Refused, Reply, Request
-from remoting.protocol.configuration import UNIT_SUBSCRIPTION
-from remoting.protocol.sending import ConsumerSendMsgBackHeader
-from remoting.response_codes import ResponseCode
-from store.config import parse_delay_levels
-from store.errors import StoreError
-from store.message import Put
-from store.message_store import MessageStore
+from rocketlet.broker.config import Settings
+from rocketlet.broker.delay_levels import delay
+from rocketlet.broker.handlers.when_flushed import WhenFlushed
+from rocketlet.broker.identity import Identity
+from rocketlet.broker.property_text import rewritten
+from rocketlet.broker.put_again import FilterBits, put_again
+from rocketlet.broker.statistics import Statistics
+from rocketlet.broker.subscription_groups import SubscriptionGroups
+from rocketlet.broker.topic_table import Topic, TopicTable
+from rocketlet.common.message_id import offset_message_id
+from rocketlet.common.message_properties import DELAY, ORIGIN_MESSAGE_ID, RETRY_TOPIC, WAIT, decode_bytes
+from rocketlet.common.message_record import Record, decode
+from rocketlet.common.topic import PERM_WRITE, dlq_topic, retry_topic
+from rocketlet.remoting.command import V3_4_9
+from rocketlet.remoting.handler import Answer, Deferred, Refused, Reply, Request
+from rocketlet.remoting.protocol.configuration import UNIT_SUBSCRIPTION
+from rocketlet.remoting.protocol.sending import ConsumerSendMsgBackHeader
+from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.store.config import parse_delay_levels
+from rocketlet.store.errors import StoreError
+from rocketlet.store.message import Put
+from rocketlet.store.message_store import MessageStore
 
-log = logging.getLogger("broker.handlers.send_back")
+log = logging.getLogger("rocketlet.broker.handlers.send_back")
 
 FIRST_LEVEL = 3
 

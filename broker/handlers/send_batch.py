@@ -14,17 +14,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.handlers.send_answers import Stored
-from broker.put_again import FilterBits
-from common.alike_batch import read_alike
-from common.message_properties import tags_and_keys
-from common.message_record import RecordError, split_batch
-from common.subscription import tags_code
-from remoting.handler import Refused, Request
-from remoting.response_codes import ResponseCode
-from store.alike_run import AlikeRun
-from store.message_run import MixedRun, Shared
-from store.message_store import MessageStore
+from rocketlet.broker.handlers.send_answers import Stored
+from rocketlet.broker.put_again import FilterBits
+from rocketlet.common.alike_batch import read_alike
+from rocketlet.common.message_properties import tags_and_keys
+from rocketlet.common.message_record import RecordError, split_batch
+from rocketlet.common.subscription import tags_code
+from rocketlet.remoting.handler import Refused, Request
+from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.store.alike_run import AlikeRun
+from rocketlet.store.message_run import MixedRun, Shared
+from rocketlet.store.message_store import MessageStore
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -25,28 +25,28 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Protocol
 
-from broker.config import Settings
-from broker.handlers.send_answers import SendAnswers, Stored
-from broker.handlers.send_batch import SendBatch
-from broker.handlers.send_targets import BORN_HOST_V4, SendHeader, SendTargets, born_host_of
-from broker.identity import Identity
-from broker.overload import Overload
-from broker.put_again import FilterBits
-from broker.statistics import Flow, Statistics
-from broker.topic_table import Topic, TopicTable
-from common.host import V6_SIZE
-from common.message_flags import BORN_V6, COMMIT, MULTI_TAGS, NOT_TRANSACTION, STORE_V6, TRANSACTION_MASK
-from common.message_properties import append, remove
-from common.subscription import tags_code
-from remoting.command import HeaderType
-from remoting.handler import Answer, Deferred, Refused, Request
-from remoting.protocol.configuration import MULTI_TAG
-from remoting.ready_answers import SendAnswer
-from remoting.response_codes import ResponseCode
-from store.errors import Closed, MessageIllegal, NotWritable, StoreError
-from store.message import Put
-from store.message_run import Shared
-from store.message_store import MessageStore
+from rocketlet.broker.config import Settings
+from rocketlet.broker.handlers.send_answers import SendAnswers, Stored
+from rocketlet.broker.handlers.send_batch import SendBatch
+from rocketlet.broker.handlers.send_targets import BORN_HOST_V4, SendHeader, SendTargets, born_host_of
+from rocketlet.broker.identity import Identity
+from rocketlet.broker.overload import Overload
+from rocketlet.broker.put_again import FilterBits
+from rocketlet.broker.statistics import Flow, Statistics
+from rocketlet.broker.topic_table import Topic, TopicTable
+from rocketlet.common.host import V6_SIZE
+from rocketlet.common.message_flags import BORN_V6, COMMIT, MULTI_TAGS, NOT_TRANSACTION, STORE_V6, TRANSACTION_MASK
+from rocketlet.common.message_properties import append, remove
+from rocketlet.common.subscription import tags_code
+from rocketlet.remoting.command import HeaderType
+from rocketlet.remoting.handler import Answer, Deferred, Refused, Request
+from rocketlet.remoting.protocol.configuration import MULTI_TAG
+from rocketlet.remoting.ready_answers import SendAnswer
+from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.store.errors import Closed, MessageIllegal, NotWritable, StoreError
+from rocketlet.store.message import Put
+from rocketlet.store.message_run import Shared
+from rocketlet.store.message_store import MessageStore
 
 # RocketMQ keeps one byte for the length of a batch's topic.
 LONGEST_BATCH_TOPIC = 127

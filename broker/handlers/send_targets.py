@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from broker.config import Settings
-from broker.identity import Identity
-from broker.subscription_groups import SubscriptionGroups
-from broker.topic_table import Topic, TopicTable
-from common import topic as names
-from common.host import V4_SIZE, parse_host
-from common.topic import PERM_WRITE
-from remoting.command import V3_4_9
-from remoting.connection import Connection
-from remoting.handler import Refused, Request
-from remoting.protocol.configuration import UNIT_SUBSCRIPTION
-from remoting.protocol.sending import SendMessageHeader, SendMessageHeaderV2
-from remoting.response_codes import ResponseCode
+from rocketlet.broker.config import Settings
+from rocketlet.broker.identity import Identity
+from rocketlet.broker.subscription_groups import SubscriptionGroups
+from rocketlet.broker.topic_table import Topic, TopicTable
+from rocketlet.common import topic as names
+from rocketlet.common.host import V4_SIZE, parse_host
+from rocketlet.common.topic import PERM_WRITE
+from rocketlet.remoting.command import V3_4_9
+from rocketlet.remoting.connection import Connection
+from rocketlet.remoting.handler import Refused, Request
+from rocketlet.remoting.protocol.configuration import UNIT_SUBSCRIPTION
+from rocketlet.remoting.protocol.sending import SendMessageHeader, SendMessageHeaderV2
+from rocketlet.remoting.response_codes import ResponseCode
 
 SendHeader = SendMessageHeader | SendMessageHeaderV2
 

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import logging
 
-from broker.clients import Clients
-from broker.consumer_offsets import ConsumerOffsets
-from broker.filter.consumer_filters import ConsumerFilters
-from broker.handlers.membership import data_of
-from broker.identity import Identity
-from broker.topic_table import TopicTable
-from common import fastjson
-from common.message import MessageQueue
-from remoting.handler import Refused, Reply, Request
-from remoting.protocol.inspection import (
+from rocketlet.broker.clients import Clients
+from rocketlet.broker.consumer_offsets import ConsumerOffsets
+from rocketlet.broker.filter.consumer_filters import ConsumerFilters
+from rocketlet.broker.handlers.membership import data_of
+from rocketlet.broker.identity import Identity
+from rocketlet.broker.topic_table import TopicTable
+from rocketlet.common import fastjson
+from rocketlet.common.message import MessageQueue
+from rocketlet.remoting.handler import Refused, Reply, Request
+from rocketlet.remoting.protocol.inspection import (
     ConsumeQueueBody,
     QueryConsumeQueueHeader,
     QueueEntry,
@@ -29,11 +29,11 @@ from remoting.protocol.inspection import (
     TopicOffset,
     TopicStatsTable,
 )
-from remoting.protocol.offsets import ConsumerOffsetTable
-from remoting.response_codes import ResponseCode
-from store.message_store import MessageStore
+from rocketlet.remoting.protocol.offsets import ConsumerOffsetTable
+from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.store.message_store import MessageStore
 
-log = logging.getLogger("broker.handlers.store_admin")
+log = logging.getLogger("rocketlet.broker.handlers.store_admin")
 
 MAX_ENTRIES = 10_000
 

@@ -15,19 +15,19 @@ from __future__ import annotations
 
 import trio
 
-from broker.consumer_offsets import ConsumerOffsets
-from broker.handlers.acknowledged import acknowledged, refuse_on_slave
-from broker.identity import Identity
-from broker.json_file import JsonFile
-from broker.registration import Registration
-from broker.statistics import Statistics
-from broker.topic_table import Topic, TopicTable
-from common import topic as names
-from remoting.handler import Refused, Reply, Request
-from remoting.protocol.configuration import FILTER_TYPES, CreateTopicHeader, DeleteTopicHeader
-from remoting.protocol.routing import TopicList
-from remoting.response_codes import ResponseCode
-from store.message_store import MessageStore
+from rocketlet.broker.consumer_offsets import ConsumerOffsets
+from rocketlet.broker.handlers.acknowledged import acknowledged, refuse_on_slave
+from rocketlet.broker.identity import Identity
+from rocketlet.broker.json_file import JsonFile
+from rocketlet.broker.registration import Registration
+from rocketlet.broker.statistics import Statistics
+from rocketlet.broker.topic_table import Topic, TopicTable
+from rocketlet.common import topic as names
+from rocketlet.remoting.handler import Refused, Reply, Request
+from rocketlet.remoting.protocol.configuration import FILTER_TYPES, CreateTopicHeader, DeleteTopicHeader
+from rocketlet.remoting.protocol.routing import TopicList
+from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.store.message_store import MessageStore
 
 MAX_QUEUES = 65_535
 # How long an answer waits for name servers that do not; administrators themselves wait for five seconds.

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import trio
 
-from broker.json_file import JsonFile, NotSaved
-from remoting.handler import DEFERRED, Answer, Deferred, Reply, Request
-from remoting.response_codes import ResponseCode
-from store.errors import FlushFailed, FlushTimeout
-from store.message_store import MessageStore
+from rocketlet.broker.json_file import JsonFile, NotSaved
+from rocketlet.remoting.handler import DEFERRED, Answer, Deferred, Reply, Request
+from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.store.errors import FlushFailed, FlushTimeout
+from rocketlet.store.message_store import MessageStore
 
 
 class WhenFlushed:

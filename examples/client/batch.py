@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from client import Message, Producer, split
+from rocketlet import Message, Producer, split
 
 
 def main() -> None:

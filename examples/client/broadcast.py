@@ -10,7 +10,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 
-from client import ConsumeFrom, Message, MessageModel, Producer, PushConsumer, ReceivedMessage
+from rocketlet import ConsumeFrom, Message, MessageModel, Producer, PushConsumer, ReceivedMessage
 
 MEMBERS = ("cache-1", "cache-2")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 
-from client import ConsumeFrom, Message, Producer, PushConsumer, ReceivedMessage
+from rocketlet import ConsumeFrom, Message, Producer, PushConsumer, ReceivedMessage
 
 ORDERS = 5
 EVENTS = ["created", "paid", "packed", "shipped"]

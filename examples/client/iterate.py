@@ -5,7 +5,7 @@ The name server is NAMESRV_ADDR's, or 127.0.0.1:9876.
 
 from __future__ import annotations
 
-from client import ConsumeFrom, LitePullConsumer, Message, Producer
+from rocketlet import ConsumeFrom, LitePullConsumer, Message, Producer
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 
-from client import Message, PendingSend, Producer, split
+from rocketlet import Message, PendingSend, Producer, split
 
 
 def main() -> None:

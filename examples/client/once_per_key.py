@@ -10,7 +10,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from client import ConsumeFrom, Message, Producer, PushConsumer, ReceivedMessage, SqliteKeys, once
+from rocketlet import ConsumeFrom, Message, Producer, PushConsumer, ReceivedMessage, SqliteKeys, once
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ For jobs that read everything once, or again from some point. The name server is
 
 from __future__ import annotations
 
-from client import Message, Producer, PullConsumer, PullStatus
+from rocketlet import Message, Producer, PullConsumer, PullStatus
 
 
 def main() -> None:

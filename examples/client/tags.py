@@ -5,7 +5,7 @@ The broker skips what nobody in the group wants. The name server is NAMESRV_ADDR
 
 from __future__ import annotations
 
-from client import ConsumeFrom, LitePullConsumer, Message, Producer
+from rocketlet import ConsumeFrom, LitePullConsumer, Message, Producer
 
 NEWS = [("sports", "1:0"), ("weather", "rain"), ("politics", "talks"), ("weather", "more rain"), ("sports", "2:0")]
 WANTED = "sports || weather"

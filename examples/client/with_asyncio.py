@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
-from client import AsyncProducer, AsyncPushConsumer, ConsumeFrom, Message, ReceivedMessage
+from rocketlet import AsyncProducer, AsyncPushConsumer, ConsumeFrom, Message, ReceivedMessage
 
 
 async def main() -> None:

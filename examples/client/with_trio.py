@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import trio
 
-from client import AsyncLitePullConsumer, AsyncProducer, ConsumeFrom, Message
+from rocketlet import AsyncLitePullConsumer, AsyncProducer, ConsumeFrom, Message
 
 
 async def produce(count: int) -> None:

@@ -6,7 +6,7 @@ NAMESRV_ADDR's, or 127.0.0.1:9876.
 
 from __future__ import annotations
 
-from client import ConsumeFrom, LitePullConsumer
+from rocketlet import ConsumeFrom, LitePullConsumer
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ say = partial(print, flush=True)  # the programs that this one starts write to t
 def server(module: str, *arguments: str) -> Iterator[str]:
     """Runs one of the servers; gives the address that it says it listens on; stops it in order."""
     process = subprocess.Popen(
-        [sys.executable, "-m", module, *arguments],
+        [sys.executable, "-m", f"rocketlet.{module}", *arguments],
         cwd=HERE.parent.parent,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

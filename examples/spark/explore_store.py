@@ -27,7 +27,7 @@ TOPIC, GROUP = "Orders", "billing"
 @contextmanager
 def server(module: str, *arguments: str) -> Iterator[str]:
     """Runs a server; gives the address that it says it listens on."""
-    command = [sys.executable, "-m", module, *arguments]
+    command = [sys.executable, "-m", f"rocketlet.{module}", *arguments]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
     try:
@@ -53,7 +53,7 @@ def broker_on(store: Path) -> Iterator[str]:
 
 
 def produce(namesrv: str) -> None:
-    from client import Message, Producer
+    from rocketlet import Message, Producer
 
     chance = random.Random(7)
     with Producer("shop", namesrv=namesrv) as producer:
@@ -65,7 +65,7 @@ def produce(namesrv: str) -> None:
 
 def consume(namesrv: str, most: int) -> list[int]:
     """Read on from where the group stands; the ids of the orders read."""
-    from client import ConsumeFrom, LitePullConsumer, PullConfig
+    from rocketlet import ConsumeFrom, LitePullConsumer, PullConfig
 
     read: list[int] = []
     config = PullConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
@@ -77,7 +77,7 @@ def consume(namesrv: str, most: int) -> list[int]:
 
 def main() -> None:
     try:
-        from spark_jobs.session import spark_session
+        from rocketlet.spark_jobs.session import spark_session
     except ImportError as error:
         sys.exit(f"{error}: pip install -e '.[spark,plot]'")
     with tempfile.TemporaryDirectory(prefix="rocketlet-spark-") as directory:
@@ -108,12 +108,12 @@ def main() -> None:
         print("2. Damage is a table too; here it is empty, as it should be.")
         spark.read.format("commitlog").option("table", "damage").load(str(store)).show()
 
-        from spark_jobs.export import Selection, export
-        from spark_jobs.index_segments import Rules
-        from spark_jobs.index_writer import rebuild_index
-        from spark_jobs.lookup import find, write_lookup
-        from spark_jobs.stats import stats
-        from spark_jobs.verify_segments import verify
+        from rocketlet.spark_jobs.export import Selection, export
+        from rocketlet.spark_jobs.index_segments import Rules
+        from rocketlet.spark_jobs.index_writer import rebuild_index
+        from rocketlet.spark_jobs.lookup import find, write_lookup
+        from rocketlet.spark_jobs.stats import stats
+        from rocketlet.spark_jobs.verify_segments import verify
 
         print("3. Verify: every record, queue entry and key.")
         print("\n".join(verify(spark, str(store), Rules()).lines()[-3:]))
@@ -136,7 +136,7 @@ def main() -> None:
         found = stats(spark, str(store))
         print("\n".join(found.lines()))
         try:
-            from spark_jobs.plot import plot
+            from rocketlet.spark_jobs.plot import plot
 
             plot(found, "store.png")
             print("drawn: store.png")

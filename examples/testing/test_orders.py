@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from client import ConsumeFrom, LitePullConsumer, Message, Producer, Refused
-from remoting.request_codes import RequestCode
-from remoting.response_codes import ResponseCode
-from tools.thread_stack import ThreadStack
+from rocketlet import ConsumeFrom, LitePullConsumer, Message, Producer, Refused
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.tools.thread_stack import ThreadStack
 
 
 def place_order(producer: Producer, number: int) -> str:

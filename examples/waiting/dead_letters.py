@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import queue
 
-from client import ConsumeFrom, Later, LitePullConsumer, Message, Producer, PushConsumer, ReceivedMessage
+from rocketlet import ConsumeFrom, Later, LitePullConsumer, Message, Producer, PushConsumer, ReceivedMessage
 
 GROUP = "retry-consumers"
 tries: queue.Queue[tuple[bytes, int]] = queue.Queue()

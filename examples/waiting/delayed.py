@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from client import ConsumeFrom, LitePullConsumer, Message, Producer
+from rocketlet import ConsumeFrom, LitePullConsumer, Message, Producer
 
 LEVELS = (2, 1)
 

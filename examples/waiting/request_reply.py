@@ -6,7 +6,7 @@ Whoever consumes the topic may answer; the answer goes to the one who asked. The
 
 from __future__ import annotations
 
-from client import ConsumeFrom, Message, Producer, PushConsumer, ReceivedMessage, RequestTimedOut
+from rocketlet import ConsumeFrom, Message, Producer, PushConsumer, ReceivedMessage, RequestTimedOut
 
 PRICES = {b"apple": b"3", b"pear": b"4"}
 

@@ -6,7 +6,7 @@ NAMESRV_ADDR's, or 127.0.0.1:9876.
 
 from __future__ import annotations
 
-from client import ConsumeFrom, LitePullConsumer, Message, Producer, Refused, Sql
+from rocketlet import ConsumeFrom, LitePullConsumer, Message, Producer, Refused, Sql
 
 OFFERS = [("anvil", "250", "eu"), ("feather", "1", "eu"), ("piano", "900", "us"), ("safe", "700", "eu")]
 WANTED = Sql("price BETWEEN 100 AND 800 AND region IN ('eu', 'uk')")

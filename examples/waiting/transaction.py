@@ -8,7 +8,7 @@ The name server is NAMESRV_ADDR's, or 127.0.0.1:9876.
 
 from __future__ import annotations
 
-from client import (
+from rocketlet import (
     ConsumeFrom,
     LitePullConsumer,
     Message,

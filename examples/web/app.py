@@ -15,7 +15,7 @@ from typing import Any
 
 from flask import Flask, jsonify, request
 
-from client import ClientError, Message, Producer
+from rocketlet import ClientError, Message, Producer
 
 TOPIC = "WebOrders"
 app = Flask(__name__)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from namesrv.handlers.cluster_test import ClusterTestHandlers
-from namesrv.handlers.configuration import ConfigurationHandlers
-from namesrv.handlers.kv import KvHandlers
-from namesrv.handlers.registration import RegistrationHandlers
-from namesrv.handlers.routes import RouteHandlers
-from remoting.handler import Handler, HandlerTable
-from remoting.protocol import kv, registration, routing
-from remoting.request_codes import RequestCode
+from rocketlet.namesrv.handlers.cluster_test import ClusterTestHandlers
+from rocketlet.namesrv.handlers.configuration import ConfigurationHandlers
+from rocketlet.namesrv.handlers.kv import KvHandlers
+from rocketlet.namesrv.handlers.registration import RegistrationHandlers
+from rocketlet.namesrv.handlers.routes import RouteHandlers
+from rocketlet.remoting.handler import Handler, HandlerTable
+from rocketlet.remoting.protocol import kv, registration, routing
+from rocketlet.remoting.request_codes import RequestCode
 
 
 @dataclass(frozen=True, slots=True)

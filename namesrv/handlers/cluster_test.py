@@ -7,9 +7,9 @@ Java: namesrv/processor/ClusterTestRequestProcessor.java
 
 from __future__ import annotations
 
-from namesrv.handlers.routes import RouteHandlers, no_route
-from namesrv.product_environment import ProductEnvironment
-from remoting.handler import Reply, Request
+from rocketlet.namesrv.handlers.routes import RouteHandlers, no_route
+from rocketlet.namesrv.product_environment import ProductEnvironment
+from rocketlet.remoting.handler import Reply, Request
 
 
 class ClusterTestHandlers:

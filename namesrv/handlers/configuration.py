@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import logging
 
-from common import java_properties
-from common.java_properties import PropertiesError
-from common.settings import SettingsError
-from namesrv.run_time_settings import Forbidden, RunTimeSettings
-from remoting.handler import Refused, Reply, Request
-from remoting.response_codes import ResponseCode
+from rocketlet.common import java_properties
+from rocketlet.common.java_properties import PropertiesError
+from rocketlet.common.settings import SettingsError
+from rocketlet.namesrv.run_time_settings import Forbidden, RunTimeSettings
+from rocketlet.remoting.handler import Refused, Reply, Request
+from rocketlet.remoting.response_codes import ResponseCode
 
-log = logging.getLogger("namesrv.configuration")
+log = logging.getLogger("rocketlet.namesrv.configuration")
 
 
 class ConfigurationHandlers:

@@ -11,12 +11,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable
 
-from namesrv.kv_config import KvConfig, KvConfigFull
-from remoting.handler import Refused, Reply, Request
-from remoting.protocol.kv import KVConfigAnswerHeader, KVConfigHeader, KVNamespaceHeader, KVTable, PutKVConfigHeader
-from remoting.response_codes import ResponseCode
+from rocketlet.namesrv.kv_config import KvConfig, KvConfigFull
+from rocketlet.remoting.handler import Refused, Reply, Request
+from rocketlet.remoting.protocol.kv import (
+    KVConfigAnswerHeader,
+    KVConfigHeader,
+    KVNamespaceHeader,
+    KVTable,
+    PutKVConfigHeader,
+)
+from rocketlet.remoting.response_codes import ResponseCode
 
-log = logging.getLogger("namesrv.kv_config")
+log = logging.getLogger("rocketlet.namesrv.kv_config")
 
 
 class KvHandlers:

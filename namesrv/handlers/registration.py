@@ -18,16 +18,16 @@ from collections.abc import Callable
 
 from msgspec import UNSET
 
-from namesrv.advertised import second_address
-from namesrv.kv_config import KvConfig
-from namesrv.route_table import RouteTable, TableFull
-from namesrv.route_values import DataVersion, QueueData, Registration
-from remoting.command import V3_0_11
-from remoting.handler import Refused, Reply, Request
-from remoting.protocol import configuration
-from remoting.protocol.configuration import TopicConfigTable
-from remoting.protocol.kv import ORDER_TOPIC_CONFIG, KVTable
-from remoting.protocol.registration import (
+from rocketlet.namesrv.advertised import second_address
+from rocketlet.namesrv.kv_config import KvConfig
+from rocketlet.namesrv.route_table import RouteTable, TableFull
+from rocketlet.namesrv.route_values import DataVersion, QueueData, Registration
+from rocketlet.remoting.command import V3_0_11
+from rocketlet.remoting.handler import Refused, Reply, Request
+from rocketlet.remoting.protocol import configuration
+from rocketlet.remoting.protocol.configuration import TopicConfigTable
+from rocketlet.remoting.protocol.kv import ORDER_TOPIC_CONFIG, KVTable
+from rocketlet.remoting.protocol.registration import (
     QueryDataVersionAnswerHeader,
     QueryDataVersionHeader,
     RegisterBrokerAnswerHeader,
@@ -36,9 +36,9 @@ from remoting.protocol.registration import (
     UnregisterBrokerHeader,
     body_crc32,
 )
-from remoting.response_codes import ResponseCode
+from rocketlet.remoting.response_codes import ResponseCode
 
-log = logging.getLogger("namesrv.registration")
+log = logging.getLogger("rocketlet.namesrv.registration")
 
 
 class RegistrationHandlers:

@@ -20,16 +20,16 @@ import logging
 
 import msgspec
 
-from namesrv.advertised import is_loopback
-from namesrv.kv_config import KvConfig
-from namesrv.route_table import RouteTable
-from namesrv.route_values import BrokerData, Route
-from namesrv.run_time_settings import RunTimeSettings
-from remoting.command import V4_9_4
-from remoting.handler import Refused, Reply, Request
-from remoting.protocol import routing
-from remoting.protocol.kv import ORDER_TOPIC_CONFIG
-from remoting.protocol.routing import (
+from rocketlet.namesrv.advertised import is_loopback
+from rocketlet.namesrv.kv_config import KvConfig
+from rocketlet.namesrv.route_table import RouteTable
+from rocketlet.namesrv.route_values import BrokerData, Route
+from rocketlet.namesrv.run_time_settings import RunTimeSettings
+from rocketlet.remoting.command import V4_9_4
+from rocketlet.remoting.handler import Refused, Reply, Request
+from rocketlet.remoting.protocol import routing
+from rocketlet.remoting.protocol.kv import ORDER_TOPIC_CONFIG
+from rocketlet.remoting.protocol.routing import (
     AddWritePermAnswerHeader,
     BrokerMembers,
     ClusterInfo,
@@ -42,9 +42,9 @@ from remoting.protocol.routing import (
     WipeWritePermAnswerHeader,
     WritePermHeader,
 )
-from remoting.response_codes import ResponseCode
+from rocketlet.remoting.response_codes import ResponseCode
 
-log = logging.getLogger("namesrv.routes")
+log = logging.getLogger("rocketlet.namesrv.routes")
 
 Key = tuple[str, bool, bool]  # topic, standard JSON, asked through loopback
 

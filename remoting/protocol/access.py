@@ -5,7 +5,7 @@ Java: common/protocol/header/CreateAccessConfigRequestHeader.java and its neighb
 
 from __future__ import annotations
 
-from remoting.protocol.header import Header
+from rocketlet.remoting.protocol.header import Header
 
 # Header fields that a client's signature adds to any request.
 ACCESS_KEY = "AccessKey"

@@ -16,9 +16,9 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
-from common import fastjson
-from remoting.errors import BodyError
-from remoting.protocol.header import UNDECODABLE
+from rocketlet.common import fastjson
+from rocketlet.remoting.errors import BodyError
+from rocketlet.remoting.protocol.header import UNDECODABLE
 
 Part = TypeVar("Part")
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType, field
 
-from remoting.protocol.body import Body
-from remoting.protocol.header import Header, Int, Long
+from rocketlet.remoting.protocol.body import Body
+from rocketlet.remoting.protocol.header import Header, Int, Long
 
 SINGLE_TAG = "SINGLE_TAG"
 MULTI_TAG = "MULTI_TAG"

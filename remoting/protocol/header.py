@@ -23,7 +23,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Struct
 
-from remoting.errors import HeaderError
+from rocketlet.remoting.errors import HeaderError
 
 # Java's int and long: a number outside them is no number, neither there nor here.
 Int = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)]

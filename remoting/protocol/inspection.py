@@ -12,11 +12,11 @@ from typing import Any, Self
 import msgspec
 from msgspec import field
 
-from common.message import MessageQueue
-from remoting.protocol.body import Body, QueueKeyedBody, name_ordinals, part
-from remoting.protocol.header import Header, Int, Long, text_of
-from remoting.protocol.membership import SubscriptionData
-from remoting.protocol.queue import WireQueue, object_map, read_object_map
+from rocketlet.common.message import MessageQueue
+from rocketlet.remoting.protocol.body import Body, QueueKeyedBody, name_ordinals, part
+from rocketlet.remoting.protocol.header import Header, Int, Long, text_of
+from rocketlet.remoting.protocol.membership import SubscriptionData
+from rocketlet.remoting.protocol.queue import WireQueue, object_map, read_object_map
 
 
 class TopicHeader(Header):

@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from msgspec import field
 
-from remoting.protocol.body import Body, part
-from remoting.protocol.header import Header, text_of
+from rocketlet.remoting.protocol.body import Body, part
+from rocketlet.remoting.protocol.header import Header, text_of
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"  # topic -> `broker:queues;broker:queues`
 

@@ -12,9 +12,9 @@ from typing import Any, Self
 import msgspec
 from msgspec import field
 
-from remoting.protocol.body import Body, name_ordinals
-from remoting.protocol.header import Header, Int, Long
-from remoting.protocol.queue import WireQueue
+from rocketlet.remoting.protocol.body import Body, name_ordinals
+from rocketlet.remoting.protocol.header import Header, Int, Long
+from rocketlet.remoting.protocol.queue import WireQueue
 
 # Names by ordinal: C++ clients send the ordinal. DO NOT CHANGE the order.
 CONSUME_TYPES = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP")

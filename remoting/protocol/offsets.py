@@ -12,10 +12,10 @@ from typing import Any, Self
 import msgspec
 from msgspec import field
 
-from common.message import MessageQueue
-from remoting.protocol.body import Body, QueueKeyedBody, part
-from remoting.protocol.header import Header, Int, Long
-from remoting.protocol.queue import WireQueue, object_map, read_object_map
+from rocketlet.common.message import MessageQueue
+from rocketlet.remoting.protocol.body import Body, QueueKeyedBody, part
+from rocketlet.remoting.protocol.header import Header, Int, Long
+from rocketlet.remoting.protocol.queue import WireQueue, object_map, read_object_map
 
 
 class QueryConsumerOffsetHeader(Header):

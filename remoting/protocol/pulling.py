@@ -6,7 +6,7 @@ QueryMessageRequestHeader.java, ViewMessageRequestHeader.java; common/sysflag/Pu
 
 from __future__ import annotations
 
-from remoting.protocol.header import Header, Int, Long
+from rocketlet.remoting.protocol.header import Header, Int, Long
 
 # Bits of a pull's sysFlag.
 COMMIT_OFFSET = 1  # commitOffset is valid

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from common import fastjson
-from common.message import MessageQueue
-from remoting.errors import BodyError
-from remoting.protocol.header import Int
+from rocketlet.common import fastjson
+from rocketlet.common.message import MessageQueue
+from rocketlet.remoting.errors import BodyError
+from rocketlet.remoting.protocol.header import Int
 
 Value = TypeVar("Value")
 

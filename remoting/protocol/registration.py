@@ -18,10 +18,10 @@ import zlib
 import msgspec
 from msgspec import field
 
-from remoting.errors import BodyError
-from remoting.protocol.body import Body
-from remoting.protocol.configuration import FILTER_TYPES, DataVersion, TopicConfig, TopicConfigTable
-from remoting.protocol.header import Header, Int, Long
+from rocketlet.remoting.errors import BodyError
+from rocketlet.remoting.protocol.body import Body
+from rocketlet.remoting.protocol.configuration import FILTER_TYPES, DataVersion, TopicConfig, TopicConfigTable
+from rocketlet.remoting.protocol.header import Header, Int, Long
 
 # A topic takes 40 bytes or so: room for millions of them, and an end to what a few compressed bytes can demand.
 MAX_INFLATED = 256 << 20

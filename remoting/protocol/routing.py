@@ -12,8 +12,8 @@ from typing import Any, Self
 import msgspec
 from msgspec import field
 
-from remoting.protocol.body import Body
-from remoting.protocol.header import Header, Int
+from rocketlet.remoting.protocol.body import Body
+from rocketlet.remoting.protocol.header import Header, Int
 
 
 class GetRouteInfoHeader(Header):

@@ -9,7 +9,7 @@ ConsumerSendMsgBackRequestHeader.java, ReplyMessageRequestHeader.java
 
 from __future__ import annotations
 
-from remoting.protocol.header import Header, Int, Long
+from rocketlet.remoting.protocol.header import Header, Int, Long
 
 _LETTERS = {
     "producerGroup": "a",

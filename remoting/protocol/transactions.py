@@ -6,7 +6,7 @@ ResumeCheckHalfMessageRequestHeader.java
 
 from __future__ import annotations
 
-from remoting.protocol.header import Header, Int, Long
+from rocketlet.remoting.protocol.header import Header, Int, Long
 
 # commitOrRollback is the transaction part of a message's sysFlag; a client that does not know sends 0.
 UNKNOWN = 0

@@ -11,7 +11,7 @@ Java: (none)
 
 from __future__ import annotations
 
-from common.crc import crc32
+from rocketlet.common.crc import crc32
 
 _POLYNOMIAL = 0xEDB88320  # of zlib's CRC-32, least significant bit first
 _MASK = 0x7FFFFFFF

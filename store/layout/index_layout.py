@@ -22,7 +22,7 @@ from functools import cache
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from common.java_numbers import INT32_MAX
+from rocketlet.common.java_numbers import INT32_MAX
 
 if TYPE_CHECKING:
     import numpy as np

@@ -18,7 +18,7 @@ from functools import cache
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from common.message_record import (
+from rocketlet.common.message_record import (
     BLANK_SIZE,
     FIXED,
     MAGIC_BLANK,

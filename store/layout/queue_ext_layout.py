@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from struct import Struct
 
-from common.java_numbers import INT32_MAX
+from rocketlet.common.java_numbers import INT32_MAX
 
 HEAD = Struct(">hqqh")
 HEAD_SIZE = HEAD.size

@@ -7,9 +7,9 @@ import pytest
 from benchmarks.__main__ import row, shown
 from benchmarks.budgets import CHAPTERS, Figure
 from benchmarks.support.frames import batch_frame, pull_frame, send_frame
-from common.alike_batch import read_alike
-from remoting.frame_codec import cut, decode
-from remoting.request_codes import RequestCode
+from rocketlet.common.alike_batch import read_alike
+from rocketlet.remoting.frame_codec import cut, decode
+from rocketlet.remoting.request_codes import RequestCode
 
 
 def test_a_budget_is_held_by_every_round_or_missed() -> None:

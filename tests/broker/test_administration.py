@@ -11,17 +11,22 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from common import fastjson
-from common.message import MessageQueue
-from common.message_record import decode
-from remoting.command import Command, Language
-from remoting.handler import Handler, HandlerTable, Reply, Request
-from remoting.protocol.configuration import CreateTopicHeader, SubscriptionGroupConfig
-from remoting.protocol.inspection import ConsumeMessageDirectlyHeader, GetConsumerRunningInfoHeader
-from remoting.protocol.offsets import ConsumerStatusBody, ConsumerStatusHeader, ResetOffsetBody, ResetOffsetHeader
-from remoting.request_codes import RequestCode as Code
-from remoting.response_codes import ResponseCode
-from store.memory_disk import MemoryDisk
+from rocketlet.common import fastjson
+from rocketlet.common.message import MessageQueue
+from rocketlet.common.message_record import decode
+from rocketlet.remoting.command import Command, Language
+from rocketlet.remoting.handler import Handler, HandlerTable, Reply, Request
+from rocketlet.remoting.protocol.configuration import CreateTopicHeader, SubscriptionGroupConfig
+from rocketlet.remoting.protocol.inspection import ConsumeMessageDirectlyHeader, GetConsumerRunningInfoHeader
+from rocketlet.remoting.protocol.offsets import (
+    ConsumerStatusBody,
+    ConsumerStatusHeader,
+    ResetOffsetBody,
+    ResetOffsetHeader,
+)
+from rocketlet.remoting.request_codes import RequestCode as Code
+from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.store.memory_disk import MemoryDisk
 from tests.support.memory_broker import NAME, ROOT, Client, RunningBroker, memory_broker, tags
 from tests.support.virtual_time import START_MS
 
@@ -587,7 +592,7 @@ async def test_looking_messages_up(autojump_clock: MockClock) -> None:
             ids.append(int(answer.ext["msgId"][16:], 16))
             await trio.sleep(5)
         ask_for = {"topic": "T", "maxNum": 10, "beginTimestamp": 0, "endTimestamp": START_MS * 2}
-        from common.message_record import decode_all
+        from rocketlet.common.message_record import decode_all
 
         both = await ask(one, Code.QUERY_MESSAGE, key="same", **ask_for)
         assert [record.body for record in decode_all(bytes(both.body))] == [b"2", b"1", b"0"]

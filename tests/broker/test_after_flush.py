@@ -7,10 +7,10 @@ from random import Random
 import pytest
 import trio
 
-from broker.after_flush import AfterFlush
-from common.clock import TrioWallClock
-from store.errors import FlushFailed
-from store.memory_disk import MemoryDisk
+from rocketlet.broker.after_flush import AfterFlush
+from rocketlet.common.clock import TrioWallClock
+from rocketlet.store.errors import FlushFailed
+from rocketlet.store.memory_disk import MemoryDisk
 from tests.support.virtual_time import START_MS, ManualClock
 from tests.support.waiting_parts import waiting
 

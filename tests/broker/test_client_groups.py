@@ -10,9 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from broker.consumer_groups import EXPIRY_MS, ConsumerGroups, Consuming, Member
-from broker.producer_groups import ProducerGroups
-from common.subscription import SQL92, Subscription, parse_tags
+from rocketlet.broker.consumer_groups import EXPIRY_MS, ConsumerGroups, Consuming, Member
+from rocketlet.broker.producer_groups import ProducerGroups
+from rocketlet.common.subscription import SQL92, Subscription, parse_tags
 
 
 def member(connection: object, client_id: str = "c", seen: int = 0) -> Member:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker import consumer_offsets
-from broker.consumer_offsets import ConsumerOffsets, OffsetRefused
-from common import fastjson
+from rocketlet.broker import consumer_offsets
+from rocketlet.broker.consumer_offsets import ConsumerOffsets, OffsetRefused
+from rocketlet.common import fastjson
 
 NAMES = st.sampled_from(["a", "%RETRY%b", "C_1"])
 COMMITS = st.lists(st.tuples(NAMES, NAMES, st.integers(0, 3), st.integers(-2, 1 << 62)))

@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 import trio
 
-from broker.delay_levels import InvalidDelay, delay_level
-from broker.delayed_delivery import LONGEST_PAUSE, Origin, origin_of
-from broker.put_again import put_again
-from common.message_properties import decode_bytes
-from common.message_record import Record, decode, encode
-from common.topic import HALF_TOPIC, SCHEDULE_TOPIC
-from store.config import StoreConfig, parse_delay_levels
-from store.errors import DiskFull
-from store.memory_disk import MemoryDisk
-from store.message import Put
+from rocketlet.broker.delay_levels import InvalidDelay, delay_level
+from rocketlet.broker.delayed_delivery import LONGEST_PAUSE, Origin, origin_of
+from rocketlet.broker.put_again import put_again
+from rocketlet.common.message_properties import decode_bytes
+from rocketlet.common.message_record import Record, decode, encode
+from rocketlet.common.topic import HALF_TOPIC, SCHEDULE_TOPIC
+from rocketlet.store.config import StoreConfig, parse_delay_levels
+from rocketlet.store.errors import DiskFull
+from rocketlet.store.memory_disk import MemoryDisk
+from rocketlet.store.message import Put
 from tests.support.builders import record
 from tests.support.virtual_time import START_MS, ManualClock
 from tests.support.waiting_parts import HOST, waiting

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import trio
 
-from common.message_flags import PREPARED
-from common.message_record import decode
-from common.topic import HALF_TOPIC, TRANS_CHECK_MAX_TOPIC
-from remoting.command import Command
-from remoting.command import request as command_of
-from remoting.handler import Handler, Request
-from remoting.protocol.transactions import (
+from rocketlet.common.message_flags import PREPARED
+from rocketlet.common.message_record import decode
+from rocketlet.common.topic import HALF_TOPIC, TRANS_CHECK_MAX_TOPIC
+from rocketlet.remoting.command import Command
+from rocketlet.remoting.command import request as command_of
+from rocketlet.remoting.handler import Handler, Request
+from rocketlet.remoting.protocol.transactions import (
     COMMIT,
     ROLLBACK,
     UNKNOWN,
@@ -21,9 +21,9 @@ from remoting.protocol.transactions import (
     EndTransactionHeader,
     ResumeCheckHalfMessageHeader,
 )
-from remoting.request_codes import RequestCode
-from remoting.response_codes import ResponseCode
-from store.config import FlushDiskType
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.store.config import FlushDiskType
 from tests.support.memory_broker import Client, RunningBroker, memory_broker
 
 QUICK = {"transaction_time_out": 1000, "transaction_check_interval": 2000, "transaction_check_max": 3}

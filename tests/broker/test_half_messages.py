@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 import trio
 
-from broker.half_messages import EndRefused, half_of
-from broker.put_again import put_again
-from common.message_properties import decode_bytes, encode
-from common.message_record import Record
-from common.message_record import decode as decode_record
-from common.message_record import encode as encode_record
-from common.topic import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TRANS_CHECK_MAX_TOPIC, TRANSACTION_GROUP
-from store.errors import DiskFull
-from store.memory_disk import MemoryDisk
-from store.message import Put
+from rocketlet.broker.half_messages import EndRefused, half_of
+from rocketlet.broker.put_again import put_again
+from rocketlet.common.message_properties import decode_bytes, encode
+from rocketlet.common.message_record import Record
+from rocketlet.common.message_record import decode as decode_record
+from rocketlet.common.message_record import encode as encode_record
+from rocketlet.common.topic import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TRANS_CHECK_MAX_TOPIC, TRANSACTION_GROUP
+from rocketlet.store.errors import DiskFull
+from rocketlet.store.memory_disk import MemoryDisk
+from rocketlet.store.message import Put
 from tests.support.builders import record
 from tests.support.virtual_time import ManualClock
 from tests.support.waiting_parts import CLIENT, WaitingParts, waiting

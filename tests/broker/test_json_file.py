@@ -12,8 +12,8 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.json_file import RETRY_SECONDS, JsonFile, NotSaved
-from store.disk import RealDisk
+from rocketlet.broker.json_file import RETRY_SECONDS, JsonFile, NotSaved
+from rocketlet.store.disk import RealDisk
 
 
 class Table:

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import trio
 
-from common import message_properties
-from common.message_record import Record, decode_all
-from remoting.command import Command
-from remoting.frame_codec import FrameDecoder, encode
-from remoting.protocol.header import to_ext
-from remoting.protocol.pulling import SUBSCRIPTION, PullMessageHeader
-from remoting.protocol.sending import SendMessageHeaderV2
-from remoting.transport import TcpNetwork
+from rocketlet.common import message_properties
+from rocketlet.common.message_record import Record, decode_all
+from rocketlet.remoting.command import Command
+from rocketlet.remoting.frame_codec import FrameDecoder, encode
+from rocketlet.remoting.protocol.header import to_ext
+from rocketlet.remoting.protocol.pulling import SUBSCRIPTION, PullMessageHeader
+from rocketlet.remoting.protocol.sending import SendMessageHeaderV2
+from rocketlet.remoting.transport import TcpNetwork
 from tests.support.programs import broker
 from tests.support.raw_client import RawClient
 

@@ -11,9 +11,9 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.long_poll import LongPoll
-from remoting.handler import Answer, Refused, Reply
-from store.watermark import Watermark
+from rocketlet.broker.long_poll import LongPoll
+from rocketlet.remoting.handler import Answer, Refused, Reply
+from rocketlet.store.watermark import Watermark
 
 
 class FakeRequest:

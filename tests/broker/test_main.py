@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.__main__ import start_up_line
-from broker.config import BrokerConfig
-from broker.identity import Identity
+from rocketlet.broker.__main__ import start_up_line
+from rocketlet.broker.config import BrokerConfig
+from rocketlet.broker.identity import Identity
 from tests.support.programs import broker, program
 
 

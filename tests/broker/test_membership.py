@@ -10,11 +10,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from common.fastjson import loads
-from remoting.command import Command
-from remoting.handler import Handler, Request
-from remoting.protocol.configuration import SubscriptionGroupConfig
-from remoting.protocol.membership import (
+from rocketlet.common.fastjson import loads
+from rocketlet.remoting.command import Command
+from rocketlet.remoting.handler import Handler, Request
+from rocketlet.remoting.protocol.configuration import SubscriptionGroupConfig
+from rocketlet.remoting.protocol.membership import (
     CheckClientBody,
     LockBatchAnswerBody,
     LockBatchBody,
@@ -22,9 +22,9 @@ from remoting.protocol.membership import (
     SubscriptionData,
     UnregisterClientHeader,
 )
-from remoting.protocol.queue import WireQueue
-from remoting.request_codes import RequestCode
-from remoting.response_codes import ResponseCode
+from rocketlet.remoting.protocol.queue import WireQueue
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.response_codes import ResponseCode
 from tests.support.memory_broker import Client, memory_broker, sql, tags
 
 
@@ -94,10 +94,12 @@ class TestHeartbeats:
         self, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
     ) -> None:
         async with memory_broker() as one, one.client() as other:
-            with caplog.at_level(logging.WARNING, "broker.consumer_groups"):
+            with caplog.at_level(logging.WARNING, "rocketlet.broker.consumer_groups"):
                 await one.heartbeat("client-1", "CG", tags("T", "A"))
                 await other.heartbeat("client-2", "CG", tags("T", "B", 2))
-            [warning] = [record.message for record in caplog.records if record.name == "broker.consumer_groups"]
+            [warning] = [
+                record.message for record in caplog.records if record.name == "rocketlet.broker.consumer_groups"
+            ]
             assert "CG" in warning
             assert "client-1" in warning
             assert "client-2" in warning

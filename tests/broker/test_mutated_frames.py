@@ -13,7 +13,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from remoting.memory_network import MemoryNetwork
+from rocketlet.remoting.memory_network import MemoryNetwork
 from tests.support.memory_broker import memory_broker
 from tests.support.mutations import mended, mutated
 
@@ -57,7 +57,7 @@ async def feed(network: MemoryNetwork, address: str, data: bytes) -> None:
 async def test_the_broker_survives(
     vectors: Path, autojump_clock: MockClock, count: int, chunk_size: int | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.ERROR, "remoting.dispatch")
+    caplog.set_level(logging.ERROR, "rocketlet.remoting.dispatch")
     chance = Random(count)
     originals = frames(vectors)
     async with memory_broker(network=MemoryNetwork(chunk_size=chunk_size)) as one:
@@ -71,5 +71,5 @@ async def test_the_broker_survives(
         assert one.broker.clients.consumers.statistics().members == 0
         assert one.broker.clients.producers.statistics().members == 0
         assert one.broker.long_poll.statistics().parked == 0
-    mistakes = [record for record in caplog.records if record.name == "remoting.dispatch"]
+    mistakes = [record for record in caplog.records if record.name == "rocketlet.remoting.dispatch"]
     assert [record.getMessage() for record in mistakes] == []

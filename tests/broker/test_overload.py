@@ -9,12 +9,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from broker.config import BrokerConfig, Settings
-from broker.overload import Overload
-from remoting.command import Command
-from remoting.handler import Refused
-from remoting.request_codes import RequestCode
-from remoting.response_codes import ResponseCode
+from rocketlet.broker.config import BrokerConfig, Settings
+from rocketlet.broker.overload import Overload
+from rocketlet.remoting.command import Command
+from rocketlet.remoting.handler import Refused
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.response_codes import ResponseCode
 from tests.support.memory_broker import RunningBroker, memory_broker, tags
 
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.property_text import rewritten
-from common.message_properties import decode_bytes
-from common.message_record import Record, decode
+from rocketlet.broker.property_text import rewritten
+from rocketlet.common.message_properties import decode_bytes
+from rocketlet.common.message_record import Record, decode
 
 # Records whose properties a Java broker wrote itself, from its map; others keep the order of their producer.
 REWRITTEN = ("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "%RETRY%", "%DLQ%")

@@ -8,10 +8,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from remoting.protocol.configuration import CreateTopicHeader, SubscriptionGroupConfig
-from remoting.protocol.pulling import COMMIT_OFFSET, SUBSCRIPTION, SUSPEND, PullMessageHeader
-from remoting.request_codes import RequestCode
-from remoting.response_codes import ResponseCode
+from rocketlet.remoting.protocol.configuration import CreateTopicHeader, SubscriptionGroupConfig
+from rocketlet.remoting.protocol.pulling import COMMIT_OFFSET, SUBSCRIPTION, SUSPEND, PullMessageHeader
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.response_codes import ResponseCode
 from tests.support.memory_broker import Client, Pulled, RunningBroker, memory_broker, sql, tags
 
 HELD = SUBSCRIPTION | SUSPEND

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from broker.queue_locks import LIFETIME_MS, QueueLocks
+from rocketlet.broker.queue_locks import LIFETIME_MS, QueueLocks
 
 CLIENTS = st.sampled_from(["a", "b", "c"])
 QUEUES = st.lists(st.integers(0, 4), max_size=5)

@@ -15,7 +15,7 @@ from typing import Any
 import trio
 from trio.testing import MockClock
 
-from common import fastjson
+from rocketlet.common import fastjson
 from tests.support.memory_broker import memory_broker
 from tests.support.recorded_broker import Pair, Player, differences, frames_of
 

@@ -11,11 +11,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from remoting.handler import Handler, Refused, Reply, Request
-from remoting.memory_network import MemoryNetwork
-from remoting.protocol.configuration import CreateTopicHeader, DataVersion
-from remoting.protocol.kv import KVTable
-from remoting.protocol.registration import (
+from rocketlet.remoting.handler import Handler, Refused, Reply, Request
+from rocketlet.remoting.memory_network import MemoryNetwork
+from rocketlet.remoting.protocol.configuration import CreateTopicHeader, DataVersion
+from rocketlet.remoting.protocol.kv import KVTable
+from rocketlet.remoting.protocol.registration import (
     QueryDataVersionAnswerHeader,
     QueryDataVersionHeader,
     RegisterBrokerAnswerHeader,
@@ -24,8 +24,8 @@ from remoting.protocol.registration import (
     UnregisterBrokerHeader,
     body_crc32,
 )
-from remoting.request_codes import RequestCode
-from remoting.server import Server
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.server import Server
 from tests.support.memory_broker import NAME, RunningBroker, memory_broker
 
 FIRST, SECOND = "10.0.0.9:9876", "10.0.0.8:9876"
@@ -189,14 +189,14 @@ async def test_a_name_server_that_is_away_is_told_once_and_later_everything(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     network, late = MemoryNetwork(), NameServer()
-    with caplog.at_level(logging.INFO, "broker.registration"):
+    with caplog.at_level(logging.INFO, "rocketlet.broker.registration"):
         async with memory_broker(network=network, namesrv_addr=FIRST) as one:
             await one.send("T")
             await trio.sleep(100)
             async with late.serving(network, FIRST):
                 await trio.sleep(31)
                 assert "T" in late.topics()
-    lines = [record.message for record in caplog.records if record.name == "broker.registration"]
+    lines = [record.message for record in caplog.records if record.name == "rocketlet.broker.registration"]
     assert len([line for line in lines if "not registered" in line]) == 1
     assert len([line for line in lines if line.startswith("registered at")]) == 1
 
@@ -246,7 +246,7 @@ async def test_a_change_during_a_registration_makes_another(autojump_clock: Mock
 async def test_an_address_that_nobody_chose_names_loopback_beside_it(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.broker.own_address", lambda name_servers: "10.7.7.7")
+    monkeypatch.setattr("rocketlet.broker.broker.own_address", lambda name_servers: "10.7.7.7")
     async with registered_broker(bind_address="0.0.0.0") as (_, first, _second):
         [(header, _body)] = first.registered
         assert (header.brokerAddr, header.loopbackAddr) == ("10.7.7.7:10911", "127.0.0.1:10911")

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import trio
 
-from common.message_properties import decode, encode
-from remoting.command import Command
-from remoting.handler import DEFERRED, Deferred, Handler, Reply, Request
-from remoting.protocol.sending import PushReplyMessageHeader, SendMessageHeader, SendMessageHeaderV2
-from remoting.request_codes import RequestCode
-from remoting.response_codes import ResponseCode
+from rocketlet.common.message_properties import decode, encode
+from rocketlet.remoting.command import Command
+from rocketlet.remoting.handler import DEFERRED, Deferred, Handler, Reply, Request
+from rocketlet.remoting.protocol.sending import PushReplyMessageHeader, SendMessageHeader, SendMessageHeaderV2
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.response_codes import ResponseCode
 from tests.support.memory_broker import Client, RunningBroker, memory_broker
 from tests.support.virtual_time import START_MS
 

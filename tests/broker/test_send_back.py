@@ -11,17 +11,17 @@ import msgspec
 import pytest
 import trio
 
-from broker.handlers.send_back import judge
-from broker.put_again import put_again
-from common.message_properties import decode_bytes
-from common.message_record import Record, decode, encode
-from common.topic import SCHEDULE_TOPIC
-from remoting.protocol.configuration import SubscriptionGroupConfig
-from remoting.protocol.sending import ConsumerSendMsgBackHeader
-from remoting.request_codes import RequestCode
-from remoting.response_codes import ResponseCode
-from store.config import FlushDiskType, StoreConfig, parse_delay_levels
-from store.message import Put
+from rocketlet.broker.handlers.send_back import judge
+from rocketlet.broker.put_again import put_again
+from rocketlet.common.message_properties import decode_bytes
+from rocketlet.common.message_record import Record, decode, encode
+from rocketlet.common.topic import SCHEDULE_TOPIC
+from rocketlet.remoting.protocol.configuration import SubscriptionGroupConfig
+from rocketlet.remoting.protocol.sending import ConsumerSendMsgBackHeader
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.store.config import FlushDiskType, StoreConfig, parse_delay_levels
+from rocketlet.store.message import Put
 from tests.support.memory_broker import RunningBroker, memory_broker
 
 LEVELS = parse_delay_levels(StoreConfig().message_delay_level)

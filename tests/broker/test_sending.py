@@ -15,15 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from common import message_properties
-from common.message_flags import MULTI_TAGS
-from common.message_record import BatchItem, Record, encode_batch
-from remoting.command import Command
-from remoting.protocol.configuration import CreateTopicHeader
-from remoting.protocol.sending import SendMessageHeader, SendMessageHeaderV2
-from remoting.request_codes import RequestCode
-from remoting.response_codes import ResponseCode
-from store.errors import FlushFailed
+from rocketlet.common import message_properties
+from rocketlet.common.message_flags import MULTI_TAGS
+from rocketlet.common.message_record import BatchItem, Record, encode_batch
+from rocketlet.remoting.command import Command
+from rocketlet.remoting.protocol.configuration import CreateTopicHeader
+from rocketlet.remoting.protocol.sending import SendMessageHeader, SendMessageHeaderV2
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.store.errors import FlushFailed
 from tests.support.memory_broker import ROOT, RunningBroker, memory_broker
 from tests.support.virtual_time import START_MS
 
@@ -32,7 +32,7 @@ REGION = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
 
 def stored(one: RunningBroker, topic: str, queue_id: int = 0) -> list[Record]:
     """All records of a queue."""
-    from common.message_record import decode
+    from rocketlet.common.message_record import decode
 
     queue = one.broker.store.queue(topic, queue_id)
     found = []
@@ -432,7 +432,7 @@ async def test_oneway_sends_are_stored_and_not_answered(autojump_clock: MockCloc
     async with memory_broker() as one:
         await one.send("T")
         header = SendMessageHeaderV2(0, "T", "PG", "TBW102", 4, properties="")
-        from remoting.protocol.header import to_ext
+        from rocketlet.remoting.protocol.header import to_ext
 
         await one.pool.oneway(one.address, Command(310, ext=to_ext(header), body=b"quiet"))
         await trio.sleep(0.1)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import trio
 
-from common.subscription import SQL92
-from remoting.protocol.membership import CheckClientBody, SubscriptionData
-from remoting.protocol.pulling import SUBSCRIPTION, SUSPEND
-from remoting.request_codes import RequestCode
-from remoting.response_codes import ResponseCode
+from rocketlet.common.subscription import SQL92
+from rocketlet.remoting.protocol.membership import CheckClientBody, SubscriptionData
+from rocketlet.remoting.protocol.pulling import SUBSCRIPTION, SUSPEND
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.response_codes import ResponseCode
 from tests.support.memory_broker import RunningBroker, memory_broker
 
 BITS = {

@@ -9,18 +9,18 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from broker.broker import Broker, host_name
-from broker.own_address import own_address
-from broker.run_time_settings import RunTimeSettings
-from common.clock import TrioWallClock
-from common.errors import leaves
-from common.message_record import Record
-from remoting.errors import ListenFailed
-from remoting.memory_network import MemoryNetwork
-from remoting.protocol.configuration import CreateTopicHeader, SubscriptionGroupConfig
-from remoting.request_codes import RequestCode
-from store.errors import FlushFailed, StoreLocked
-from store.memory_disk import MemoryDisk
+from rocketlet.broker.broker import Broker, host_name
+from rocketlet.broker.own_address import own_address
+from rocketlet.broker.run_time_settings import RunTimeSettings
+from rocketlet.common.clock import TrioWallClock
+from rocketlet.common.errors import leaves
+from rocketlet.common.message_record import Record
+from rocketlet.remoting.errors import ListenFailed
+from rocketlet.remoting.memory_network import MemoryNetwork
+from rocketlet.remoting.protocol.configuration import CreateTopicHeader, SubscriptionGroupConfig
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.store.errors import FlushFailed, StoreLocked
+from rocketlet.store.memory_disk import MemoryDisk
 from tests.support.memory_broker import ROOT, Client, loaded_settings, memory_broker, tags
 from tests.support.virtual_time import START_MS
 
@@ -175,7 +175,7 @@ async def test_the_order_of_a_stop(autojump_clock: MockClock, caplog: pytest.Log
     with caplog.at_level(logging.INFO):
         async with memory_broker() as one:
             await fill(one)
-    lines = [record.message for record in caplog.records if record.name == "broker.broker"]
+    lines = [record.message for record in caplog.records if record.name == "rocketlet.broker.broker"]
     words = ["starts on", "is ready", "stops: it leaves the name servers", "all connections are closed", "stopped"]
     places = [next(place for place, line in enumerate(lines) if word in line) for word in words]
     assert places == sorted(places)

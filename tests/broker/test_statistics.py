@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.statistics import DAY_KEPT, MINUTE_KEPT, Flow, History, Rate, Sample, Statistics, rate
+from rocketlet.broker.statistics import DAY_KEPT, MINUTE_KEPT, Flow, History, Rate, Sample, Statistics, rate
 
 
 def minute(statistics: Statistics, name: str, key: str) -> Rate | None:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker import subscription_groups
-from broker.config import BrokerConfig, Settings
-from broker.subscription_groups import SubscriptionGroups, read_group
-from common import fastjson
-from remoting.protocol.configuration import SubscriptionGroupConfig
+from rocketlet.broker import subscription_groups
+from rocketlet.broker.config import BrokerConfig, Settings
+from rocketlet.broker.subscription_groups import SubscriptionGroups, read_group
+from rocketlet.common import fastjson
+from rocketlet.remoting.protocol.configuration import SubscriptionGroupConfig
 
 
 class Groups(SubscriptionGroups):

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker import topic_table
-from broker.config import BrokerConfig, Settings
-from broker.topic_table import Topic, TopicTable
-from common import fastjson
-from remoting.protocol.configuration import MULTI_TAG, SINGLE_TAG, UNIT, UNIT_SUBSCRIPTION
+from rocketlet.broker import topic_table
+from rocketlet.broker.config import BrokerConfig, Settings
+from rocketlet.broker.topic_table import Topic, TopicTable
+from rocketlet.common import fastjson
+from rocketlet.remoting.protocol.configuration import MULTI_TAG, SINGLE_TAG, UNIT, UNIT_SUBSCRIPTION
 
 
 class Table(TopicTable):

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 import trio
 
-from common.message_properties import decode_bytes
-from common.message_record import decode
-from common.topic import HALF_TOPIC, TRANS_CHECK_MAX_TOPIC
-from remoting.protocol.header import from_ext
-from remoting.protocol.transactions import CheckTransactionStateHeader
-from remoting.request_codes import RequestCode
-from store.errors import DiskFull
-from store.memory_disk import MemoryDisk
-from store.message import Appended
+from rocketlet.common.message_properties import decode_bytes
+from rocketlet.common.message_record import decode
+from rocketlet.common.topic import HALF_TOPIC, TRANS_CHECK_MAX_TOPIC
+from rocketlet.remoting.protocol.header import from_ext
+from rocketlet.remoting.protocol.transactions import CheckTransactionStateHeader
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.store.errors import DiskFull
+from rocketlet.store.memory_disk import MemoryDisk
+from rocketlet.store.message import Appended
 from tests.support.waiting_parts import WaitingParts, waiting
 
 # The defaults: transactionTimeOut 6 s, transactionCheckInterval 60 s, transactionCheckMax 15.

@@ -14,12 +14,12 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.half_messages import EndRefused, half_of
-from common.clock import TrioWallClock
-from common.message_record import decode
-from common.topic import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TOPIC
-from store.memory_disk import MemoryDisk
-from store.message import Appended
+from rocketlet.broker.half_messages import EndRefused, half_of
+from rocketlet.common.clock import TrioWallClock
+from rocketlet.common.message_record import decode
+from rocketlet.common.topic import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TOPIC
+from rocketlet.store.memory_disk import MemoryDisk
+from rocketlet.store.message import Appended
 from tests.support.virtual_time import START_MS
 from tests.support.waiting_parts import OFFSETS, WaitingParts, waiting
 

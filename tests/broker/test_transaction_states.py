@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.transaction_states import Place, TransactionStates
+from rocketlet.broker.transaction_states import Place, TransactionStates
 
 
 def test_done_moves_over_what_is_over() -> None:

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 import trio
 
-from common.message_flags import PREPARED
-from remoting.command import Command
-from remoting.config import PoolConfig
-from remoting.connection_pool import ConnectionPool
-from remoting.errors import RemotingError
-from remoting.protocol.pulling import SUBSCRIPTION, SUSPEND
-from remoting.protocol.sending import ConsumerSendMsgBackHeader
-from remoting.protocol.transactions import COMMIT, ROLLBACK, EndTransactionHeader
-from remoting.request_codes import RequestCode
-from remoting.transport import TcpNetwork
+from rocketlet.common.message_flags import PREPARED
+from rocketlet.remoting.command import Command
+from rocketlet.remoting.config import PoolConfig
+from rocketlet.remoting.connection_pool import ConnectionPool
+from rocketlet.remoting.errors import RemotingError
+from rocketlet.remoting.protocol.pulling import SUBSCRIPTION, SUSPEND
+from rocketlet.remoting.protocol.sending import ConsumerSendMsgBackHeader
+from rocketlet.remoting.protocol.transactions import COMMIT, ROLLBACK, EndTransactionHeader
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.transport import TcpNetwork
 from tests.support.memory_broker import Client
 from tests.support.programs import Program, program
 

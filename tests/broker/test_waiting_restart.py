@@ -9,11 +9,11 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.clock import TrioWallClock
-from common.message_record import Record
-from common.topic import SCHEDULE_TOPIC
-from store.memory_disk import MemoryDisk
-from store.message import Appended, Put
+from rocketlet.common.clock import TrioWallClock
+from rocketlet.common.message_record import Record
+from rocketlet.common.topic import SCHEDULE_TOPIC
+from rocketlet.store.memory_disk import MemoryDisk
+from rocketlet.store.message import Appended, Put
 from tests.support.virtual_time import START_MS
 from tests.support.waiting_parts import DELAYS, WaitingParts, waiting
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from common.clock import TrioWallClock
-from common.topic import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
-from store.memory_disk import MemoryDisk
+from rocketlet.common.clock import TrioWallClock
+from rocketlet.common.topic import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
+from rocketlet.store.memory_disk import MemoryDisk
 from tests.support.waiting_parts import DELAYS, OFFSETS, waiting
 
 # The sizes of the recorded store.

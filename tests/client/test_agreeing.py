@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from client import (
+from rocketlet.client import (
     AsyncProducer,
     AsyncPushConsumer,
     AsyncTransactionProducer,
@@ -18,8 +18,8 @@ from client import (
     Transaction,
     TransactionState,
 )
-from remoting.handler import Reply
-from remoting.request_codes import RequestCode
+from rocketlet.remoting.handler import Reply
+from rocketlet.remoting.request_codes import RequestCode
 from tests.support.memory_cluster import Cluster, memory_cluster
 from tests.support.scripted_broker import scripted_brokers, send_reply
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from client import (
+from rocketlet.client import (
     AsyncLitePullConsumer,
     AsyncProducer,
     AsyncPullConsumer,

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import trio
 
-from client.awaitable import AsyncProducer
-from client.awaitable_consumers import AsyncPushConsumer
-from client.config import ConsumeFrom
-from common.message import Message, ReceivedMessage
+from rocketlet.client.awaitable import AsyncProducer
+from rocketlet.client.awaitable_consumers import AsyncPushConsumer
+from rocketlet.client.config import ConsumeFrom
+from rocketlet.common.message import Message, ReceivedMessage
 from tests.support.memory_cluster import memory_cluster
 
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.batch_splitter import check_batch, size_in_batch, split
-from client.errors import InvalidMessage
-from common.message import Message
-from common.message_properties import encode
-from common.message_record import BatchItem, encode_batch
+from rocketlet.client.batch_splitter import check_batch, size_in_batch, split
+from rocketlet.client.errors import InvalidMessage
+from rocketlet.common.message import Message
+from rocketlet.common.message_properties import encode
+from rocketlet.common.message_record import BatchItem, encode_batch
 
 messages = st.builds(
     Message,

@@ -8,7 +8,7 @@ from queue import Queue
 
 import pytest
 
-from client import (
+from rocketlet.client import (
     ClientClosed,
     InvalidMessage,
     LitePullConsumer,
@@ -19,7 +19,7 @@ from client import (
     PushConsumer,
     ReceivedMessage,
 )
-from client.config import ConsumeFrom
+from rocketlet.client.config import ConsumeFrom
 from tests.support.local_stack import local_stack
 
 

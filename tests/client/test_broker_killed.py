@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from client import ClientError, ConsumeFrom, LitePullConsumer, Message, Producer, PushConsumer, ReceivedMessage
+from rocketlet.client import (
+    ClientError,
+    ConsumeFrom,
+    LitePullConsumer,
+    Message,
+    Producer,
+    PushConsumer,
+    ReceivedMessage,
+)
 from tests.support.java_programs import free_broker_port
 from tests.support.programs import broker, name_server
 

@@ -13,7 +13,7 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from client import (
+from rocketlet.client import (
     AsyncProducer,
     AsyncPushConsumer,
     ClientError,
@@ -23,10 +23,10 @@ from client import (
     ReceivedMessage,
     SendResult,
 )
-from remoting.command import request
-from remoting.connection_pool import ConnectionPool
-from remoting.protocol.kv import ORDER_TOPIC_CONFIG, PutKVConfigHeader
-from remoting.request_codes import RequestCode
+from rocketlet.remoting.command import request
+from rocketlet.remoting.connection_pool import ConnectionPool
+from rocketlet.remoting.protocol.kv import ORDER_TOPIC_CONFIG, PutKVConfigHeader
+from rocketlet.remoting.request_codes import RequestCode
 from tests.support.memory_cluster import Cluster, memory_cluster
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.compression import CannotInflate, compress, inflate
-from common import message_flags as flags
+from rocketlet.client.compression import CannotInflate, compress, inflate
+from rocketlet.common import message_flags as flags
 
 
 @given(st.binary(max_size=5000))
@@ -55,6 +55,6 @@ def test_a_missing_package_is_named(sign: bytes, package: str, monkeypatch: pyte
     def missing(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr("client.compression.import_module", missing)
+    monkeypatch.setattr("rocketlet.client.compression.import_module", missing)
     with pytest.raises(CannotInflate, match=f"install the package {package}"):
         inflate(sign + b"...", flags.COMPRESSED)

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from client.config import ProducerConfig, PullConfig, PushConfig, configured, name_servers
-from client.errors import InvalidUse
+from rocketlet.client.config import ProducerConfig, PullConfig, PushConfig, configured, name_servers
+from rocketlet.client.errors import InvalidUse
 
 
 def test_settings_win_over_a_config_and_that_over_the_environment() -> None:

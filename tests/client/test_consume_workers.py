@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import trio
 
-from client.consume_job import ConsumeJob
-from client.consume_workers import ThreadWorkers
-from client.process_queue import ProcessQueue
-from common.message import MessageQueue
+from rocketlet.client.consume_job import ConsumeJob
+from rocketlet.client.consume_workers import ThreadWorkers
+from rocketlet.client.process_queue import ProcessQueue
+from rocketlet.common.message import MessageQueue
 from tests.support.builders import received
 
 QUEUE = MessageQueue("T", "a", 0)

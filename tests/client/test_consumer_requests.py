@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from client import (
+from rocketlet.client import (
     AsyncLitePullConsumer,
     AsyncProducer,
     AsyncPullConsumer,
@@ -18,17 +18,17 @@ from client import (
     Message,
     ReceivedMessage,
 )
-from remoting.command import Command, request
-from remoting.connection_pool import ConnectionPool
-from remoting.protocol.header import Header
-from remoting.protocol.inspection import (
+from rocketlet.remoting.command import Command, request
+from rocketlet.remoting.connection_pool import ConnectionPool
+from rocketlet.remoting.protocol.header import Header
+from rocketlet.remoting.protocol.inspection import (
     ConsumeMessageDirectlyBody,
     ConsumeMessageDirectlyHeader,
     ConsumerRunningInfo,
     GetConsumerRunningInfoHeader,
 )
-from remoting.protocol.offsets import ConsumerStatusBody, ConsumerStatusHeader
-from remoting.request_codes import RequestCode
+from rocketlet.remoting.protocol.offsets import ConsumerStatusBody, ConsumerStatusHeader
+from rocketlet.remoting.request_codes import RequestCode
 from tests.support.memory_cluster import Cluster, memory_cluster
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trio
 
-from client import (
+from rocketlet.client import (
     AsyncProducer,
     AsyncPushConsumer,
     ConsumeContext,
@@ -26,13 +26,13 @@ from client import (
     Refused,
     Sql,
 )
-from client.hooks import ConsumeHookContext
-from client.offset_store import LocalOffsets
-from common.message_record import encode
-from remoting.handler import Reply
-from remoting.protocol.membership import ConsumerListBody, HeartbeatData, LockBatchAnswerBody
-from remoting.protocol.queue import WireQueue
-from remoting.request_codes import RequestCode
+from rocketlet.client.hooks import ConsumeHookContext
+from rocketlet.client.offset_store import LocalOffsets
+from rocketlet.common.message_record import encode
+from rocketlet.remoting.handler import Reply
+from rocketlet.remoting.protocol.membership import ConsumerListBody, HeartbeatData, LockBatchAnswerBody
+from rocketlet.remoting.protocol.queue import WireQueue
+from rocketlet.remoting.request_codes import RequestCode
 from tests.support.builders import record
 from tests.support.memory_cluster import memory_cluster
 from tests.support.scripted_broker import CUT, DROP, Script, pull_reply, scripted_brokers
@@ -366,7 +366,7 @@ async def test_a_listener_that_answers_nonsense_is_told(
     async with scripted_brokers("a", queues=1) as script:
         script.topics = {"T"}
         script.next("a", PULL, found(0))
-        with caplog.at_level(logging.ERROR, "client"):
+        with caplog.at_level(logging.ERROR, "rocketlet.client"):
             async with consumer_at(script, listener):
                 await trio.sleep(1)
         assert script.count(RequestCode.CONSUMER_SEND_MSG_BACK) == 1
@@ -523,9 +523,9 @@ async def test_a_message_goes_through_all_sixteen_retries_into_the_dead_letters(
 
 
 async def test_an_offset_reset_by_an_administrator_is_followed(autojump_clock: trio.testing.MockClock) -> None:
-    from remoting.command import request
-    from remoting.connection_pool import ConnectionPool
-    from remoting.protocol.offsets import ResetOffsetHeader
+    from rocketlet.remoting.command import request
+    from rocketlet.remoting.connection_pool import ConnectionPool
+    from rocketlet.remoting.protocol.offsets import ResetOffsetHeader
 
     got = Collected()
     async with memory_cluster() as cluster:

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from client.direct_line import DirectLine
-from remoting.command import Command
-from remoting.errors import CallTimeout, ConnectionLost
-from remoting.frame_codec import FrameDecoder, encode
+from rocketlet.client.direct_line import DirectLine
+from rocketlet.remoting.command import Command
+from rocketlet.remoting.errors import CallTimeout, ConnectionLost
+from rocketlet.remoting.frame_codec import FrameDecoder, encode
 
 LIMIT = 1 << 20
 

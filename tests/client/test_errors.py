@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from client import errors
-from client.broker_calls import refusal, translated
-from common.errors import RocketletError
-from remoting.command import Command
-from remoting.errors import CallTimeout, ConnectFailed, ConnectionLost
+from rocketlet.client import errors
+from rocketlet.client.broker_calls import refusal, translated
+from rocketlet.common.errors import RocketletError
+from rocketlet.remoting.command import Command
+from rocketlet.remoting.errors import CallTimeout, ConnectFailed, ConnectionLost
 
 
 def test_an_error_says_what_where_how_long_and_what_to_do() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from client.consume_results import Later
-from client.idempotence import InProgress, Keys, MemoryKeys, SqliteKeys, business_key, once
-from common.message import MessageQueue, ReceivedMessage
+from rocketlet.client.consume_results import Later
+from rocketlet.client.idempotence import InProgress, Keys, MemoryKeys, SqliteKeys, business_key, once
+from rocketlet.common.message import MessageQueue, ReceivedMessage
 
 
 @pytest.fixture(params=["memory", "sqlite"])

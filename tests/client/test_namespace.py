@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from client.namespace import unwrap, wrap
+from rocketlet.client.namespace import unwrap, wrap
 
 
 @pytest.mark.parametrize(

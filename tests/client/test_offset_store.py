@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from client.broker_calls import BrokerCalls
-from client.errors import NoRoute, Refused
-from client.offset_store import LocalOffsets, RemoteOffsets
-from common.message import MessageQueue
-from remoting.command import Command
-from remoting.errors import ConnectFailed
+from rocketlet.client.broker_calls import BrokerCalls
+from rocketlet.client.errors import NoRoute, Refused
+from rocketlet.client.offset_store import LocalOffsets, RemoteOffsets
+from rocketlet.common.message import MessageQueue
+from rocketlet.remoting.command import Command
+from rocketlet.remoting.errors import ConnectFailed
 
 QUEUE, OTHER = MessageQueue("T", "a", 0), MessageQueue("T", "b", 1)
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.process_queue import ProcessQueue, Totals
-from common.message import MessageQueue, ReceivedMessage
+from rocketlet.client.process_queue import ProcessQueue, Totals
+from rocketlet.common.message import MessageQueue, ReceivedMessage
 
 QUEUE = MessageQueue("T", "a", 0)
 

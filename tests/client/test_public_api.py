@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-import client
+import rocketlet.client as client
 
 
 def test_importing_the_client_imports_nothing_heavy() -> None:
     heavy = ("trio", "msgspec", "asyncio", "numpy")
-    program = f"import sys, client; print([name for name in {heavy} if name in sys.modules])"
+    program = f"import sys, rocketlet.client; print([name for name in {heavy} if name in sys.modules])"
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "[]"
 

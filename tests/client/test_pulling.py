@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from client import (
+from rocketlet.client import (
     AsyncLitePullConsumer,
     AsyncProducer,
     AsyncPullConsumer,

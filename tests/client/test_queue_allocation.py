@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.queue_allocation import (
+from rocketlet.client.queue_allocation import (
     Allocation,
     allocate,
     averagely,
@@ -16,7 +16,7 @@ from client.queue_allocation import (
     by_machine_room,
     by_nearest_machine_room,
 )
-from common.message import MessageQueue
+from rocketlet.common.message import MessageQueue
 
 
 def queues(count: int, broker: str = "b") -> list[MessageQueue]:

@@ -3,9 +3,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.latency_faults import LatencyFaults
-from client.queue_selection import by_hash, choose
-from common.message import Message, MessageQueue
+from rocketlet.client.latency_faults import LatencyFaults
+from rocketlet.client.queue_selection import by_hash, choose
+from rocketlet.common.message import Message, MessageQueue
 
 A = [MessageQueue("T", "a", i) for i in range(2)]
 B = [MessageQueue("T", "b", i) for i in range(2)]

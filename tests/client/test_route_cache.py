@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from client.route_cache import RouteCache, borrowed_route, route_of
-from common.message import MessageQueue
-from remoting.protocol.routing import BrokerData, QueueData, TopicRouteData
+from rocketlet.client.route_cache import RouteCache, borrowed_route, route_of
+from rocketlet.common.message import MessageQueue
+from rocketlet.remoting.protocol.routing import BrokerData, QueueData, TopicRouteData
 
 
 def data(order: str | None = None, **perms: int) -> TopicRouteData:

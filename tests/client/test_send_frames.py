@@ -3,11 +3,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.send_frames import SendTemplate, quoted
-from remoting.command import HeaderType
-from remoting.frame_codec import FrameDecoder, encode
-from remoting.protocol.header import from_ext
-from remoting.protocol.sending import SendMessageHeaderV2
+from rocketlet.client.send_frames import SendTemplate, quoted
+from rocketlet.remoting.command import HeaderType
+from rocketlet.remoting.frame_codec import FrameDecoder, encode
+from rocketlet.remoting.protocol.header import from_ext
+from rocketlet.remoting.protocol.sending import SendMessageHeaderV2
 
 
 @given(

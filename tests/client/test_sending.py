@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from client import (
+from rocketlet.client import (
     AsyncProducer,
     ClientClosed,
     InvalidMessage,
@@ -24,12 +24,12 @@ from client import (
     TooManyInFlight,
     Unreachable,
 )
-from client.errors import ListenerFailed
-from client.hooks import SendContext
-from common import message_properties
-from common.message_record import decode_batch
-from remoting.handler import Reply
-from remoting.request_codes import RequestCode
+from rocketlet.client.errors import ListenerFailed
+from rocketlet.client.hooks import SendContext
+from rocketlet.common import message_properties
+from rocketlet.common.message_record import decode_batch
+from rocketlet.remoting.handler import Reply
+from rocketlet.remoting.request_codes import RequestCode
 from tests.support.scripted_broker import CUT, DROP, Script, scripted_brokers, send_reply
 
 SEND = RequestCode.SEND_MESSAGE_V2

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from client.signing import Signer
-from remoting.command import Command
+from rocketlet.client.signing import Signer
+from rocketlet.remoting.command import Command
 
 SEND = {
     "a": "PG",

@@ -9,8 +9,8 @@ import pytest
 import trio
 import trustme
 
-from client import AsyncProducer, AsyncPushConsumer, ConsumeFrom, Message, NoRoute, ReceivedMessage
-from remoting.config import ClientAuth
+from rocketlet.client import AsyncProducer, AsyncPushConsumer, ConsumeFrom, Message, NoRoute, ReceivedMessage
+from rocketlet.remoting.config import ClientAuth
 from tests.support.memory_cluster import HOST, memory_cluster
 
 

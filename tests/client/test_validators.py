@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from client.errors import InvalidMessage, InvalidUse
-from client.validators import check_group, check_message
-from common.message import Message
+from rocketlet.client.errors import InvalidMessage, InvalidUse
+from rocketlet.client.validators import check_group, check_message
+from rocketlet.common.message import Message
 
 
 @pytest.mark.parametrize(

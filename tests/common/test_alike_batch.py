@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.alike_batch import FEW, read_alike
-from common.message_properties import tags_and_keys
-from common.message_record import BatchItem, RecordError, encode_batch, split_batch
+from rocketlet.common.alike_batch import FEW, read_alike
+from rocketlet.common.message_properties import tags_and_keys
+from rocketlet.common.message_record import BatchItem, RecordError, encode_batch, split_batch
 
 NAMES = [b"UNIQ_KEY", b"KEYS", b"TAGS", b"x", b"XUNIQ_KEY", b"KEYS\x01KEYS"]
 

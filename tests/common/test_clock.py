@@ -7,7 +7,7 @@ import time
 import trio
 import trio.testing
 
-from common.clock import TrioWallClock, WallClock, system_clock
+from rocketlet.common.clock import TrioWallClock, WallClock, system_clock
 
 START = 1_700_000_000_000
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from common import command_line, java_properties
-from common.config_file import Loaded
-from common.logging_setup import JsonLines, LogConfig, LogLevel
-from common.settings import setting
+from rocketlet.common import command_line, java_properties
+from rocketlet.common.config_file import Loaded
+from rocketlet.common.logging_setup import JsonLines, LogConfig, LogLevel
+from rocketlet.common.settings import setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

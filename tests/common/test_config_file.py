@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from common import java_properties, rocketmq_keys
-from common.config_file import ConfigFile, Loaded, load, read_file
-from common.settings import SettingsError, setting
+from rocketlet.common import java_properties, rocketmq_keys
+from rocketlet.common.config_file import ConfigFile, Loaded, load, read_file
+from rocketlet.common.settings import SettingsError, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

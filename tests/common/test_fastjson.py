@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.fastjson import InvalidJson, dumps, dumps_object_keys, loads
+from rocketlet.common.fastjson import InvalidJson, dumps, dumps_object_keys, loads
 
 VECTORS = pathlib.Path(__file__).parent.parent / "vectors"
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from common.host import host_text, pack_host, parse_host, unpack_host
+from rocketlet.common.host import host_text, pack_host, parse_host, unpack_host
 
 
 @pytest.mark.parametrize(

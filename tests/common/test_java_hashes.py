@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.java_hashes import hash_column, hash_of_rows, hashes_between, string_hashes
-from common.java_numbers import utf8_hash
+from rocketlet.common.java_hashes import hash_column, hash_of_rows, hashes_between, string_hashes
+from rocketlet.common.java_numbers import utf8_hash
 
 
 @given(st.lists(st.binary(max_size=60), max_size=40))

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.java_numbers import (
+from rocketlet.common.java_numbers import (
     ascii_hash,
     index_hash,
     index_key_hash,

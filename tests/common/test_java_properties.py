@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.java_properties import Entry, PropertiesError, as_dict, decode, edit, format_entry, format_plain, parse
+from rocketlet.common.java_properties import (
+    Entry,
+    PropertiesError,
+    as_dict,
+    decode,
+    edit,
+    format_entry,
+    format_plain,
+    parse,
+)
 
 # Signs that mean something to the reader are drawn more often than letters.
 TRICKY = st.text(alphabet=st.one_of(st.sampled_from("\\=:#! \t\f\n\ru0"), st.characters(exclude_categories=["Cs"])))

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import RocketletError
-from common.logging_setup import LogConfig, LogFormat, LogLevel, set_up
-from common.settings import SettingsError
+from rocketlet.common.errors import RocketletError
+from rocketlet.common.logging_setup import LogConfig, LogFormat, LogLevel, set_up
+from rocketlet.common.settings import SettingsError
 
 
 @pytest.fixture(autouse=True)
@@ -33,20 +33,21 @@ def root_logger() -> Iterator[logging.Logger]:
 def test_a_line_for_people() -> None:
     stream = io.StringIO()
     set_up(LogConfig(), stream)
-    logging.getLogger("broker.registration").info("registered with %s", "127.0.0.1:9876")
-    logging.getLogger("broker.registration").debug("not shown")
+    logging.getLogger("rocketlet.broker.registration").info("registered with %s", "127.0.0.1:9876")
+    logging.getLogger("rocketlet.broker.registration").debug("not shown")
     assert re.fullmatch(
-        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} INFO    broker\.registration  registered with 127\.0\.0\.1:9876\n",
+        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} INFO    rocketlet\.broker\.registration"
+        r"  registered with 127\.0\.0\.1:9876\n",
         stream.getvalue(),
     )
 
 
 def test_stderr_unless_told_otherwise(capsys: pytest.CaptureFixture[str]) -> None:
     set_up(LogConfig())
-    logging.getLogger("store.flush").warning("slow")
+    logging.getLogger("rocketlet.store.flush").warning("slow")
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.endswith("WARNING store.flush  slow\n")
+    assert err.endswith("WARNING rocketlet.store.flush  slow\n")
 
 
 def test_a_json_object_a_line() -> None:
@@ -55,14 +56,16 @@ def test_a_json_object_a_line() -> None:
     try:
         raise RocketletError("disk\nfull")
     except RocketletError:
-        logging.getLogger("store.flush").exception("höchst\nbedenklich", extra={"topic": "T", "path": Path("/x")})
+        logging.getLogger("rocketlet.store.flush").exception(
+            "höchst\nbedenklich", extra={"topic": "T", "path": Path("/x")}
+        )
     assert stream.getvalue().count("\n") == 1
     line = json.loads(stream.getvalue())
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", line.pop("time"))
     assert line.pop("error").startswith("Traceback")
     assert line == {
         "level": "ERROR",
-        "logger": "store.flush",
+        "logger": "rocketlet.store.flush",
         "message": "höchst\nbedenklich",
         "topic": "T",
         "path": "/x",

@@ -4,8 +4,8 @@ from datetime import datetime
 
 import pytest
 
-from common.host import pack_host
-from common.message_id import (
+from rocketlet.common.host import pack_host
+from rocketlet.common.message_id import (
     InvalidMessageId,
     UniqueIds,
     offset_message_id,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.message_properties import (
+from rocketlet.common.message_properties import (
     InvalidProperty,
     append,
     check_property,

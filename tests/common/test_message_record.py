@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.host import host_text, pack_host
-from common.message_flags import BORN_V6, STORE_V6
-from common.message_properties import decode_bytes, find
-from common.message_properties import encode as encode_properties
-from common.message_record import (
+from rocketlet.common.host import host_text, pack_host
+from rocketlet.common.message_flags import BORN_V6, STORE_V6
+from rocketlet.common.message_properties import decode_bytes, find
+from rocketlet.common.message_properties import encode as encode_properties
+from rocketlet.common.message_record import (
     MAGIC_V2,
     BatchItem,
     Fault,
@@ -36,7 +36,7 @@ from common.message_record import (
     with_head_put_right,
     with_property_crc,
 )
-from common.subscription import tags_code
+from rocketlet.common.subscription import tags_code
 
 STORES = pathlib.Path(__file__).parent.parent / "vectors/stores"
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.settings import (
+from rocketlet.common.settings import (
     REDACTED,
     SettingsError,
     nearest,

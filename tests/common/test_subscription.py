@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from common.subscription import InvalidSubscription, parse_expression, parse_tags, tags_code
+from rocketlet.common.subscription import InvalidSubscription, parse_expression, parse_tags, tags_code
 
 
 def test_tags_code() -> None:

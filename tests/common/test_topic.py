@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from common.topic import (
+from rocketlet.common.topic import (
     InvalidName,
     check_group_name,
     check_topic_name,

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from common import fastjson
-from common.host import pack_host
-from common.java_numbers import index_key_hash, string_hash
-from common.message_record import BatchItem, Fault, Record, check, decode, encode, encode_batch
-from remoting import frame_codec
-from remoting.command import Command, HeaderType, Language
-from store.layout import checkpoint_layout, queue_ext_layout, seal_layout
-from store.layout.consume_queue_entry import ENTRY
-from store.layout.index_layout import IndexGeometry, IndexTable
+from rocketlet.common import fastjson
+from rocketlet.common.host import pack_host
+from rocketlet.common.java_numbers import index_key_hash, string_hash
+from rocketlet.common.message_record import BatchItem, Fault, Record, check, decode, encode, encode_batch
+from rocketlet.remoting import frame_codec
+from rocketlet.remoting.command import Command, HeaderType, Language
+from rocketlet.store.layout import checkpoint_layout, queue_ext_layout, seal_layout
+from rocketlet.store.layout.consume_queue_entry import ENTRY
+from rocketlet.store.layout.index_layout import IndexGeometry, IndexTable
 
 FORMATS = Path(__file__).parent.parent.parent / "docs" / "formats"
 BORN, STORED = 1700000000000, 1700000000123

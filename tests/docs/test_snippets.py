@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from rocketlet.tools.local import LocalSettings
+from rocketlet.tools.thread_stack import ThreadStack
 from tests.docs.snippets import NAMESRV, Snippet, matches, snippets, steps
-from tools.local import LocalSettings
-from tools.thread_stack import ThreadStack
 
 ROOT = Path(__file__).parent.parent.parent
 

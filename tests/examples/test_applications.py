@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from rocketlet.tools.thread_stack import ThreadStack
 from tests.support.examples import ROOT, said
-from tools.thread_stack import ThreadStack
 
 
 def test_the_web_service(rocketmq_session: ThreadStack, monkeypatch: pytest.MonkeyPatch) -> None:

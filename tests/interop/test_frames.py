@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from remoting.command import Command, HeaderType, Language
-from remoting.frame_codec import FrameDecoder, encode, encode_answer
+from rocketlet.remoting.command import Command, HeaderType, Language
+from rocketlet.remoting.frame_codec import FrameDecoder, encode, encode_answer
 from tests.support.frames import recorded
 from tests.support.java_programs import JavaPrograms
 

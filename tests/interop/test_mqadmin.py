@@ -7,11 +7,11 @@ import subprocess
 
 import pytest
 
-from client import ConsumeFrom, LitePullConsumer, Message, Producer
+from rocketlet import ConsumeFrom, LitePullConsumer, Message, Producer
+from rocketlet.tools.admin.__main__ import mqadmin
+from rocketlet.tools.late_group import run
+from rocketlet.tools.thread_stack import ThreadStack
 from tests.support.java_programs import JavaPrograms
-from tools.admin.__main__ import mqadmin
-from tools.late_group import run
-from tools.thread_stack import ThreadStack
 
 pytestmark = pytest.mark.interop
 

@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 import trio
 
-from common.clock import system_clock
-from common.java_numbers import string_hash
-from common.message_record import decode_all
-from remoting.config import PoolConfig
-from remoting.connection_pool import ConnectionPool
-from remoting.request_codes import RequestCode
-from remoting.transport import TcpNetwork
-from store.check import check
-from store.config import StoreConfig
-from store.disk import RealDisk
-from store.message import Put
-from store.message_store import MessageStore
-from store.recovery import RecoveryReport
+from rocketlet.common.clock import system_clock
+from rocketlet.common.java_numbers import string_hash
+from rocketlet.common.message_record import decode_all
+from rocketlet.remoting.config import PoolConfig
+from rocketlet.remoting.connection_pool import ConnectionPool
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.transport import TcpNetwork
+from rocketlet.store.check import check
+from rocketlet.store.config import StoreConfig
+from rocketlet.store.disk import RealDisk
+from rocketlet.store.message import Put
+from rocketlet.store.message_store import MessageStore
+from rocketlet.store.recovery import RecoveryReport
 from tests.support.java_programs import JavaBroker, JavaPrograms
 from tests.support.memory_broker import Client
 from tests.support.programs import name_server

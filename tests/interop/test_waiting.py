@@ -9,23 +9,23 @@ from pathlib import Path
 import pytest
 import trio
 
-from common.clock import system_clock
-from common.message_flags import PREPARED
-from common.message_record import decode
-from remoting.command import Command
-from remoting.command import request as command_of
-from remoting.config import PoolConfig
-from remoting.connection_pool import ConnectionPool
-from remoting.handler import Handler, Request
-from remoting.protocol.pulling import SUBSCRIPTION, SUSPEND
-from remoting.protocol.transactions import (
+from rocketlet.common.clock import system_clock
+from rocketlet.common.message_flags import PREPARED
+from rocketlet.common.message_record import decode
+from rocketlet.remoting.command import Command
+from rocketlet.remoting.command import request as command_of
+from rocketlet.remoting.config import PoolConfig
+from rocketlet.remoting.connection_pool import ConnectionPool
+from rocketlet.remoting.handler import Handler, Request
+from rocketlet.remoting.protocol.pulling import SUBSCRIPTION, SUSPEND
+from rocketlet.remoting.protocol.transactions import (
     COMMIT,
     ROLLBACK,
     CheckTransactionStateHeader,
     EndTransactionHeader,
 )
-from remoting.request_codes import RequestCode
-from remoting.transport import TcpNetwork
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.transport import TcpNetwork
 from tests.support.java_programs import JavaPrograms, free_broker_port
 from tests.support.memory_broker import Client
 from tests.support.programs import Program, name_server, program

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from namesrv.advertised import is_loopback, second_address, shares_host
+from rocketlet.namesrv.advertised import is_loopback, second_address, shares_host
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:5", "127.8.8.8:5", "[::1]:5", "[::ffff:127.0.0.1]:5", "localhost:5"])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv.durable_file import DurableFile, Files, RealFiles
+from rocketlet.namesrv.durable_file import DurableFile, Files, RealFiles
 
 
 class PowerCut(Exception):

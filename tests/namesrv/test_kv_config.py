@@ -10,10 +10,10 @@ import pytest
 import trio
 import trio.testing
 
-from namesrv import kv_config
-from namesrv.durable_file import DurableFile, RealFiles
-from namesrv.kv_config import KvConfig, KvConfigFull, KvFileDamaged
-from namesrv.memory_files import MemoryFiles
+from rocketlet.namesrv import kv_config
+from rocketlet.namesrv.durable_file import DurableFile, RealFiles
+from rocketlet.namesrv.kv_config import KvConfig, KvConfigFull, KvFileDamaged
+from rocketlet.namesrv.memory_files import MemoryFiles
 
 
 def opened(files: MemoryFiles) -> KvConfig:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv.__main__ import start_up_line
+from rocketlet.namesrv.__main__ import start_up_line
 from tests.support.programs import REPOSITORY, name_server, program
 
 

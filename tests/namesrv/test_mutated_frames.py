@@ -15,18 +15,18 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from common.config_file import load
-from namesrv.config import NamesrvConfig
-from namesrv.memory_files import MemoryFiles
-from namesrv.namesrv import NameServer
-from remoting.command import request
-from remoting.config import ServerConfig
-from remoting.connection_pool import ConnectionPool
-from remoting.memory_network import MemoryNetwork
-from remoting.protocol.configuration import TopicConfig, TopicConfigTable
-from remoting.protocol.registration import RegisterBrokerBody, RegisterBrokerHeader
-from remoting.protocol.routing import GetRouteInfoHeader
-from remoting.request_codes import RequestCode
+from rocketlet.common.config_file import load
+from rocketlet.namesrv.config import NamesrvConfig
+from rocketlet.namesrv.memory_files import MemoryFiles
+from rocketlet.namesrv.namesrv import NameServer
+from rocketlet.remoting.command import request
+from rocketlet.remoting.config import ServerConfig
+from rocketlet.remoting.connection_pool import ConnectionPool
+from rocketlet.remoting.memory_network import MemoryNetwork
+from rocketlet.remoting.protocol.configuration import TopicConfig, TopicConfigTable
+from rocketlet.remoting.protocol.registration import RegisterBrokerBody, RegisterBrokerHeader
+from rocketlet.remoting.protocol.routing import GetRouteInfoHeader
+from rocketlet.remoting.request_codes import RequestCode
 
 LONGEST = 700  # the long registrations only take longer
 

@@ -10,28 +10,28 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from common.config_file import load
-from namesrv.config import NamesrvConfig
-from namesrv.liveness import Liveness
-from namesrv.memory_files import MemoryFiles
-from namesrv.namesrv import NameServer
-from namesrv.route_table import RouteTable
-from namesrv.route_values import Registration
-from remoting.command import Command, request
-from remoting.config import PoolConfig, ServerConfig
-from remoting.connection_pool import ConnectionPool
-from remoting.memory_network import MemoryNetwork
-from remoting.protocol.configuration import DataVersion, TopicConfig, TopicConfigTable
-from remoting.protocol.kv import KVConfigHeader, KVNamespaceHeader, PutKVConfigHeader
-from remoting.protocol.registration import (
+from rocketlet.common.config_file import load
+from rocketlet.namesrv.config import NamesrvConfig
+from rocketlet.namesrv.liveness import Liveness
+from rocketlet.namesrv.memory_files import MemoryFiles
+from rocketlet.namesrv.namesrv import NameServer
+from rocketlet.namesrv.route_table import RouteTable
+from rocketlet.namesrv.route_values import Registration
+from rocketlet.remoting.command import Command, request
+from rocketlet.remoting.config import PoolConfig, ServerConfig
+from rocketlet.remoting.connection_pool import ConnectionPool
+from rocketlet.remoting.memory_network import MemoryNetwork
+from rocketlet.remoting.protocol.configuration import DataVersion, TopicConfig, TopicConfigTable
+from rocketlet.remoting.protocol.kv import KVConfigHeader, KVNamespaceHeader, PutKVConfigHeader
+from rocketlet.remoting.protocol.registration import (
     QueryDataVersionHeader,
     RegisterBrokerBody,
     RegisterBrokerHeader,
     UnregisterBrokerHeader,
     body_crc32,
 )
-from remoting.protocol.routing import GetBrokerMembersHeader, GetRouteInfoHeader, TopicRouteData
-from remoting.request_codes import RequestCode
+from rocketlet.remoting.protocol.routing import GetBrokerMembersHeader, GetRouteInfoHeader, TopicRouteData
+from rocketlet.remoting.request_codes import RequestCode
 
 HOST = "10.0.0.9"
 NEVER_IDLE = PoolConfig(client_channel_max_idle_time_seconds=1_000_000)
@@ -335,7 +335,7 @@ async def test_a_setting_that_cannot_be_written_is_not_changed(
 async def test_full_tables_answer_with_the_limits_name(
     network: MemoryNetwork, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("namesrv.route_table.MAX_ADDRESSES", 0)
+    monkeypatch.setattr("rocketlet.namesrv.route_table.MAX_ADDRESSES", 0)
     async with running(network) as address, ConnectionPool(network) as pool:
         answer = await Peer(pool, address).ask(
             request(RequestCode.REGISTER_BROKER, RegisterBrokerHeader(0, "b", "a:1", "C"))

@@ -9,20 +9,20 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from common.config_file import load
-from namesrv.config import NamesrvConfig
-from namesrv.memory_files import MemoryFiles
-from namesrv.namesrv import NameServer
-from namesrv.product_environment import LookupFailed, addresses_in
-from remoting.command import Command, request
-from remoting.config import ServerConfig
-from remoting.connection_pool import ConnectionPool
-from remoting.memory_network import MemoryNetwork
-from remoting.protocol.configuration import TopicConfig, TopicConfigTable
-from remoting.protocol.kv import PutKVConfigHeader
-from remoting.protocol.registration import RegisterBrokerBody, RegisterBrokerHeader
-from remoting.protocol.routing import GetRouteInfoHeader, TopicRouteData
-from remoting.request_codes import RequestCode
+from rocketlet.common.config_file import load
+from rocketlet.namesrv.config import NamesrvConfig
+from rocketlet.namesrv.memory_files import MemoryFiles
+from rocketlet.namesrv.namesrv import NameServer
+from rocketlet.namesrv.product_environment import LookupFailed, addresses_in
+from rocketlet.remoting.command import Command, request
+from rocketlet.remoting.config import ServerConfig
+from rocketlet.remoting.connection_pool import ConnectionPool
+from rocketlet.remoting.memory_network import MemoryNetwork
+from rocketlet.remoting.protocol.configuration import TopicConfig, TopicConfigTable
+from rocketlet.remoting.protocol.kv import PutKVConfigHeader
+from rocketlet.remoting.protocol.registration import RegisterBrokerBody, RegisterBrokerHeader
+from rocketlet.remoting.protocol.routing import GetRouteInfoHeader, TopicRouteData
+from rocketlet.remoting.request_codes import RequestCode
 
 PRODUCT = "10.0.0.2:9876"
 OTHER = "10.0.0.3:9876"

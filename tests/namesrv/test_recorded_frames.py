@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from common import fastjson
-from namesrv.route_table import RouteTable
-from namesrv.route_values import QueueData, Registration
-from remoting import frame_codec
-from remoting.command import Command
+from rocketlet.common import fastjson
+from rocketlet.namesrv.route_table import RouteTable
+from rocketlet.namesrv.route_values import QueueData, Registration
+from rocketlet.remoting import frame_codec
+from rocketlet.remoting.command import Command
 from tests.support.name_server_desk import Desk
 
 # Scenarios that begin on a name server which knows nothing (or only what `KV` below says).

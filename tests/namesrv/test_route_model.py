@@ -11,8 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from namesrv.route_table import LEASE_MS, RouteTable
-from namesrv.route_values import DataVersion, Master, QueueData, Registration
+from rocketlet.namesrv.route_table import LEASE_MS, RouteTable
+from rocketlet.namesrv.route_values import DataVersion, Master, QueueData, Registration
 
 NAMES = st.sampled_from(["a", "a", "b"])
 IDS = st.sampled_from([0, 0, 1, 2])

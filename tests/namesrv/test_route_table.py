@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from namesrv import route_table
-from namesrv.route_table import LEASE_MS, RouteTable, TableFull
-from namesrv.route_values import DataVersion, Master, QueueData, Registration
+from rocketlet.namesrv import route_table
+from rocketlet.namesrv.route_table import LEASE_MS, RouteTable, TableFull
+from rocketlet.namesrv.route_values import DataVersion, Master, QueueData, Registration
 
 V1, V2 = DataVersion(1700000000000, 1), DataVersion(1700000000000, 2)
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from common.config_file import Loaded, load, read_file
-from common.settings import SettingsError
-from namesrv.config import NamesrvConfig, kept_in_its_file
-from namesrv.durable_file import DurableFile
-from namesrv.run_time_settings import Forbidden, RunTimeSettings
+from rocketlet.common.config_file import Loaded, load, read_file
+from rocketlet.common.settings import SettingsError
+from rocketlet.namesrv.config import NamesrvConfig, kept_in_its_file
+from rocketlet.namesrv.durable_file import DurableFile
+from rocketlet.namesrv.run_time_settings import Forbidden, RunTimeSettings
 
 CONF = "# ours\nlistenPort = 19876\n\norderMessageEnable=false  \n! the end\n"
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from remoting.command import request
-from remoting.frame_codec import encode
-from remoting.protocol.configuration import TopicConfig, TopicConfigTable
-from remoting.protocol.registration import RegisterBrokerBody, RegisterBrokerHeader, body_crc32
-from remoting.protocol.routing import GetBrokerMembersHeader, GetRouteInfoHeader
-from remoting.request_codes import RequestCode
+from rocketlet.remoting.command import request
+from rocketlet.remoting.frame_codec import encode
+from rocketlet.remoting.protocol.configuration import TopicConfig, TopicConfigTable
+from rocketlet.remoting.protocol.registration import RegisterBrokerBody, RegisterBrokerHeader, body_crc32
+from rocketlet.remoting.protocol.routing import GetBrokerMembersHeader, GetRouteInfoHeader
+from rocketlet.remoting.request_codes import RequestCode
 from tests.support.name_server_desk import Desk
 
 OWN, LOOPBACK = "192.168.1.5:10911", "127.0.0.1:10911"

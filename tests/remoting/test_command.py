@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from remoting.command import Command, Language, language_of, request, version_name
-from remoting.protocol.offsets import QueueHeader
-from remoting.request_codes import RequestCode, request_name
-from remoting.response_codes import ResponseCode, response_name
+from rocketlet.remoting.command import Command, Language, language_of, request, version_name
+from rocketlet.remoting.protocol.offsets import QueueHeader
+from rocketlet.remoting.request_codes import RequestCode, request_name
+from rocketlet.remoting.response_codes import ResponseCode, response_name
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,17 @@ from typing import Any
 
 import pytest
 
-from common.settings import SettingsError, settings_of, to_properties, with_updates
-from remoting.command import HeaderType
-from remoting.config import UNSENT_HIGH, UNSENT_LOW, ClientAuth, PoolConfig, SerializeType, ServerConfig, TlsMode
+from rocketlet.common.settings import SettingsError, settings_of, to_properties, with_updates
+from rocketlet.remoting.command import HeaderType
+from rocketlet.remoting.config import (
+    UNSENT_HIGH,
+    UNSENT_LOW,
+    ClientAuth,
+    PoolConfig,
+    SerializeType,
+    ServerConfig,
+    TlsMode,
+)
 
 
 def test_keys_and_defaults_are_rocketmq_s() -> None:

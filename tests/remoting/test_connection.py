@@ -6,14 +6,14 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from remoting.command import ONEWAY, Command, HeaderType
-from remoting.config import PoolConfig, ServerConfig
-from remoting.connection import Connection
-from remoting.connection_pool import ConnectionPool
-from remoting.errors import CallTimeout, ConnectionLost, RemotingError, TooManyRequests
-from remoting.frame_codec import encode
-from remoting.handler import DEFERRED, Answer, Deferred, Handler, Reply, Request
-from remoting.memory_network import MemoryNetwork
+from rocketlet.remoting.command import ONEWAY, Command, HeaderType
+from rocketlet.remoting.config import PoolConfig, ServerConfig
+from rocketlet.remoting.connection import Connection
+from rocketlet.remoting.connection_pool import ConnectionPool
+from rocketlet.remoting.errors import CallTimeout, ConnectionLost, RemotingError, TooManyRequests
+from rocketlet.remoting.frame_codec import encode
+from rocketlet.remoting.handler import DEFERRED, Answer, Deferred, Handler, Reply, Request
+from rocketlet.remoting.memory_network import MemoryNetwork
 from tests.support.raw_client import RawClient
 from tests.support.serving import HASTY, serving
 

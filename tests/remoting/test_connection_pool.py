@@ -6,16 +6,16 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from remoting.command import Command, HeaderType
-from remoting.config import PoolConfig, SerializeType
-from remoting.connection import Connection
-from remoting.connection_pool import ConnectionPool
-from remoting.errors import CallTimeout, ConnectFailed, ConnectionLost, RemotingError
-from remoting.events import ConnectionEvents
-from remoting.handler import Handler, Reply, Request
-from remoting.hooks import ClientHook
-from remoting.memory_network import MemoryNetwork
-from remoting.transport import ByteStream
+from rocketlet.remoting.command import Command, HeaderType
+from rocketlet.remoting.config import PoolConfig, SerializeType
+from rocketlet.remoting.connection import Connection
+from rocketlet.remoting.connection_pool import ConnectionPool
+from rocketlet.remoting.errors import CallTimeout, ConnectFailed, ConnectionLost, RemotingError
+from rocketlet.remoting.events import ConnectionEvents
+from rocketlet.remoting.handler import Handler, Reply, Request
+from rocketlet.remoting.hooks import ClientHook
+from rocketlet.remoting.memory_network import MemoryNetwork
+from rocketlet.remoting.transport import ByteStream
 from tests.support.raw_client import RawClient
 from tests.support.serving import serving
 

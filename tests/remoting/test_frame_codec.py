@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoting import frame_codec
-from remoting.command import Command, HeaderType, Language
-from remoting.errors import ChecksumError, FrameError
-from remoting.frame_codec import FRAME_LIMIT, FrameDecoder, ReceiveBuffer, cut, encode, encode_answer
+from rocketlet.remoting import frame_codec
+from rocketlet.remoting.command import Command, HeaderType, Language
+from rocketlet.remoting.errors import ChecksumError, FrameError
+from rocketlet.remoting.frame_codec import FRAME_LIMIT, FrameDecoder, ReceiveBuffer, cut, encode, encode_answer
 
 QUERY_OFFSET = bytes.fromhex(
     "000000810000007d7b22636f6465223a31342c226c616e6775616765223a224a415641222c2276657273696f6e223a3430392c226f7061717565"
@@ -191,7 +191,7 @@ def test_only_the_header_type_of_our_own_needs_the_checksum_module() -> None:
     import sys
 
     code = (
-        "import sys; from remoting.frame_codec import *; from remoting.command import *;"
+        "import sys; from rocketlet.remoting.frame_codec import *; from rocketlet.remoting.command import *;"
         "encode(Command(1)); encode(Command(1, header_type=HeaderType.ROCKETMQ)); assert 'crc32c' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoting import header_json
-from remoting.command import Command, Language
-from remoting.errors import FrameError
-from remoting.protocol.offsets import QueryConsumerOffsetHeader
+from rocketlet.remoting import header_json
+from rocketlet.remoting.command import Command, Language
+from rocketlet.remoting.errors import FrameError
+from rocketlet.remoting.protocol.offsets import QueryConsumerOffsetHeader
 
 
 def read(text: str | bytes) -> Command:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgpack
 import pytest
 
-from remoting import header_msgpack
-from remoting.command import Command, HeaderType, Language
-from remoting.errors import ChecksumError, FrameError
-from remoting.protocol.offsets import QueryConsumerOffsetHeader
+from rocketlet.remoting import header_msgpack
+from rocketlet.remoting.command import Command, HeaderType, Language
+from rocketlet.remoting.errors import ChecksumError, FrameError
+from rocketlet.remoting.protocol.offsets import QueryConsumerOffsetHeader
 
 COMMAND = Command(14, 5, 2, Language.PYTHON, 409, "r", {"queueId": "3"}, b"123456789", HeaderType.MSGPACK)
 CHECKSUM = 0xE3069283  # of 123456789, from the definition of CRC-32C

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoting import header_rocketmq, header_rocketmq_typed
-from remoting.command import Command, HeaderType, Language
-from remoting.errors import FrameError, HeaderError
-from remoting.header_rocketmq import encode_map
-from remoting.header_rocketmq_typed import LONGEST_RUN, REMEMBERED_RUNS, read_pull, read_send
-from remoting.protocol.header import Header, from_ext
-from remoting.protocol.pulling import PullMessageHeader
-from remoting.protocol.sending import SendMessageHeaderV2
+from rocketlet.remoting import header_rocketmq, header_rocketmq_typed
+from rocketlet.remoting.command import Command, HeaderType, Language
+from rocketlet.remoting.errors import FrameError, HeaderError
+from rocketlet.remoting.header_rocketmq import encode_map
+from rocketlet.remoting.header_rocketmq_typed import LONGEST_RUN, REMEMBERED_RUNS, read_pull, read_send
+from rocketlet.remoting.protocol.header import Header, from_ext
+from rocketlet.remoting.protocol.pulling import PullMessageHeader
+from rocketlet.remoting.protocol.sending import SendMessageHeaderV2
 
 SEND = {
     "a": "PG", "b": "TopicTest", "c": "TBW102", "d": "4", "e": "3", "f": "0", "g": "1700000000000", "h": "0",

@@ -6,9 +6,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from remoting.errors import ConnectFailed
-from remoting.memory_network import MemoryNetwork
-from remoting.transport import ByteStream
+from rocketlet.remoting.errors import ConnectFailed
+from rocketlet.remoting.memory_network import MemoryNetwork
+from rocketlet.remoting.transport import ByteStream
 
 
 async def connected(network: MemoryNetwork) -> tuple[ByteStream, ByteStream]:

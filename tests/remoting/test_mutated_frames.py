@@ -10,12 +10,12 @@ import random
 import pytest
 import trio
 
-from remoting.command import Command
-from remoting.frame_codec import encode
-from remoting.handler import Handler, Reply, Request
-from remoting.memory_network import MemoryNetwork
-from remoting.protocol.body import Body
-from remoting.protocol.header import to_ext
+from rocketlet.remoting.command import Command
+from rocketlet.remoting.frame_codec import encode
+from rocketlet.remoting.handler import Handler, Reply, Request
+from rocketlet.remoting.memory_network import MemoryNetwork
+from rocketlet.remoting.protocol.body import Body
+from rocketlet.remoting.protocol.header import to_ext
 from tests.support.frames import REQUEST_BODIES, REQUEST_HEADERS, recorded
 from tests.support.raw_client import RawClient
 from tests.support.serving import Serving, serving

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.host import pack_host
-from common.message_id import offset_message_id
-from remoting.command import HeaderType
-from remoting.frame_codec import encode_answer
-from remoting.protocol.sending import SendMessageAnswerHeader
-from remoting.ready_answers import SendAnswer
+from rocketlet.common.host import pack_host
+from rocketlet.common.message_id import offset_message_id
+from rocketlet.remoting.command import HeaderType
+from rocketlet.remoting.frame_codec import encode_answer
+from rocketlet.remoting.protocol.sending import SendMessageAnswerHeader
+from rocketlet.remoting.ready_answers import SendAnswer
 
 HOSTS = st.sampled_from([pack_host("127.0.0.1", 10911), pack_host("2001:db8::1", 65535)])
 REGIONS = st.one_of(st.sampled_from(["DefaultRegion", "%d %s", "@id", '"']), st.text(max_size=20))

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from common import fastjson
-from remoting import header_rocketmq
-from remoting.command import Command, HeaderType, language_of
-from remoting.frame_codec import FrameDecoder, decode, encode
-from remoting.protocol.header import from_ext, to_ext
-from remoting.protocol.offsets import ResetOffsetBody
-from remoting.protocol.registration import RegisterBrokerBody, body_crc32
-from remoting.protocol.sending import SendMessageAnswerHeader, SendRefusedHeader
+from rocketlet.common import fastjson
+from rocketlet.remoting import header_rocketmq
+from rocketlet.remoting.command import Command, HeaderType, language_of
+from rocketlet.remoting.frame_codec import FrameDecoder, decode, encode
+from rocketlet.remoting.protocol.header import from_ext, to_ext
+from rocketlet.remoting.protocol.offsets import ResetOffsetBody
+from rocketlet.remoting.protocol.registration import RegisterBrokerBody, body_crc32
+from rocketlet.remoting.protocol.sending import SendMessageAnswerHeader, SendRefusedHeader
 from tests.support.frames import (
     ANSWER_BODIES,
     ANSWER_HEADERS,

@@ -10,17 +10,17 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoting import header_json, header_msgpack, header_rocketmq
-from remoting.command import ONEWAY, Command, HeaderType, Language
-from remoting.connection import Connection
-from remoting.errors import ChecksumError, FrameError, HeaderError
-from remoting.frame_codec import encode
-from remoting.handler import Request
-from remoting.protocol.header import from_ext
-from remoting.protocol.offsets import QueryConsumerOffsetHeader
-from remoting.protocol.pulling import PullMessageHeader
-from remoting.protocol.sending import SendMessageHeader, SendMessageHeaderV2
-from remoting.request_reader import RequestReader, UnreadableRequest
+from rocketlet.remoting import header_json, header_msgpack, header_rocketmq
+from rocketlet.remoting.command import ONEWAY, Command, HeaderType, Language
+from rocketlet.remoting.connection import Connection
+from rocketlet.remoting.errors import ChecksumError, FrameError, HeaderError
+from rocketlet.remoting.frame_codec import encode
+from rocketlet.remoting.handler import Request
+from rocketlet.remoting.protocol.header import from_ext
+from rocketlet.remoting.protocol.offsets import QueryConsumerOffsetHeader
+from rocketlet.remoting.protocol.pulling import PullMessageHeader
+from rocketlet.remoting.protocol.sending import SendMessageHeader, SendMessageHeaderV2
+from rocketlet.remoting.request_reader import RequestReader, UnreadableRequest
 from tests.support.frames import REQUEST_HEADERS, recorded
 
 READER = RequestReader({**REQUEST_HEADERS, 34: None})

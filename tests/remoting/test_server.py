@@ -9,17 +9,17 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from remoting.command import ONEWAY, Command, HeaderType, Language
-from remoting.config import ServerConfig
-from remoting.connection import Connection
-from remoting.dispatch import FamilyLimit
-from remoting.errors import BodyError, ConnectFailed, ListenFailed
-from remoting.events import ConnectionEvents
-from remoting.frame_codec import FRAME_LIMIT, encode, encode_answer
-from remoting.handler import DEFERRED, Answer, Deferred, Handler, Refused, Reply, Request, ServerHook
-from remoting.memory_network import MemoryNetwork
-from remoting.protocol.offsets import OffsetAnswerHeader, QueryConsumerOffsetHeader
-from remoting.server import Server
+from rocketlet.remoting.command import ONEWAY, Command, HeaderType, Language
+from rocketlet.remoting.config import ServerConfig
+from rocketlet.remoting.connection import Connection
+from rocketlet.remoting.dispatch import FamilyLimit
+from rocketlet.remoting.errors import BodyError, ConnectFailed, ListenFailed
+from rocketlet.remoting.events import ConnectionEvents
+from rocketlet.remoting.frame_codec import FRAME_LIMIT, encode, encode_answer
+from rocketlet.remoting.handler import DEFERRED, Answer, Deferred, Handler, Refused, Reply, Request, ServerHook
+from rocketlet.remoting.memory_network import MemoryNetwork
+from rocketlet.remoting.protocol.offsets import OffsetAnswerHeader, QueryConsumerOffsetHeader
+from rocketlet.remoting.server import Server
 from tests.support.raw_client import RawClient
 from tests.support.serving import serving
 
@@ -394,7 +394,9 @@ async def test_nonsense_ends_its_own_connection_with_a_log_line(
     assert (await bad.receive()).opaque == 5  # what stood in front of it is answered
     await bad.until_closed()
     assert (await good.ask(ask())).code == 0
-    assert [record.levelname for record in caplog.records if record.name == "remoting.connection"] == ["WARNING"]
+    assert [record.levelname for record in caplog.records if record.name == "rocketlet.remoting.connection"] == [
+        "WARNING"
+    ]
     assert events.seen == ["connected", "connected", "failed", "closed"]
 
 

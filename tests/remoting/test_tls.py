@@ -12,16 +12,16 @@ import trustme
 from cryptography.hazmat.primitives import serialization
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from common.settings import SettingsError
-from remoting import tls
-from remoting.command import Command
-from remoting.config import ClientAuth, PoolConfig, ServerConfig, TlsMode
-from remoting.connection_pool import ConnectionPool
-from remoting.errors import ConnectFailed, RemotingError
-from remoting.handler import Handler, Reply
-from remoting.memory_network import MemoryNetwork
-from remoting.server import Server
-from remoting.transport import Network, TcpNetwork
+from rocketlet.common.settings import SettingsError
+from rocketlet.remoting import tls
+from rocketlet.remoting.command import Command
+from rocketlet.remoting.config import ClientAuth, PoolConfig, ServerConfig, TlsMode
+from rocketlet.remoting.connection_pool import ConnectionPool
+from rocketlet.remoting.errors import ConnectFailed, RemotingError
+from rocketlet.remoting.handler import Handler, Reply
+from rocketlet.remoting.memory_network import MemoryNetwork
+from rocketlet.remoting.server import Server
+from rocketlet.remoting.transport import Network, TcpNetwork
 from tests.support.raw_client import RawClient
 
 ECHO = {1: Handler(lambda request: Reply(body=request.body))}

@@ -8,9 +8,9 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from remoting.errors import ConnectFailed, ListenFailed
-from remoting.memory_network import CAPACITY, MemoryNetwork
-from remoting.transport import ByteStream, Network, TcpNetwork, join_address, split_address
+from rocketlet.remoting.errors import ConnectFailed, ListenFailed
+from rocketlet.remoting.memory_network import CAPACITY, MemoryNetwork
+from rocketlet.remoting.transport import ByteStream, Network, TcpNetwork, join_address, split_address
 
 NETWORKS: list[Callable[[], Network]] = [
     TcpNetwork,

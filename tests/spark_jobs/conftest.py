@@ -43,7 +43,7 @@ def settings_of(case: str) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    from spark_jobs.session import spark_session
+    from rocketlet.spark_jobs.session import spark_session
 
     session = spark_session("tests", master="local[2]", settings={"spark.sql.shuffle.partitions": "4"})
     yield session

@@ -13,23 +13,23 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.host import pack_host
-from common.message_flags import COMMIT, PREPARED, ROLLBACK
-from common.message_properties import index_keys
-from common.message_record import Fault, Record, decode_all, encode, outline
-from common.subscription import tags_code
-from common.topic import SCHEDULE_TOPIC
-from spark_jobs.index_segments import UNIT, Rules, files_of, uneven_queue
-from store.config import StoreConfig
-from store.consume_queue_table import ConsumeQueueTable
-from store.disk import RealDisk
-from store.layout.index_layout import IndexGeometry
-from store.log_walk import Found
-from store.memory_disk import MemoryDisk
-from store.message import Put
-from store.message_store import MessageStore
-from store.rebuild_queues import QueueRebuild
-from store.recovery import RecoveryReport
+from rocketlet.common.host import pack_host
+from rocketlet.common.message_flags import COMMIT, PREPARED, ROLLBACK
+from rocketlet.common.message_properties import index_keys
+from rocketlet.common.message_record import Fault, Record, decode_all, encode, outline
+from rocketlet.common.subscription import tags_code
+from rocketlet.common.topic import SCHEDULE_TOPIC
+from rocketlet.spark_jobs.index_segments import UNIT, Rules, files_of, uneven_queue
+from rocketlet.store.config import StoreConfig
+from rocketlet.store.consume_queue_table import ConsumeQueueTable
+from rocketlet.store.disk import RealDisk
+from rocketlet.store.layout.index_layout import IndexGeometry
+from rocketlet.store.log_walk import Found
+from rocketlet.store.memory_disk import MemoryDisk
+from rocketlet.store.message import Put
+from rocketlet.store.message_store import MessageStore
+from rocketlet.store.rebuild_queues import QueueRebuild
+from rocketlet.store.recovery import RecoveryReport
 from tests.spark_jobs.test_index_writer import files_below, index_contents
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def reopen(config: StoreConfig, look: Callable[[MessageStore], object]) -> Recov
 @pytest.mark.spark
 @pytest.mark.parametrize("partitions", [1, 7, pytest.param(200, marks=pytest.mark.slow)])
 def test_the_same_files_as_our_own(spark: SparkSession, tmp_path: Path, partitions: int) -> None:
-    from spark_jobs.index_writer import rebuild_index
+    from rocketlet.spark_jobs.index_writer import rebuild_index
 
     write_store(config_of(tmp_path / "store"), messages(900, partitions))
     report = rebuild_index(spark, str(tmp_path / "store"), str(tmp_path / "out"), RULES, partitions=partitions)
@@ -129,7 +129,7 @@ def names(folder: Path) -> list[str]:
 
 @pytest.mark.spark
 def test_a_broker_goes_on_from_what_spark_made(spark: SparkSession, tmp_path: Path) -> None:
-    from spark_jobs.index_writer import rebuild_index
+    from rocketlet.spark_jobs.index_writer import rebuild_index
 
     puts = messages(600, 3)
     store = tmp_path / "store"
@@ -199,8 +199,8 @@ def test_a_live_store_is_read_up_to_its_good_end(
     spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The store goes on taking messages while Spark reads; what was there before must all be found, and no damage."""
-    from spark_jobs.index_writer import IndexReport, rebuild_index
-    from store.layout.consume_queue_entry import entries_of
+    from rocketlet.spark_jobs.index_writer import IndexReport, rebuild_index
+    from rocketlet.store.layout.consume_queue_entry import entries_of
 
     puts = messages(1500, 5)
     store_at, out = tmp_path / "store", tmp_path / "out"
@@ -241,9 +241,9 @@ def test_a_live_store_is_read_up_to_its_good_end(
 
 def test_both_mark_lost_messages_alike() -> None:
     """Spark may not import the store, so the marks on disk are named twice."""
-    from spark_jobs import index_segments
-    from store import consume_queue, healing
-    from store.layout import consume_queue_entry
+    from rocketlet.spark_jobs import index_segments
+    from rocketlet.store import consume_queue, healing
+    from rocketlet.store.layout import consume_queue_entry
 
     assert consume_queue_entry.LOST == consume_queue.LOST
     assert index_segments.LOST_MARK == healing.LOST_MARK

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner, Result
 
-from common.message_record import Record, encode
-from spark_jobs.__main__ import main, milliseconds
-from store.layout.file_names import offset_name
+from rocketlet.common.message_record import Record, encode
+from rocketlet.spark_jobs.__main__ import main, milliseconds
+from rocketlet.store.layout.file_names import offset_name
 from tests.spark_jobs.conftest import expected_of
 from tests.spark_jobs.test_index_writer import files_below
 
@@ -56,7 +56,7 @@ def test_index(spark: SparkSession, store_of: Stores, tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_find_every_key(lookup: Path, store_of: Stores) -> None:
-    from spark_jobs.lookup import find
+    from rocketlet.spark_jobs.lookup import find
 
     wanted: dict[str, list[int]] = {}
     for record in expected_of("clean")["records"]:

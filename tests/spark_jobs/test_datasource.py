@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from common.message_flags import COMPRESSED, INNER_BATCH, NEED_UNWRAP, ZLIB, ZSTD
-from common.message_record import BatchItem, Record, encode, encode_batch, with_property_crc
-from store.layout.file_names import offset_name
+from rocketlet.common.message_flags import COMPRESSED, INNER_BATCH, NEED_UNWRAP, ZLIB, ZSTD
+from rocketlet.common.message_record import BatchItem, Record, encode, encode_batch, with_property_crc
+from rocketlet.store.layout.file_names import offset_name
 from tests.spark_jobs.conftest import expected_of
 
 if TYPE_CHECKING:

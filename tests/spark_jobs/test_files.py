@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.files import (
+from rocketlet.spark_jobs.files import (
     exists,
     is_locked,
     list_folder,

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.files import list_folder
-from store.layout.consume_queue_entry import ENTRY, LOST, PRE_BLANK, entries_of
-from store.layout.file_names import offset_name
-from store.layout.index_layout import IndexGeometry
+from rocketlet.spark_jobs.files import list_folder
+from rocketlet.store.layout.consume_queue_entry import ENTRY, LOST, PRE_BLANK, entries_of
+from rocketlet.store.layout.file_names import offset_name
+from rocketlet.store.layout.index_layout import IndexGeometry
 from tests.spark_jobs.conftest import expected_of, settings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_jobs.index_segments import Rules
+    from rocketlet.spark_jobs.index_segments import Rules
 
 pytestmark = pytest.mark.spark
 Stores = Callable[[str], Path]
 
 
 def rules_of(case: str) -> Rules:
-    from spark_jobs.index_segments import Rules
+    from rocketlet.spark_jobs.index_segments import Rules
 
     settings = settings_of(case)
     geometry = IndexGeometry(int(settings["maxHashSlotNum"]), int(settings["maxIndexNum"]))
@@ -60,7 +60,7 @@ def index_contents(store: Path) -> list[bytes]:
 def test_files_equal_those_of_rocketmq(
     spark: SparkSession, store_of: Stores, tmp_path: Path, case: str, partitions: int
 ) -> None:
-    from spark_jobs.index_writer import rebuild_index
+    from rocketlet.spark_jobs.index_writer import rebuild_index
 
     report = rebuild_index(spark, str(store_of(case)), str(tmp_path), rules_of(case), partitions=partitions)
     assert dict(files_below(tmp_path / "consumequeue")) == dict(files_below(store_of(case) / "consumequeue"))
@@ -73,7 +73,7 @@ def test_files_equal_those_of_rocketmq(
 
 
 def test_a_store_whose_older_files_are_gone(spark: SparkSession, store_of: Stores, tmp_path: Path) -> None:
-    from spark_jobs.index_writer import rebuild_index
+    from rocketlet.spark_jobs.index_writer import rebuild_index
 
     expected = expected_of("retained")
     log_begin = expected["commitLog"]["min"]
@@ -95,7 +95,7 @@ def test_a_store_whose_older_files_are_gone(spark: SparkSession, store_of: Store
 def test_a_store_with_extension_files_gets_plain_tags_codes(
     spark: SparkSession, store_of: Stores, tmp_path: Path
 ) -> None:
-    from spark_jobs.index_writer import rebuild_index
+    from rocketlet.spark_jobs.index_writer import rebuild_index
 
     expected = expected_of("ext")
     codes = {record["phy"]: record["tagsCode"] for record in expected["records"]}
@@ -127,7 +127,7 @@ def test_stopping_at_damage_keeps_what_rocketmq_keeps(
 ) -> None:
     import json
 
-    from spark_jobs.index_writer import rebuild_index
+    from rocketlet.spark_jobs.index_writer import rebuild_index
     from tests.spark_jobs.conftest import STORES
 
     asked = json.loads((STORES / "damaged" / case / "java.json").read_text("utf-8"))["java"]["asked"]
@@ -143,7 +143,7 @@ def test_stopping_at_damage_keeps_what_rocketmq_keeps(
 
 
 def test_reading_on_behind_damage_marks_what_is_lost(spark: SparkSession, store_of: Stores, tmp_path: Path) -> None:
-    from spark_jobs.index_writer import rebuild_index
+    from rocketlet.spark_jobs.index_writer import rebuild_index
 
     shutil.copytree(store_of("clean") / "commitlog", tmp_path / "store/commitlog")
     records = expected_of("clean")["records"]
@@ -175,7 +175,7 @@ def test_reading_on_behind_damage_marks_what_is_lost(spark: SparkSession, store_
 
 
 def test_a_repair_in_place_and_what_is_refused(spark: SparkSession, store_of: Stores, tmp_path: Path) -> None:
-    from spark_jobs.index_writer import CannotWrite, rebuild_index
+    from rocketlet.spark_jobs.index_writer import CannotWrite, rebuild_index
 
     store = tmp_path / "store"
     shutil.copytree(store_of("clean"), store)
@@ -195,7 +195,7 @@ def test_a_repair_in_place_and_what_is_refused(spark: SparkSession, store_of: St
 def test_a_log_that_stops_in_the_middle_and_one_with_a_hole(
     spark: SparkSession, store_of: Stores, tmp_path: Path
 ) -> None:
-    from spark_jobs.index_writer import rebuild_index
+    from rocketlet.spark_jobs.index_writer import rebuild_index
 
     shutil.copytree(store_of("clean") / "commitlog", tmp_path / "store/commitlog")
     (tmp_path / "store/commitlog" / offset_name(65536)).unlink()
@@ -214,8 +214,8 @@ def test_a_log_that_stops_in_the_middle_and_one_with_a_hole(
 
 
 def test_an_empty_log(spark: SparkSession, tmp_path: Path) -> None:
-    from spark_jobs.index_segments import Rules
-    from spark_jobs.index_writer import rebuild_index
+    from rocketlet.spark_jobs.index_segments import Rules
+    from rocketlet.spark_jobs.index_writer import rebuild_index
 
     (tmp_path / "store/commitlog").mkdir(parents=True)
     (tmp_path / "store/commitlog" / offset_name(0)).write_bytes(bytes(65536))

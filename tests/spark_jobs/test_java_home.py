@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs import java_home
-from spark_jobs.java_home import NoJava, use_java, version_of
+from rocketlet.spark_jobs import java_home
+from rocketlet.spark_jobs.java_home import NoJava, use_java, version_of
 
 
 def jdk(where: Path, version: str) -> Path:
@@ -95,7 +95,7 @@ def test_spark_runs_on_the_packaged_java(tmp_path: Path) -> None:
     # In a process of its own: a JVM, once started, stays with its process.
     script = (
         "import os, sys\n"
-        "from spark_jobs.java_home import use_java\n"
+        "from rocketlet.spark_jobs.java_home import use_java\n"
         "words = use_java(os.environ)\n"
         "os.environ['PYSPARK_PYTHON'] = sys.executable\n"
         "from pyspark.sql import SparkSession\n"

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.host import host_text, pack_host
-from common.message_properties import decode_bytes
-from common.message_record import Record, blank, decode, encode
-from spark_jobs.commit_log import Split, find_commit_log, read_split
-from spark_jobs.message_columns import COLUMNS, MessageBatch, record_batch
-from spark_jobs.segment_rows import Stretch, find_records, heads_at, properties_of
-from store.layout.log_scan import read_through
+from rocketlet.common.host import host_text, pack_host
+from rocketlet.common.message_properties import decode_bytes
+from rocketlet.common.message_record import Record, blank, decode, encode
+from rocketlet.spark_jobs.commit_log import Split, find_commit_log, read_split
+from rocketlet.spark_jobs.message_columns import COLUMNS, MessageBatch, record_batch
+from rocketlet.spark_jobs.segment_rows import Stretch, find_records, heads_at, properties_of
+from rocketlet.store.layout.log_scan import read_through
 from tests.spark_jobs.conftest import CASES, expected_of
 
 

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store.layout.consume_queue_entry import ENTRY
-from store.layout.file_names import offset_name
+from rocketlet.store.layout.consume_queue_entry import ENTRY
+from rocketlet.store.layout.file_names import offset_name
 from tests.spark_jobs.conftest import expected_of
 from tests.spark_jobs.test_index_writer import rules_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_jobs.verify_segments import VerifyReport
+    from rocketlet.spark_jobs.verify_segments import VerifyReport
 
 pytestmark = pytest.mark.spark
 Stores = Callable[[str], Path]
 
 
 def check(spark: SparkSession, path: Path, case: str = "clean", partitions: int = 3) -> VerifyReport:
-    from spark_jobs.verify_segments import verify
+    from rocketlet.spark_jobs.verify_segments import verify
 
     return verify(spark, str(path), rules_of(case), partitions=partitions)
 
@@ -90,7 +90,7 @@ def test_each_fault_is_found_where_it_is(spark: SparkSession, store_of: Stores, 
 
 
 def test_a_seal_sees_what_no_record_shows(spark: SparkSession, store_of: Stores, tmp_path: Path) -> None:
-    from store.layout import seal_layout
+    from rocketlet.store.layout import seal_layout
 
     store = tmp_path / "store"
     shutil.copytree(store_of("clean"), store)
@@ -166,7 +166,7 @@ def test_damaged_stores_yield_exact_reports(spark: SparkSession, store_of: Store
 
 
 def test_offsets_given_out_twice_and_left_out(spark: SparkSession, tmp_path: Path) -> None:
-    from common.message_record import Record, encode
+    from rocketlet.common.message_record import Record, encode
 
     raw = b""
     for offset in (0, 1, 2, 1, 2, 3, 9, 10):

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from store.check import DAMAGE, NOTE, REPAIRABLE, CheckReport, check, repair
-from store.config import StoreConfig
-from store.disk import RealDisk
-from store.errors import CorruptStore
-from store.geometry import found_config
-from store.layout import seal_layout
-from store.memory_disk import MemoryDisk
+from rocketlet.store.check import DAMAGE, NOTE, REPAIRABLE, CheckReport, check, repair
+from rocketlet.store.config import StoreConfig
+from rocketlet.store.disk import RealDisk
+from rocketlet.store.errors import CorruptStore
+from rocketlet.store.geometry import found_config
+from rocketlet.store.layout import seal_layout
+from rocketlet.store.memory_disk import MemoryDisk
 from tests.support.store_model import ROOT, StoreModel, message, small_config
 from tests.support.stores import CASES, DAMAGED, unpacked
 
@@ -156,7 +156,7 @@ def test_a_store_in_use_is_looked_at_but_not_repaired() -> None:
     report = check(model.disk, small_config(), lambda _: None)
     assert report.in_use
     assert report.findings[0].severity == NOTE
-    from store.errors import StoreLocked
+    from rocketlet.store.errors import StoreLocked
 
     with pytest.raises(StoreLocked):
         repair(model.disk, small_config(), lambda _: None)

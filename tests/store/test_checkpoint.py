@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from store.checkpoint import CheckpointFile, Progress, read_progress, write_progress
-from store.layout.checkpoint_layout import FILE_SIZE, decode
-from store.memory_disk import MemoryDisk, PowerCut
+from rocketlet.store.checkpoint import CheckpointFile, Progress, read_progress, write_progress
+from rocketlet.store.layout.checkpoint_layout import FILE_SIZE, decode
+from rocketlet.store.memory_disk import MemoryDisk, PowerCut
 from tests.support.store_model import ROOT, StoreModel, message, small_config
 
 PROGRESS = Progress(1000, 900, 100, 12345, 20231114221320007, 4, 900, {"T/0": 7, "%RETRY%g/1": 2})

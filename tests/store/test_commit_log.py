@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.message_record import MAGIC_V1, MAGIC_V2, Fault, check, decode, encode, record_size, topic_field
-from store.commit_log import CommitLog
-from store.errors import DiskFull, MessageIllegal
-from store.layout.log_scan import is_blank_of
-from store.memory_disk import MemoryDisk
+from rocketlet.common.message_record import MAGIC_V1, MAGIC_V2, Fault, check, decode, encode, record_size, topic_field
+from rocketlet.store.commit_log import CommitLog
+from rocketlet.store.errors import DiskFull, MessageIllegal
+from rocketlet.store.layout.log_scan import is_blank_of
+from rocketlet.store.memory_disk import MemoryDisk
 
 V4 = bytes((10, 0, 0, 5, 0, 0, 0x2A, 0x9F))
 V6 = bytes.fromhex("20010db8000000000000000000000001") + bytes((0, 0, 0x2A, 0x9F))

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from common import java_properties
-from common.config_file import load
-from common.rocketmq_keys import ALL
-from common.settings import SettingsError, settings_of
-from store.config import BrokerRole, FlushDiskType, StoreConfig, parse_delay_levels
+from rocketlet.common import java_properties
+from rocketlet.common.config_file import load
+from rocketlet.common.rocketmq_keys import ALL
+from rocketlet.common.settings import SettingsError, settings_of
+from rocketlet.store.config import BrokerRole, FlushDiskType, StoreConfig, parse_delay_levels
 
 OURS = {"diskFreeFloor", "diskFreeEnough", "sealEnable", "recoverStepBytes"}
 

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.consume_queue import ConsumeQueue
-from store.consume_queue_ext import ConsumeQueueExt
-from store.layout.consume_queue_entry import PRE_BLANK
-from store.layout.queue_ext_layout import END_MARK, is_address, to_offset
-from store.memory_disk import MemoryDisk
-from store.watermark import Watermark
+from rocketlet.store.consume_queue import ConsumeQueue
+from rocketlet.store.consume_queue_ext import ConsumeQueueExt
+from rocketlet.store.layout.consume_queue_entry import PRE_BLANK
+from rocketlet.store.layout.queue_ext_layout import END_MARK, is_address, to_offset
+from rocketlet.store.memory_disk import MemoryDisk
+from rocketlet.store.watermark import Watermark
 
 FILE = 100  # five entries
 

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from common.message_flags import COMMIT, PREPARED, ROLLBACK
-from store.errors import FlushFailed
-from store.memory_disk import PowerCut
+from rocketlet.common.message_flags import COMMIT, PREPARED, ROLLBACK
+from rocketlet.store.errors import FlushFailed
+from rocketlet.store.memory_disk import PowerCut
 from tests.support.store_model import StoreModel, message, small_config
 
 TOPICS = st.sampled_from(["TopicA", "TopicB", "%RETRY%group"])

@@ -14,10 +14,10 @@ from random import Random
 
 import pytest
 
-from store.disk import PAGE, Disk, RealDisk, Usage
-from store.dry_disk import DryDisk
-from store.errors import StoreLocked
-from store.memory_disk import MemoryDisk, PowerCut
+from rocketlet.store.disk import PAGE, Disk, RealDisk, Usage
+from rocketlet.store.dry_disk import DryDisk
+from rocketlet.store.errors import StoreLocked
+from rocketlet.store.memory_disk import MemoryDisk, PowerCut
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -159,7 +159,7 @@ class TestRealDisk:
         assert not disk.sync_all(str(tmp_path))
         lock = disk.lock(str(tmp_path / "lock"))
         assert disk.sync_all(str(tmp_path)) is (sys.platform == "linux")
-        monkeypatch.setattr("store.disk._syncfs_tells", False)
+        monkeypatch.setattr("rocketlet.store.disk._syncfs_tells", False)
         assert not disk.sync_all(str(tmp_path))
         lock.release()
         assert not disk.sync_all(str(tmp_path))
@@ -180,21 +180,21 @@ class TestRealDisk:
             def madvise(self, *_: int) -> None:
                 raise OSError(errno.EFAULT, "Bad address")
 
-        monkeypatch.setattr("store.disk._can_populate", True)
+        monkeypatch.setattr("rocketlet.store.disk._can_populate", True)
         region._map = Full()  # type: ignore[assignment]
         with pytest.raises(OSError) as caught:
             region.reserve(0, 1)
         assert caught.value.errno == errno.ENOSPC
 
     def test_room_without_the_newer_call(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("store.disk._can_populate", False)
+        monkeypatch.setattr("rocketlet.store.disk._can_populate", False)
         region = RealDisk().create(str(tmp_path / "file"), 16 * PAGE)
         region.reserve(0, 3 * PAGE)
         assert os.stat(tmp_path / "file").st_blocks * 512 >= 3 * PAGE
 
     def test_another_process_holds_the_lock(self, tmp_path: Path) -> None:
         script = (
-            "import sys; from store.disk import RealDisk; lock = RealDisk().lock(sys.argv[1]);"
+            "import sys; from rocketlet.store.disk import RealDisk; lock = RealDisk().lock(sys.argv[1]);"
             " print('held', flush=True); sys.stdin.read()"
         )
         command = [sys.executable, "-c", script, str(tmp_path / "lock")]

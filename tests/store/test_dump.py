@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from store.disk import RealDisk
-from store.dump import KINDS, UnknownKind, dump, kind_of, main
-from store.healing import LOST_MARK
-from store.layout.index_layout import IndexGeometry
-from store.memory_disk import MemoryDisk
+from rocketlet.store.disk import RealDisk
+from rocketlet.store.dump import KINDS, UnknownKind, dump, kind_of, main
+from rocketlet.store.healing import LOST_MARK
+from rocketlet.store.layout.index_layout import IndexGeometry
+from rocketlet.store.memory_disk import MemoryDisk
 from tests.support.store_model import ROOT, StoreModel, message, small_config
 from tests.support.stores import unpacked
 
@@ -122,4 +122,4 @@ def test_the_module_is_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "log flushed up to" in out.getvalue()
     assert main([]) == 2
     assert main([str(tmp_path / "nothing.json")]) == 1
-    assert "usage: python -m store.dump" in err.getvalue()
+    assert "usage: python -m rocketlet.store.dump" in err.getvalue()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from store.layout.file_names import (
+from rocketlet.store.layout.file_names import (
     commit_log_path,
     index_name,
     offset_name,

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.java_numbers import index_key_hash
-from store.layout.index_layout import IndexColumns, IndexGeometry, IndexTable, decode_header
+from rocketlet.common.java_numbers import index_key_hash
+from rocketlet.store.layout.index_layout import IndexColumns, IndexGeometry, IndexTable, decode_header
 
 SMALL = IndexGeometry(100, 10)
 FOREVER = (0, (1 << 63) - 1)

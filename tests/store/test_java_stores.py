@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from common.host import host_text
-from common.message_flags import gets_queue_entry
-from common.message_id import offset_message_id
-from common.message_properties import decode_bytes
-from common.message_record import Record, decode, decode_all
-from store.consume_queue import LOST
-from store.layout.queue_ext_layout import is_address
-from store.message_store import MessageStore
-from store.reading import GetStatus
+from rocketlet.common.host import host_text
+from rocketlet.common.message_flags import gets_queue_entry
+from rocketlet.common.message_id import offset_message_id
+from rocketlet.common.message_properties import decode_bytes
+from rocketlet.common.message_record import Record, decode, decode_all
+from rocketlet.store.consume_queue import LOST
+from rocketlet.store.layout.queue_ext_layout import is_address
+from rocketlet.store.message_store import MessageStore
+from rocketlet.store.reading import GetStatus
 from tests.support.stores import (
     CASES,
     DAMAGED,

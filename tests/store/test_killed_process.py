@@ -11,10 +11,10 @@ from random import Random
 
 import pytest
 
-from common.message_record import decode_all
-from store.check import check
-from store.disk import RealDisk
-from store.message_store import MessageStore
+from rocketlet.common.message_record import decode_all
+from rocketlet.store.check import check
+from rocketlet.store.disk import RealDisk
+from rocketlet.store.message_store import MessageStore
 from tests.support.appending import config_of
 
 ROOT = Path(__file__).parents[2]

@@ -5,8 +5,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.message_record import Fault, Record, blank, decode, encode
-from store.layout.log_scan import Damage, chain, head_dtype, last_nonzero, read_through, resync, scan
+from rocketlet.common.message_record import Fault, Record, blank, decode, encode
+from rocketlet.store.layout.log_scan import Damage, chain, head_dtype, last_nonzero, read_through, resync, scan
 
 BASE = 1 << 30
 FILE = 4096

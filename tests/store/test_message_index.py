@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.java_numbers import index_key_hash
-from store.index_file import IndexItem
-from store.memory_disk import MemoryDisk
-from store.message_index import MessageIndex
+from rocketlet.common.java_numbers import index_key_hash
+from rocketlet.store.index_file import IndexItem
+from rocketlet.store.memory_disk import MemoryDisk
+from rocketlet.store.message_index import MessageIndex
 from tests.support.store_model import small_config
 
 

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.handlers.send_batch import alike_run, message_ids, mixed_run
-from common.message_id import offset_message_id
-from common.message_record import BatchItem, encode_batch
-from store.alike_run import AlikeRun
-from store.errors import DiskFull, MessageIllegal, PropertiesTooLarge
-from store.memory_disk import MemoryDisk
-from store.message import Put
-from store.message_run import MixedRun, Shared
-from store.message_store import MessageStore
+from rocketlet.broker.handlers.send_batch import alike_run, message_ids, mixed_run
+from rocketlet.common.message_id import offset_message_id
+from rocketlet.common.message_record import BatchItem, encode_batch
+from rocketlet.store.alike_run import AlikeRun
+from rocketlet.store.errors import DiskFull, MessageIllegal, PropertiesTooLarge
+from rocketlet.store.memory_disk import MemoryDisk
+from rocketlet.store.message import Put
+from rocketlet.store.message_run import MixedRun, Shared
+from rocketlet.store.message_store import MessageStore
 from tests.support.store_model import HOST, small_config
 
 MORE = b"WAIT\x01true\x02CLUSTER\x01C"

@@ -8,18 +8,26 @@ import pytest
 import trio
 import trio.testing
 
-from common.clock import TrioWallClock
-from common.message_flags import COMMIT, PREPARED, ROLLBACK
-from common.message_properties import find
-from common.message_record import decode, decode_all
-from common.settings import with_updates
-from common.topic import HALF_TOPIC, SCHEDULE_TOPIC, InvalidName
-from store.config import FlushDiskType, StoreConfig
-from store.errors import Closed, DiskFull, FlushFailed, FlushTimeout, MessageIllegal, PropertiesTooLarge, StoreLocked
-from store.memory_disk import MemoryDisk
-from store.message import Put
-from store.message_store import MessageStore
-from store.reading import GetStatus
+from rocketlet.common.clock import TrioWallClock
+from rocketlet.common.message_flags import COMMIT, PREPARED, ROLLBACK
+from rocketlet.common.message_properties import find
+from rocketlet.common.message_record import decode, decode_all
+from rocketlet.common.settings import with_updates
+from rocketlet.common.topic import HALF_TOPIC, SCHEDULE_TOPIC, InvalidName
+from rocketlet.store.config import FlushDiskType, StoreConfig
+from rocketlet.store.errors import (
+    Closed,
+    DiskFull,
+    FlushFailed,
+    FlushTimeout,
+    MessageIllegal,
+    PropertiesTooLarge,
+    StoreLocked,
+)
+from rocketlet.store.memory_disk import MemoryDisk
+from rocketlet.store.message import Put
+from rocketlet.store.message_store import MessageStore
+from rocketlet.store.reading import GetStatus
 from tests.support.store_model import HOST, ROOT, message, small_config
 
 NOW = 1_700_000_000_000

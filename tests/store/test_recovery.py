@@ -10,13 +10,13 @@ from random import Random
 
 import pytest
 
-from common.message_record import decode, outline
-from store.config import StoreConfig
-from store.consume_queue import LOST
-from store.errors import CorruptStore
-from store.healing import LOST_MARK
-from store.memory_disk import MemoryDisk
-from store.reading import GetStatus
+from rocketlet.common.message_record import decode, outline
+from rocketlet.store.config import StoreConfig
+from rocketlet.store.consume_queue import LOST
+from rocketlet.store.errors import CorruptStore
+from rocketlet.store.healing import LOST_MARK
+from rocketlet.store.memory_disk import MemoryDisk
+from rocketlet.store.reading import GetStatus
 from tests.support.store_model import ROOT, StoreModel, message, small_config
 
 LOG = f"{ROOT}/commitlog"

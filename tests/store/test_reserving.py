@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from store.disk import PAGE, RealDisk
+from rocketlet.store.disk import PAGE, RealDisk
 
 
 @pytest.mark.parametrize("size", [100_000, 20 << 20])

@@ -9,13 +9,13 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.clock import TrioWallClock
-from store.config import StoreConfig
-from store.disk import Usage
-from store.errors import DiskFull
-from store.memory_disk import MemoryDisk
-from store.message_store import MessageStore
-from store.retention import Pressure, full_error, pressure_of, reason_to_go
+from rocketlet.common.clock import TrioWallClock
+from rocketlet.store.config import StoreConfig
+from rocketlet.store.disk import Usage
+from rocketlet.store.errors import DiskFull
+from rocketlet.store.memory_disk import MemoryDisk
+from rocketlet.store.message_store import MessageStore
+from rocketlet.store.retention import Pressure, full_error, pressure_of, reason_to_go
 from tests.support.store_model import ROOT, message, small_config
 
 GIB = 1 << 30
@@ -94,7 +94,7 @@ async def test_one_file_a_tick_and_queues_and_index_follow(caplog: pytest.LogCap
     store = await store_with(40, disk)
     files = len(store.log.files.files)
     assert files == 7
-    with caplog.at_level(logging.WARNING, "store.retention"):
+    with caplog.at_level(logging.WARNING, "rocketlet.store.retention"):
         assert await store._retention.tick()
     assert len(store.log.files.files) == files - 1
     assert "messages stored from" in caplog.text
@@ -152,7 +152,7 @@ async def test_a_nearly_full_disk_takes_the_oldest_and_then_refuses(caplog: pyte
     with pytest.raises(DiskFull, match=r"95.*%"):
         store.put(message("T", 0, b""))
     assert store.get("T", 0, store.queue_begin("T", 0), 32).count
-    with caplog.at_level(logging.WARNING, "store.message_store"):
+    with caplog.at_level(logging.WARNING, "rocketlet.store.message_store"):
         while await store._retention.tick():
             pass
     assert not store.refusal

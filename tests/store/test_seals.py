@@ -9,12 +9,12 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.layout import seal_layout
-from store.layout.bit_mending import LONGEST, flipped_bit, mended
-from store.layout.seal_layout import Seal, broken_blocks, decode, encode, seal_of
-from store.memory_disk import MemoryDisk
-from store.message_store import MessageStore
-from store.seal_files import read_seal
+from rocketlet.store.layout import seal_layout
+from rocketlet.store.layout.bit_mending import LONGEST, flipped_bit, mended
+from rocketlet.store.layout.seal_layout import Seal, broken_blocks, decode, encode, seal_of
+from rocketlet.store.memory_disk import MemoryDisk
+from rocketlet.store.message_store import MessageStore
+from rocketlet.store.seal_files import read_seal
 from tests.support.store_model import ROOT, message, small_config
 
 
@@ -84,7 +84,7 @@ async def test_damage_is_not_sealed(caplog: pytest.LogCaptureFixture) -> None:
     disk.put_file(path, bytes(content))
     store = MessageStore(disk, small_config(), lambda: 1_700_000_000_000, on_progress=lambda _: None)
     await store.open()
-    with caplog.at_level(logging.ERROR, "store.seals"):
+    with caplog.at_level(logging.ERROR, "rocketlet.store.seals"):
         sealed = await store._seals.seal_all()
     assert sealed == len(store.log.files.files) - 2  # not the damaged one, not the last
     assert read_seal(disk, ROOT, 2048) is None
@@ -109,7 +109,7 @@ async def test_no_seals_where_they_are_switched_off(autojump_clock: trio.testing
 class TestBitMending:
     @given(st.binary(min_size=1, max_size=300), st.data())
     def test_one_flipped_bit_is_found(self, body: bytes, data: st.DataObject) -> None:
-        from common.message_record import body_crc
+        from rocketlet.common.message_record import body_crc
 
         place = data.draw(st.integers(0, len(body) * 8 - 1))
         damaged = bytearray(body)
@@ -118,12 +118,12 @@ class TestBitMending:
         assert mended(bytes(damaged), body_crc(body)) == body
 
     def test_a_flipped_bit_of_the_sum(self) -> None:
-        from common.message_record import body_crc
+        from rocketlet.common.message_record import body_crc
 
         assert mended(b"sound", body_crc(b"sound") ^ 0x400) == b"sound"
 
     def test_more_damage_is_not_guessed_at(self) -> None:
-        from common.message_record import body_crc
+        from rocketlet.common.message_record import body_crc
 
         chance = random.Random(7)
         for _ in range(200):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.layout import checkpoint_layout, queue_ext_layout
-from store.layout.checkpoint_layout import Checkpoint
-from store.layout.consume_queue_entry import (
+from rocketlet.store.layout import checkpoint_layout, queue_ext_layout
+from rocketlet.store.layout.checkpoint_layout import Checkpoint
+from rocketlet.store.layout.consume_queue_entry import (
     ENTRY,
     PRE_BLANK,
     count_valid,

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from store.errors import CorruptStore
-from store.view import StoreView
+from rocketlet.store.errors import CorruptStore
+from rocketlet.store.view import StoreView
 from tests.support.stores import expected_of, files_of, store_of, unpacked
 
 

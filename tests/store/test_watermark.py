@@ -6,7 +6,7 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.watermark import Watermark
+from rocketlet.store.watermark import Watermark
 
 
 async def test_who_waits_is_woken_in_order() -> None:

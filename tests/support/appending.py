@@ -10,10 +10,10 @@ import sys
 
 import trio
 
-from common.clock import system_clock
-from store.config import FlushDiskType, StoreConfig
-from store.disk import RealDisk
-from store.message_store import MessageStore
+from rocketlet.common.clock import system_clock
+from rocketlet.store.config import FlushDiskType, StoreConfig
+from rocketlet.store.disk import RealDisk
+from rocketlet.store.message_store import MessageStore
 from tests.support.store_model import message
 
 

@@ -14,6 +14,8 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 
+PARENT = "rocketlet"  # everything of ours is imported below this one name
+
 
 @dataclass(frozen=True)
 class Import:
@@ -62,9 +64,11 @@ class SourceTree:
         for node in ast.walk(module.tree):
             if isinstance(node, ast.Import):
                 for alias in node.names:
-                    yield Import(self._module_of(alias.name), None, node.lineno, node.lineno in typing_only, False)
+                    yield Import(
+                        self._module_of(_room_name(alias.name)), None, node.lineno, node.lineno in typing_only, False
+                    )
             elif isinstance(node, ast.ImportFrom):
-                base = _absolute(module, node)
+                base = _absolute(module, node) if node.level else _room_name(node.module or "")
                 for alias in node.names:
                     target = self._module_of(f"{base}.{alias.name}")
                     name = None if target == f"{base}.{alias.name}" and self.is_ours(target) else alias.name
@@ -186,6 +190,18 @@ def through_a_facade(tree: SourceTree, facades: Iterable[str], users: Iterable[s
             )
 
 
+def by_a_general_name(tree: SourceTree) -> Iterator[str]:
+    """Imports of ours without the parent: in a stranger's project `common` or `tools` is the stranger's."""
+    for module in tree.modules.values():
+        for node in ast.walk(module.tree):
+            named = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.level == 0:
+                named = [node.module or ""]
+            for name in named:
+                if name.partition(".")[0] in tree.packages:
+                    yield f"{module.at(node.lineno)} imports {name} by a general name. Write {PARENT}.{name}."
+
+
 def inhabited_packages(tree: SourceTree, except_for: Iterable[str]) -> Iterator[str]:
     """__init__.py files that hold more than a docstring."""
     for module in tree.modules.values():
@@ -229,6 +245,13 @@ def _absolute(module: Module, node: ast.ImportFrom) -> str:
     parts = module.name.split(".")
     kept = parts[: len(parts) - node.level + (1 if module.is_package else 0)]
     return ".".join([*kept, *([node.module] if node.module else [])])
+
+
+def _room_name(dotted: str) -> str:
+    """rocketlet.store.disk is store.disk in the rules; `from rocketlet import X` means the client's public names."""
+    if dotted == PARENT:
+        return "client"
+    return dotted.removeprefix(f"{PARENT}.")
 
 
 def _lines_for_types(tree: ast.Module) -> Iterator[int]:

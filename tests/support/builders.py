@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from common import message_properties
-from common.host import pack_host
-from common.message import MessageQueue, ReceivedMessage
-from common.message_id import offset_message_id
-from common.message_record import Record, encode
+from rocketlet.common import message_properties
+from rocketlet.common.host import pack_host
+from rocketlet.common.message import MessageQueue, ReceivedMessage
+from rocketlet.common.message_id import offset_message_id
+from rocketlet.common.message_record import Record, encode
 from tests.support.virtual_time import START_MS
 
 HOST = pack_host("127.0.0.1", 10911)

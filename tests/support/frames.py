@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from remoting.protocol import (
+from rocketlet.remoting.protocol import (
     access,
     configuration,
     inspection,
@@ -23,8 +23,8 @@ from remoting.protocol import (
     sending,
     transactions,
 )
-from remoting.protocol.body import Body
-from remoting.protocol.header import Header
+from rocketlet.remoting.protocol.body import Body
+from rocketlet.remoting.protocol.header import Header
 
 _VECTORS = Path(__file__).parents[1] / "vectors" / "frames"
 

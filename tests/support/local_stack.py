@@ -12,16 +12,16 @@ from random import Random
 
 import trio
 
-from broker.broker import Broker
-from common.clock import system_clock
-from common.config_file import Loaded
-from common.settings import settings_of
-from namesrv.config import NamesrvConfig
-from namesrv.memory_files import MemoryFiles
-from namesrv.namesrv import NameServer
-from remoting.config import ServerConfig
-from remoting.transport import TcpNetwork
-from store.memory_disk import MemoryDisk
+from rocketlet.broker.broker import Broker
+from rocketlet.common.clock import system_clock
+from rocketlet.common.config_file import Loaded
+from rocketlet.common.settings import settings_of
+from rocketlet.namesrv.config import NamesrvConfig
+from rocketlet.namesrv.memory_files import MemoryFiles
+from rocketlet.namesrv.namesrv import NameServer
+from rocketlet.remoting.config import ServerConfig
+from rocketlet.remoting.transport import TcpNetwork
+from rocketlet.store.memory_disk import MemoryDisk
 from tests.support.memory_broker import loaded_settings
 
 

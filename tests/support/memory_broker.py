@@ -18,26 +18,26 @@ from typing import Any
 
 import trio
 
-from broker.broker import Broker
-from broker.config import BrokerConfig
-from common import message_properties
-from common.clock import TrioWallClock
-from common.config_file import Loaded
-from common.message_record import Record, decode_all
-from common.settings import settings_of
-from common.subscription import parse_tags
-from remoting.command import Command
-from remoting.config import PoolConfig, ServerConfig
-from remoting.connection_pool import ConnectionPool
-from remoting.handler import HandlerTable
-from remoting.memory_network import MemoryNetwork
-from remoting.protocol.header import Header, to_ext
-from remoting.protocol.membership import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
-from remoting.protocol.pulling import SUBSCRIPTION, PullMessageHeader
-from remoting.protocol.sending import SendMessageHeaderV2
-from remoting.request_codes import RequestCode
-from store.config import StoreConfig
-from store.memory_disk import MemoryDisk
+from rocketlet.broker.broker import Broker
+from rocketlet.broker.config import BrokerConfig
+from rocketlet.common import message_properties
+from rocketlet.common.clock import TrioWallClock
+from rocketlet.common.config_file import Loaded
+from rocketlet.common.message_record import Record, decode_all
+from rocketlet.common.settings import settings_of
+from rocketlet.common.subscription import parse_tags
+from rocketlet.remoting.command import Command
+from rocketlet.remoting.config import PoolConfig, ServerConfig
+from rocketlet.remoting.connection_pool import ConnectionPool
+from rocketlet.remoting.handler import HandlerTable
+from rocketlet.remoting.memory_network import MemoryNetwork
+from rocketlet.remoting.protocol.header import Header, to_ext
+from rocketlet.remoting.protocol.membership import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
+from rocketlet.remoting.protocol.pulling import SUBSCRIPTION, PullMessageHeader
+from rocketlet.remoting.protocol.sending import SendMessageHeaderV2
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.store.config import StoreConfig
+from rocketlet.store.memory_disk import MemoryDisk
 from tests.support.virtual_time import START_MS
 
 ROOT = "store"

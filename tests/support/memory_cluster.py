@@ -16,17 +16,17 @@ from typing import Any
 
 import trio
 
-from broker.broker import Broker
-from client.session import World
-from common.clock import TrioWallClock
-from common.config_file import Loaded
-from common.settings import settings_of
-from namesrv.config import NamesrvConfig
-from namesrv.memory_files import MemoryFiles
-from namesrv.namesrv import NameServer
-from remoting.config import ServerConfig
-from remoting.memory_network import MemoryNetwork
-from store.memory_disk import MemoryDisk
+from rocketlet.broker.broker import Broker
+from rocketlet.client.session import World
+from rocketlet.common.clock import TrioWallClock
+from rocketlet.common.config_file import Loaded
+from rocketlet.common.settings import settings_of
+from rocketlet.namesrv.config import NamesrvConfig
+from rocketlet.namesrv.memory_files import MemoryFiles
+from rocketlet.namesrv.namesrv import NameServer
+from rocketlet.remoting.config import ServerConfig
+from rocketlet.remoting.memory_network import MemoryNetwork
+from rocketlet.store.memory_disk import MemoryDisk
 from tests.support.memory_broker import loaded_settings
 from tests.support.virtual_time import START_MS
 

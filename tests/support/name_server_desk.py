@@ -7,22 +7,22 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from common.config_file import load
-from namesrv.config import NamesrvConfig
-from namesrv.durable_file import DurableFile
-from namesrv.handlers import Handlers, handler_table
-from namesrv.handlers.configuration import ConfigurationHandlers
-from namesrv.handlers.kv import KvHandlers
-from namesrv.handlers.registration import RegistrationHandlers
-from namesrv.handlers.routes import RouteHandlers
-from namesrv.kv_config import KvConfig
-from namesrv.memory_files import MemoryFiles
-from namesrv.route_table import RouteTable
-from namesrv.run_time_settings import RunTimeSettings
-from remoting import frame_codec
-from remoting.command import Command
-from remoting.handler import Refused, Reply, Request
-from remoting.protocol.header import from_ext
+from rocketlet.common.config_file import load
+from rocketlet.namesrv.config import NamesrvConfig
+from rocketlet.namesrv.durable_file import DurableFile
+from rocketlet.namesrv.handlers import Handlers, handler_table
+from rocketlet.namesrv.handlers.configuration import ConfigurationHandlers
+from rocketlet.namesrv.handlers.kv import KvHandlers
+from rocketlet.namesrv.handlers.registration import RegistrationHandlers
+from rocketlet.namesrv.handlers.routes import RouteHandlers
+from rocketlet.namesrv.kv_config import KvConfig
+from rocketlet.namesrv.memory_files import MemoryFiles
+from rocketlet.namesrv.route_table import RouteTable
+from rocketlet.namesrv.run_time_settings import RunTimeSettings
+from rocketlet.remoting import frame_codec
+from rocketlet.remoting.command import Command
+from rocketlet.remoting.handler import Refused, Reply, Request
+from rocketlet.remoting.protocol.header import from_ext
 
 
 @dataclass(eq=False)

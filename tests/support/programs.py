@@ -20,14 +20,14 @@ STOP_TIMEOUT_S = 30.0
 
 
 class Program:
-    """A running `python -m MODULE`. Everything that it says on either stream is one sequence of lines."""
+    """A running `python -m rocketlet.MODULE`. Everything that it says on either stream is one sequence of lines."""
 
     def __init__(self, module: str, arguments: Sequence[str] = (), environment: dict[str, str] | None = None) -> None:
         self.module = module
         self.said: list[str] = []
         self._lines: queue.Queue[str | None] = queue.Queue()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
+            [sys.executable, "-m", f"rocketlet.{module}", *arguments],
             cwd=REPOSITORY,
             env=environment,
             stdin=subprocess.DEVNULL,

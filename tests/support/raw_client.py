@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import trio
 
-from remoting.command import Command
-from remoting.frame_codec import FrameDecoder, encode
-from remoting.transport import ByteStream
+from rocketlet.remoting.command import Command
+from rocketlet.remoting.frame_codec import FrameDecoder, encode
+from rocketlet.remoting.transport import ByteStream
 
 
 class RawClient:

@@ -16,11 +16,11 @@ from pathlib import Path
 import trio
 import trio.testing
 
-from remoting import frame_codec
-from remoting.command import Command
-from remoting.memory_network import MemoryNetwork
-from remoting.request_codes import RequestCode
-from remoting.transport import ByteStream
+from rocketlet.remoting import frame_codec
+from rocketlet.remoting.command import Command
+from rocketlet.remoting.memory_network import MemoryNetwork
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.transport import ByteStream
 
 # A held pull is answered within 15 s; all else at once, or never: recordings lack some of the requests that were sent.
 PATIENCE = {True: 20.0, False: 0.5}

@@ -21,16 +21,16 @@ from typing import Final
 
 import trio
 
-from client.session import World
-from common.clock import TrioWallClock
-from common.host import pack_host
-from common.message_id import offset_message_id
-from remoting.handler import AsyncFunction, Handler, PlainFunction, Reply, Request
-from remoting.memory_network import MemoryNetwork
-from remoting.protocol.membership import ConsumerListBody, HeartbeatData, LockBatchAnswerBody, LockBatchBody
-from remoting.protocol.routing import BrokerData, QueueData, TopicRouteData
-from remoting.request_codes import RequestCode
-from remoting.server import Server
+from rocketlet.client.session import World
+from rocketlet.common.clock import TrioWallClock
+from rocketlet.common.host import pack_host
+from rocketlet.common.message_id import offset_message_id
+from rocketlet.remoting.handler import AsyncFunction, Handler, PlainFunction, Reply, Request
+from rocketlet.remoting.memory_network import MemoryNetwork
+from rocketlet.remoting.protocol.membership import ConsumerListBody, HeartbeatData, LockBatchAnswerBody, LockBatchBody
+from rocketlet.remoting.protocol.routing import BrokerData, QueueData, TopicRouteData
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.server import Server
 from tests.support.virtual_time import START_MS
 
 HOST = "10.1.0.1"

@@ -7,10 +7,10 @@ from typing import Any
 
 import trio
 
-from remoting.config import ServerConfig
-from remoting.handler import Handler
-from remoting.memory_network import MemoryNetwork
-from remoting.server import Server
+from rocketlet.remoting.config import ServerConfig
+from rocketlet.remoting.handler import Handler
+from rocketlet.remoting.memory_network import MemoryNetwork
+from rocketlet.remoting.server import Server
 from tests.support.raw_client import RawClient
 
 HASTY = ServerConfig(server_drain_seconds=0.0)

@@ -14,14 +14,14 @@ from typing import Any, TypeVar
 
 import trio
 
-from common.java_numbers import string_hash
-from common.message_flags import PREPARED, ROLLBACK, TRANSACTION_MASK
-from store.config import StoreConfig
-from store.errors import PutRefused
-from store.memory_disk import MemoryDisk, PowerCut
-from store.message import Appended, Put
-from store.message_store import MessageStore
-from store.recovery import RecoveryReport
+from rocketlet.common.java_numbers import string_hash
+from rocketlet.common.message_flags import PREPARED, ROLLBACK, TRANSACTION_MASK
+from rocketlet.store.config import StoreConfig
+from rocketlet.store.errors import PutRefused
+from rocketlet.store.memory_disk import MemoryDisk, PowerCut
+from rocketlet.store.message import Appended, Put
+from rocketlet.store.message_store import MessageStore
+from rocketlet.store.recovery import RecoveryReport
 
 Result = TypeVar("Result")
 ROOT = "/store"

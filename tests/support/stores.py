@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from store.config import StoreConfig
-from store.disk import RealDisk
-from store.message_store import MessageStore
+from rocketlet.store.config import StoreConfig
+from rocketlet.store.disk import RealDisk
+from rocketlet.store.message_store import MessageStore
 from tests.support.recorded_stores import STORES, unpack
 
 CASES = ["clean", "crash", "mixed", "shapes", "ext", "ipv6", "retained", "slave"]

@@ -18,28 +18,28 @@ from random import Random
 
 import trio
 
-from broker.config import BrokerConfig, Settings
-from broker.consumer_groups import Member
-from broker.consumer_offsets import ConsumerOffsets
-from broker.delay_offsets import DelayOffsets
-from broker.delayed_delivery import DelayedDelivery
-from broker.detours import Detours
-from broker.half_messages import HalfMessages
-from broker.identity import Identity
-from broker.producer_groups import ProducerGroups
-from broker.topic_table import TopicTable
-from broker.transaction_check import TransactionCheck
-from common import fastjson, message_properties
-from common.clock import TrioWallClock, WallClock
-from common.host import pack_host
-from common.message_record import Record, decode
-from common.topic import HALF_TOPIC
-from remoting.command import Command
-from remoting.errors import ConnectionLost
-from store.config import StoreConfig, parse_delay_levels
-from store.memory_disk import MemoryDisk
-from store.message import Appended, Put
-from store.message_store import MessageStore
+from rocketlet.broker.config import BrokerConfig, Settings
+from rocketlet.broker.consumer_groups import Member
+from rocketlet.broker.consumer_offsets import ConsumerOffsets
+from rocketlet.broker.delay_offsets import DelayOffsets
+from rocketlet.broker.delayed_delivery import DelayedDelivery
+from rocketlet.broker.detours import Detours
+from rocketlet.broker.half_messages import HalfMessages
+from rocketlet.broker.identity import Identity
+from rocketlet.broker.producer_groups import ProducerGroups
+from rocketlet.broker.topic_table import TopicTable
+from rocketlet.broker.transaction_check import TransactionCheck
+from rocketlet.common import fastjson, message_properties
+from rocketlet.common.clock import TrioWallClock, WallClock
+from rocketlet.common.host import pack_host
+from rocketlet.common.message_record import Record, decode
+from rocketlet.common.topic import HALF_TOPIC
+from rocketlet.remoting.command import Command
+from rocketlet.remoting.errors import ConnectionLost
+from rocketlet.store.config import StoreConfig, parse_delay_levels
+from rocketlet.store.memory_disk import MemoryDisk
+from rocketlet.store.message import Appended, Put
+from rocketlet.store.message_store import MessageStore
 from tests.support.virtual_time import START_MS
 
 HOST = pack_host("127.0.0.1", 10911)

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from client import ConsumeFrom, LitePullConsumer, Message, Producer, PushConsumer, SendResult
-from tools.admin import trace
-from tools.admin.__main__ import COMMANDS, mqadmin
-from tools.late_group import EXIT_FAILED, EXIT_USAGE, run
-from tools.thread_stack import ThreadStack
+from rocketlet.client import ConsumeFrom, LitePullConsumer, Message, Producer, PushConsumer, SendResult
+from rocketlet.tools.admin import trace
+from rocketlet.tools.admin.__main__ import COMMANDS, mqadmin
+from rocketlet.tools.late_group import EXIT_FAILED, EXIT_USAGE, run
+from rocketlet.tools.thread_stack import ThreadStack
 
 
 @dataclass
@@ -117,7 +117,9 @@ def test_every_command_of_rocketmq_is_there_and_none_besides() -> None:
     assert set(COMMANDS) == set(options_of_rocketmq())
 
 
-@pytest.mark.parametrize("name", [name for name, (module, _, _) in COMMANDS.items() if module != "tools.admin.access"])
+@pytest.mark.parametrize(
+    "name", [name for name, (module, _, _) in COMMANDS.items() if module != "rocketlet.tools.admin.access"]
+)
 def test_options_are_those_of_rocketmq(name: str) -> None:
     module, attribute, _ = COMMANDS[name]
     command = getattr(importlib.import_module(module), attribute)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from client import LitePullConsumer
-from tools.__main__ import COMMANDS, rocketlet
-from tools.late_group import EXIT_FAILED, EXIT_USAGE, run
-from tools.thread_stack import ThreadStack
+from rocketlet.client import LitePullConsumer
+from rocketlet.tools.__main__ import COMMANDS, rocketlet
+from rocketlet.tools.late_group import EXIT_FAILED, EXIT_USAGE, run
+from rocketlet.tools.thread_stack import ThreadStack
 
 
 @dataclass

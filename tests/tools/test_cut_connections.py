@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from client.blocking import Producer
-from common.message import Message
-from remoting.request_codes import RequestCode
-from tools.local import LocalSettings
-from tools.thread_stack import ThreadStack
+from rocketlet.client.blocking import Producer
+from rocketlet.common.message import Message
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.tools.local import LocalSettings
+from rocketlet.tools.thread_stack import ThreadStack
 
 
 @pytest.mark.parametrize("attempt", range(5))

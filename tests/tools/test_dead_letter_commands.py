@@ -9,9 +9,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from client import Message, NoRoute, Producer, PullConsumer, PullStatus, ReceivedMessage
+from rocketlet.client import Message, NoRoute, Producer, PullConsumer, PullStatus, ReceivedMessage
+from rocketlet.tools.dead_letter_commands import dead_letters
 from tests.support.local_stack import local_stack
-from tools.dead_letter_commands import dead_letters
 
 
 @pytest.fixture(scope="module")

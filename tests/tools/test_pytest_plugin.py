@@ -7,17 +7,17 @@ from collections.abc import Callable
 
 import pytest
 
-from client import Message, Producer, PullConsumer, Refused, SendFailed, TimedOut
-from remoting.request_codes import RequestCode
-from remoting.response_codes import ResponseCode
-from tools import pytest_plugin
-from tools.thread_stack import ThreadStack
+from rocketlet.client import Message, Producer, PullConsumer, Refused, SendFailed, TimedOut
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.tools import pytest_plugin
+from rocketlet.tools.thread_stack import ThreadStack
 
 pytest_plugins = ["pytester"]
 
 HEAD = """
-from client import Message, Producer
-from remoting.request_codes import RequestCode
+from rocketlet.client import Message, Producer
+from rocketlet.remoting.request_codes import RequestCode
 """
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from rocketlet.tools.store_commands import store
 from tests.support.stores import unpacked
-from tools.store_commands import store
 
 
 def call(*arguments: object, answer: str = "") -> Result:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from client import ConsumeFrom, LitePullConsumer, Message, Producer
+from rocketlet.client import ConsumeFrom, LitePullConsumer, Message, Producer
 
 ROOT = Path(__file__).parent.parent.parent
 FREE_PORTS = ("--port", "0", "--broker-port", "0")
@@ -25,7 +25,7 @@ FREE_PORTS = ("--port", "0", "--broker-port", "0")
 def up(*arguments: str, directory: Path) -> Iterator[subprocess.Popen[str]]:
     """A running `rocketlet up`, which has said nothing that was read yet; stopped at the end unless it is over."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tools", "up", *arguments],
+        [sys.executable, "-m", "rocketlet.tools", "up", *arguments],
         cwd=directory,
         env={"PATH": os.environ["PATH"], "HOME": str(directory), "PYTHONPATH": str(ROOT), "NO_COLOR": "1"},
         stdout=subprocess.PIPE,
@@ -180,10 +180,10 @@ def test_a_start_costs_little(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "without"),
     [
-        (["tools", "--help"], ["trio", "msgspec", "numpy", "json", "asyncio"]),
-        (["tools", "up", "--help"], ["trio", "msgspec", "numpy"]),
-        (["tools.admin", "--help"], ["trio", "msgspec", "numpy"]),
-        (["tools.admin", "topicList", "--help"], ["numpy", "pyspark"]),
+        (["rocketlet.tools", "--help"], ["trio", "msgspec", "numpy", "json", "asyncio"]),
+        (["rocketlet.tools", "up", "--help"], ["trio", "msgspec", "numpy"]),
+        (["rocketlet.tools.admin", "--help"], ["trio", "msgspec", "numpy"]),
+        (["rocketlet.tools.admin", "topicList", "--help"], ["numpy", "pyspark"]),
     ],
 )
 def test_help_imports_next_to_nothing(arguments: list[str], without: list[str]) -> None:

@@ -12,12 +12,19 @@ import sys
 
 import click
 
-from tools.late_group import VERSION, Commands, LateGroup, run
+from rocketlet.tools.late_group import VERSION, Commands, LateGroup, run
 
-_TOPICS, _GROUPS, _CLIENTS = "tools.admin.topics", "tools.admin.groups", "tools.admin.clients"
-_OFFSETS, _QUERIES, _MESSAGES = "tools.admin.offsets", "tools.admin.queries", "tools.admin.messages"
-_BROKERS, _SETTINGS, _TIMES = "tools.admin.maintenance", "tools.admin.settings", "tools.admin.round_trips"
-_EXPORTS, _ACCESS = "tools.admin.exports", "tools.admin.access"
+_TOPICS = "rocketlet.tools.admin.topics"
+_GROUPS = "rocketlet.tools.admin.groups"
+_CLIENTS = "rocketlet.tools.admin.clients"
+_OFFSETS = "rocketlet.tools.admin.offsets"
+_QUERIES = "rocketlet.tools.admin.queries"
+_MESSAGES = "rocketlet.tools.admin.messages"
+_BROKERS = "rocketlet.tools.admin.maintenance"
+_SETTINGS = "rocketlet.tools.admin.settings"
+_TIMES = "rocketlet.tools.admin.round_trips"
+_EXPORTS = "rocketlet.tools.admin.exports"
+_ACCESS = "rocketlet.tools.admin.access"
 
 COMMANDS: Commands = {
     "updateTopic": (_TOPICS, "update_topic", "Create a topic, or change one."),
@@ -62,7 +69,7 @@ COMMANDS: Commands = {
     "cleanExpiredCQ": (_BROKERS, "clean_expired_cq", "Delete queue files that point at nothing."),
     "deleteExpiredCommitLog": (_BROKERS, "delete_expired_commit_log", "Delete log files that are too old."),
     "cleanUnusedTopic": (_BROKERS, "clean_unused_topic", "Delete queue files of deleted topics."),
-    "startMonitoring": ("tools.admin.monitoring", "start_monitoring", "Tell of groups that lag."),
+    "startMonitoring": ("rocketlet.tools.admin.monitoring", "start_monitoring", "Tell of groups that lag."),
     "getBrokerConfig": (_SETTINGS, "get_broker_config", "The settings of brokers."),
     "updateBrokerConfig": (_SETTINGS, "update_broker_config", "Change a setting of running brokers."),
     "getNamesrvConfig": (_SETTINGS, "get_namesrv_config", "The settings of name servers."),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import click
 
-from tools.admin.command import AdminError
+from rocketlet.tools.admin.command import AdminError
 
 _ANY = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": ["-h", "--help"]}
 

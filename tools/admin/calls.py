@@ -16,17 +16,17 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 
-from client.broker_calls import BrokerCalls
-from client.config import DEFAULT_NAMESRV, NAMESRV_VARIABLE, name_servers
-from client.namesrv_calls import NamesrvCalls
-from common.errors import RocketletError
-from common.topic import DLQ_PREFIX, RETRY_PREFIX, is_system_group
-from remoting.command import Command, Language, request
-from remoting.connection_pool import ConnectionPool
-from remoting.errors import RemotingError
-from remoting.protocol.configuration import SubscriptionGroupTable
-from remoting.protocol.header import Header
-from remoting.protocol.inspection import (
+from rocketlet.client.broker_calls import BrokerCalls
+from rocketlet.client.config import DEFAULT_NAMESRV, NAMESRV_VARIABLE, name_servers
+from rocketlet.client.namesrv_calls import NamesrvCalls
+from rocketlet.common.errors import RocketletError
+from rocketlet.common.topic import DLQ_PREFIX, RETRY_PREFIX, is_system_group
+from rocketlet.remoting.command import Command, Language, request
+from rocketlet.remoting.connection_pool import ConnectionPool
+from rocketlet.remoting.errors import RemotingError
+from rocketlet.remoting.protocol.configuration import SubscriptionGroupTable
+from rocketlet.remoting.protocol.header import Header
+from rocketlet.remoting.protocol.inspection import (
     ConsumerConnection,
     ConsumerGroupHeader,
     ConsumeStats,
@@ -35,10 +35,10 @@ from remoting.protocol.inspection import (
     TopicHeader,
     TopicStatsTable,
 )
-from remoting.protocol.routing import ClusterInfo, TopicList, TopicRouteData
-from remoting.request_codes import RequestCode, request_name
-from remoting.response_codes import ResponseCode, response_name
-from remoting.transport import Network, TcpNetwork
+from rocketlet.remoting.protocol.routing import ClusterInfo, TopicList, TopicRouteData
+from rocketlet.remoting.request_codes import RequestCode, request_name
+from rocketlet.remoting.response_codes import ResponseCode, response_name
+from rocketlet.remoting.transport import Network, TcpNetwork
 
 TIMEOUT = 5.0
 MASTER = 0

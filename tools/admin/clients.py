@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
-from remoting.command import version_name
-from remoting.protocol.inspection import (
+from rocketlet.remoting.command import version_name
+from rocketlet.remoting.protocol.inspection import (
     ClientConnection,
     ConsumerConnection,
     ConsumerGroupHeader,
@@ -23,9 +23,9 @@ from remoting.protocol.inspection import (
     ProducerGroupHeader,
     ProducerTableInfo,
 )
-from remoting.request_codes import RequestCode
-from tools.admin.calls import Admin, AdminRefused
-from tools.admin.command import TOPIC, AdminError, Result, Said, Table, command
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.tools.admin.calls import Admin, AdminRefused
+from rocketlet.tools.admin.command import TOPIC, AdminError, Result, Said, Table, command
 
 RELAY_SECONDS = 15.0  # the broker asks the client, so it takes longer than other answers
 _CONSUMERS = click.option("-g", "--consumerGroup", "group", required=True, metavar="GROUP", help="The consumer group.")

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from common.errors import RocketletError
-from tools.output import print_json
+from rocketlet.common.errors import RocketletError
+from rocketlet.tools.output import print_json
 
 if TYPE_CHECKING:
-    from tools.admin.calls import Admin
+    from rocketlet.tools.admin.calls import Admin
 
 
 class AdminError(RocketletError):
@@ -94,7 +94,7 @@ async def _run(function: Answering | Yielding, namesrv: str | None, as_json: boo
 @asynccontextmanager
 async def connected(namesrv: str | None) -> AsyncIterator[Admin]:
     """Calls to the name servers of -n, or of NAMESRV_ADDR."""
-    from tools.admin.calls import admin, chosen_name_servers
+    from rocketlet.tools.admin.calls import admin, chosen_name_servers
 
     async with admin(chosen_name_servers(namesrv, os.environ)) as calls:
         yield calls

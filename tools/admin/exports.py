@@ -11,16 +11,16 @@ from typing import Any
 
 import click
 
-from common.clock import system_clock
-from common.topic import HALF_TOPIC, SCHEDULE_TOPIC, is_system_group
-from remoting.protocol.configuration import SubscriptionGroupTable, TopicConfigTable
-from remoting.protocol.inspection import BrokerStatsData, ViewBrokerStatsHeader
-from remoting.protocol.routing import TopicList
-from remoting.request_codes import RequestCode
-from tools.admin.calls import Admin, AdminRefused, is_of_a_group
-from tools.admin.command import CLUSTER, Result, Said, brokers_chosen, command, one_of
-from tools.admin.maintenance import runtime_info
-from tools.admin.settings import settings_of
+from rocketlet.common.clock import system_clock
+from rocketlet.common.topic import HALF_TOPIC, SCHEDULE_TOPIC, is_system_group
+from rocketlet.remoting.protocol.configuration import SubscriptionGroupTable, TopicConfigTable
+from rocketlet.remoting.protocol.inspection import BrokerStatsData, ViewBrokerStatsHeader
+from rocketlet.remoting.protocol.routing import TopicList
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.tools.admin.calls import Admin, AdminRefused, is_of_a_group
+from rocketlet.tools.admin.command import CLUSTER, Result, Said, brokers_chosen, command, one_of
+from rocketlet.tools.admin.maintenance import runtime_info
+from rocketlet.tools.admin.settings import settings_of
 
 _PATH = click.option(
     "-f", "--filePath", "folder", default="/tmp/rocketmq/export", show_default=True, metavar="DIR", help="Where to."

@@ -11,19 +11,19 @@ from typing import Any
 
 import click
 
-from common.message import MessageQueue
-from common.topic import InvalidName, check_group_name, dlq_topic, retry_topic
-from remoting.command import version_name
-from remoting.protocol.configuration import (
+from rocketlet.common.message import MessageQueue
+from rocketlet.common.topic import InvalidName, check_group_name, dlq_topic, retry_topic
+from rocketlet.remoting.command import version_name
+from rocketlet.remoting.protocol.configuration import (
     DeleteSubscriptionGroupHeader,
     SubscriptionGroupConfig,
     SubscriptionGroupTable,
 )
-from remoting.protocol.inspection import ConsumeStatsList, GetBrokerConsumeStatsHeader, OffsetWrapper
-from remoting.request_codes import RequestCode
-from tools.admin.calls import Admin, AdminRefused
-from tools.admin.clients import running_infos
-from tools.admin.command import (
+from rocketlet.remoting.protocol.inspection import ConsumeStatsList, GetBrokerConsumeStatsHeader, OffsetWrapper
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.tools.admin.calls import Admin, AdminRefused
+from rocketlet.tools.admin.clients import running_infos
+from rocketlet.tools.admin.command import (
     BROKER,
     CLUSTER,
     GROUP,
@@ -37,7 +37,7 @@ from tools.admin.command import (
     properties_lines,
     wire_time,
 )
-from tools.admin.topics import deleted
+from rocketlet.tools.admin.topics import deleted
 
 PROGRESS = {
     "topic": "#Topic",

@@ -12,16 +12,16 @@ from typing import Any
 
 import click
 
-from common.clock import system_clock
-from common.topic import retry_topic
-from remoting.protocol.header import from_ext
-from remoting.protocol.inspection import BrokerStatsData, ViewBrokerStatsHeader
-from remoting.protocol.kv import KVTable
-from remoting.protocol.routing import AddWritePermAnswerHeader, WipeWritePermAnswerHeader, WritePermHeader
-from remoting.request_codes import RequestCode
-from tools.admin.calls import Admin, AdminRefused, is_of_a_group
-from tools.admin.command import BROKER, CLUSTER, Result, Said, Table, brokers_chosen, command, one_of
-from tools.admin.groups import lag
+from rocketlet.common.clock import system_clock
+from rocketlet.common.topic import retry_topic
+from rocketlet.remoting.protocol.header import from_ext
+from rocketlet.remoting.protocol.inspection import BrokerStatsData, ViewBrokerStatsHeader
+from rocketlet.remoting.protocol.kv import KVTable
+from rocketlet.remoting.protocol.routing import AddWritePermAnswerHeader, WipeWritePermAnswerHeader, WritePermHeader
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.tools.admin.calls import Admin, AdminRefused, is_of_a_group
+from rocketlet.tools.admin.command import BROKER, CLUSTER, Result, Said, Table, brokers_chosen, command, one_of
+from rocketlet.tools.admin.groups import lag
 
 _HOUR_MS = 3_600_000.0
 _EVERY = click.option("-i", "--interval", type=click.IntRange(1), metavar="SECONDS", help="Again, so often.")

@@ -13,11 +13,11 @@ from collections.abc import AsyncIterator
 
 import click
 
-from common.message import MessageQueue, ReceivedMessage
-from tools.admin.calls import Admin
-from tools.admin.command import TOPIC, AdminError, Result, Said, Table, command, moment
-from tools.admin.reading import line_of, pulled, queues_of, row_of, span
-from tools.admin.sending import sender
+from rocketlet.common.message import MessageQueue, ReceivedMessage
+from rocketlet.tools.admin.calls import Admin
+from rocketlet.tools.admin.command import TOPIC, AdminError, Result, Said, Table, command, moment
+from rocketlet.tools.admin.reading import line_of, pulled, queues_of, row_of, span
+from rocketlet.tools.admin.sending import sender
 
 _MOST_CONSUMED = 128
 

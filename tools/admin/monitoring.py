@@ -13,12 +13,12 @@ from typing import Any
 
 import click
 
-from common.clock import system_clock
-from remoting.protocol.inspection import ConsumerRunningInfo
-from tools.admin.calls import Admin
-from tools.admin.clients import running_infos
-from tools.admin.command import AdminError, Result, Said, command
-from tools.admin.groups import lag
+from rocketlet.common.clock import system_clock
+from rocketlet.remoting.protocol.inspection import ConsumerRunningInfo
+from rocketlet.tools.admin.calls import Admin
+from rocketlet.tools.admin.clients import running_infos
+from rocketlet.tools.admin.command import AdminError, Result, Said, command
+from rocketlet.tools.admin.groups import lag
 
 UNDONE_MESSAGES = 100_000
 UNDONE_SECONDS = 600

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 import click
 
-from common.message import MessageQueue
-from remoting.command import Language
-from remoting.protocol.inspection import ConsumeStats, GetConsumeStatsHeader, TopicHeader, TopicStatsTable
-from remoting.protocol.offsets import ResetOffsetBody, ResetOffsetHeader
-from remoting.request_codes import RequestCode
-from remoting.response_codes import ResponseCode
-from tools.admin.calls import Admin, AdminRefused
-from tools.admin.command import TOPIC, AdminError, Result, Said, Table, command, moment
+from rocketlet.common.message import MessageQueue
+from rocketlet.remoting.command import Language
+from rocketlet.remoting.protocol.inspection import ConsumeStats, GetConsumeStatsHeader, TopicHeader, TopicStatsTable
+from rocketlet.remoting.protocol.offsets import ResetOffsetBody, ResetOffsetHeader
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.tools.admin.calls import Admin, AdminRefused
+from rocketlet.tools.admin.command import TOPIC, AdminError, Result, Said, Table, command, moment
 
 _GROUP = click.option("-g", "--group", required=True, metavar="GROUP", help="The consumer group.")
 _FORCE = click.option(

@@ -10,21 +10,21 @@ from typing import Any
 
 import click
 
-from client.errors import Refused
-from common.message import ReceivedMessage
-from common.subscription import parse_tags
-from remoting.protocol.inspection import (
+from rocketlet.client.errors import Refused
+from rocketlet.common.message import ReceivedMessage
+from rocketlet.common.subscription import parse_tags
+from rocketlet.remoting.protocol.inspection import (
     ConsumeMessageDirectlyBody,
     ConsumeMessageDirectlyHeader,
     ConsumeQueueBody,
     QueryConsumeQueueHeader,
 )
-from remoting.request_codes import RequestCode
-from tools.admin import trace
-from tools.admin.calls import Admin, NoSuchTopic
-from tools.admin.clients import RELAY_SECONDS
-from tools.admin.command import TOPIC, AdminError, Result, Said, Table, command, wire_time
-from tools.admin.reading import at_offset, by_key, by_offset_id, lines_of, row_of
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.tools.admin import trace
+from rocketlet.tools.admin.calls import Admin, NoSuchTopic
+from rocketlet.tools.admin.clients import RELAY_SECONDS
+from rocketlet.tools.admin.command import TOPIC, AdminError, Result, Said, Table, command, wire_time
+from rocketlet.tools.admin.reading import at_offset, by_key, by_offset_id, lines_of, row_of
 
 _MOST = 64
 _ID = click.option("-i", "--msgId", "message_id", required=True, metavar="ID", help="The message's id.")
@@ -67,7 +67,7 @@ async def query_msg_by_id(
 
 
 async def _sent_again(calls: Admin, message: ReceivedMessage) -> dict[str, Any]:
-    from tools.admin.sending import sender
+    from rocketlet.tools.admin.sending import sender
 
     async with sender(calls.namesrvs) as send:
         return await send(message.topic, message.body, tags=message.tags, keys=message.keys)

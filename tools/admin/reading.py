@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
-from client.received_messages import MessageReader
-from common.clock import system_clock
-from common.message import MessageQueue, ReceivedMessage
-from common.message_id import InvalidMessageId, parse_offset_message_id
-from common.subscription import Subscription, parse_tags
-from common.topic import PERM_READ, TOOLS_GROUP
-from remoting.protocol import pulling
-from remoting.response_codes import ResponseCode
-from remoting.transport import join_address
-from tools.admin.calls import Admin
-from tools.admin.command import AdminError, wire_time
-from tools.output import text_of
+from rocketlet.client.received_messages import MessageReader
+from rocketlet.common.clock import system_clock
+from rocketlet.common.message import MessageQueue, ReceivedMessage
+from rocketlet.common.message_id import InvalidMessageId, parse_offset_message_id
+from rocketlet.common.subscription import Subscription, parse_tags
+from rocketlet.common.topic import PERM_READ, TOOLS_GROUP
+from rocketlet.remoting.protocol import pulling
+from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.remoting.transport import join_address
+from rocketlet.tools.admin.calls import Admin
+from rocketlet.tools.admin.command import AdminError, wire_time
+from rocketlet.tools.output import text_of
 
 BATCH = 32
 PULL_SECONDS = 10.0

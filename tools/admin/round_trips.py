@@ -15,13 +15,13 @@ from typing import Any
 
 import click
 
-from client.errors import ClientError
-from common.clock import system_clock
-from common.message import MessageQueue
-from tools.admin.calls import Admin
-from tools.admin.command import TOPIC, Result, Said, Table, command, wire_time
-from tools.admin.reading import queues_of
-from tools.admin.sending import Send, sender
+from rocketlet.client.errors import ClientError
+from rocketlet.common.clock import system_clock
+from rocketlet.common.message import MessageQueue
+from rocketlet.tools.admin.calls import Admin
+from rocketlet.tools.admin.command import TOPIC, Result, Said, Table, command, wire_time
+from rocketlet.tools.admin.reading import queues_of
+from rocketlet.tools.admin.sending import Send, sender
 
 
 async def _timed(send: Send, topic: str, size: int, queue: MessageQueue | None = None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ Send = Callable[..., Awaitable[dict[str, Any]]]
 @asynccontextmanager
 async def sender(namesrvs: Sequence[str], group: str = "rocketlet-admin") -> AsyncIterator[Send]:
     """A function that sends one message: `await send(topic, body, tags=…, keys=…, queue=…)`; gives what came of it."""
-    from client import AsyncProducer, Message, MessageQueue
+    from rocketlet.client import AsyncProducer, Message, MessageQueue
 
     async with AsyncProducer(group, namesrv=";".join(namesrvs)) as producer:
 

@@ -9,11 +9,20 @@ from __future__ import annotations
 
 import click
 
-from common import java_properties
-from remoting.protocol.kv import KVConfigHeader, PutKVConfigHeader
-from remoting.request_codes import RequestCode
-from tools.admin.calls import Admin
-from tools.admin.command import BROKER, CLUSTER, Result, Said, brokers_chosen, command, one_of, properties_lines
+from rocketlet.common import java_properties
+from rocketlet.remoting.protocol.kv import KVConfigHeader, PutKVConfigHeader
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.tools.admin.calls import Admin
+from rocketlet.tools.admin.command import (
+    BROKER,
+    CLUSTER,
+    Result,
+    Said,
+    brokers_chosen,
+    command,
+    one_of,
+    properties_lines,
+)
 
 _KEY = click.option("-k", "--key", required=True, metavar="KEY", help="The setting.")
 _VALUE = click.option("-v", "--value", required=True, metavar="VALUE", help="Its value.")

@@ -10,17 +10,23 @@ import json
 
 import click
 
-from client.queue_allocation import averagely
-from common.message import MessageQueue
-from common.topic import PERM_READ, PERM_WRITE
-from remoting.protocol.configuration import UNIT, UNIT_SUBSCRIPTION, CreateTopicHeader, DeleteTopicHeader, TopicConfig
-from remoting.protocol.header import from_ext
-from remoting.protocol.kv import ORDER_TOPIC_CONFIG, KVConfigAnswerHeader, KVConfigHeader, PutKVConfigHeader
-from remoting.protocol.routing import DeleteTopicInNamesrvHeader, TopicRouteData
-from remoting.request_codes import RequestCode
-from remoting.response_codes import ResponseCode
-from tools.admin.calls import Admin, AdminRefused, is_of_a_group
-from tools.admin.command import (
+from rocketlet.client.queue_allocation import averagely
+from rocketlet.common.message import MessageQueue
+from rocketlet.common.topic import PERM_READ, PERM_WRITE
+from rocketlet.remoting.protocol.configuration import (
+    UNIT,
+    UNIT_SUBSCRIPTION,
+    CreateTopicHeader,
+    DeleteTopicHeader,
+    TopicConfig,
+)
+from rocketlet.remoting.protocol.header import from_ext
+from rocketlet.remoting.protocol.kv import ORDER_TOPIC_CONFIG, KVConfigAnswerHeader, KVConfigHeader, PutKVConfigHeader
+from rocketlet.remoting.protocol.routing import DeleteTopicInNamesrvHeader, TopicRouteData
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.tools.admin.calls import Admin, AdminRefused, is_of_a_group
+from rocketlet.tools.admin.command import (
     BROKER,
     CLUSTER,
     TOPIC,

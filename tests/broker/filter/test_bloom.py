@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.filter.bloom import Bloom, is_hit
+from rocketlet.broker.filter.bloom import Bloom, is_hit
 
 BLOOM = Bloom.for_groups(32, 20)
 

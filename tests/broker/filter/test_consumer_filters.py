@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from broker.filter import consumer_filters
-from broker.filter.bloom import Bloom
-from broker.filter.consumer_filters import DAY_MS, ConsumerFilters
-from common import fastjson
-from common.message_record import decode
-from common.subscription import SQL92, Subscription
+from rocketlet.broker.filter import consumer_filters
+from rocketlet.broker.filter.bloom import Bloom
+from rocketlet.broker.filter.consumer_filters import DAY_MS, ConsumerFilters
+from rocketlet.common import fastjson
+from rocketlet.common.message_record import decode
+from rocketlet.common.subscription import SQL92, Subscription
 from tests.support.recorded_stores import unpack
 
 BLOOM = Bloom.for_groups(32, 20)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from broker.filter.bloom import Bloom
-from broker.filter.consumer_filters import ConsumerFilters
-from broker.filter.message_filter import EVERYTHING, by_consumer_filter, by_origin, by_selector, by_tags
-from broker.filter.selector import Selector
-from common.java_numbers import string_hash
-from common.message_properties import encode as encode_properties
-from common.message_record import Record, encode
-from common.subscription import SQL92, Subscription, parse_tags
-from store.layout.queue_ext_layout import ExtUnit
+from rocketlet.broker.filter.bloom import Bloom
+from rocketlet.broker.filter.consumer_filters import ConsumerFilters
+from rocketlet.broker.filter.message_filter import EVERYTHING, by_consumer_filter, by_origin, by_selector, by_tags
+from rocketlet.broker.filter.selector import Selector
+from rocketlet.common.java_numbers import string_hash
+from rocketlet.common.message_properties import encode as encode_properties
+from rocketlet.common.message_record import Record, encode
+from rocketlet.common.subscription import SQL92, Subscription, parse_tags
+from rocketlet.store.layout.queue_ext_layout import ExtUnit
 
 BLOOM = Bloom.for_groups(32, 20)
 

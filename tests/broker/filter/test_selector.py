@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.filter.java_values import NotComparable
-from broker.filter.lexer import FilterSyntaxError
-from broker.filter.selector import Selector, compiled
-from common import message_properties
+from rocketlet.broker.filter.java_values import NotComparable
+from rocketlet.broker.filter.lexer import FilterSyntaxError
+from rocketlet.broker.filter.selector import Selector, compiled
+from rocketlet.common import message_properties
 
 ABSENT: dict[str, str] = {}
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from client import Message, PushConsumer
-from remoting.protocol.configuration import (
+from rocketlet import Message, PushConsumer
+from rocketlet.remoting.protocol.configuration import (
     DeleteSubscriptionGroupHeader,
     DeleteTopicHeader,
     SubscriptionGroupTable,
     TopicConfigTable,
 )
-from remoting.protocol.inspection import (
+from rocketlet.remoting.protocol.inspection import (
     BrokerStatsData,
     ConsumeMessageDirectlyBody,
     ConsumeMessageDirectlyHeader,
@@ -33,8 +33,8 @@ from remoting.protocol.inspection import (
     TopicStatsTable,
     ViewBrokerStatsHeader,
 )
-from remoting.protocol.kv import KVTable
-from remoting.protocol.offsets import (
+from rocketlet.remoting.protocol.kv import KVTable
+from rocketlet.remoting.protocol.offsets import (
     CloneGroupOffsetHeader,
     ConsumerStatusBody,
     ConsumerStatusHeader,
@@ -42,7 +42,7 @@ from remoting.protocol.offsets import (
     ResetOffsetHeader,
     UpdateConsumerOffsetHeader,
 )
-from remoting.request_codes import RequestCode
+from rocketlet.remoting.request_codes import RequestCode
 from tests.interop.python_scenarios.catalogue import scenario
 from tests.interop.python_scenarios.lab import (
     Inbox,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from queue import Queue
 
-from client import (
+from rocketlet import (
     ClientError,
     Message,
     ReceivedMessage,

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from client import ConsumeFrom, Later, Message, MessageModel, MessageQueue, PushConsumer, ReceivedMessage, Sql
+from rocketlet import ConsumeFrom, Later, Message, MessageModel, MessageQueue, PushConsumer, ReceivedMessage, Sql
 from tests.interop.python_scenarios.catalogue import scenario
 from tests.interop.python_scenarios.lab import (
     Inbox,

@@ -7,9 +7,9 @@ import sys
 import time
 from pathlib import Path
 
-from client import Message
-from remoting.protocol.inspection import ConsumerConnection, ConsumerGroupHeader
-from remoting.request_codes import RequestCode
+from rocketlet import Message
+from rocketlet.remoting.protocol.inspection import ConsumerConnection, ConsumerGroupHeader
+from rocketlet.remoting.request_codes import RequestCode
 from tests.interop.python_scenarios.catalogue import scenario
 from tests.interop.python_scenarios.lab import Inbox, Lab, RefusedByServer, Skip, check, ok, same, send, text, until
 

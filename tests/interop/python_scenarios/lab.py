@@ -14,7 +14,7 @@ from typing import Any
 
 import trio
 
-from client import (
+from rocketlet import (
     ConsumeFrom,
     InvalidUse,
     LitePullConsumer,
@@ -29,21 +29,21 @@ from client import (
     SendResult,
     SendStatus,
 )
-from client.engine_thread import EngineThread, HostedRun
-from common.java_properties import as_dict, decode
-from remoting.command import Command
-from remoting.config import PoolConfig, SerializeType
-from remoting.connection_pool import ConnectionPool
-from remoting.protocol.configuration import (
+from rocketlet.client.engine_thread import EngineThread, HostedRun
+from rocketlet.common.java_properties import as_dict, decode
+from rocketlet.remoting.command import Command
+from rocketlet.remoting.config import PoolConfig, SerializeType
+from rocketlet.remoting.connection_pool import ConnectionPool
+from rocketlet.remoting.protocol.configuration import (
     CreateTopicHeader,
     DataVersion,
     SubscriptionGroupConfig,
     TopicConfig,
     TopicConfigTable,
 )
-from remoting.protocol.header import Header, from_ext, to_ext
-from remoting.protocol.inspection import ConsumeStats, GetConsumeStatsHeader
-from remoting.protocol.registration import (
+from rocketlet.remoting.protocol.header import Header, from_ext, to_ext
+from rocketlet.remoting.protocol.inspection import ConsumeStats, GetConsumeStatsHeader
+from rocketlet.remoting.protocol.registration import (
     QueryDataVersionAnswerHeader,
     QueryDataVersionHeader,
     RegisterBrokerAnswerHeader,
@@ -51,9 +51,9 @@ from remoting.protocol.registration import (
     RegisterBrokerHeader,
     UnregisterBrokerHeader,
 )
-from remoting.protocol.routing import ClusterInfo, GetRouteInfoHeader, TopicRouteData
-from remoting.request_codes import RequestCode
-from remoting.transport import TcpNetwork
+from rocketlet.remoting.protocol.routing import ClusterInfo, GetRouteInfoHeader, TopicRouteData
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.transport import TcpNetwork
 
 _ASK = 5.0
 _POLL = 0.02

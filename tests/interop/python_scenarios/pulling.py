@@ -6,7 +6,7 @@ import threading
 import time
 from queue import Queue
 
-from client import LitePullConsumer, Message, MessageQueue, PullResult, PullStatus
+from rocketlet import LitePullConsumer, Message, MessageQueue, PullResult, PullStatus
 from tests.interop.python_scenarios.catalogue import scenario
 from tests.interop.python_scenarios.lab import Lab, between, check, ok, pause, same, send, text, until
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 
-from client import Message
-from common.java_properties import as_dict, decode
-from remoting.protocol.configuration import DeleteTopicHeader, TopicConfig
-from remoting.protocol.header import from_ext
-from remoting.protocol.kv import (
+from rocketlet import Message
+from rocketlet.common.java_properties import as_dict, decode
+from rocketlet.remoting.protocol.configuration import DeleteTopicHeader, TopicConfig
+from rocketlet.remoting.protocol.header import from_ext
+from rocketlet.remoting.protocol.kv import (
     KVConfigAnswerHeader,
     KVConfigHeader,
     KVNamespaceHeader,
     KVTable,
     PutKVConfigHeader,
 )
-from remoting.protocol.routing import (
+from rocketlet.remoting.protocol.routing import (
     AddWritePermAnswerHeader,
     DeleteTopicInNamesrvHeader,
     GetTopicsByClusterHeader,
@@ -24,7 +24,7 @@ from remoting.protocol.routing import (
     WipeWritePermAnswerHeader,
     WritePermHeader,
 )
-from remoting.request_codes import RequestCode
+from rocketlet.remoting.request_codes import RequestCode
 from tests.interop.python_scenarios.catalogue import scenario
 from tests.interop.python_scenarios.lab import (
     GhostBroker,

@@ -6,12 +6,12 @@ import time
 from queue import Queue
 from typing import Any
 
-from client import InvalidMessage, Message, MessageQueue, PendingSend, Producer, SendResult
-from client.errors import ClientError
-from client.queue_selection import by_hash
-from remoting.protocol.configuration import TopicConfig
-from remoting.protocol.sending import SendMessageHeaderV2
-from remoting.request_codes import RequestCode
+from rocketlet import InvalidMessage, Message, MessageQueue, PendingSend, Producer, SendResult
+from rocketlet.client.errors import ClientError
+from rocketlet.client.queue_selection import by_hash
+from rocketlet.remoting.protocol.configuration import TopicConfig
+from rocketlet.remoting.protocol.sending import SendMessageHeaderV2
+from rocketlet.remoting.request_codes import RequestCode
 from tests.interop.python_scenarios.catalogue import scenario
 from tests.interop.python_scenarios.lab import (
     GhostBroker,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from client import Later, Message, PushConsumer, ReceivedMessage
-from client.consume_results import DEAD_LETTER
-from common.topic import dlq_topic, retry_topic
+from rocketlet import Later, Message, PushConsumer, ReceivedMessage
+from rocketlet.client.consume_results import DEAD_LETTER
+from rocketlet.common.topic import dlq_topic, retry_topic
 from tests.interop.python_scenarios.catalogue import scenario
 from tests.interop.python_scenarios.consuming import broadcasting
 from tests.interop.python_scenarios.lab import Inbox, Lab, between, ok, pause, same, text, until

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.message import MessageQueue
-from remoting.errors import BodyError
-from remoting.protocol.body import Body
-from remoting.protocol.configuration import DataVersion
-from remoting.protocol.inspection import (
+from rocketlet.common.message import MessageQueue
+from rocketlet.remoting.errors import BodyError
+from rocketlet.remoting.protocol.body import Body
+from rocketlet.remoting.protocol.configuration import DataVersion
+from rocketlet.remoting.protocol.inspection import (
     BrokerStatsData,
     ConsumeMessageDirectlyBody,
     ConsumerRunningInfo,
@@ -26,11 +26,17 @@ from remoting.protocol.inspection import (
     TopicOffset,
     TopicStatsTable,
 )
-from remoting.protocol.kv import KVTable
-from remoting.protocol.membership import ConsumerData, HeartbeatData, LockBatchBody, ProducerData, SubscriptionData
-from remoting.protocol.offsets import ConsumerOffsetTable, ConsumerStatusBody, ResetOffsetBody
-from remoting.protocol.queue import WireQueue, wire_queues
-from remoting.protocol.routing import BrokerData, ClusterInfo, QueueData, TopicList, TopicRouteData
+from rocketlet.remoting.protocol.kv import KVTable
+from rocketlet.remoting.protocol.membership import (
+    ConsumerData,
+    HeartbeatData,
+    LockBatchBody,
+    ProducerData,
+    SubscriptionData,
+)
+from rocketlet.remoting.protocol.offsets import ConsumerOffsetTable, ConsumerStatusBody, ResetOffsetBody
+from rocketlet.remoting.protocol.queue import WireQueue, wire_queues
+from rocketlet.remoting.protocol.routing import BrokerData, ClusterInfo, QueueData, TopicList, TopicRouteData
 from tests.support.frames import ANSWER_BODIES, REQUEST_BODIES, recorded
 
 QUEUE = MessageQueue("T1", "broker-a", 0)

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoting.errors import HeaderError
-from remoting.protocol.header import Header, Int, Long, from_ext, to_ext
-from remoting.protocol.offsets import OffsetAnswerHeader, QueryConsumerOffsetHeader
-from remoting.protocol.pulling import QueryMessageHeader
-from remoting.protocol.registration import RegisterBrokerHeader
-from remoting.protocol.sending import SendMessageHeader, SendMessageHeaderV2
+from rocketlet.remoting.errors import HeaderError
+from rocketlet.remoting.protocol.header import Header, Int, Long, from_ext, to_ext
+from rocketlet.remoting.protocol.offsets import OffsetAnswerHeader, QueryConsumerOffsetHeader
+from rocketlet.remoting.protocol.pulling import QueryMessageHeader
+from rocketlet.remoting.protocol.registration import RegisterBrokerHeader
+from rocketlet.remoting.protocol.sending import SendMessageHeader, SendMessageHeaderV2
 
 
 class Every(Header):

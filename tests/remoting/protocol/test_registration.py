@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoting.errors import BodyError
-from remoting.protocol import registration
-from remoting.protocol.configuration import DataVersion, TopicConfig, TopicConfigTable
-from remoting.protocol.registration import RegisterBrokerBody, body_crc32
+from rocketlet.remoting.errors import BodyError
+from rocketlet.remoting.protocol import registration
+from rocketlet.remoting.protocol.configuration import DataVersion, TopicConfig, TopicConfigTable
+from rocketlet.remoting.protocol.registration import RegisterBrokerBody, body_crc32
 
 BY_JAVA = bytes.fromhex(
     "78DA63606050AF564ACE2FCD2B492D52B232D6512AC9CC4D2D2E49CC2D50B232343740805A0606064620160E3154B000423385604F3F771FD7F8"

@@ -1,0 +1,43 @@
+"""Rocketlet: RocketMQ's whole stack in Python, under one name.
+
+    from rocketlet import Message, Producer
+
+    with Producer("group", namesrv="127.0.0.1:9876") as producer:
+        print(producer.send(Message("T", b"hi")))
+
+What applications use, the names of `rocketlet.client`, can be imported from here. Importing this imports nothing else.
+The parts (`rocketlet.broker`, `rocketlet.store` and so on) are folders inside this package where it is installed. In a
+checkout they lie beside it, at the top of the repository.
+
+Java: org.apache.rocketmq
+"""
+
+from __future__ import annotations
+
+import os.path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rocketlet.client import *  # noqa: F403
+
+_here = os.path.dirname(__file__)
+if not os.path.isdir(os.path.join(_here, "common")):
+    __path__.append(os.path.dirname(_here))  # noqa: F405
+
+
+def __getattr__(name: str) -> object:
+    if name.startswith("__"):
+        raise AttributeError(f"module 'rocketlet' has no attribute {name!r}")
+    from importlib import import_module  # not `from rocketlet import client`, which would ask this function again
+
+    if name not in (client := import_module("rocketlet.client")).__all__:
+        raise AttributeError(f"module 'rocketlet' has no attribute {name!r}")
+    found: object = getattr(client, name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    from importlib import import_module
+
+    return [*globals(), *import_module("rocketlet.client").__all__]
