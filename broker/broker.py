@@ -24,7 +24,6 @@ from rocketlet.broker.config import VIP_STEP, BrokerConfig
 from rocketlet.broker.delayed_delivery import DelayedDelivery
 from rocketlet.broker.detours import Detours
 from rocketlet.broker.half_messages import HalfMessages
-from rocketlet.broker.handlers import Handlers, handler_table, without_pulls
 from rocketlet.broker.handlers.broker_state import BrokerState
 from rocketlet.broker.handlers.client_relays import ClientRelays
 from rocketlet.broker.handlers.configuration import Configuration
@@ -62,6 +61,7 @@ from rocketlet.common.config_file import Loaded
 from rocketlet.remoting.config import PoolConfig, ServerConfig
 from rocketlet.remoting.connection_pool import ConnectionPool
 from rocketlet.remoting.faults import Faults
+from rocketlet.remoting.handler import HandlerTable, HasTable, handler_table
 from rocketlet.remoting.protocol.queue import WireQueue
 from rocketlet.remoting.server import Server
 from rocketlet.remoting.transport import Network, join_address, split_address
@@ -192,7 +192,7 @@ class Broker:
             self.settle()
             answers.after_turn()
 
-        table = handler_table(self._handlers(answers, background), self.overload, self.settings)
+        table = self.overload.around(handler_table(self._handlers(answers, background)))
         if self._faults is not None:
             table = self._faults.around(table)
         main = Server(table, self._network, self._server_config, events=[self.clients], after_turn=after_turn)
@@ -200,7 +200,7 @@ class Broker:
         self._settle_identity(bound)
         if config.listen_port:
             vip = Server(
-                without_pulls(table), self._network, self._server_config, events=[self.clients], after_turn=after_turn
+                _without_pulls(table), self._network, self._server_config, events=[self.clients], after_turn=after_turn
             )
             await ports.start(vip.serve, config.bind_address, config.listen_port - VIP_STEP)
         self._serve_sends(True)
@@ -232,18 +232,18 @@ class Broker:
         if not self.settings.now.namesrv_addr:
             log.warning("no name server is set (-n host:port): clients find this broker only by its address")
 
-    def _handlers(self, answers: SendAnswers, nursery: trio.Nursery) -> Handlers:
+    def _handlers(self, answers: SendAnswers, nursery: trio.Nursery) -> list[HasTable]:
         identity, settings, store, tables = self.identity, self.settings, self.store, self.tables
         topics, groups, offsets = tables.topics, tables.groups, tables.offsets
         clients, statistics, clock = self.clients, self.statistics, self._clock
         bits, flushed = self._filter_bits(), WhenFlushed(store, tables.topics_file, nursery)
         detours = Detours(len(parse_delay_levels(store.config.message_delay_level)), topics)
-        return Handlers(
-            send=self._send_handler(answers, detours),
-            send_back=SendBack(identity, settings, topics, groups, store, flushed, statistics, self._random, bits),
-            reply=ReplyMessage(identity, settings, self.targets, clients.producers, store, clock, self.settle, bits),
-            end_transaction=EndTransaction(identity, self._halves, flushed),
-            pull=PullMessage(
+        return [
+            self._send_handler(answers, detours),
+            SendBack(identity, settings, topics, groups, store, flushed, statistics, self._random, bits),
+            ReplyMessage(identity, settings, self.targets, clients.producers, store, clock, self.settle, bits),
+            EndTransaction(identity, self._halves, flushed),
+            PullMessage(
                 identity,
                 settings,
                 topics,
@@ -257,23 +257,21 @@ class Broker:
                 self._recent_bytes,
                 nursery,
             ),
-            queries=Queries(store),
-            queue_offsets=QueueOffsets(offsets, tables.offsets_file, store, self._recent_bytes, nursery),
-            membership=Membership(settings, topics, groups, clients),
-            locks=LockQueues(self.locks, clock),
-            topics=TopicAdmin(
+            Queries(store),
+            QueueOffsets(offsets, tables.offsets_file, store, self._recent_bytes, nursery),
+            Membership(settings, topics, groups, clients),
+            LockQueues(self.locks, clock),
+            TopicAdmin(
                 identity, topics, tables.topics_file, self.registration, store, offsets, tables.offsets_file, statistics
             ),
-            groups=GroupAdmin(identity, groups, tables.groups_file, offsets, tables.offsets_file, statistics),
-            configuration=Configuration(settings, self.registration),
-            connections=Connections(clients),
-            relays=ClientRelays(identity, clients, topics, offsets, store),
-            progress=ConsumeProgress(
-                identity, topics, groups, clients, offsets, tables.offsets_file, store, statistics, clock
-            ),
-            state=BrokerState(settings, store, statistics, self._delay_progress, self._disk.usage, clock),
-            store=StoreAdmin(identity, topics, clients, tables.filters, offsets, store),
-        )
+            GroupAdmin(identity, groups, tables.groups_file, offsets, tables.offsets_file, statistics),
+            Configuration(settings, self.registration),
+            Connections(clients),
+            ClientRelays(identity, clients, topics, offsets, store),
+            ConsumeProgress(identity, topics, groups, clients, offsets, tables.offsets_file, store, statistics, clock),
+            BrokerState(settings, store, statistics, self._delay_progress, self._disk.usage, clock),
+            StoreAdmin(identity, topics, clients, tables.filters, offsets, store),
+        ]
 
     def _send_handler(self, answers: SendAnswers, detours: Detours) -> SendMessage:
         bits = None if self._filter_bits() is _no_bits else self._filter_bits()
@@ -347,6 +345,11 @@ class Broker:
     @property
     def _root(self) -> str:
         return self._store_config.store_path_root_dir
+
+
+def _without_pulls(table: HandlerTable) -> HandlerTable:
+    """What the VIP port serves: pulls wait, and would keep sends from their port."""
+    return {code: handler for code, handler in table.items() if handler.family != "pull"}
 
 
 async def _when_cancelled(stop: trio.Event) -> None:

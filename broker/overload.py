@@ -11,13 +11,15 @@ Java: broker/latency/BrokerFastFailure.java
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import cast
 
 import trio
 
-from rocketlet.broker.config import Settings
+from rocketlet.broker.config import BrokerConfig, Settings
 from rocketlet.common.clock import stopwatch
-from rocketlet.remoting.handler import Answer, Deferred, PlainFunction, Refused, Request
+from rocketlet.remoting.handler import Answer, Deferred, HandlerTable, PlainFunction, Refused, Request
 from rocketlet.remoting.response_codes import ResponseCode
 
 log = logging.getLogger("rocketlet.broker.overload")
@@ -25,6 +27,12 @@ log = logging.getLogger("rocketlet.broker.overload")
 # Shorter passes are everyday: a turn over a full buffer, a collection of garbage.
 WORTH_A_LOOK = 0.05
 WORTH_A_LINE = 0.5
+# How long requests of a family may have waited. Sends look themselves, once a turn.
+LIMITS: Mapping[str, Callable[[BrokerConfig], int]] = {
+    "pull": lambda config: config.wait_time_mills_in_pull_queue,
+    "heartbeat": lambda config: config.wait_time_mills_in_heartbeat_queue,
+    "transaction": lambda config: config.wait_time_mills_in_transaction_queue,
+}
 
 
 class Overload(trio.abc.Instrument):
@@ -63,12 +71,19 @@ class Overload(trio.abc.Instrument):
                 f"{self.waited_ms}ms, size of queue: 0; the broker stood still, and {limit_ms} ms are allowed",
             )
 
-    def guarded(self, function: PlainFunction, limit_ms: Callable[[], int]) -> PlainFunction:
-        """The same handler for requests that are fresh enough."""
+    def around(self, table: HandlerTable) -> HandlerTable:
+        """The same table, where the families of LIMITS serve requests that are fresh enough."""
+        return {
+            code: replace(handler, function=self._guarded(cast(PlainFunction, handler.function), limit))
+            if (limit := LIMITS.get(handler.family))
+            else handler
+            for code, handler in table.items()
+        }
 
+    def _guarded(self, function: PlainFunction, limit_ms: Callable[[BrokerConfig], int]) -> PlainFunction:
         def guarded(request: Request) -> Answer | Deferred:
             if self.waited_ms:
-                self.check(limit_ms())
+                self.check(limit_ms(self._settings.now))
             return function(request)
 
         return guarded

@@ -16,7 +16,6 @@ import trio
 from rocketlet.common.config_file import Loaded
 from rocketlet.namesrv.config import NamesrvConfig
 from rocketlet.namesrv.durable_file import DurableFile, Files
-from rocketlet.namesrv.handlers import Handlers, handler_table
 from rocketlet.namesrv.handlers.cluster_test import ClusterTestHandlers
 from rocketlet.namesrv.handlers.configuration import ConfigurationHandlers
 from rocketlet.namesrv.handlers.kv import KvHandlers
@@ -28,6 +27,7 @@ from rocketlet.namesrv.route_table import RouteTable
 from rocketlet.namesrv.run_time_settings import RunTimeSettings
 from rocketlet.remoting.config import ServerConfig
 from rocketlet.remoting.faults import Faults
+from rocketlet.remoting.handler import handler_table
 from rocketlet.remoting.server import Server
 from rocketlet.remoting.transport import Network, split_address
 
@@ -63,14 +63,14 @@ class NameServer:
         self._kv.load()
         async with AsyncExitStack() as held:
             routes = RouteHandlers(self._table, self._kv, self._settings)
-            handlers = Handlers(
-                RegistrationHandlers(self._table, self._kv, now_ms),
-                routes,
-                KvHandlers(self._kv),
-                ConfigurationHandlers(self._settings),
-                await self._cluster_test(routes, held) if self._config.cluster_test else None,
+            table = handler_table(
+                [
+                    RegistrationHandlers(self._table, self._kv, now_ms),
+                    await self._cluster_test(routes, held) if self._config.cluster_test else routes,
+                    KvHandlers(self._kv),
+                    ConfigurationHandlers(self._settings),
+                ]
             )
-            table = handler_table(handlers)
             if self._faults is not None:
                 table = self._faults.around(table)
             server = Server(table, self._network, self._server_config, events=[self._liveness])

@@ -19,13 +19,14 @@ Java: remoting/netty/NettyRequestProcessor.java, remoting/RPCHook.java
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
 from rocketlet.common.errors import RocketletError
+from rocketlet.remoting.access import ADMIN, Access
 from rocketlet.remoting.command import ONEWAY, Command, Language, language_of
 from rocketlet.remoting.connection import Connection
 from rocketlet.remoting.frame_codec import Buffer, decode_header
@@ -104,7 +105,7 @@ AsyncFunction = Callable[[Request], Awaitable[Answer]]
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """How one request code is served: by what, with which typed header, under which family's limit.
+    """How one request code is served: by what, with which typed header, under which family's limit, and for whom.
 
     `parks`: its deferred requests wait for what may never come (a message), so a server that stops does not wait.
     """
@@ -113,9 +114,29 @@ class Handler:
     header: type[Header] | None = None
     family: str = "admin"
     parks: bool = False
+    access: Access = ADMIN
 
 
 HandlerTable = Mapping[int, Handler]
+
+
+class HasTable(Protocol):
+    """Serves some request codes."""
+
+    def table(self) -> HandlerTable:
+        """Its codes, each with the header, family and access of the handler."""
+
+
+def handler_table(parts: Iterable[HasTable]) -> HandlerTable:
+    """All that a server serves. Raises ValueError where two parts claim one code."""
+    table: dict[int, Handler] = {}
+    for part in parts:
+        own = part.table()
+        twice = sorted(table.keys() & own.keys())
+        if twice:
+            raise ValueError(f"{type(part).__name__} serves what another part serves already: {twice}")
+        table.update(own)
+    return table
 
 
 class Refused(RocketletError):

@@ -36,6 +36,7 @@ PACKAGES = [room for room in ARROWS if "." not in room]
 # These decide and never do: they are given bytes, values and the time.
 PURE = [
     "common.*",
+    "remoting.access",
     "remoting.command",
     "remoting.frame_codec",
     "remoting.header_*",
@@ -109,8 +110,8 @@ COMPOSITION_ROOTS = {
     "namesrv.namesrv": ["namesrv.__main__", "tools.*"],
 }
 
-FACADES = ["client", "broker.handlers", "namesrv.handlers"]  # the SDK's public names; the tables of request codes
-FACADE_USERS = ["tools.*", "broker.*", "namesrv.*"]
+FACADES = ["client"]  # the SDK's public names
+FACADE_USERS = ["tools.*"]
 SUFFIXES = ["Manager", "Service", "Controller", "Impl", "Helper", "Util", "Utils"]
 
 
@@ -171,8 +172,9 @@ PLANTED = {
     "store/commit_log.py": (
         '"""Log."""\nfrom rocketlet.store.disk import Disk\nfrom rocketlet.store.layout import file_names'
     ),
-    "broker/broker.py": '"""Root."""\nimport rocketlet.store.commit_log\nfrom rocketlet.broker.handlers import TABLE',
-    "broker/handlers/__init__.py": '"""Table."""\nfrom rocketlet.broker.handlers.send import send\nTABLE = {10: send}',
+    "broker/broker.py": (
+        '"""Root."""\nimport rocketlet.store.commit_log\nfrom rocketlet.broker.handlers.send import send'
+    ),
     "broker/handlers/send.py": '"""Send."""\nfrom rocketlet.remoting.command import Command',
     "broker/__main__.py": '"""Start."""\nimport click\nfrom rocketlet.broker.broker import Broker',
     "remoting/command.py": '"""Command."""\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import trio',

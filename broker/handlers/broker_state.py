@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable
 from rocketlet.broker.config import Settings
 from rocketlet.broker.statistics import Rate, Statistics
 from rocketlet.remoting.command import VERSION, version_name
-from rocketlet.remoting.handler import Refused, Reply, Request
+from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol.inspection import BrokerStatsData, BrokerStatsItem, ViewBrokerStatsHeader
 from rocketlet.remoting.protocol.kv import KVTable
 from rocketlet.remoting.protocol.offsets import DelayOffsetTable
+from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.store.disk import Usage
 from rocketlet.store.message_store import MessageStore
@@ -47,6 +48,13 @@ class BrokerState:
         self._usage = usage
         self._clock = clock
         self._booted = clock()
+
+    def table(self) -> HandlerTable:
+        return {
+            RequestCode.GET_BROKER_RUNTIME_INFO: Handler(self.runtime_info),
+            RequestCode.VIEW_BROKER_STATS_DATA: Handler(self.view_stats, ViewBrokerStatsHeader),
+            RequestCode.GET_ALL_DELAY_OFFSET: Handler(self.delay_offsets),
+        }
 
     def runtime_info(self, request: Request) -> Reply:
         table = {

@@ -28,7 +28,7 @@ from rocketlet.common.message_id import InvalidMessageId, parse_offset_message_i
 from rocketlet.remoting.command import V3_0_7_SNAPSHOT, V3_1_8_SNAPSHOT, Command, Language
 from rocketlet.remoting.command import request as command_of
 from rocketlet.remoting.errors import BodyError, CallTimeout, RemotingError
-from rocketlet.remoting.handler import Refused, Reply, Request
+from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol.inspection import ConsumeMessageDirectlyHeader, GetConsumerRunningInfoHeader
 from rocketlet.remoting.protocol.offsets import (
     ConsumerStatusBody,
@@ -63,6 +63,14 @@ class ClientRelays:
         self._topics = topics
         self._offsets = offsets
         self._store = store
+
+    def table(self) -> HandlerTable:
+        return {
+            RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: Handler(self.reset_offset, ResetOffsetHeader),
+            RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: Handler(self.consumer_status, ConsumerStatusHeader),
+            RequestCode.GET_CONSUMER_RUNNING_INFO: Handler(self.running_info, GetConsumerRunningInfoHeader),
+            RequestCode.CONSUME_MESSAGE_DIRECTLY: Handler(self.consume_directly, ConsumeMessageDirectlyHeader),
+        }
 
     async def running_info(self, request: Request) -> Reply:
         header: GetConsumerRunningInfoHeader = request.header

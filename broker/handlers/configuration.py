@@ -20,8 +20,9 @@ from rocketlet.broker.run_time_settings import Forbidden, RunTimeSettings
 from rocketlet.common import java_properties
 from rocketlet.common.java_properties import PropertiesError
 from rocketlet.common.settings import SettingsError
-from rocketlet.remoting.handler import Refused, Reply, Request
+from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol.configuration import BrokerConfigAnswerHeader
+from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 
 log = logging.getLogger("rocketlet.broker.handlers.configuration")
@@ -37,6 +38,12 @@ class Configuration:
     def __init__(self, settings: RunTimeSettings, registration: Registration) -> None:
         self._settings = settings
         self._registration = registration
+
+    def table(self) -> HandlerTable:
+        return {
+            RequestCode.UPDATE_BROKER_CONFIG: Handler(self.update),
+            RequestCode.GET_BROKER_CONFIG: Handler(self.get),
+        }
 
     def get(self, request: Request) -> Reply:
         header = BrokerConfigAnswerHeader(self._settings.version.to_json().decode())

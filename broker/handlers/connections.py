@@ -10,7 +10,7 @@ from __future__ import annotations
 from rocketlet.broker.clients import Clients
 from rocketlet.broker.consumer_groups import Member
 from rocketlet.broker.handlers.membership import data_of
-from rocketlet.remoting.handler import Refused, Reply, Request
+from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol.inspection import (
     ClientConnection,
     ConsumerConnection,
@@ -20,6 +20,7 @@ from rocketlet.remoting.protocol.inspection import (
     ProducerInfo,
     ProducerTableInfo,
 )
+from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 
 
@@ -28,6 +29,13 @@ class Connections:
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
+
+    def table(self) -> HandlerTable:
+        return {
+            RequestCode.GET_CONSUMER_CONNECTION_LIST: Handler(self.consumers, ConsumerGroupHeader),
+            RequestCode.GET_PRODUCER_CONNECTION_LIST: Handler(self.producers, ProducerGroupHeader),
+            RequestCode.GET_ALL_PRODUCER_INFO: Handler(self.all_producers),
+        }
 
     def consumers(self, request: Request) -> Reply:
         header: ConsumerGroupHeader = request.header

@@ -22,7 +22,7 @@ from rocketlet.broker.statistics import Statistics
 from rocketlet.broker.subscription_groups import SubscriptionGroups
 from rocketlet.broker.topic_table import Topic, TopicTable
 from rocketlet.common.message import MessageQueue
-from rocketlet.remoting.handler import Refused, Reply, Request
+from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol.inspection import (
     ConsumeStats,
     ConsumeStatsList,
@@ -41,6 +41,7 @@ from rocketlet.remoting.protocol.offsets import (
     QueryCorrectionOffsetHeader,
 )
 from rocketlet.remoting.protocol.queue import WireQueue
+from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.store.message_store import MessageStore
 
@@ -72,6 +73,16 @@ class ConsumeProgress:
         self._store = store
         self._statistics = statistics
         self._clock = clock
+
+    def table(self) -> HandlerTable:
+        return {
+            RequestCode.GET_CONSUME_STATS: Handler(self.of_group, GetConsumeStatsHeader),
+            RequestCode.GET_BROKER_CONSUME_STATS: Handler(self.of_all_groups, GetBrokerConsumeStatsHeader),
+            RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: Handler(self.who_consumes, TopicHeader),
+            RequestCode.QUERY_CONSUME_TIME_SPAN: Handler(self.time_spans, QueryConsumeTimeSpanHeader),
+            RequestCode.QUERY_CORRECTION_OFFSET: Handler(self.correction, QueryCorrectionOffsetHeader),
+            RequestCode.CLONE_GROUP_OFFSET: Handler(self.clone, CloneGroupOffsetHeader),
+        }
 
     def of_group(self, request: Request) -> Reply:
         header: GetConsumeStatsHeader = request.header

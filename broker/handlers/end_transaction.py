@@ -17,13 +17,15 @@ from rocketlet.broker.half_messages import EndRefused, HalfMessages
 from rocketlet.broker.handlers.when_flushed import WhenFlushed
 from rocketlet.broker.identity import Identity
 from rocketlet.common.message_id import InvalidMessageId, parse_offset_message_id
-from rocketlet.remoting.handler import Answer, Deferred, Refused, Reply, Request
+from rocketlet.remoting.access import ANY_ACCOUNT
+from rocketlet.remoting.handler import Answer, Deferred, Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol.transactions import (
     COMMIT,
     ROLLBACK,
     EndTransactionHeader,
     ResumeCheckHalfMessageHeader,
 )
+from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.store.errors import StoreError
 
@@ -40,6 +42,13 @@ class EndTransaction:
         self._identity = identity
         self._halves = halves
         self._when_flushed = when_flushed
+
+    def table(self) -> HandlerTable:
+        return {
+            # The request names no topic: that of the half message is known once it has been read.
+            RequestCode.END_TRANSACTION: Handler(self.end, EndTransactionHeader, "transaction", access=ANY_ACCOUNT),
+            RequestCode.RESUME_CHECK_HALF_MESSAGE: Handler(self.resume, ResumeCheckHalfMessageHeader),
+        }
 
     def end(self, request: Request) -> Answer | Deferred:
         header: EndTransactionHeader = request.header

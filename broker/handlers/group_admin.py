@@ -17,8 +17,9 @@ from rocketlet.broker.json_file import JsonFile
 from rocketlet.broker.statistics import Statistics
 from rocketlet.broker.subscription_groups import SubscriptionGroups
 from rocketlet.common import topic as names
-from rocketlet.remoting.handler import Refused, Reply, Request
+from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol.configuration import DeleteSubscriptionGroupHeader, SubscriptionGroupConfig
+from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 
 
@@ -40,6 +41,13 @@ class GroupAdmin:
         self._offsets = offsets
         self._offsets_file = offsets_file
         self._statistics = statistics
+
+    def table(self) -> HandlerTable:
+        return {
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Handler(self.update),
+            RequestCode.DELETE_SUBSCRIPTIONGROUP: Handler(self.delete, DeleteSubscriptionGroupHeader),
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Handler(self.all),
+        }
 
     async def update(self, request: Request) -> Reply:
         refuse_on_slave(self._identity)

@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rocketlet.broker.queue_locks import QueueLocks
-from rocketlet.remoting.handler import Reply, Request
+from rocketlet.remoting.access import subscribe
+from rocketlet.remoting.handler import Handler, HandlerTable, Reply, Request
 from rocketlet.remoting.protocol.membership import LockBatchAnswerBody, LockBatchBody
 from rocketlet.remoting.protocol.queue import WireQueue
+from rocketlet.remoting.request_codes import RequestCode
 
 
 class LockQueues:
@@ -22,6 +24,12 @@ class LockQueues:
     def __init__(self, locks: QueueLocks[WireQueue], clock: Callable[[], int]) -> None:
         self._locks = locks
         self._clock = clock
+
+    def table(self) -> HandlerTable:
+        return {
+            RequestCode.LOCK_BATCH_MQ: Handler(self.lock, access=subscribe(topic=_topics, group=_group)),
+            RequestCode.UNLOCK_BATCH_MQ: Handler(self.unlock, access=subscribe(topic=_topics, group=_group)),
+        }
 
     def lock(self, request: Request) -> Reply:
         body = LockBatchBody.from_json(request.body)
@@ -32,3 +40,11 @@ class LockQueues:
         body = LockBatchBody.from_json(request.body)
         self._locks.unlock(body.consumerGroup, body.clientId, body.mqSet)
         return Reply()
+
+
+def _topics(body: bytes | memoryview) -> list[str]:
+    return sorted({queue.topic for queue in LockBatchBody.from_json(body).mqSet})
+
+
+def _group(body: bytes | memoryview) -> list[str]:
+    return [LockBatchBody.from_json(body).consumerGroup]

@@ -22,7 +22,8 @@ from rocketlet.broker.subscription_groups import SubscriptionGroups
 from rocketlet.broker.topic_table import TopicTable
 from rocketlet.common.subscription import SQL92, TAG, Subscription
 from rocketlet.common.topic import retry_topic
-from rocketlet.remoting.handler import Refused, Reply, Request
+from rocketlet.remoting.access import subscribe
+from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol.configuration import UNIT_SUBSCRIPTION
 from rocketlet.remoting.protocol.membership import (
     CheckClientBody,
@@ -33,6 +34,7 @@ from rocketlet.remoting.protocol.membership import (
     SubscriptionData,
     UnregisterClientHeader,
 )
+from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 
 FILTER_OFF = "The broker does not support consumer to filter message by"
@@ -46,6 +48,22 @@ class Membership:
         self._topics = topics
         self._groups = groups
         self._clients = clients
+
+    def table(self) -> HandlerTable:
+        return {
+            RequestCode.HEART_BEAT: Handler(
+                self.heartbeat, None, "heartbeat", access=subscribe(topic=_topics_of_beat, group=_groups_of_beat)
+            ),
+            RequestCode.UNREGISTER_CLIENT: Handler(
+                self.unregister, UnregisterClientHeader, "client", access=subscribe(group="consumerGroup")
+            ),
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP: Handler(
+                self.list_group, GetConsumerListHeader, "consumer", access=subscribe(group="consumerGroup")
+            ),
+            RequestCode.CHECK_CLIENT_CONFIG: Handler(
+                self.check, None, "client", access=subscribe(topic=_topic_of_check, group=_group_of_check)
+            ),
+        }
 
     def heartbeat(self, request: Request) -> Reply:
         data = HeartbeatData.from_json(request.body)
@@ -103,6 +121,23 @@ class Membership:
                 sys_flag=UNIT_SUBSCRIPTION if consumer.unitMode else 0,
                 reason="by a heartbeat of its group",
             )
+
+
+def _topics_of_beat(body: bytes | memoryview) -> list[str]:
+    consumers = HeartbeatData.from_json(body).consumerDataSet
+    return [subscription.topic for consumer in consumers for subscription in consumer.subscriptionDataSet]
+
+
+def _groups_of_beat(body: bytes | memoryview) -> list[str]:
+    return [consumer.groupName for consumer in HeartbeatData.from_json(body).consumerDataSet]
+
+
+def _topic_of_check(body: bytes | memoryview) -> list[str]:
+    return [CheckClientBody.from_json(body).subscriptionData.topic]
+
+
+def _group_of_check(body: bytes | memoryview) -> list[str]:
+    return [CheckClientBody.from_json(body).group]
 
 
 def consuming_of(consumer: ConsumerData) -> Consuming:

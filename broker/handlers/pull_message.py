@@ -44,7 +44,8 @@ from rocketlet.broker.subscription_groups import SubscriptionGroups
 from rocketlet.broker.topic_table import Topic, TopicTable
 from rocketlet.common.subscription import SQL92, TAG, InvalidSubscription, parse_tags
 from rocketlet.common.topic import PERM_READ, RETRY_PREFIX
-from rocketlet.remoting.handler import DEFERRED, Answer, Deferred, Refused, Reply, Request
+from rocketlet.remoting.access import subscribe
+from rocketlet.remoting.handler import DEFERRED, Answer, Deferred, Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol.configuration import SubscriptionGroupConfig
 from rocketlet.remoting.protocol.pulling import (
     COMMIT_OFFSET,
@@ -53,6 +54,7 @@ from rocketlet.remoting.protocol.pulling import (
     PullMessageAnswerHeader,
     PullMessageHeader,
 )
+from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.store.message_store import MessageStore
 from rocketlet.store.reading import GetResult, GetStatus
@@ -103,6 +105,13 @@ class PullMessage:
         self._statistics = statistics
         self._recent_bytes = recent_bytes
         self._nursery = nursery
+
+    def table(self) -> HandlerTable:
+        access = subscribe(topic="topic", group="consumerGroup")
+        return {
+            RequestCode.PULL_MESSAGE: Handler(self.handle, PullMessageHeader, "pull", access=access),
+            RequestCode.LITE_PULL_MESSAGE: Handler(self.handle, PullMessageHeader, "pull", access=access),
+        }
 
     def handle(self, request: Request) -> Answer | Deferred:
         header: PullMessageHeader = request.header

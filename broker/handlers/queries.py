@@ -9,8 +9,10 @@ Java: broker/processor/QueryMessageProcessor.java
 
 from __future__ import annotations
 
-from rocketlet.remoting.handler import Refused, Reply, Request
+from rocketlet.remoting.access import subscribe
+from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol.pulling import QueryMessageAnswerHeader, QueryMessageHeader, ViewMessageHeader
+from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.store.message_store import MessageStore
 
@@ -23,6 +25,16 @@ class Queries:
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
+
+    def table(self) -> HandlerTable:
+        return {
+            RequestCode.QUERY_MESSAGE: Handler(
+                self.by_key, QueryMessageHeader, "query", access=subscribe(topic="topic")
+            ),
+            RequestCode.VIEW_MESSAGE_BY_ID: Handler(
+                self.by_offset, ViewMessageHeader, "query", access=subscribe(topic="topic")
+            ),
+        }
 
     def by_key(self, request: Request) -> Reply:
         header: QueryMessageHeader = request.header

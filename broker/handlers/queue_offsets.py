@@ -23,8 +23,9 @@ import trio
 
 from rocketlet.broker.consumer_offsets import ConsumerOffsets, OffsetRefused
 from rocketlet.broker.json_file import JsonFile, NotSaved
+from rocketlet.remoting.access import subscribe
 from rocketlet.remoting.command import V3_4_9
-from rocketlet.remoting.handler import DEFERRED, Deferred, Refused, Reply, Request
+from rocketlet.remoting.handler import DEFERRED, Deferred, Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol.offsets import (
     OffsetAnswerHeader,
     QueryConsumerOffsetHeader,
@@ -33,6 +34,7 @@ from rocketlet.remoting.protocol.offsets import (
     TimestampAnswerHeader,
     UpdateConsumerOffsetHeader,
 )
+from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.store.message_store import MessageStore
 
@@ -53,6 +55,21 @@ class QueueOffsets:
         self._store = store
         self._recent_bytes = recent_bytes
         self._nursery = nursery
+
+    def table(self) -> HandlerTable:
+        consume, look = subscribe(topic="topic", group="consumerGroup"), subscribe(topic="topic")
+        return {
+            RequestCode.QUERY_CONSUMER_OFFSET: Handler(
+                self.query, QueryConsumerOffsetHeader, "consumer", access=consume
+            ),
+            RequestCode.UPDATE_CONSUMER_OFFSET: Handler(
+                self.update, UpdateConsumerOffsetHeader, "consumer", access=consume
+            ),
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: Handler(self.by_time, SearchOffsetHeader, access=look),
+            RequestCode.GET_MAX_OFFSET: Handler(self.maximum, QueueHeader, access=look),
+            RequestCode.GET_MIN_OFFSET: Handler(self.minimum, QueueHeader, access=look),
+            RequestCode.GET_EARLIEST_MSG_STORETIME: Handler(self.earliest_time, QueueHeader, access=look),
+        }
 
     def query(self, request: Request) -> Reply:
         header: QueryConsumerOffsetHeader = request.header

@@ -21,10 +21,17 @@ from rocketlet.broker.property_text import rewritten
 from rocketlet.broker.put_again import FilterBits, tags_code
 from rocketlet.common.clock import WallClock
 from rocketlet.common.message_properties import PUSH_REPLY_TIME, REPLY_TO_CLIENT, decode, index_keys
+from rocketlet.remoting.access import publish
 from rocketlet.remoting.command import request as command_of
 from rocketlet.remoting.errors import RemotingError
-from rocketlet.remoting.handler import Refused, Reply, Request
-from rocketlet.remoting.protocol.sending import PushReplyMessageHeader, SendMessageAnswerHeader, SendRefusedHeader
+from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
+from rocketlet.remoting.protocol.sending import (
+    PushReplyMessageHeader,
+    SendMessageAnswerHeader,
+    SendMessageHeader,
+    SendMessageHeaderV2,
+    SendRefusedHeader,
+)
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.store.errors import StoreError
@@ -58,6 +65,14 @@ class ReplyMessage:
         self._clock = clock
         self._settle = settle
         self._filter_bits = filter_bits
+
+    def table(self) -> HandlerTable:
+        return {
+            RequestCode.SEND_REPLY_MESSAGE: Handler(self.handle, SendMessageHeader, "reply", access=publish("topic")),
+            RequestCode.SEND_REPLY_MESSAGE_V2: Handler(
+                self.handle, SendMessageHeaderV2, "reply", access=publish("topic")
+            ),
+        }
 
     async def handle(self, request: Request) -> Reply:
         header: SendHeader = request.header

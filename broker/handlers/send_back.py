@@ -33,10 +33,12 @@ from rocketlet.common.message_id import offset_message_id
 from rocketlet.common.message_properties import DELAY, ORIGIN_MESSAGE_ID, RETRY_TOPIC, WAIT, decode_bytes
 from rocketlet.common.message_record import Record, decode
 from rocketlet.common.topic import PERM_WRITE, dlq_topic, retry_topic
+from rocketlet.remoting.access import subscribe
 from rocketlet.remoting.command import V3_4_9
-from rocketlet.remoting.handler import Answer, Deferred, Refused, Reply, Request
+from rocketlet.remoting.handler import Answer, Deferred, Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol.configuration import UNIT_SUBSCRIPTION
 from rocketlet.remoting.protocol.sending import ConsumerSendMsgBackHeader
+from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.store.config import parse_delay_levels
 from rocketlet.store.errors import StoreError
@@ -91,6 +93,13 @@ class SendBack:
         self._random = random
         self._filter_bits = filter_bits
         self._levels = len(parse_delay_levels(store.config.message_delay_level))
+
+    def table(self) -> HandlerTable:
+        return {
+            RequestCode.CONSUMER_SEND_MSG_BACK: Handler(
+                self.handle, ConsumerSendMsgBackHeader, "send", access=subscribe(group="group")
+            ),
+        }
 
     def handle(self, request: Request) -> Answer | Deferred:
         header: ConsumerSendMsgBackHeader = request.header

@@ -38,10 +38,13 @@ from rocketlet.common.host import V6_SIZE
 from rocketlet.common.message_flags import BORN_V6, COMMIT, MULTI_TAGS, NOT_TRANSACTION, STORE_V6, TRANSACTION_MASK
 from rocketlet.common.message_properties import append, remove
 from rocketlet.common.subscription import tags_code
+from rocketlet.remoting.access import publish
 from rocketlet.remoting.command import HeaderType
-from rocketlet.remoting.handler import Answer, Deferred, Refused, Request
+from rocketlet.remoting.handler import Answer, Deferred, Handler, HandlerTable, Refused, Request
 from rocketlet.remoting.protocol.configuration import MULTI_TAG
+from rocketlet.remoting.protocol.sending import SendMessageHeader, SendMessageHeaderV2
 from rocketlet.remoting.ready_answers import SendAnswer
+from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.store.errors import Closed, MessageIllegal, NotWritable, StoreError
 from rocketlet.store.message import Put
@@ -101,6 +104,13 @@ class SendMessage:
         self._then_cluster = b"\x02" + self._cluster
         self._ready: SendAnswer | None = None
         self._is_sync = False
+
+    def table(self) -> HandlerTable:
+        return {
+            RequestCode.SEND_MESSAGE: Handler(self.handle, SendMessageHeader, "send", access=publish("topic")),
+            RequestCode.SEND_MESSAGE_V2: Handler(self.handle, SendMessageHeaderV2, "send", access=publish("topic")),
+            RequestCode.SEND_BATCH_MESSAGE: Handler(self.handle, SendMessageHeaderV2, "send", access=publish("topic")),
+        }
 
     def look_again(self) -> None:
         """Whether sends of the common kind can take the short way now, and what they are answered.

@@ -20,7 +20,7 @@ from rocketlet.broker.identity import Identity
 from rocketlet.broker.topic_table import TopicTable
 from rocketlet.common import fastjson
 from rocketlet.common.message import MessageQueue
-from rocketlet.remoting.handler import Refused, Reply, Request
+from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol.inspection import (
     ConsumeQueueBody,
     QueryConsumeQueueHeader,
@@ -30,6 +30,7 @@ from rocketlet.remoting.protocol.inspection import (
     TopicStatsTable,
 )
 from rocketlet.remoting.protocol.offsets import ConsumerOffsetTable
+from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.store.message_store import MessageStore
 
@@ -56,6 +57,16 @@ class StoreAdmin:
         self._filters = filters
         self._offsets = offsets
         self._store = store
+
+    def table(self) -> HandlerTable:
+        return {
+            RequestCode.GET_ALL_CONSUMER_OFFSET: Handler(self.consumer_offsets),
+            RequestCode.GET_TOPIC_STATS_INFO: Handler(self.topic_stats, TopicHeader),
+            RequestCode.QUERY_CONSUME_QUEUE: Handler(self.queue_entries, QueryConsumeQueueHeader),
+            RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: Handler(self.clean_queues),
+            RequestCode.CLEAN_UNUSED_TOPIC: Handler(self.clean_unused_topics),
+            RequestCode.DELETE_EXPIRED_COMMITLOG: Handler(self.delete_expired_log),
+        }
 
     def topic_stats(self, request: Request) -> Reply:
         header: TopicHeader = request.header

@@ -23,9 +23,10 @@ from rocketlet.broker.registration import Registration
 from rocketlet.broker.statistics import Statistics
 from rocketlet.broker.topic_table import Topic, TopicTable
 from rocketlet.common import topic as names
-from rocketlet.remoting.handler import Refused, Reply, Request
+from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol.configuration import FILTER_TYPES, CreateTopicHeader, DeleteTopicHeader
 from rocketlet.remoting.protocol.routing import TopicList
+from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.store.message_store import MessageStore
 
@@ -56,6 +57,14 @@ class TopicAdmin:
         self._offsets = offsets
         self._offsets_file = offsets_file
         self._statistics = statistics
+
+    def table(self) -> HandlerTable:
+        return {
+            RequestCode.UPDATE_AND_CREATE_TOPIC: Handler(self.create, CreateTopicHeader),
+            RequestCode.DELETE_TOPIC_IN_BROKER: Handler(self.delete, DeleteTopicHeader),
+            RequestCode.GET_ALL_TOPIC_CONFIG: Handler(self.all),
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: Handler(self.system_topics),
+        }
 
     async def create(self, request: Request) -> Reply:
         header: CreateTopicHeader = request.header

@@ -9,15 +9,24 @@ from __future__ import annotations
 
 from rocketlet.namesrv.handlers.routes import RouteHandlers, no_route
 from rocketlet.namesrv.product_environment import ProductEnvironment
-from rocketlet.remoting.handler import Reply, Request
+from rocketlet.remoting.access import ANYONE
+from rocketlet.remoting.handler import Handler, HandlerTable, Reply, Request
+from rocketlet.remoting.protocol.routing import GetRouteInfoHeader
+from rocketlet.remoting.request_codes import RequestCode
 
 
 class ClusterTestHandlers:
-    """105 alone; everything else is as ever."""
+    """Routes as ever, but for 105."""
 
     def __init__(self, routes: RouteHandlers, product: ProductEnvironment) -> None:
         self._routes = routes
         self._product = product
+
+    def table(self) -> HandlerTable:
+        return {
+            **self._routes.table(),
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: Handler(self.route, GetRouteInfoHeader, access=ANYONE),
+        }
 
     async def route(self, request: Request) -> Reply:
         """105."""

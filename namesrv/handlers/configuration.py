@@ -15,7 +15,8 @@ from rocketlet.common import java_properties
 from rocketlet.common.java_properties import PropertiesError
 from rocketlet.common.settings import SettingsError
 from rocketlet.namesrv.run_time_settings import Forbidden, RunTimeSettings
-from rocketlet.remoting.handler import Refused, Reply, Request
+from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
+from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 
 log = logging.getLogger("rocketlet.namesrv.configuration")
@@ -26,6 +27,12 @@ class ConfigurationHandlers:
 
     def __init__(self, settings: RunTimeSettings) -> None:
         self._settings = settings
+
+    def table(self) -> HandlerTable:
+        return {
+            RequestCode.UPDATE_NAMESRV_CONFIG: Handler(self.update),
+            RequestCode.GET_NAMESRV_CONFIG: Handler(self.show),
+        }
 
     async def update(self, request: Request) -> Reply:
         """318."""

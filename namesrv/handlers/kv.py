@@ -12,7 +12,8 @@ import logging
 from collections.abc import Awaitable
 
 from rocketlet.namesrv.kv_config import KvConfig, KvConfigFull
-from rocketlet.remoting.handler import Refused, Reply, Request
+from rocketlet.remoting.access import ANYONE
+from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol.kv import (
     KVConfigAnswerHeader,
     KVConfigHeader,
@@ -20,6 +21,7 @@ from rocketlet.remoting.protocol.kv import (
     KVTable,
     PutKVConfigHeader,
 )
+from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 
 log = logging.getLogger("rocketlet.namesrv.kv_config")
@@ -30,6 +32,14 @@ class KvHandlers:
 
     def __init__(self, kv: KvConfig) -> None:
         self._kv = kv
+
+    def table(self) -> HandlerTable:
+        return {
+            RequestCode.PUT_KV_CONFIG: Handler(self.put, PutKVConfigHeader),
+            RequestCode.GET_KV_CONFIG: Handler(self.get, KVConfigHeader, access=ANYONE),
+            RequestCode.DELETE_KV_CONFIG: Handler(self.delete, KVConfigHeader),
+            RequestCode.GET_KVLIST_BY_NAMESPACE: Handler(self.namespace, KVNamespaceHeader, access=ANYONE),
+        }
 
     async def put(self, request: Request) -> Reply:
         """100."""

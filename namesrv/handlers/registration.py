@@ -23,7 +23,7 @@ from rocketlet.namesrv.kv_config import KvConfig
 from rocketlet.namesrv.route_table import RouteTable, TableFull
 from rocketlet.namesrv.route_values import DataVersion, QueueData, Registration
 from rocketlet.remoting.command import V3_0_11
-from rocketlet.remoting.handler import Refused, Reply, Request
+from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol import configuration
 from rocketlet.remoting.protocol.configuration import TopicConfigTable
 from rocketlet.remoting.protocol.kv import ORDER_TOPIC_CONFIG, KVTable
@@ -36,6 +36,7 @@ from rocketlet.remoting.protocol.registration import (
     UnregisterBrokerHeader,
     body_crc32,
 )
+from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 
 log = logging.getLogger("rocketlet.namesrv.registration")
@@ -48,6 +49,13 @@ class RegistrationHandlers:
         self._table = table
         self._kv = kv
         self._now = now
+
+    def table(self) -> HandlerTable:
+        return {
+            RequestCode.REGISTER_BROKER: Handler(self.register, RegisterBrokerHeader),
+            RequestCode.UNREGISTER_BROKER: Handler(self.unregister, UnregisterBrokerHeader),
+            RequestCode.QUERY_DATA_VERSION: Handler(self.query_data_version, QueryDataVersionHeader),
+        }
 
     def register(self, request: Request) -> Reply:
         """103."""

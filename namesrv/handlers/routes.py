@@ -25,8 +25,9 @@ from rocketlet.namesrv.kv_config import KvConfig
 from rocketlet.namesrv.route_table import RouteTable
 from rocketlet.namesrv.route_values import BrokerData, Route
 from rocketlet.namesrv.run_time_settings import RunTimeSettings
+from rocketlet.remoting.access import ANYONE
 from rocketlet.remoting.command import V4_9_4
-from rocketlet.remoting.handler import Refused, Reply, Request
+from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol import routing
 from rocketlet.remoting.protocol.kv import ORDER_TOPIC_CONFIG
 from rocketlet.remoting.protocol.routing import (
@@ -42,6 +43,7 @@ from rocketlet.remoting.protocol.routing import (
     WipeWritePermAnswerHeader,
     WritePermHeader,
 )
+from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 
 log = logging.getLogger("rocketlet.namesrv.routes")
@@ -61,6 +63,22 @@ class RouteHandlers:
         self._routes_of = (-1, -1, False)
 
     # ---- 105
+
+    def table(self) -> HandlerTable:
+        return {
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: Handler(self.route, GetRouteInfoHeader, access=ANYONE),
+            RequestCode.GET_BROKER_CLUSTER_INFO: Handler(self.cluster_info, access=ANYONE),
+            RequestCode.GET_BROKER_MEMBER_GROUP: Handler(self.broker_members, GetBrokerMembersHeader, access=ANYONE),
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER: Handler(self.wipe_write_permission, WritePermHeader),
+            RequestCode.ADD_WRITE_PERM_OF_BROKER: Handler(self.add_write_permission, WritePermHeader),
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: Handler(self.all_topics, access=ANYONE),
+            RequestCode.DELETE_TOPIC_IN_NAMESRV: Handler(self.delete_topic, DeleteTopicInNamesrvHeader),
+            RequestCode.GET_TOPICS_BY_CLUSTER: Handler(self.topics_of_cluster, GetTopicsByClusterHeader, access=ANYONE),
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: Handler(self.system_topics, access=ANYONE),
+            RequestCode.GET_UNIT_TOPIC_LIST: Handler(self.unit_topics, access=ANYONE),
+            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: Handler(self.unit_subscription_topics, access=ANYONE),
+            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: Handler(self.unit_subscription_plain_topics, access=ANYONE),
+        }
 
     def route(self, request: Request) -> Reply:
         """105."""

@@ -10,7 +10,6 @@ from typing import Any
 from rocketlet.common.config_file import load
 from rocketlet.namesrv.config import NamesrvConfig
 from rocketlet.namesrv.durable_file import DurableFile
-from rocketlet.namesrv.handlers import Handlers, handler_table
 from rocketlet.namesrv.handlers.configuration import ConfigurationHandlers
 from rocketlet.namesrv.handlers.kv import KvHandlers
 from rocketlet.namesrv.handlers.registration import RegistrationHandlers
@@ -21,7 +20,7 @@ from rocketlet.namesrv.route_table import RouteTable
 from rocketlet.namesrv.run_time_settings import RunTimeSettings
 from rocketlet.remoting import frame_codec
 from rocketlet.remoting.command import Command
-from rocketlet.remoting.handler import Refused, Reply, Request
+from rocketlet.remoting.handler import Refused, Reply, Request, handler_table
 from rocketlet.remoting.protocol.header import from_ext
 
 
@@ -46,12 +45,12 @@ class Desk:
             load(NamesrvConfig, flags={"orderMessageEnable": "true"}), DurableFile("conf", self.files)
         )
         self.handlers = handler_table(
-            Handlers(
+            [
                 RegistrationHandlers(self.table, self.kv, lambda: 0),
                 RouteHandlers(self.table, self.kv, settings),
                 KvHandlers(self.kv),
                 ConfigurationHandlers(settings),
-            )
+            ]
         )
         self.connections: dict[int, Any] = {}
 
