@@ -20,25 +20,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rocketlet.client.awaitable import AsyncProducer as AsyncProducer
-    from rocketlet.client.awaitable import AsyncTransactionProducer as AsyncTransactionProducer
-    from rocketlet.client.awaitable_consumers import AsyncPushConsumer as AsyncPushConsumer
-    from rocketlet.client.awaitable_pulling import AsyncLitePullConsumer as AsyncLitePullConsumer
-    from rocketlet.client.awaitable_pulling import AsyncPullConsumer as AsyncPullConsumer
-    from rocketlet.client.batch_splitter import split as split
-    from rocketlet.client.blocking import Producer as Producer
-    from rocketlet.client.blocking import TransactionProducer as TransactionProducer
-    from rocketlet.client.blocking_consumers import PushConsumer as PushConsumer
-    from rocketlet.client.blocking_pulling import LitePullConsumer as LitePullConsumer
-    from rocketlet.client.blocking_pulling import PullConsumer as PullConsumer
     from rocketlet.client.config import ConsumeFrom as ConsumeFrom
     from rocketlet.client.config import MessageModel as MessageModel
     from rocketlet.client.config import ProducerConfig as ProducerConfig
     from rocketlet.client.config import PullConfig as PullConfig
     from rocketlet.client.config import PushConfig as PushConfig
-    from rocketlet.client.consume_results import ConsumeContext as ConsumeContext
-    from rocketlet.client.consume_results import ConsumeStatus as ConsumeStatus
-    from rocketlet.client.consume_results import Later as Later
+    from rocketlet.client.consuming.consume_results import ConsumeContext as ConsumeContext
+    from rocketlet.client.consuming.consume_results import ConsumeStatus as ConsumeStatus
+    from rocketlet.client.consuming.consume_results import Later as Later
+    from rocketlet.client.consuming.idempotence import MemoryKeys as MemoryKeys
+    from rocketlet.client.consuming.idempotence import SqliteKeys as SqliteKeys
+    from rocketlet.client.consuming.idempotence import once as once
+    from rocketlet.client.consuming.selector import Sql as Sql
     from rocketlet.client.errors import ClientClosed as ClientClosed
     from rocketlet.client.errors import ClientError as ClientError
     from rocketlet.client.errors import EngineFailed as EngineFailed
@@ -51,21 +44,28 @@ if TYPE_CHECKING:
     from rocketlet.client.errors import TimedOut as TimedOut
     from rocketlet.client.errors import TooManyInFlight as TooManyInFlight
     from rocketlet.client.errors import Unreachable as Unreachable
+    from rocketlet.client.facades.awaitable import AsyncProducer as AsyncProducer
+    from rocketlet.client.facades.awaitable import AsyncTransactionProducer as AsyncTransactionProducer
+    from rocketlet.client.facades.awaitable_consumers import AsyncPushConsumer as AsyncPushConsumer
+    from rocketlet.client.facades.awaitable_pulling import AsyncLitePullConsumer as AsyncLitePullConsumer
+    from rocketlet.client.facades.awaitable_pulling import AsyncPullConsumer as AsyncPullConsumer
+    from rocketlet.client.facades.blocking import Producer as Producer
+    from rocketlet.client.facades.blocking import TransactionProducer as TransactionProducer
+    from rocketlet.client.facades.blocking_consumers import PushConsumer as PushConsumer
+    from rocketlet.client.facades.blocking_pulling import LitePullConsumer as LitePullConsumer
+    from rocketlet.client.facades.blocking_pulling import PullConsumer as PullConsumer
     from rocketlet.client.hooks import ConsumeHook as ConsumeHook
     from rocketlet.client.hooks import ConsumeHookContext as ConsumeHookContext
     from rocketlet.client.hooks import SendContext as SendContext
     from rocketlet.client.hooks import SendHook as SendHook
-    from rocketlet.client.idempotence import MemoryKeys as MemoryKeys
-    from rocketlet.client.idempotence import SqliteKeys as SqliteKeys
-    from rocketlet.client.idempotence import once as once
-    from rocketlet.client.pending_send import PendingSend as PendingSend
-    from rocketlet.client.selector import Sql as Sql
-    from rocketlet.client.send_result import PullResult as PullResult
-    from rocketlet.client.send_result import PullStatus as PullStatus
-    from rocketlet.client.send_result import SendResult as SendResult
-    from rocketlet.client.send_result import SendStatus as SendStatus
-    from rocketlet.client.send_result import TransactionState as TransactionState
-    from rocketlet.client.transaction_producer import Transaction as Transaction
+    from rocketlet.client.sending.batch_splitter import split as split
+    from rocketlet.client.sending.pending_send import PendingSend as PendingSend
+    from rocketlet.client.sending.send_result import PullResult as PullResult
+    from rocketlet.client.sending.send_result import PullStatus as PullStatus
+    from rocketlet.client.sending.send_result import SendResult as SendResult
+    from rocketlet.client.sending.send_result import SendStatus as SendStatus
+    from rocketlet.client.sending.send_result import TransactionState as TransactionState
+    from rocketlet.client.sending.transaction_producer import Transaction as Transaction
     from rocketlet.common.message import Message as Message
     from rocketlet.common.message import MessageQueue as MessageQueue
     from rocketlet.common.message import ReceivedMessage as ReceivedMessage
@@ -75,15 +75,15 @@ if __name__ == "client":
     __path__ = []
 
 _HOMES = {
-    "rocketlet.client.awaitable": ("AsyncProducer", "AsyncTransactionProducer"),
-    "rocketlet.client.awaitable_consumers": ("AsyncPushConsumer",),
-    "rocketlet.client.awaitable_pulling": ("AsyncLitePullConsumer", "AsyncPullConsumer"),
-    "rocketlet.client.batch_splitter": ("split",),
-    "rocketlet.client.blocking": ("Producer", "TransactionProducer"),
-    "rocketlet.client.blocking_consumers": ("PushConsumer",),
-    "rocketlet.client.blocking_pulling": ("LitePullConsumer", "PullConsumer"),
+    "rocketlet.client.facades.awaitable": ("AsyncProducer", "AsyncTransactionProducer"),
+    "rocketlet.client.facades.awaitable_consumers": ("AsyncPushConsumer",),
+    "rocketlet.client.facades.awaitable_pulling": ("AsyncLitePullConsumer", "AsyncPullConsumer"),
+    "rocketlet.client.sending.batch_splitter": ("split",),
+    "rocketlet.client.facades.blocking": ("Producer", "TransactionProducer"),
+    "rocketlet.client.facades.blocking_consumers": ("PushConsumer",),
+    "rocketlet.client.facades.blocking_pulling": ("LitePullConsumer", "PullConsumer"),
     "rocketlet.client.config": ("ConsumeFrom", "MessageModel", "ProducerConfig", "PullConfig", "PushConfig"),
-    "rocketlet.client.consume_results": ("ConsumeContext", "ConsumeStatus", "Later"),
+    "rocketlet.client.consuming.consume_results": ("ConsumeContext", "ConsumeStatus", "Later"),
     "rocketlet.client.errors": (
         "ClientClosed",
         "ClientError",
@@ -99,11 +99,17 @@ _HOMES = {
         "Unreachable",
     ),
     "rocketlet.client.hooks": ("ConsumeHook", "ConsumeHookContext", "SendContext", "SendHook"),
-    "rocketlet.client.idempotence": ("MemoryKeys", "SqliteKeys", "once"),
-    "rocketlet.client.pending_send": ("PendingSend",),
-    "rocketlet.client.selector": ("Sql",),
-    "rocketlet.client.send_result": ("PullResult", "PullStatus", "SendResult", "SendStatus", "TransactionState"),
-    "rocketlet.client.transaction_producer": ("Transaction",),
+    "rocketlet.client.consuming.idempotence": ("MemoryKeys", "SqliteKeys", "once"),
+    "rocketlet.client.sending.pending_send": ("PendingSend",),
+    "rocketlet.client.consuming.selector": ("Sql",),
+    "rocketlet.client.sending.send_result": (
+        "PullResult",
+        "PullStatus",
+        "SendResult",
+        "SendStatus",
+        "TransactionState",
+    ),
+    "rocketlet.client.sending.transaction_producer": ("Transaction",),
     "rocketlet.common.message": ("Message", "MessageQueue", "ReceivedMessage"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

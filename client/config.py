@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
+from rocketlet.client.consuming.queue_allocation import Allocation, averagely
 from rocketlet.client.errors import InvalidUse
-from rocketlet.client.latency_faults import DEFAULT_AVOIDANCES_MS, DEFAULT_LATENCIES_MS
-from rocketlet.client.queue_allocation import Allocation, averagely
+from rocketlet.client.sending.latency_faults import DEFAULT_AVOIDANCES_MS, DEFAULT_LATENCIES_MS
 from rocketlet.client.validators import MAX_MESSAGE_SIZE
 from rocketlet.common import topic as topics
 

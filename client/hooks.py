@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from rocketlet.client.consume_job import AsyncCall, Call
-from rocketlet.client.consume_results import ConsumeContext, ListenerAnswer, consumed
+from rocketlet.client.consuming.consume_job import AsyncCall, Call
+from rocketlet.client.consuming.consume_results import ConsumeContext, ListenerAnswer, consumed
 from rocketlet.client.errors import ClientError
-from rocketlet.client.send_result import SendResult
+from rocketlet.client.sending.send_result import SendResult
 from rocketlet.common.clock import WallClock
 from rocketlet.common.message import Message, MessageQueue, ReceivedMessage
 

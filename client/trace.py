@@ -17,8 +17,8 @@ import trio
 
 from rocketlet.client.errors import ClientError
 from rocketlet.client.hooks import ConsumeHookContext, SendContext
-from rocketlet.client.inner_producer import InnerProducer
-from rocketlet.client.session import Session
+from rocketlet.client.sending.inner_producer import InnerProducer
+from rocketlet.client.talking.session import Session
 from rocketlet.common import message_properties as names
 from rocketlet.common.clock import WallClock
 from rocketlet.common.message import Message, ReceivedMessage

@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 import trio
 
 from rocketlet.client.config import PullConfig
+from rocketlet.client.consuming.pull_consumer import PullEngine
+from rocketlet.client.consuming.send_back import CONCURRENT_MAX_TRIES, retry_message
 from rocketlet.client.errors import ClientError
-from rocketlet.client.inner_producer import InnerProducer
-from rocketlet.client.pull_consumer import PullEngine
-from rocketlet.client.send_back import CONCURRENT_MAX_TRIES, retry_message
-from rocketlet.client.send_result import PullStatus
-from rocketlet.client.session import World
+from rocketlet.client.sending.inner_producer import InnerProducer
+from rocketlet.client.sending.send_result import PullStatus
+from rocketlet.client.talking.session import World
 from rocketlet.common import message_properties as names
 from rocketlet.common.message import Message, MessageQueue, ReceivedMessage
 from rocketlet.common.topic import TOOLS_GROUP, dlq_topic

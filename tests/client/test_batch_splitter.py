@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketlet.client.batch_splitter import check_batch, size_in_batch, split
 from rocketlet.client.errors import InvalidMessage
+from rocketlet.client.sending.batch_splitter import check_batch, size_in_batch, split
 from rocketlet.common.message import Message
 from rocketlet.common.message_properties import encode
 from rocketlet.common.message_record import BatchItem, encode_batch

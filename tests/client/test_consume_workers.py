@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import trio
 
-from rocketlet.client.consume_job import ConsumeJob
-from rocketlet.client.consume_workers import ThreadWorkers
-from rocketlet.client.process_queue import ProcessQueue
+from rocketlet.client.consuming.consume_job import ConsumeJob
+from rocketlet.client.consuming.consume_workers import ThreadWorkers
+from rocketlet.client.consuming.process_queue import ProcessQueue
 from rocketlet.common.message import MessageQueue
 from tests.support.builders import received
 

@@ -26,8 +26,8 @@ from rocketlet.client import (
     Refused,
     Sql,
 )
+from rocketlet.client.consuming.offset_store import LocalOffsets
 from rocketlet.client.hooks import ConsumeHookContext
-from rocketlet.client.offset_store import LocalOffsets
 from rocketlet.common.message_record import encode
 from rocketlet.remoting.handler import Reply
 from rocketlet.remoting.protocol.membership import ConsumerListBody, HeartbeatData, LockBatchAnswerBody

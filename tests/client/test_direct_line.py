@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from rocketlet.client.direct_line import DirectLine
+from rocketlet.client.sending.direct_line import DirectLine
 from rocketlet.remoting.command import Command
 from rocketlet.remoting.errors import CallTimeout, ConnectionLost
 from rocketlet.remoting.frame_codec import FrameDecoder, encode

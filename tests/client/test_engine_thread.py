@@ -5,8 +5,8 @@ import threading
 import pytest
 import trio
 
-from rocketlet.client.engine_thread import EngineThread, HostedRun
 from rocketlet.client.errors import ClientClosed, EngineFailed, InvalidUse
+from rocketlet.client.facades.engine_thread import EngineThread, HostedRun
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rocketlet.client import errors
-from rocketlet.client.broker_calls import refusal, translated
+from rocketlet.client.talking.broker_calls import refusal, translated
 from rocketlet.common.errors import RocketletError
 from rocketlet.remoting.command import Command
 from rocketlet.remoting.errors import CallTimeout, ConnectFailed, ConnectionLost

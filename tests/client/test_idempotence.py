@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketlet.client.consume_results import Later
-from rocketlet.client.idempotence import InProgress, Keys, MemoryKeys, SqliteKeys, business_key, once
+from rocketlet.client.consuming.consume_results import Later
+from rocketlet.client.consuming.idempotence import InProgress, Keys, MemoryKeys, SqliteKeys, business_key, once
 from rocketlet.common.message import MessageQueue, ReceivedMessage
 
 

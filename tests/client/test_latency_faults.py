@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketlet.client.latency_faults import LatencyFaults
+from rocketlet.client.sending.latency_faults import LatencyFaults
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from rocketlet.client.broker_calls import BrokerCalls
+from rocketlet.client.consuming.offset_store import LocalOffsets, RemoteOffsets
 from rocketlet.client.errors import NoRoute, Refused
-from rocketlet.client.offset_store import LocalOffsets, RemoteOffsets
+from rocketlet.client.talking.broker_calls import BrokerCalls
 from rocketlet.common.message import MessageQueue
 from rocketlet.remoting.command import Command
 from rocketlet.remoting.errors import ConnectFailed

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketlet.client.process_queue import ProcessQueue, Totals
+from rocketlet.client.consuming.process_queue import ProcessQueue, Totals
 from rocketlet.common.message import MessageQueue, ReceivedMessage
 
 QUEUE = MessageQueue("T", "a", 0)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketlet.client.queue_allocation import (
+from rocketlet.client.consuming.queue_allocation import (
     Allocation,
     allocate,
     averagely,

@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketlet.client.latency_faults import LatencyFaults
-from rocketlet.client.queue_selection import by_hash, choose
+from rocketlet.client.sending.latency_faults import LatencyFaults
+from rocketlet.client.sending.queue_selection import by_hash, choose
 from rocketlet.common.message import Message, MessageQueue
 
 A = [MessageQueue("T", "a", i) for i in range(2)]

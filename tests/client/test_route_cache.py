@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from rocketlet.client.route_cache import RouteCache, borrowed_route, route_of
+from rocketlet.client.talking.route_cache import RouteCache, borrowed_route, route_of
 from rocketlet.common.message import MessageQueue
 from rocketlet.remoting.protocol.routing import BrokerData, QueueData, TopicRouteData
 

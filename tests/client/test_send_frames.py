@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketlet.client.send_frames import SendTemplate, quoted
+from rocketlet.client.sending.send_frames import SendTemplate, quoted
 from rocketlet.remoting.command import HeaderType
 from rocketlet.remoting.frame_codec import FrameDecoder, encode
 from rocketlet.remoting.protocol.header import from_ext

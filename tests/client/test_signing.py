@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketlet.client.signing import Signer
+from rocketlet.client.talking.signing import Signer
 from rocketlet.remoting.command import Command
 
 SEND = {

@@ -17,7 +17,7 @@ from typing import Any
 import trio
 
 from rocketlet.broker.broker import Broker
-from rocketlet.client.session import World
+from rocketlet.client.talking.session import World
 from rocketlet.common.clock import TrioWallClock
 from rocketlet.common.config_file import Loaded
 from rocketlet.common.settings import settings_of

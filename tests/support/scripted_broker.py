@@ -21,7 +21,7 @@ from typing import Final
 
 import trio
 
-from rocketlet.client.session import World
+from rocketlet.client.talking.session import World
 from rocketlet.common.clock import TrioWallClock
 from rocketlet.common.host import pack_host
 from rocketlet.common.message_id import offset_message_id

@@ -16,9 +16,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 
-from rocketlet.client.broker_calls import BrokerCalls
 from rocketlet.client.config import DEFAULT_NAMESRV, NAMESRV_VARIABLE, name_servers
-from rocketlet.client.namesrv_calls import NamesrvCalls
+from rocketlet.client.talking.broker_calls import BrokerCalls
+from rocketlet.client.talking.namesrv_calls import NamesrvCalls
 from rocketlet.common.errors import RocketletError
 from rocketlet.common.topic import DLQ_PREFIX, RETRY_PREFIX, is_system_group
 from rocketlet.remoting.command import Command, Language, request

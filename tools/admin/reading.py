@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
-from rocketlet.client.received_messages import MessageReader
+from rocketlet.client.consuming.received_messages import MessageReader
 from rocketlet.common.clock import system_clock
 from rocketlet.common.message import MessageQueue, ReceivedMessage
 from rocketlet.common.message_id import InvalidMessageId, parse_offset_message_id

@@ -10,7 +10,7 @@ import json
 
 import click
 
-from rocketlet.client.queue_allocation import averagely
+from rocketlet.client.consuming.queue_allocation import averagely
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.topic import PERM_READ, PERM_WRITE
 from rocketlet.remoting.protocol.configuration import (

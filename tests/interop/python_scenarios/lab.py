@@ -29,7 +29,7 @@ from rocketlet import (
     SendResult,
     SendStatus,
 )
-from rocketlet.client.engine_thread import EngineThread, HostedRun
+from rocketlet.client.facades.engine_thread import EngineThread, HostedRun
 from rocketlet.common.java_properties import as_dict, decode
 from rocketlet.remoting.command import Command
 from rocketlet.remoting.config import PoolConfig, SerializeType

@@ -8,7 +8,7 @@ from typing import Any
 
 from rocketlet import InvalidMessage, Message, MessageQueue, PendingSend, Producer, SendResult
 from rocketlet.client.errors import ClientError
-from rocketlet.client.queue_selection import by_hash
+from rocketlet.client.sending.queue_selection import by_hash
 from rocketlet.remoting.protocol.configuration import TopicConfig
 from rocketlet.remoting.protocol.sending import SendMessageHeaderV2
 from rocketlet.remoting.request_codes import RequestCode

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from rocketlet import Later, Message, PushConsumer, ReceivedMessage
-from rocketlet.client.consume_results import DEAD_LETTER
+from rocketlet.client.consuming.consume_results import DEAD_LETTER
 from rocketlet.common.topic import dlq_topic, retry_topic
 from tests.interop.python_scenarios.catalogue import scenario
 from tests.interop.python_scenarios.consuming import broadcasting

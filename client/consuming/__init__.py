@@ -1,0 +1,1 @@
+"""From a subscription to a committed offset: rebalancing, pulling, listeners, retries."""

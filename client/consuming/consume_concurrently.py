@@ -1,0 +1,194 @@
+"""Consuming without order: many listeners at work, failed messages come back by the retry topic.
+
+A message leaves its process queue when it is consumed, or handed over to the retry topic, or (broadcasting) given up.
+One that can be neither consumed nor handed over stays and is tried again here after 5 s. One that a listener holds
+beyond the consume time-out is handed over in the middle of its consumption, so that a hanging listener cannot hold its
+queue's offset for ever; what that listener says later no longer counts.
+
+Java: client/impl/consumer/ConsumeMessageConcurrentlyService.java
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+import trio
+
+from rocketlet.client.consuming.consume_job import ConsumeJob, Finished
+from rocketlet.client.consuming.consume_results import ConsumeContext
+from rocketlet.client.consuming.consume_workers import Workers
+from rocketlet.client.consuming.consumer_statistics import ConsumerStatistics
+from rocketlet.client.consuming.offset_store import OffsetStore
+from rocketlet.client.consuming.process_queue import ProcessQueue
+from rocketlet.client.consuming.send_back import SendBack
+from rocketlet.client.errors import ClientError
+from rocketlet.common.message import MessageQueue, ReceivedMessage
+
+log = logging.getLogger("rocketlet.client.consume_concurrently")
+
+_TRY_AGAIN_AFTER = 5.0
+_EXPIRED_LEVEL = 3
+
+
+class ConsumeConcurrently:
+    """One consumer's concurrent side. Lives on the engine's loop; only listeners run elsewhere."""
+
+    def __init__(
+        self,
+        *,
+        workers: Callable[[Finished], Workers],
+        offsets: OffsetStore,
+        send_back: SendBack | None,
+        batch: int,
+        consume_timeout: float,
+        progressed: Callable[[ProcessQueue], None],
+        statistics: ConsumerStatistics,
+        wire_topic: Callable[[str], str],
+    ) -> None:
+        self._workers = workers(self._finished)
+        self._offsets = offsets
+        self._send_back = send_back  # None: broadcasting, nothing is tried twice
+        self._batch = batch
+        self._consume_timeout = consume_timeout
+        self._progressed = progressed
+        self._statistics = statistics
+        self._wire_topic = wire_topic
+        self._running: set[ConsumeJob] = set()
+        self._returning = 0  # hand-overs on their way
+        self._returned = trio.lowlevel.ParkingLot()
+        self._nursery: trio.Nursery | None = None
+
+    def submit(self, process_queue: ProcessQueue, messages: list[ReceivedMessage], shown_queue: MessageQueue) -> None:
+        """Have these consumed."""
+        jobs = [
+            ConsumeJob(process_queue, messages[at : at + self._batch], shown_queue)
+            for at in range(0, len(messages), self._batch)
+        ]
+        self._running.update(jobs)
+        self._workers.submit(jobs)
+
+    async def run_alone(self, job: ConsumeJob) -> None:
+        """Have one job run that belongs to no queue, and wait for it."""
+        finished = trio.Event()
+        job.on_finished = finished.set
+        self._workers.submit([job])
+        await finished.wait()
+
+    def collect(self) -> None:
+        """Take in what has been consumed up to now."""
+        self._workers.collect()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Consume until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            await nursery.start(self._workers.run)
+            nursery.start_soon(self._watch_for_expired)
+            task_status.started()
+
+    def abandon(self) -> None:
+        """Begin with nothing more; what was not begun is not consumed."""
+        self._workers.abandon()
+
+    async def drain(self) -> None:
+        """Wait until nothing is being consumed or handed over."""
+        await self._workers.drain()
+        while self._returning:
+            await self._returned.park()
+
+    # ---- afterwards
+
+    def _finished(self, jobs: Sequence[ConsumeJob]) -> None:
+        """What was consumed is settled queue by queue: a third of what each message by itself would cost."""
+        now = trio.current_time()
+        consumed: dict[ProcessQueue, list[ReceivedMessage]] = {}
+        seconds: dict[ProcessQueue, float] = {}
+        for job in jobs:
+            if job.on_finished is not None:
+                job.on_finished()
+                continue
+            self._running.discard(job)
+            if job.expired:
+                continue
+            queue = job.process_queue
+            if job.failed:
+                self._failed(job, now)
+            elif queue in consumed:
+                consumed[queue] += job.messages
+                seconds[queue] += now - job.started
+            else:
+                consumed[queue] = list(job.messages)
+                seconds[queue] = now - job.started
+        for queue, messages in consumed.items():
+            queue.last_consume = now * 1000
+            self._statistics.consumed(queue.queue.topic, len(messages), 0, seconds[queue] * 1000)
+            self._settle(queue, messages)
+
+    def _failed(self, job: ConsumeJob, now: float) -> None:
+        queue = job.process_queue
+        queue.last_consume = now * 1000
+        left = job.messages[job.done :]
+        self._statistics.consumed(queue.queue.topic, job.done, len(left), (now - job.started) * 1000)
+        self._settle(queue, job.messages[: job.done])
+        if self._send_back is None:
+            log.warning("%d broadcast messages of %s were not consumed and are given up", len(left), job.shown_queue)
+            self._settle(queue, left)
+            return
+        self._hand_over(job, left, job.context)
+
+    def _settle(self, queue: ProcessQueue, messages: Iterable[ReceivedMessage]) -> None:
+        queue.finish(messages)
+        if not queue.dropped:
+            self._offsets.update(queue.queue, queue.committable())
+        self._progressed(queue)
+
+    def _hand_over(self, job: ConsumeJob, messages: list[ReceivedMessage], context: ConsumeContext) -> None:
+        assert self._nursery is not None
+        self._returning += 1
+        self._nursery.start_soon(self._return_all, job, messages, context.delay_level)
+
+    async def _return_all(self, job: ConsumeJob, messages: list[ReceivedMessage], delay_level: int) -> None:
+        try:
+            stuck = [message for message in messages if not await self._return_one(message, delay_level)]
+        finally:
+            self._returning -= 1
+            self._returned.unpark_all()
+        queue = job.process_queue
+        self._settle(queue, [message for message in messages if message not in stuck])
+        if stuck and not job.expired:
+            await trio.sleep(_TRY_AGAIN_AFTER)
+            if not queue.dropped:
+                self.submit(queue, stuck, job.shown_queue)
+
+    async def _return_one(self, message: ReceivedMessage, delay_level: int) -> bool:
+        assert self._send_back is not None
+        try:
+            await self._send_back.concurrent(message, delay_level, self._wire_topic(message.topic))
+        except ClientError as error:
+            message.reconsume_times += 1
+            log.warning("%s stays here and is consumed again in 5 s: %s", message.message_id, error)
+            return False
+        return True
+
+    # ---- listeners that do not come back
+
+    async def _watch_for_expired(self) -> None:
+        while True:
+            await trio.sleep(min(self._consume_timeout, 60.0))
+            before = trio.current_time() - self._consume_timeout
+            for job in [job for job in self._running if 0 <= job.started < before and not job.expired]:
+                await self._expire(job)
+
+    async def _expire(self, job: ConsumeJob) -> None:
+        if self._send_back is None or job not in self._running:
+            return
+        log.error(
+            "a listener holds %d messages of %s since %.0f s; they are sent back for another try",
+            len(job.messages),
+            job.shown_queue,
+            trio.current_time() - job.started,
+        )
+        job.expired = True
+        job.context = ConsumeContext(job.shown_queue, orderly=False, delay_level=_EXPIRED_LEVEL)
+        self._hand_over(job, job.messages, job.context)

@@ -1,0 +1,142 @@
+"""One piece of work for a listener: some messages of one queue, and what came of them.
+
+A concurrent job is one call of the listener. An orderly job is a run: call after call in the order of the queue, until
+one fails or the queue is taken away, so that a thread is woken once for many messages and not once for each.
+
+Invariant: the first `done` messages are consumed; `failed` says that the call for the next ones asked for another try.
+
+Java: ConsumeMessageConcurrentlyService.ConsumeRequest, ConsumeMessageOrderlyService.ConsumeRequest
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+from rocketlet.client.consuming.consume_results import BatchListener, ConsumeContext, Listener, ListenerAnswer, note
+from rocketlet.client.consuming.process_queue import ProcessQueue
+from rocketlet.common.message import MessageQueue, ReceivedMessage
+
+log = logging.getLogger("rocketlet.client.listener")
+
+Call: TypeAlias = Callable[[Sequence[ReceivedMessage], ConsumeContext], ListenerAnswer]
+AsyncCall: TypeAlias = Callable[[Sequence[ReceivedMessage], ConsumeContext], Awaitable[ListenerAnswer]]
+
+
+class ConsumeJob:
+    """What a worker is given and gives back. Times are seconds of the engine's clock."""
+
+    __slots__ = (
+        "batch",
+        "context",
+        "done",
+        "error",
+        "expired",
+        "failed",
+        "messages",
+        "on_finished",
+        "orderly",
+        "process_queue",
+        "shown_queue",
+        "started",
+    )
+
+    def __init__(
+        self,
+        process_queue: ProcessQueue,
+        messages: list[ReceivedMessage],
+        shown_queue: MessageQueue,
+        *,
+        orderly: bool = False,
+        batch: int = 1,
+    ) -> None:
+        self.process_queue = process_queue
+        self.messages = messages
+        self.shown_queue = shown_queue
+        self.orderly = orderly
+        self.batch = batch
+        self.context = ConsumeContext(shown_queue, orderly)  # of the first call, then of the last
+        self.done = 0
+        self.failed = False
+        self.error: BaseException | None = None
+        self.started = -1.0  # not yet
+        self.expired = False
+        self.on_finished: Callable[[], None] | None = None
+        """Called on the engine's loop instead of the consumption's own settling."""
+
+    def run(self, call: Call, now: Callable[[], float]) -> None:
+        """Call the listener, in whatever thread this is. Its exceptions are logged and mean: later."""
+        self.started = now()
+        while (some := self._next()) is not None:
+            if self.done:
+                self.context = ConsumeContext(self.shown_queue, self.orderly)
+            context = self.context
+            try:
+                answer = call(some, context)
+                consumed = note(answer, context)
+            except Exception as error:  # noqa: BLE001 - the user's code may raise anything; it means "again later"
+                self._raised(error, some)
+                return
+            self._answered(consumed, some)
+            if self.failed:
+                return
+
+    async def run_async(self, call: AsyncCall, now: Callable[[], float]) -> None:
+        """The same for a listener that is awaited."""
+        self.started = now()
+        while (some := self._next()) is not None:
+            if self.done:
+                self.context = ConsumeContext(self.shown_queue, self.orderly)
+            context = self.context
+            try:
+                answer = await call(some, context)
+                consumed = note(answer, context)
+            except Exception as error:  # noqa: BLE001 - see run
+                self._raised(error, some)
+                return
+            self._answered(consumed, some)
+            if self.failed:
+                return
+
+    def _next(self) -> list[ReceivedMessage] | None:
+        """The messages of the next call, or None when the job is over."""
+        if self.done >= len(self.messages):
+            return None
+        if not self.orderly:
+            return self.messages if self.done == 0 else None
+        if self.process_queue.dropped:
+            return None
+        return self.messages[self.done : self.done + self.batch]
+
+    def _answered(self, consumed: bool, some: list[ReceivedMessage]) -> None:
+        if consumed:
+            part = self.context.consumed
+            if part is None or self.orderly:
+                self.done += len(some)
+                return
+            self.done += max(0, min(part, len(some)))
+        self.failed = self.done < len(self.messages)
+
+    def _raised(self, error: Exception, some: list[ReceivedMessage]) -> None:
+        log.exception(
+            "the listener raised on %s at offset %d (message %s); it comes again",
+            self.shown_queue,
+            some[0].queue_offset,
+            some[0].message_id,
+        )
+        self.error = error
+        self.failed = True
+
+
+Finished: TypeAlias = Callable[[Sequence[ConsumeJob]], None]
+"""Is given the jobs that are over, in the order in which they ended. On the engine's loop."""
+
+
+def one_by_one(listener: Listener) -> BatchListener:
+    """A listener of single messages in the shape of a batch listener; its batches have one message."""
+
+    def call(messages: Sequence[ReceivedMessage], context: ConsumeContext) -> ListenerAnswer:
+        return listener(messages[0])
+
+    return call

@@ -1,0 +1,170 @@
+"""Consuming in order: one message of a queue at a time, under the broker's lock, repeated until it is consumed.
+
+A queue's messages are taken in runs of up to 64, each run by one worker, call after call; nothing of the queue runs
+beside it. A failure ends the run: the queue stops for a second and the failed messages are tried again, so nothing
+overtakes them. Past the configured number of tries (without end by default) a message is sent to the dead letters and
+the queue goes on.
+
+What keeps order when a queue changes hands: the old owner finishes the call it is in, commits, and only then gives the
+lock back; the new owner reads the offset only after it has got the lock.
+
+Java: client/impl/consumer/ConsumeMessageOrderlyService.java
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+import trio
+
+from rocketlet.client.consuming.consume_job import ConsumeJob, Finished
+from rocketlet.client.consuming.consume_workers import Workers
+from rocketlet.client.consuming.consumer_statistics import ConsumerStatistics
+from rocketlet.client.consuming.offset_store import OffsetStore
+from rocketlet.client.consuming.process_queue import ProcessQueue
+from rocketlet.client.consuming.send_back import SendBack
+from rocketlet.client.errors import ClientError
+from rocketlet.common.message import MessageQueue, ReceivedMessage
+
+log = logging.getLogger("rocketlet.client.consume_orderly")
+
+_RUN = 64  # messages a worker takes at once
+_LEAST_SUSPEND = 0.01
+_MOST_SUSPEND = 30.0
+
+
+class ConsumeOrderly:
+    """One consumer's orderly side. Lives on the engine's loop; only listeners run elsewhere."""
+
+    def __init__(
+        self,
+        *,
+        workers: Callable[[Finished], Workers],
+        offsets: OffsetStore,
+        send_back: SendBack | None,
+        batch: int,
+        suspend: float,
+        locking: bool,
+        progressed: Callable[[ProcessQueue], None],
+        statistics: ConsumerStatistics,
+        wire_topic: Callable[[str], str],
+    ) -> None:
+        self._workers = workers(self._finished)
+        self._offsets = offsets
+        self._send_back = send_back
+        self._batch = batch
+        self._suspend = suspend
+        self._locking = locking  # not for broadcasting: every member has all queues
+        self._progressed = progressed
+        self._statistics = statistics
+        self._wire_topic = wire_topic
+        self._active: dict[ProcessQueue, MessageQueue] = {}  # queues that are being worked on
+        self._idle = trio.lowlevel.ParkingLot()
+        self._nursery: trio.Nursery | None = None
+
+    def submit(self, process_queue: ProcessQueue, messages: list[ReceivedMessage], shown_queue: MessageQueue) -> None:
+        """The process queue has got more messages."""
+        if process_queue not in self._active and not process_queue.dropped:
+            assert self._nursery is not None
+            self._active[process_queue] = shown_queue
+            self._nursery.start_soon(self._work_off, process_queue, shown_queue)
+
+    async def run_alone(self, job: ConsumeJob) -> None:
+        """Have one job run, and wait for it."""
+        finished = trio.Event()
+        job.on_finished = finished.set
+        self._workers.submit([job])
+        await finished.wait()
+
+    def collect(self) -> None:
+        """Take in what has been consumed up to now."""
+        self._workers.collect()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Consume until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            await nursery.start(self._workers.run)
+            task_status.started()
+            await trio.sleep_forever()
+
+    def abandon(self) -> None:
+        """Begin with nothing more; what was not begun is not consumed."""
+        self._workers.abandon()
+
+    async def drain(self) -> None:
+        """Wait until no queue is being worked on. Requires: they are dropped, or will run dry."""
+        while self._active:
+            await self._idle.park()
+
+    async def left(self, process_queue: ProcessQueue) -> None:
+        """Wait until nothing of this queue is being consumed. Requires: it is dropped."""
+        while process_queue in self._active:
+            await self._idle.park()
+
+    # ---- one queue
+
+    async def _work_off(self, queue: ProcessQueue, shown_queue: MessageQueue) -> None:
+        try:
+            while not queue.dropped and queue.count:
+                if self._locking and not queue.is_locked(trio.current_time() * 1000):
+                    await trio.sleep(0.1)  # the renewal gets the lock again, or the queue is dropped
+                    continue
+                pause = await self._one_run(queue, shown_queue)
+                if pause is not None and not queue.dropped:
+                    await self._pause(queue, pause)
+        finally:
+            del self._active[queue]
+            self._idle.unpark_all()
+
+    async def _pause(self, queue: ProcessQueue, seconds: float) -> None:
+        """Stands still, but not for a queue that is taken away meanwhile."""
+        until = trio.current_time() + min(max(seconds, _LEAST_SUSPEND), _MOST_SUSPEND)
+        while not queue.dropped and (left := until - trio.current_time()) > 0:
+            await trio.sleep(min(left, 0.5))
+
+    async def _one_run(self, queue: ProcessQueue, shown_queue: MessageQueue) -> float | None:
+        """Consume what a worker takes at once; how long to pause after a failure, None where there was none."""
+        messages = queue.take(_RUN)
+        job = ConsumeJob(queue, messages, shown_queue, orderly=True, batch=self._batch)
+        await self.run_alone(job)
+        queue.put_back()
+        now = trio.current_time()
+        queue.last_consume = now * 1000
+        self._statistics.consumed(queue.queue.topic, job.done, int(job.failed), (now - job.started) * 1000)
+        self._settle(queue, messages[: job.done])
+        if not job.failed:
+            return None
+        failed = messages[job.done : job.done + self._batch]
+        if await self._may_try_again(failed):
+            return job.context.suspend if job.context.suspend is not None else self._suspend
+        self._settle(queue, failed)
+        return None
+
+    def _finished(self, jobs: Sequence[ConsumeJob]) -> None:
+        for job in jobs:
+            assert job.on_finished is not None
+            job.on_finished()
+
+    def _settle(self, queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
+        queue.finish(messages)
+        # Also for a queue that is dropped: whoever gets it next waits for our lock, and then reads this offset.
+        self._offsets.update(queue.queue, queue.committable())
+        self._progressed(queue)
+
+    async def _may_try_again(self, messages: list[ReceivedMessage]) -> bool:
+        """Counts the try; False when all of them are at their limit and have gone to the dead letters."""
+        again = False
+        for message in messages:
+            if self._send_back is None or message.reconsume_times < self._send_back.orderly_limit:
+                message.reconsume_times += 1
+                again = True
+                continue
+            try:
+                await self._send_back.orderly(message, self._wire_topic(message.topic))
+            except ClientError as error:
+                log.warning("%s could not be sent to the dead letters, trying again: %s", message.message_id, error)
+                message.reconsume_times += 1
+                again = True
+        return again

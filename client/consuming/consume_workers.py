@@ -1,0 +1,236 @@
+"""Who runs the listeners: tasks for those that are awaited, threads for plain functions.
+
+Both take jobs in the order in which they were submitted and hand them back to `finished`, on the engine's loop.
+
+Threads do not pass each job through a lock. All take from one deque (`popleft` is atomic), and only one that finds it
+empty lies down on a lock of its own. A submission wakes one if all lie. While jobs wait, the loop looks every 2 ms how
+many were taken, and if those awake get through fewer than four each, doubles their number: a listener that takes no
+time keeps one thread busy, without a switch of threads a message, and one that waits for something has all twenty at
+work within 10 ms. Results come back the same way: into a deque, with one call into the loop for all that gather until
+it gets there.
+
+Java: ConsumeMessageConcurrentlyService.consumeExecutor
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from _thread import LockType, allocate_lock
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+import trio
+
+from rocketlet.client.consuming.consume_job import AsyncCall, Call, ConsumeJob, Finished
+from rocketlet.client.wakeup import Wakeup
+
+log = logging.getLogger("rocketlet.client.consume_workers")
+
+_LOOK_EVERY = 0.002
+_BRISK = 4  # jobs that one thread takes between two looks, at least, if more threads would not help
+
+
+class Workers(Protocol):
+    """Runs jobs."""
+
+    def submit(self, jobs: Iterable[ConsumeJob]) -> None:
+        """Have these run. Called on the engine's loop."""
+
+    def collect(self) -> None:
+        """Hand back, now, what is finished and has not been handed back yet."""
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Work until cancelled."""
+
+    def abandon(self) -> None:
+        """Hand back, as expired, the jobs that nobody has begun: their messages come again elsewhere."""
+
+    async def drain(self) -> None:
+        """Wait until every submitted job has been handed back."""
+
+
+class TaskWorkers:
+    """So many tasks of the engine's own loop; for listeners that are awaited under trio."""
+
+    def __init__(self, call: AsyncCall, count: int, finished: Finished) -> None:
+        self._call = call
+        self._count = count
+        self._finished = finished
+        self._jobs: deque[ConsumeJob] = deque()
+        self._idle = trio.lowlevel.ParkingLot()
+        self._running = 0
+        self._drained = trio.lowlevel.ParkingLot()
+
+    def submit(self, jobs: Iterable[ConsumeJob]) -> None:
+        for job in jobs:
+            self._jobs.append(job)
+            self._idle.unpark()
+
+    def collect(self) -> None:
+        """Nothing: each job is handed back as it ends."""
+
+    def abandon(self) -> None:
+        while self._jobs:
+            job = self._jobs.popleft()
+            job.expired = True
+            self._finished([job])
+        if not self._running:
+            self._drained.unpark_all()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        async with trio.open_nursery() as nursery:
+            for _ in range(self._count):
+                nursery.start_soon(self._work)
+            task_status.started()
+
+    async def _work(self) -> None:
+        clock = trio.lowlevel.current_clock().current_time
+        while True:
+            while not self._jobs:
+                await self._idle.park()
+            job = self._jobs.popleft()
+            self._running += 1
+            try:
+                await job.run_async(self._call, clock)
+            finally:
+                self._running -= 1
+                if not self._running and not self._jobs:
+                    self._drained.unpark_all()
+            self._finished([job])
+
+    async def drain(self) -> None:
+        while self._running or self._jobs:
+            await self._drained.park()
+
+
+class ThreadWorkers:
+    """So many threads, started as they are needed; for listeners that are plain functions."""
+
+    def __init__(
+        self,
+        call: Call,
+        count: int,
+        finished: Finished,
+        post: Callable[[Callable[[], None]], None],
+        name: str,
+    ) -> None:
+        self._call = call
+        self._count = count
+        self._finished = finished
+        self._post = post
+        self._name = name
+        self._jobs: deque[ConsumeJob] = deque()
+        self._idle: list[LockType] = []
+        self._threads: list[threading.Thread] = []
+        self._results: deque[ConsumeJob] = deque()
+        self._posted = False
+        self._stopping = False
+        self._out = 0
+        self._taken = 0  # jobs begun, nearly: threads count it without a lock
+        self._backlog = Wakeup()
+        self._drained = trio.lowlevel.ParkingLot()
+        self._now: Callable[[], float] = lambda: 0.0
+
+    # ---- on the loop
+
+    def submit(self, jobs: Iterable[ConsumeJob]) -> None:
+        before = len(self._jobs)
+        self._jobs.extend(jobs)
+        self._out += len(self._jobs) - before
+        if self._jobs:
+            if len(self._idle) == len(self._threads):
+                self._wake_one()
+            self._backlog.set()
+
+    def _wake_one(self) -> None:
+        try:
+            lock = self._idle.pop()
+        except IndexError:
+            if len(self._threads) < self._count:
+                self._start_thread()
+            return
+        lock.release()
+
+    def _start_thread(self) -> None:
+        number = len(self._threads) + 1
+        thread = threading.Thread(target=self._work, name=f"{self._name}-{number}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        self._now = trio.lowlevel.current_clock().current_time
+        task_status.started()
+        try:
+            while True:
+                await self._backlog.wait(1)
+                await self._raise_the_number()
+        finally:
+            self._stopping = True
+            self._jobs.clear()
+            while self._idle:
+                self._idle.pop().release()
+
+    async def _raise_the_number(self) -> None:
+        """While jobs wait and those awake do not get on with them."""
+        while self._jobs:
+            before = self._taken
+            await trio.sleep(_LOOK_EVERY)
+            awake = len(self._threads) - len(self._idle)
+            if self._jobs and self._taken - before < _BRISK * awake:
+                for _ in range(max(1, awake)):
+                    self._wake_one()
+
+    def collect(self) -> None:
+        self._posted = False
+        results = self._results
+        jobs = [results.popleft() for _ in range(len(results))]
+        self._out -= len(jobs)
+        self._finished(jobs)
+        if not self._out:
+            self._drained.unpark_all()
+
+    def abandon(self) -> None:
+        while True:
+            try:
+                job = self._jobs.popleft()
+            except IndexError:
+                break
+            job.expired = True
+            self._results.append(job)
+        self.collect()
+
+    async def drain(self) -> None:
+        while self._out:
+            await self._drained.park()
+
+    # ---- in the threads
+
+    def _work(self) -> None:
+        mine = allocate_lock()
+        mine.acquire()
+        while not self._stopping:
+            try:
+                job = self._jobs.popleft()
+            except IndexError:
+                self._lie_down(mine)
+                continue
+            self._taken += 1
+            job.run(self._call, self._now)
+            self._results.append(job)
+            if not self._posted:
+                self._posted = True
+                self._post(self.collect)
+
+    def _lie_down(self, mine: LockType) -> None:
+        """Sleep until woken, unless a job came in the meantime."""
+        self._idle.append(mine)
+        if self._jobs or self._stopping:
+            try:
+                self._idle.remove(mine)
+            except ValueError:
+                pass  # someone has just taken our lock to wake us: the release below is for us
+            else:
+                return
+        mine.acquire()

@@ -1,0 +1,75 @@
+"""Pulled messages that wait for `poll`: filled on the engine's loop, emptied from any thread or task.
+
+Who finds it empty leaves a waker and looks once more; who fills it calls one waker for each batch. So nothing is
+locked, and a message that comes between the two looks is seen by one of them.
+
+Java: client/impl/consumer/DefaultLitePullConsumerImpl.java (consumeRequestCache)
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rocketlet.client.consuming.process_queue import ProcessQueue
+from rocketlet.common.message import ReceivedMessage
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Messages of one queue, in order."""
+
+    process_queue: ProcessQueue
+    messages: list[ReceivedMessage]
+
+
+@dataclass(slots=True, eq=False)
+class MessageBuffer:
+    """Batches in the order of their arrival."""
+
+    batches: deque[Batch] = field(default_factory=deque)
+    wakers: deque[Callable[[], object]] = field(default_factory=deque)
+    closed: bool = False
+
+    def put(self, batch: Batch) -> None:
+        """On the engine's loop."""
+        self.batches.append(batch)
+        self.wake()
+
+    def put_back(self, batch: Batch) -> None:
+        """From the thread or task that took it: these were not handed over after all, and come first again."""
+        if batch.messages:
+            self.batches.appendleft(batch)
+            self.wake()
+
+    def wake(self) -> None:
+        """Let one of those who wait look again."""
+        try:
+            waker = self.wakers.popleft()
+        except IndexError:
+            return
+        waker()
+
+    def wake_all(self) -> None:
+        """Let all look again: it is closed, or one of them has what another one waits for."""
+        while self.wakers:
+            self.wake()
+
+    def take(self) -> Batch | None:
+        """The next batch of a queue that is still ours, if there is one now."""
+        while True:
+            try:
+                batch = self.batches.popleft()
+            except IndexError:
+                return None
+            if not batch.process_queue.dropped:
+                return batch
+
+    def stop_waiting(self, waker: Callable[[], object]) -> None:
+        """This one no longer waits; if it was called already, somebody else is called in its place."""
+        try:
+            self.wakers.remove(waker)
+        except ValueError:
+            if self.batches:
+                self.wake()

@@ -1,0 +1,148 @@
+"""Where consumers keep how far they have come: at the broker, or in a local file for broadcasting consumers.
+
+`update` notes an offset in memory; `persist` writes what was noted since. Reading asks the store behind: what a group
+has committed may have been moved by somebody else, and this client's own memory of a queue ends when it gives it up.
+
+Java: client/consumer/store/RemoteBrokerOffsetStore.java, LocalFileOffsetStore.java
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from rocketlet.client.errors import ClientError, NoRoute
+from rocketlet.client.talking.broker_calls import BrokerCalls
+from rocketlet.common.message import MessageQueue
+from rocketlet.remoting.errors import BodyError
+from rocketlet.remoting.protocol.offsets import ResetOffsetBody
+
+log = logging.getLogger("rocketlet.client.offset_store")
+
+DEFAULT_DIRECTORY = "~/.rocketmq_offsets"  # RocketMQ's, so that a Java consumer's files are found
+
+
+class OffsetStore(Protocol):
+    """One group's offsets in the queues of one client."""
+
+    async def read(self, queue: MessageQueue) -> int | None:
+        """The stored offset; None where there is none. Raises ClientError where that cannot be known."""
+
+    def update(self, queue: MessageQueue, offset: int) -> None:
+        """Note how far the queue is consumed."""
+
+    def noted(self, queue: MessageQueue) -> int | None:
+        """What was noted last."""
+
+    async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
+        """Store what was noted for these queues. A failure is logged; the next call tries again."""
+
+    def forget(self, queue: MessageQueue) -> None:
+        """The queue is not ours any more."""
+
+
+class RemoteOffsets:
+    """Offsets at the queue's broker, for clustering consumers. Commits are one-way, as RocketMQ's are."""
+
+    def __init__(self, group: str, brokers: BrokerCalls, master: Callable[[str], str | None]) -> None:
+        self._group = group
+        self._brokers = brokers
+        self._master = master
+        self._noted: dict[MessageQueue, int] = {}
+
+    async def read(self, queue: MessageQueue) -> int | None:
+        address = self._master(queue.broker_name)
+        if address is None:
+            raise NoRoute("the queue's broker is in no route", topic=queue.topic, broker=queue.broker_name)
+        offset = await self._brokers.committed(address, self._group, queue)
+        return offset if offset is not None and offset >= 0 else None
+
+    def update(self, queue: MessageQueue, offset: int) -> None:
+        self._noted[queue] = offset
+
+    def noted(self, queue: MessageQueue) -> int | None:
+        return self._noted.get(queue)
+
+    async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
+        for queue in list(queues):
+            offset = self._noted.get(queue)
+            if offset is None:
+                continue
+            # Also if it has not changed: a commit is one-way, and nobody knows whether the last one arrived.
+            address = self._master(queue.broker_name)
+            if address is None:
+                log.warning("offset %d of %s cannot be committed: its broker is in no route", offset, queue)
+                continue
+            try:
+                await self._brokers.commit(address, self._group, queue, offset, wait=wait)
+            except ClientError as error:
+                log.warning("offset %d of %s was not committed: %s", offset, queue, error)
+
+    def forget(self, queue: MessageQueue) -> None:
+        self._noted.pop(queue, None)
+
+
+class LocalOffsets:
+    """Offsets in `<directory>/<client id>/<group>/offsets.json`, for broadcasting consumers.
+
+    Written beside and renamed, with the file before as `.bak`, so that a crash leaves one of the two whole. The file
+    has the shape that RocketMQ gives it.
+    """
+
+    def __init__(self, directory: str, client_id: str, group: str) -> None:
+        self._path = (
+            Path(directory or DEFAULT_DIRECTORY).expanduser() / _safe(client_id) / _safe(group) / "offsets.json"
+        )
+        self._noted: dict[MessageQueue, int] = {}
+        self._written: dict[MessageQueue, int] = {}
+        self._load()
+
+    def _load(self) -> None:
+        for path in (self._path, self._path.with_suffix(".json.bak")):
+            try:
+                data = path.read_bytes()
+            except FileNotFoundError:
+                continue
+            try:
+                self._noted = dict(ResetOffsetBody.from_json(data).offsetTable)
+            except BodyError as error:
+                log.warning("the offsets in %s cannot be read (%s); trying the copy before", path, error)
+                continue
+            self._written = dict(self._noted)
+            return
+
+    async def read(self, queue: MessageQueue) -> int | None:
+        return self._noted.get(queue)
+
+    def update(self, queue: MessageQueue, offset: int) -> None:
+        self._noted[queue] = offset
+
+    def noted(self, queue: MessageQueue) -> int | None:
+        return self._noted.get(queue)
+
+    async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
+        if self._noted != self._written:
+            self._write(self._noted)
+            self._written = dict(self._noted)
+
+    def _write(self, table: Mapping[MessageQueue, int]) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        beside = self._path.with_suffix(".json.tmp")
+        with open(beside, "wb") as file:
+            file.write(ResetOffsetBody(dict(table)).to_json())
+            file.flush()
+            os.fsync(file.fileno())
+        if self._path.exists():
+            os.replace(self._path, self._path.with_suffix(".json.bak"))
+        os.replace(beside, self._path)
+
+    def forget(self, queue: MessageQueue) -> None:
+        """Nothing: a local offset outlives the assignment."""
+
+
+def _safe(name: str) -> str:
+    """A client id or group as one step of a path; ids hold an address with @ and #, which are left."""
+    return "".join(sign if sign.isalnum() or sign in "-_.%@#|" else "_" for sign in name).strip(".") or "_"

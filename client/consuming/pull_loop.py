@@ -1,0 +1,211 @@
+"""Pulls one queue for as long as it is held: one request at a time, which the broker may hold until something comes.
+
+Whatever a pull meets, the loop goes on: an answer moves it forward, an error is logged and waited out, an offset that
+the broker does not have makes the queue be taken anew from one that it has. Nothing but the end of the queue ends it;
+a mistake of our own ends the whole client, loudly, for a loop that died alone is what nobody notices.
+
+Pulling pauses while the consumer is suspended, while too much of this queue, of its topic or of the whole consumer is
+pulled and not consumed (by count, by bytes), or while its oldest open message is too far behind the newest.
+
+Java: client/impl/consumer/DefaultMQPushConsumerImpl.java#pullMessage, PullMessageService.java, PullAPIWrapper.java
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import trio
+
+from rocketlet.client.compression import CannotInflate
+from rocketlet.client.consuming.process_queue import ProcessQueue
+from rocketlet.client.consuming.received_messages import MessageReader
+from rocketlet.client.errors import ClientError, NoRoute, Refused
+from rocketlet.client.talking.broker_calls import BrokerCalls
+from rocketlet.client.talking.route_cache import MASTER, RouteCache
+from rocketlet.client.wakeup import Wakeup
+from rocketlet.common.message import MessageQueue, ReceivedMessage
+from rocketlet.common.message_record import RecordError
+from rocketlet.common.subscription import Subscription
+from rocketlet.remoting.protocol import pulling
+from rocketlet.remoting.response_codes import ResponseCode
+
+log = logging.getLogger("rocketlet.client.pull_loop")
+
+_AFTER_ERROR = 1.0
+_AFTER_FLOW_CONTROL = 0.02  # the broker's own, code 215
+_LOOK_AGAIN = 1.0
+_UNKNOWN_HERE = frozenset(
+    {
+        int(ResponseCode.SUBSCRIPTION_NOT_EXIST),
+        int(ResponseCode.SUBSCRIPTION_NOT_LATEST),
+        int(ResponseCode.FILTER_DATA_NOT_EXIST),
+        int(ResponseCode.FILTER_DATA_NOT_LATEST),
+    }
+)
+# A broker that answers "nothing" at once, though it was asked to wait, would be asked ten thousand times a second.
+_TOO_QUICK = 0.005
+_QUICK_ONES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class PullTerms:
+    """What all pulls of one consumer have in common."""
+
+    group: str
+    batch: int
+    timeout: float
+    hold: float
+    interval: float
+    commit: bool
+    flags: int
+    send_subscription: bool
+
+
+class Puller(Protocol):
+    """The consumer on whose behalf a queue is pulled."""
+
+    def pulled(self, process_queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
+        """Messages have been put into the process queue."""
+
+    def full(self, process_queue: ProcessQueue) -> str:
+        """Why this queue must not be pulled now; empty if it may."""
+
+    def unknown(self) -> None:
+        """The broker does not know this consumer, or its newest subscription."""
+
+    def offset_moved(self, process_queue: ProcessQueue, offset: int) -> None:
+        """The broker does not have what was asked for; it suggests to go on here."""
+
+
+class PullLoop:
+    """One queue's loop."""
+
+    def __init__(
+        self,
+        process_queue: ProcessQueue,
+        *,
+        puller: Puller,
+        terms: PullTerms,
+        subscription: Callable[[], Subscription | None],
+        routes: RouteCache,
+        brokers: BrokerCalls,
+        reader: MessageReader,
+        shown_queue: MessageQueue,
+    ) -> None:
+        self._queue = process_queue
+        self._puller = puller
+        self._terms = terms
+        self._subscription = subscription
+        self._routes = routes
+        self._brokers = brokers
+        self._reader = reader
+        self._shown_queue = shown_queue
+        self._broker_id = MASTER
+        self._quick = 0
+        self._pause_logged = False
+        self.room = Wakeup()
+        """Announced when messages have been consumed, or the consumer goes on."""
+
+    async def run(self) -> None:
+        """Pull until the queue is dropped or this is cancelled."""
+        while not self._queue.dropped:
+            self._queue.last_pull = trio.current_time() * 1000
+            reason = self._puller.full(self._queue)
+            if reason:
+                await self._pause(reason)
+                continue
+            self._pause_logged = False
+            try:
+                await self._pull_once()
+            except (ClientError, RecordError) as error:
+                await self._wait_out(error)
+            if self._terms.interval:
+                await trio.sleep(self._terms.interval)
+
+    async def _pause(self, reason: str) -> None:
+        if not self._pause_logged:
+            self._pause_logged = True
+            log.debug("%s is not pulled: %s", self._queue.queue, reason)
+        await self.room.wait(_LOOK_AGAIN)
+
+    async def _wait_out(self, error: ClientError | RecordError) -> None:
+        if isinstance(error, Refused) and error.code == ResponseCode.FLOW_CONTROL:
+            await trio.sleep(_AFTER_FLOW_CONTROL)
+            return
+        if isinstance(error, (RecordError, CannotInflate)):
+            log.error(
+                "what was pulled from %s at %d is unreadable: %s", self._queue.queue, self._queue.pulled_to, error
+            )
+        else:
+            log.warning("pull of %s at %d failed: %s", self._queue.queue, self._queue.pulled_to, error)
+        self._broker_id = MASTER
+        if isinstance(error, Refused) and error.code in _UNKNOWN_HERE:
+            self._puller.unknown()
+        await trio.sleep(_AFTER_ERROR)
+
+    async def _pull_once(self) -> None:
+        queue = self._queue.queue
+        subscription = self._subscription()
+        if subscription is None:
+            await trio.sleep(_LOOK_AGAIN)  # unsubscribed; the next rebalance takes the queue away
+            return
+        found = self._routes.address(queue.broker_name, self._broker_id)
+        if found is None:
+            raise NoRoute("the queue's broker is in no route", topic=queue.topic, broker=queue.broker_name)
+        began = trio.current_time()
+        code, answer, body = await self._brokers.pull(
+            found[0], self._header(subscription, found[1]), self._terms.timeout
+        )
+        if self._queue.dropped:
+            return
+        self._broker_id = answer.suggestWhichBrokerId
+        if code == ResponseCode.PULL_OFFSET_MOVED:
+            log.warning(
+                "%s has no offset %d (it has %d to %d); going on at %d",
+                queue,
+                self._queue.pulled_to,
+                answer.minOffset,
+                answer.maxOffset,
+                answer.nextBeginOffset,
+            )
+            self._puller.offset_moved(self._queue, answer.nextBeginOffset)
+            return
+        messages = self._reader.pulled(body, self._shown_queue, subscription) if code == ResponseCode.SUCCESS else []
+        progress = answer.nextBeginOffset != self._queue.pulled_to
+        self._queue.put(messages, answer.nextBeginOffset)
+        self._puller.pulled(self._queue, messages)
+        if not progress:
+            await self._not_too_quickly(began)
+        else:
+            self._quick = 0
+
+    async def _not_too_quickly(self, began: float) -> None:
+        self._quick = self._quick + 1 if trio.current_time() - began < _TOO_QUICK else 0
+        if self._quick >= _QUICK_ONES:
+            await trio.sleep(_AFTER_ERROR)
+
+    def _header(self, subscription: Subscription, broker_id: int) -> pulling.PullMessageHeader:
+        terms, queue = self._terms, self._queue
+        committable = queue.committable()
+        # Slaves do not keep offsets.
+        commit = terms.commit and committable > 0 and broker_id == MASTER
+        flags = terms.flags | (pulling.COMMIT_OFFSET if commit else 0)
+        if terms.send_subscription:
+            flags |= pulling.SUBSCRIPTION
+        return pulling.PullMessageHeader(
+            queueId=queue.queue.queue_id,
+            queueOffset=queue.pulled_to,
+            maxMsgNums=terms.batch,
+            topic=queue.queue.topic,
+            consumerGroup=terms.group,
+            sysFlag=flags,
+            commitOffset=committable if commit else 0,
+            suspendTimeoutMillis=round(terms.hold * 1000),
+            subscription=subscription.expression if terms.send_subscription else None,
+            subVersion=subscription.version,
+            expressionType=subscription.expression_type,
+            bname=queue.queue.broker_name,
+        )

@@ -1,0 +1,315 @@
+"""Which queues this consumer holds: asked anew every 20 s, at each notice of the broker, and at each change of routes.
+
+For each subscribed topic: the readable queues from the route, the group's members from a broker, the own share from
+the allocation. Queues that are no longer ours are given up first, new ones are taken: locked where order matters, then
+their offset is read, then they are pulled. What does not work out is tried again after 1 s, 2 s, 4 s and so on.
+
+Two things that RocketMQ does worse, and that stop consumers for long: a member list without our own id does not cost
+us all queues, since it only means that a broker has restarted and has not heard from us yet: it is told, and asked
+again. And a queue that nobody has pulled for two minutes is taken anew.
+
+Giving up an ordered queue may take as long as its listener does, so each queue leaves in a task of its own.
+
+Invariant: a queue is in `held` from before its first pull until after its last commit and the return of its lock, so it
+cannot be taken again in between.
+
+Java: client/impl/consumer/RebalanceImpl.java, RebalancePushImpl.java, RebalanceService.java
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from random import Random
+from typing import Protocol
+
+import trio
+
+from rocketlet.client.config import MessageModel
+from rocketlet.client.consuming import queue_allocation
+from rocketlet.client.consuming.process_queue import ProcessQueue, Totals
+from rocketlet.client.consuming.queue_allocation import Allocation
+from rocketlet.client.errors import ClientError
+from rocketlet.client.talking.broker_calls import BrokerCalls
+from rocketlet.client.talking.route_cache import RouteCache
+from rocketlet.client.wakeup import Wakeup
+from rocketlet.common.message import MessageQueue
+from rocketlet.common.subscription import Subscription
+
+log = logging.getLogger("rocketlet.client.rebalance")
+
+_TRY_AGAIN_AFTER = 1.0
+_COMMIT_TIME = 1.0
+LOCK_INTERVAL = 20.0
+
+
+class QueueOwner(Protocol):
+    """The consumer whose queues these are."""
+
+    async def start_offset(self, queue: MessageQueue) -> int:
+        """Where to begin. Raises ClientError."""
+
+    def taken(self, process_queue: ProcessQueue) -> None:
+        """Begin to pull."""
+
+    async def given_up(self, process_queue: ProcessQueue) -> None:
+        """Stop pulling and commit; the queue is dropped already. With order: wait for what is being consumed."""
+
+    def balanced(self, topic: str, all_queues: list[MessageQueue], own: set[MessageQueue]) -> None:
+        """A topic's own queues have changed."""
+
+    async def tell_brokers(self) -> None:
+        """Heartbeat to all brokers, now."""
+
+
+class Rebalance:
+    """The queues of one consumer. Lives on the engine's loop."""
+
+    def __init__(
+        self,
+        group: str,
+        client_id: str,
+        *,
+        subscriptions: Mapping[str, Subscription],
+        routes: RouteCache,
+        brokers: BrokerCalls,
+        owner: QueueOwner,
+        allocation: Allocation,
+        model: MessageModel,
+        locking: bool,
+        random: Random,
+        interval: float,
+    ) -> None:
+        self.held: dict[MessageQueue, ProcessQueue] = {}
+        self.by_hand = False
+        """Queues are held as someone else says; there is nothing to balance."""
+        self.totals = Totals()
+        self.topic_totals: dict[str, Totals] = {}
+        self._group = group
+        self._client_id = client_id
+        self._subscriptions = subscriptions
+        self._routes = routes
+        self._brokers = brokers
+        self._owner = owner
+        self._allocation = allocation
+        self._model = model
+        self._locking = locking
+        self._random = random
+        self._interval = interval
+        self._wakeup = Wakeup()
+        self._nursery: trio.Nursery | None = None
+        self._leaving: set[MessageQueue] = set()
+        self._left = trio.lowlevel.ParkingLot()
+        self._incomplete = False
+        self._restarting: dict[MessageQueue, int] = {}
+
+    def wake(self) -> None:
+        """Balance now: the members of the group, the routes or the subscriptions have changed."""
+        self._wakeup.set()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Balance until cancelled; started after the first round."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            if self._locking:
+                nursery.start_soon(self._renew_locks)
+            await self.balance()
+            task_status.started()
+            again = _TRY_AGAIN_AFTER
+            while True:
+                woken = await self._wakeup.wait(min(again, self._interval) if self._incomplete else self._interval)
+                again = _TRY_AGAIN_AFTER if woken or not self._incomplete else 2 * again
+                await self.balance()
+
+    async def _renew_locks(self) -> None:
+        while True:
+            await trio.sleep(LOCK_INTERVAL)
+            await self._renew()
+
+    async def balance(self) -> None:
+        """One round over all topics."""
+        self._incomplete = False
+        if self.by_hand:
+            return
+        topics = list(self._subscriptions)
+        await self._give_up([queue for queue in self.held if queue.topic not in topics])
+        for topic in topics:
+            await self._balance_topic(topic)
+
+    def restart(self, process_queue: ProcessQueue, offset: int) -> None:
+        """Drop what is pulled of this queue and go on from another offset; what is being consumed may end."""
+        process_queue.drop()
+        self._restarting[process_queue.queue] = offset
+        self.wake()
+
+    def is_restarting(self, queue: MessageQueue) -> bool:
+        """Whether the queue is given up only to be taken again, from an offset that is set already."""
+        return queue in self._restarting
+
+    # ---- one topic
+
+    async def _balance_topic(self, topic: str) -> None:
+        route = self._routes.get(topic)
+        if route is None:
+            return  # asked for every 30 s; a new group's retry topic appears with the first heartbeat
+        all_queues = list(route.readable)
+        own = set(all_queues)
+        if self._model is MessageModel.CLUSTERING:
+            members = await self._members(topic)
+            if members is None:
+                self._incomplete = True
+                return
+            own = set(queue_allocation.allocate(self._allocation, self._group, self._client_id, all_queues, members))
+        now = trio.current_time() * 1000
+        held = [queue for queue in self.held if queue.topic == topic]
+        lost = [queue for queue in held if queue not in own]
+        broken = [queue for queue in held if queue in own and self._must_restart(self.held[queue], now)]
+        await self._give_up(lost + broken)
+        new = [queue for queue in sorted(own) if queue not in self.held]
+        await self._take(new)
+        if lost or new:
+            self._owner.balanced(topic, all_queues, {queue for queue in own if queue in self.held})
+
+    def _must_restart(self, process_queue: ProcessQueue, now: float) -> bool:
+        if process_queue.is_stalled(now) and not process_queue.dropped:
+            log.error("nothing was pulled from %s for two minutes; it is taken anew", process_queue.queue)
+            return True
+        return process_queue.dropped
+
+    async def _members(self, topic: str) -> list[str] | None:
+        """The group's client ids, from any broker of the topic that answers; None if that did not work out."""
+        route = self._routes.get(topic)
+        names = list(route.addresses) if route is not None else []
+        self._random.shuffle(names)
+        for name in names:
+            found = self._routes.address(name)
+            if found is None:
+                continue
+            try:
+                members = await self._brokers.members(found[0], self._group)
+            except ClientError as error:
+                log.info("the members of %s are not known at %s: %s", self._group, found[0], error)
+                continue
+            if self._client_id in members:
+                return members
+            log.warning("%s at %s does not list this client yet; telling it", self._group, found[0])
+            await self._owner.tell_brokers()
+            return None
+        return None
+
+    # ---- taking and giving up
+
+    async def _take(self, queues: list[MessageQueue]) -> None:
+        locked = await self._lock(queues) if self._locking else set(queues)
+        for queue in queues:
+            if queue not in locked:
+                self._incomplete = True
+                continue
+            offset = self._restarting.pop(queue, None)
+            if offset is None:
+                try:
+                    offset = await self._owner.start_offset(queue)
+                except ClientError as error:
+                    log.warning("%s is not consumed yet, its offset is not known: %s", queue, error)
+                    self._incomplete = True
+                    continue
+            now = trio.current_time() * 1000
+            process_queue = self.new_process_queue(queue, offset)
+            if self._locking:
+                process_queue.locked, process_queue.last_lock = True, now
+            self.held[queue] = process_queue
+            log.info("%s consumes %s from offset %d", self._group, queue, offset)
+            self._owner.taken(process_queue)
+
+    def new_process_queue(self, queue: MessageQueue, offset: int) -> ProcessQueue:
+        """One that counts in the totals of its topic and of all."""
+        of_topic = self.topic_totals.setdefault(queue.topic, Totals())
+        return ProcessQueue(queue, offset, trio.current_time() * 1000, (self.totals, of_topic))
+
+    async def _give_up(self, queues: Iterable[MessageQueue]) -> None:
+        """Begins to give up, and waits a moment for those that have nothing to wait for."""
+        assert self._nursery is not None
+        leaving = [self.held[queue] for queue in queues if queue not in self._leaving]
+        for process_queue in leaving:
+            process_queue.drop()
+            self._leaving.add(process_queue.queue)
+            self._nursery.start_soon(self._leave, process_queue)
+        with trio.move_on_after(_COMMIT_TIME):
+            while not self._leaving.isdisjoint(process_queue.queue for process_queue in leaving):
+                await self._left.park()
+
+    async def _leave(self, process_queue: ProcessQueue) -> None:
+        queue = process_queue.queue
+        await self._owner.given_up(process_queue)
+        if self._locking:
+            await self._unlock(queue)
+        del self.held[queue]
+        self._leaving.discard(queue)
+        self._left.unpark_all()
+        if queue in self._restarting:
+            self.wake()
+        else:
+            log.info("%s no longer consumes %s", self._group, queue)
+
+    async def give_up_all(self) -> None:
+        """At the end of the consumer: drop all queues and wait until the last one is left."""
+        self._restarting.clear()
+        await self._give_up(list(self.held))
+        while self._leaving:
+            await self._left.park()
+
+    # ---- locks
+
+    async def _lock(self, queues: list[MessageQueue]) -> set[MessageQueue]:
+        locked: set[MessageQueue] = set()
+        for address, some in self._by_broker(queues):
+            try:
+                locked |= await self._brokers.lock(address, self._client_id, self._group, some)
+            except ClientError as error:
+                log.warning("queues of %s could not be locked: %s", self._group, error)
+        return locked
+
+    async def _unlock(self, queue: MessageQueue) -> None:
+        address = self._routes.master(queue.broker_name)
+        if address is None:
+            return
+        try:
+            await self._brokers.unlock(address, self._client_id, self._group, [queue])
+        except ClientError as error:
+            log.info("the lock of %s was not given back and will expire: %s", queue, error)
+
+    async def _renew(self) -> None:
+        process_queues = [process_queue for process_queue in self.held.values() if not process_queue.dropped]
+        for address, some in self._by_broker([process_queue.queue for process_queue in process_queues]):
+            asked = trio.current_time() * 1000
+            try:
+                granted = await self._brokers.lock(address, self._client_id, self._group, some)
+            except ClientError as error:
+                log.warning("locks of %s were not renewed: %s", self._group, error)
+                continue
+            for queue in some:
+                process_queue = self.held.get(queue)
+                if process_queue is not None:
+                    self._renewed(process_queue, queue in granted, asked)
+
+    def _renewed(self, process_queue: ProcessQueue, granted: bool, asked: float) -> None:
+        # A lock that lapsed in between may have been somebody else's: then our offset is old news, and what is pulled
+        # may have been consumed. Only an unbroken chain of renewals keeps the queue.
+        if granted and process_queue.is_locked(asked):
+            process_queue.last_lock = asked
+            return
+        log.warning("the lock of %s was lost; it is taken anew", process_queue.queue)
+        process_queue.locked = False
+        process_queue.drop()
+        self.wake()
+
+    def _by_broker(self, queues: Iterable[MessageQueue]) -> list[tuple[str, list[MessageQueue]]]:
+        by_name: dict[str, list[MessageQueue]] = {}
+        for queue in queues:
+            by_name.setdefault(queue.broker_name, []).append(queue)
+        found = []
+        for name, some in by_name.items():
+            address = self._routes.master(name)
+            if address is not None:
+                found.append((address, some))
+        return found

@@ -1,0 +1,147 @@
+"""What a consumer tells about itself when an administrator asks (307): settings, queues, speed, stacks.
+
+Java: client/impl/consumer/MQConsumerInner.java#consumerRunningInfo
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Protocol
+
+import trio
+
+from rocketlet.client.config import ConsumerConfig, PushConfig
+from rocketlet.client.consuming.consumer_statistics import ConsumerStatistics
+from rocketlet.client.consuming.process_queue import ProcessQueue
+from rocketlet.client.talking.broker_calls import subscription_data
+from rocketlet.client.talking.session import Session
+from rocketlet.common.message import MessageQueue
+from rocketlet.common.subscription import Subscription
+from rocketlet.remoting.command import VERSION, version_name
+from rocketlet.remoting.handler import Handler, Refused, Reply, Request
+from rocketlet.remoting.protocol.inspection import (
+    ConsumerRunningInfo,
+    ConsumeStatus,
+    GetConsumerRunningInfoHeader,
+    ProcessQueueInfo,
+)
+from rocketlet.remoting.response_codes import ResponseCode
+
+_NOT_TOLD = frozenset({"secret_key", "access_key", "security_token", "allocation"})
+
+
+class Described(Protocol):
+    """A consumer that can be described."""
+
+    group: str
+    session: Session
+    statistics: ConsumerStatistics
+    started_at: int
+    consume_type: str
+
+    @property
+    def config(self) -> ConsumerConfig:
+        """Its settings."""
+
+    @property
+    def held(self) -> Mapping[MessageQueue, ProcessQueue]:
+        """The queues that it consumes."""
+
+    @property
+    def subscriptions(self) -> Mapping[str, Subscription]:
+        """By topic on the wire."""
+
+
+def running_info_handler(consumer: Described) -> Handler:
+    """The handler of 307 for a consumer that answers nothing else of the kind."""
+
+    def handle(request: Request) -> Reply:
+        check_group(request.header.consumerGroup, consumer.group)
+        return Reply(body=running_info(consumer, jstack=request.header.jstackEnable).to_json())
+
+    return Handler(handle, GetConsumerRunningInfoHeader)
+
+
+def check_group(asked: str, own: str) -> None:
+    """Raises Refused if a request is about another group."""
+    if asked != own:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"The Consumer Group <{asked}> not exist in this consumer client")
+
+
+def running_info(consumer: Described, *, jstack: bool) -> ConsumerRunningInfo:
+    """All of it. Requires: what has been consumed is taken in."""
+    return ConsumerRunningInfo(
+        properties=_properties(consumer),
+        subscriptionSet=[subscription_data(subscription) for subscription in consumer.subscriptions.values()],
+        mqTable={queue: _queue(consumer, held) for queue, held in consumer.held.items()},
+        statusTable={topic: _speed(consumer, topic) for topic in consumer.subscriptions},
+        jstack=stacks() if jstack else None,
+    )
+
+
+def _properties(consumer: Described) -> dict[str, str]:
+    config = consumer.config
+    shown = {field.name: str(getattr(config, field.name)) for field in fields(config) if field.name not in _NOT_TOLD}
+    push = config if isinstance(config, PushConfig) else None
+    return {
+        **shown,
+        "PROP_CONSUME_TYPE": consumer.consume_type,
+        "PROP_NAMESERVER_ADDR": "".join(f"{address};" for address in consumer.session.namesrv.addresses),
+        "PROP_CLIENT_VERSION": version_name(VERSION),
+        "PROP_CONSUMEORDERLY": "true" if push is not None and push.orderly else "false",
+        "PROP_THREADPOOL_CORE_SIZE": str(push.threads if push is not None else 0),
+        "PROP_CONSUMER_START_TIMESTAMP": str(consumer.started_at),
+    }
+
+
+def _queue(consumer: Described, process_queue: ProcessQueue) -> ProcessQueueInfo:
+    at = process_queue.statistics()
+    wall = _wall_time(consumer.session.world.clock)
+    return ProcessQueueInfo(
+        cachedMsgCount=at.count,
+        cachedMsgMaxOffset=at.max_offset,
+        cachedMsgMinOffset=at.min_offset,
+        cachedMsgSizeInMiB=at.bytes >> 20,
+        commitOffset=at.committable,
+        droped=at.dropped,
+        lastConsumeTimestamp=wall(at.last_consume),
+        lastLockTimestamp=wall(at.last_lock) if at.last_lock else 0,
+        lastPullTimestamp=wall(at.last_pull),
+        locked=at.locked,
+    )
+
+
+def _wall_time(clock: Callable[[], int]) -> Callable[[float], int]:
+    """From milliseconds of the engine's clock, which never jumps, to those of the day."""
+
+    def wall(engine_ms: float) -> int:
+        return clock() - round(trio.current_time() * 1000 - engine_ms)
+
+    return wall
+
+
+def _speed(consumer: Described, topic: str) -> ConsumeStatus:
+    at = consumer.statistics.snapshot(topic)
+    return ConsumeStatus(
+        consumeFailedMsgs=at.failed,
+        consumeFailedTPS=at.failed_rate,
+        consumeOKTPS=at.consumed_rate,
+        consumeRT=at.consume_time,
+        pullRT=at.pull_time,
+        pullTPS=at.pulled_rate,
+    )
+
+
+def stacks() -> str:
+    """What each thread of this process is doing, as a Java client's jstack shows it."""
+    names: dict[int | None, str] = {thread.ident: thread.name for thread in threading.enumerate()}
+    parts: list[str] = []
+    for ident, frame in sys._current_frames().items():
+        parts.append(f"{names.get(ident, '?')} TID: {ident}\n")
+        parts.extend(traceback.format_stack(frame))
+        parts.append("\n")
+    return "".join(parts)

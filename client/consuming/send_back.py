@@ -1,0 +1,122 @@
+"""Handing a message that was not consumed to the group's retry topic, or to its dead letters.
+
+First the short way: code 36, by which the broker copies its own record. Where that fails, and for orderly consumers,
+the message is sent anew to `%RETRY%group`, with the properties from which the broker knows what it is; past its last
+try the broker turns that into a dead letter.
+
+Java: client/impl/consumer/DefaultMQPushConsumerImpl.java#sendMessageBack, ConsumeMessageOrderlyService.java
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from rocketlet.client.errors import ClientError
+from rocketlet.client.talking.broker_calls import BrokerCalls
+from rocketlet.common import message_properties as names
+from rocketlet.common.message import Message, ReceivedMessage
+from rocketlet.common.topic import retry_topic
+from rocketlet.remoting.protocol.sending import ConsumerSendMsgBackHeader
+
+log = logging.getLogger("rocketlet.client.send_back")
+
+CONCURRENT_MAX_TRIES = 16
+UNBOUNDED = (1 << 31) - 1
+FIRST_RETRY_LEVEL = 3
+
+
+class RetrySender(Protocol):
+    """Sends a message of the client's own making, as its inner producer."""
+
+    def __call__(self, message: Message, reconsume_times: int, max_reconsume_times: int) -> Awaitable[object]: ...
+
+
+class SendBack:
+    """The way back for one consumer group; names are those on the wire."""
+
+    def __init__(
+        self,
+        group: str,
+        max_reconsume_times: int,
+        brokers: BrokerCalls,
+        master: Callable[[str], str | None],
+        resend: RetrySender,
+        *,
+        unit_mode: bool = False,
+    ) -> None:
+        self._group = group
+        self._max = max_reconsume_times
+        self._brokers = brokers
+        self._master = master
+        self._resend = resend
+        self._unit_mode = unit_mode
+
+    async def concurrent(self, message: ReceivedMessage, delay_level: int, wire_topic: str) -> None:
+        """Have it come again. Raises ClientError if neither way worked; then it stays with this client."""
+        most = self._max if self._max >= 0 else CONCURRENT_MAX_TRIES
+        header = ConsumerSendMsgBackHeader(
+            offset=message.log_offset,
+            group=self._group,
+            delayLevel=delay_level,
+            originMsgId=message.message_id,
+            originTopic=wire_topic,
+            unitMode=self._unit_mode,
+            maxReconsumeTimes=most,
+            bname=message.queue.broker_name,
+        )
+        address = self._master(message.queue.broker_name) or message.store_host
+        try:
+            await self._brokers.send_back(address, header)
+        except ClientError as error:
+            log.warning("%s could not be sent back, sending it to the retry topic anew: %s", message.message_id, error)
+            await self._anew(message, wire_topic, message.reconsume_times + 1, most)
+
+    async def orderly(self, message: ReceivedMessage, wire_topic: str) -> None:
+        """A message of an ordered queue that had its last try. Raises ClientError."""
+        await self._anew(message, wire_topic, message.reconsume_times, self.orderly_limit)
+
+    @property
+    def orderly_limit(self) -> int:
+        """Tries of an orderly consumer; without end unless configured."""
+        return self._max if self._max >= 0 else UNBOUNDED
+
+    async def _anew(self, message: ReceivedMessage, wire_topic: str, reconsume_times: int, most: int) -> None:
+        await self._resend(retry_message(self._group, message, wire_topic), reconsume_times, most)
+
+
+def retry_message(group: str, message: ReceivedMessage, wire_topic: str) -> Message:
+    """The message as it goes to the retry topic. Its own level grows with its tries, as the broker's does."""
+    properties = {
+        name: value for name, value in message.properties.items() if name not in _NOT_COPIED and name not in _AS_FIELDS
+    }
+    properties[names.RETRY_TOPIC] = message.properties.get(names.RETRY_TOPIC, wire_topic)
+    properties.setdefault(names.ORIGIN_MESSAGE_ID, message.message_id)
+    return Message(
+        topic=retry_topic(group),
+        body=message.body,
+        tags=message.tags,
+        keys=message.keys,
+        delay_level=FIRST_RETRY_LEVEL + message.reconsume_times,
+        flag=message.flag,
+        properties=properties,
+        wait_store=False,
+    )
+
+
+# TRAN_MSG would make the copy a half message; the broker's own notes on queues and counts are made anew.
+_NOT_COPIED = frozenset(
+    {
+        names.TRAN_MSG,
+        names.REAL_TOPIC,
+        names.REAL_QID,
+        names.MIN_OFFSET,
+        names.MAX_OFFSET,
+        names.CONSUME_START_TIME,
+        names.CLUSTER,
+        names.RECONSUME_TIME,
+        names.MAX_RECONSUME_TIMES,
+    }
+)
+_AS_FIELDS = frozenset({names.TAGS, names.KEYS, names.DELAY, names.WAIT})

@@ -1,0 +1,1 @@
+"""The classes that users see: the engines in threads, under trio and under asyncio."""

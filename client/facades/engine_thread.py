@@ -1,0 +1,266 @@
+"""One trio loop in a thread of its own, for clients that live in plain threads or under asyncio.
+
+All such clients of a process share it: it starts with the first and ends with the last. What a thread wants of the loop
+goes through a deque and one call into the loop for all that gather until it gets there; what it waits for is a bare
+lock, which costs a third of an Event. Callbacks of users run in one more thread, so that they may call the client.
+
+A process that forks must make its clients after the fork: a loop does not survive one, and this says so.
+
+Java: none; a JVM client owns a dozen thread pools
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+from _thread import allocate_lock
+from collections import deque
+from collections.abc import Awaitable, Callable
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+import trio
+
+from rocketlet.client.errors import ClientClosed, EngineFailed, InvalidUse
+from rocketlet.client.facades.failures import innermost
+
+log = logging.getLogger("rocketlet.client.engine_thread")
+
+Result = TypeVar("Result")
+
+_MOST_WAIT_AT_EXIT = 5.0
+
+
+class EngineThread:
+    """The loop. Get it by `acquire`, and give it back by `release`."""
+
+    _shared: EngineThread | None = None
+    _sharing = threading.Lock()
+
+    @classmethod
+    def acquire(cls) -> EngineThread:
+        """The process's loop, started if it is not running."""
+        with cls._sharing:
+            shared = cls._shared
+            if shared is None or shared._pid != os.getpid() or not shared._thread.is_alive():
+                shared = cls._shared = EngineThread()
+            shared._users += 1
+            return shared
+
+    def release(self) -> None:
+        """No longer needed; the last one who says so waits for the loop to end."""
+        with self._sharing:
+            self._users -= 1
+            if self._users:
+                return
+            if EngineThread._shared is self:
+                EngineThread._shared = None
+        self.post(lambda: self._stop.set())
+        self._callbacks.put(None)
+        self._thread.join()
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._users = 0
+        self._jobs: deque[Callable[[], object]] = deque()
+        self._posted = False
+        self._callbacks: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self._callback_thread: threading.Thread | None = None
+        ready = allocate_lock()
+        ready.acquire()
+        self._thread = threading.Thread(target=trio.run, args=(self._main, ready), name="rocketlet-client", daemon=True)
+        self._thread.start()
+        ready.acquire()
+
+    async def _main(self, ready: Any) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        self.now = trio.lowlevel.current_clock().current_time
+        self._stop = trio.Event()
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            ready.release()
+            await self._stop.wait()
+            nursery.cancel_scope.cancel()
+
+    # ---- from other threads
+
+    def post(self, job: Callable[[], object]) -> None:
+        """Have a plain function called on the loop, soon. Raises ClientClosed once the loop has ended."""
+        self._jobs.append(job)
+        if not self._posted:
+            self._posted = True
+            self._wake()
+
+    def _wake(self) -> None:
+        try:
+            self._token.run_sync_soon(self._run_jobs)
+        except trio.RunFinishedError:
+            raise ClientClosed("the client's loop has ended") from None
+
+    def _run_jobs(self) -> None:
+        # First the flag, then the jobs: what comes in between is run now, and called for once more in vain.
+        self._posted = False
+        jobs = self._jobs
+        while jobs:
+            jobs.popleft()()
+
+    def call(self, function: Callable[..., Awaitable[Result]], *args: Any) -> Result:
+        """Run an async function on the loop, wait for it in this thread, and give back what it returns or raises."""
+        self.check_thread()
+        box = _Box()
+        self.spawn(function, args, box.set, box.scope)
+        try:
+            box.lock.acquire()
+        except BaseException:  # KeyboardInterrupt: do not leave the call behind
+            self.post(box.scope.cancel)
+            raise
+        if box.error is not None:
+            raise box.error
+        result: Result = box.result
+        return result
+
+    def check_thread(self) -> None:
+        """Raises InvalidUse in the loop's own thread, which would wait for itself, and in a forked process."""
+        if threading.get_ident() == self._thread.ident:
+            raise InvalidUse(
+                "a blocking call of the client from its own loop would wait for ever",
+                advice="make it from a thread of yours, or use the Async classes",
+            )
+        if self._pid != os.getpid():
+            raise InvalidUse("this client was made before a fork", advice="make clients in the process that uses them")
+
+    def spawn(
+        self,
+        function: Callable[..., Awaitable[Any]],
+        args: tuple[Any, ...],
+        done: Callable[[Any, BaseException | None], object],
+        scope: trio.CancelScope,
+    ) -> None:
+        """Run an async function on the loop, in a scope; `done` is called there with its result or its error."""
+        self.post(lambda: self._nursery.start_soon(self._host, function, args, done, scope))
+
+    async def _host(
+        self,
+        function: Callable[..., Awaitable[Any]],
+        args: tuple[Any, ...],
+        done: Callable[[Any, BaseException | None], object],
+        scope: trio.CancelScope,
+    ) -> None:
+        result: Any = None
+        failure: BaseException | None = ClientClosed("the client has ended")
+        try:
+            with scope:
+                result = await function(*args)
+                failure = None
+        except Exception as error:  # noqa: BLE001 - it is raised to whoever waits, in its own thread
+            failure = innermost(error)
+        finally:
+            done(result, failure)
+
+    def call_back(self, callback: Callable[[], object]) -> None:
+        """Have a user's function called in the callback thread."""
+        if self._callback_thread is None:
+            self._callback_thread = threading.Thread(
+                target=self._run_callbacks, name="rocketlet-callbacks", daemon=True
+            )
+            self._callback_thread.start()
+        self._callbacks.put(callback)
+
+    def _run_callbacks(self) -> None:
+        while (callback := self._callbacks.get()) is not None:
+            try:
+                callback()
+            except Exception:
+                log.exception("a callback raised")
+
+
+class _Box:
+    """What a thread waits for."""
+
+    __slots__ = ("error", "lock", "result", "scope")
+
+    def __init__(self) -> None:
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.scope = trio.CancelScope()
+        self.lock = allocate_lock()
+        self.lock.acquire()
+
+    def set(self, result: Any, error: BaseException | None) -> None:
+        self.result, self.error = result, error
+        self.lock.release()
+
+
+class HostedRun:
+    """The life of one client on the loop: started, stopped, and whether it has died."""
+
+    def __init__(self, engine: EngineThread, name: str) -> None:
+        self._engine = engine
+        self._name = name
+        self._ended = allocate_lock()
+        self._ended.acquire()
+        self.failure: BaseException | None = None
+
+    def start(self, run: Callable[..., Awaitable[None]]) -> None:
+        """Have `run(stop, task_status=...)` started; raises what keeps it from starting."""
+        self._engine.call(self._start, run)
+        _open_runs.add(self)
+
+    async def _start(self, run: Callable[..., Awaitable[None]]) -> None:
+        self._stop = trio.Event()
+        await self._engine._nursery.start(self._live, run)
+
+    async def _live(
+        self, run: Callable[..., Awaitable[None]], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        started = _Started(task_status)
+        try:
+            await run(self._stop, task_status=started)
+        except Exception as error:
+            if not started.done:
+                raise innermost(error) from error
+            self.failure = innermost(error)
+            log.critical("%s has died: %s", self._name, self.failure, exc_info=error)
+        finally:
+            self._ended.release()
+
+    def check(self) -> None:
+        """Raises EngineFailed if it has died."""
+        if self.failure is not None:
+            raise EngineFailed(f"{self._name} has died: {self.failure!r}") from self.failure
+
+    def stop(self, timeout: float = -1) -> None:
+        """End it in order and wait for that. Raises EngineFailed if it had died instead."""
+        _open_runs.discard(self)
+        self._engine.check_thread()
+        self._engine.post(self._stop.set)
+        if self._ended.acquire(timeout=timeout):
+            self._ended.release()
+        self.check()
+
+
+class _Started:
+    """A task status that remembers whether it was told."""
+
+    def __init__(self, status: trio.TaskStatus[None]) -> None:
+        self._status = status
+        self.done = False
+
+    def started(self, value: None = None) -> None:
+        self.done = True
+        self._status.started()
+
+
+_open_runs: set[HostedRun] = set()
+
+
+@atexit.register
+def _end_what_is_open() -> None:
+    """A program that ends without closing its clients loses nothing that can be sent in a moment."""
+    for run in list(_open_runs):
+        try:
+            run.stop(_MOST_WAIT_AT_EXIT)
+        except (EngineFailed, ClientClosed, InvalidUse) as error:
+            log.info("a client was left open and could not be ended: %s", error)

@@ -1,0 +1,276 @@
+"""The producer: checks messages, makes their ids, properties and bodies, and sends them by the pipeline.
+
+`prepare` and its kin touch nothing but the message and counters that any thread may step, so they run in the caller's
+thread: a large body is compressed there and not on the loop. Everything else is called on the loop.
+
+Java: client/impl/producer/DefaultMQProducerImpl.java
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import trio
+
+from rocketlet.client import namespace
+from rocketlet.client.compression import compress
+from rocketlet.client.config import ProducerConfig
+from rocketlet.client.errors import InvalidMessage, ListenerFailed
+from rocketlet.client.hooks import SendContext, SendHook
+from rocketlet.client.sending.batch_splitter import check_batch
+from rocketlet.client.sending.pending_send import PendingSend, Sender
+from rocketlet.client.sending.queue_selection import Selector, by_hash
+from rocketlet.client.sending.request_reply import Requests
+from rocketlet.client.sending.send_frames import SendTemplate, quoted
+from rocketlet.client.sending.send_pipeline import SendPipeline
+from rocketlet.client.talking.session import Session, World
+from rocketlet.client.talking.topic_queries import TopicQueries
+from rocketlet.client.trace import Tracer
+from rocketlet.client.validators import check_group, check_message
+from rocketlet.common import message_flags as flags
+from rocketlet.common import message_properties as names
+from rocketlet.common import topic as topics
+from rocketlet.common.message import Message, MessageQueue
+from rocketlet.common.message_record import BatchItem, encode_batch
+
+log = logging.getLogger("rocketlet.client.producer")
+
+_MOST_TEMPLATES = 10_000
+
+
+class ProducerEngine:
+    """One producer. `waiting` knows how its callers wait: in threads, under trio, under asyncio."""
+
+    def __init__(self, group: str, config: ProducerConfig, world: World, hooks: Sequence[SendHook] = ()) -> None:
+        check_group(group, reserved=topics.DEFAULT_PRODUCER_GROUP)
+        self.config = config
+        self.group = namespace.wrap(config.namespace, group)
+        self.session = Session(config, world)
+        self.pipeline = SendPipeline(self.session, config)
+        self._tracer = Tracer(self.session, config.trace_topic, world.clock) if config.trace else None
+        if self._tracer is not None:
+            hooks = [*hooks, self._tracer]
+        self.preparer = Preparer(self.group, config, self.session.unique_ids, world.clock, hooks)
+        self.requests = Requests(self.session, self.pipeline, self._introduce)
+        self.queries = TopicQueries(self.session)
+        self.session.producer_groups.append(self.group)
+        self.session.handlers.update(self.requests.handlers())
+
+    async def run(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Send until `stop` is set, then wait for what is on its way and take leave."""
+        async with self.session.opened(), trio.open_nursery() as nursery:
+            await nursery.start(self.pipeline.run)
+            if self._tracer is not None:
+                nursery.start_soon(self._tracer.run)
+            task_status.started()
+            await stop.wait()
+            with trio.CancelScope(shield=True):
+                with trio.move_on_after(self.config.send_timeout * (1 + self.config.retries)):
+                    await self.pipeline.drain()
+                if self._tracer is not None:
+                    with trio.move_on_after(self.config.send_timeout):
+                        await self._tracer.flush()
+                await self.session.unregister(self.group, None)
+            nursery.cancel_scope.cancel()
+
+    async def _introduce(self, topic: str) -> None:
+        await self.session.introduce(topic, self.config.default_topic, self.config.default_topic_queues)
+
+    async def publish_queues(self, topic: str) -> list[MessageQueue]:
+        """The queues that a topic's messages may go to."""
+        wire = namespace.wrap(self.config.namespace, topic)
+        route = await self.session.publish_route(wire, self.config.default_topic, self.config.default_topic_queues)
+        return [MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in route.writable]
+
+
+class Preparer:
+    """Makes sends of messages. Safe to use from any thread."""
+
+    def __init__(
+        self,
+        group: str,
+        config: ProducerConfig,
+        unique_ids: Callable[[], str],
+        clock: Callable[[], int],
+        hooks: Sequence[SendHook] = (),
+    ) -> None:
+        self._group = group
+        self._config = config
+        self._unique_ids = unique_ids
+        self._clock = clock
+        self._hooks = hooks
+        self._templates: dict[str, SendTemplate] = {}
+        self._batch_templates: dict[str, SendTemplate] = {}
+
+    def prepare(
+        self,
+        sender: Sender,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        argument: Any = None,
+        timeout: float | None = None,
+        oneway: bool = False,
+        extra: dict[str, str] | None = None,
+        sys_flag: int = 0,
+    ) -> PendingSend:
+        """Check a message and make its send. `extra` are properties of the client's own."""
+        check_message(message, self._config.max_message_size)
+        pending = PendingSend()
+        pending.message_id = unique_id = self._unique_ids()
+        topic = message.topic if not self._config.namespace else namespace.wrap(self._config.namespace, message.topic)
+        text = self.property_text(message, unique_id, extra)
+        pending._engine = sender
+        pending._topic = topic
+        template = self._templates.get(topic)
+        pending._template = template if template is not None else self._make_template(self._templates, topic)
+        pending._properties = quoted(text)
+        pending._body = message.body
+        pending._sys_flag = sys_flag
+        if len(message.body) > self._config.compress_over:
+            self._compress(pending)
+        pending._flag = message.flag
+        pending._born = self._clock()
+        pending._oneway = oneway
+        pending._timeout = self._config.send_timeout if timeout is None else timeout
+        pending._fixed = None
+        pending._select = None
+        pending._inside = False
+        pending._tries = 0
+        pending._causes = None
+        pending._connection = None
+        if queue is not None or selector is not None or message.sharding_key is not None:
+            self._aim(pending, message, queue, selector, argument)
+        if self._hooks:
+            self._before(pending, message)
+        return pending
+
+    def prepare_batch(
+        self,
+        sender: Sender,
+        messages: Sequence[Message],
+        *,
+        queue: MessageQueue | None = None,
+        timeout: float | None = None,
+    ) -> PendingSend:
+        """One send of many messages."""
+        check_batch(messages)
+        items, ids = [], []
+        for message in messages:
+            check_message(message, self._config.max_message_size)
+            unique_id = self._unique_ids()
+            ids.append(unique_id)
+            text = self.property_text(message, unique_id, None)
+            items.append(BatchItem(message.flag, message.body, text.encode()))
+        first = messages[0]
+        body = encode_batch(items)
+        if len(body) > self._config.max_message_size:
+            raise InvalidMessage(
+                f"the batch has {len(body)} bytes, the limit is {self._config.max_message_size}",
+                topic=first.topic,
+                advice="cut it with client.split()",
+            )
+        carrier = Message(first.topic, b"x", wait_store=first.wait_store)
+        pending = self.prepare(sender, carrier, queue=queue, timeout=timeout)
+        template = self._batch_templates.get(pending._topic)
+        if template is None:
+            template = self._make_template(self._batch_templates, pending._topic, batch=True)
+        pending._template = template
+        pending._body = body
+        # What stands here is put on each message of the batch, so no unique id.
+        pending._properties = quoted(f"{names.WAIT}\x01{'true' if first.wait_store else 'false'}")
+        pending.message_id = ",".join(ids)
+        return pending
+
+    def property_text(self, message: Message, unique_id: str, extra: dict[str, str] | None) -> str:
+        """The properties as they travel. Raises InvalidMessage where a reader would not see them as they are."""
+        text = f"UNIQ_KEY\x01{unique_id}\x02WAIT\x01{'true' if message.wait_store else 'false'}"
+        count = 1
+        if message.tags:
+            text += f"\x02TAGS\x01{message.tags}"
+            count += 1
+        if message.keys:
+            keys = message.keys if isinstance(message.keys, str) else names.KEY_SEPARATOR.join(message.keys)
+            text += f"\x02KEYS\x01{keys}"
+            count += 1
+        if message.delay_level:
+            text += f"\x02DELAY\x01{message.delay_level}"
+            count += 1
+        for more in (message.properties, extra):
+            if more:
+                text += "".join([f"\x02{name}\x01{value}" for name, value in more.items()])
+                count += len(more)
+        if message.sharding_key:
+            text += f"\x02{names.SHARDING_KEY}\x01{message.sharding_key}"
+            count += 1
+        if text.count("\x02") != count:
+            raise InvalidMessage("tags, keys or sharding key hold the separator 0x02", topic=message.topic)
+        # A text of so many characters may be too long in UTF-8, a shorter one cannot.
+        if len(text) > names.MAX_SIZE // 4 and len(text.encode()) > names.MAX_SIZE:
+            raise InvalidMessage(
+                f"the properties have {len(text.encode())} bytes, the limit is {names.MAX_SIZE}", topic=message.topic
+            )
+        return text
+
+    def _make_template(self, templates: dict[str, SendTemplate], topic: str, *, batch: bool = False) -> SendTemplate:
+        if len(templates) > _MOST_TEMPLATES:
+            templates.clear()
+        template = templates[topic] = SendTemplate(
+            self._group, topic, self._config.default_topic, self._config.default_topic_queues, batch=batch
+        )
+        return template
+
+    def _compress(self, pending: PendingSend) -> None:
+        packed = compress(pending._body, self._config.compress_level)
+        if len(packed) < len(pending._body):
+            pending._body = packed
+            pending._sys_flag |= flags.COMPRESSED
+
+    def _aim(
+        self,
+        pending: PendingSend,
+        message: Message,
+        queue: MessageQueue | None,
+        selector: Selector | None,
+        argument: Any,
+    ) -> None:
+        if queue is not None:
+            if queue.topic not in (message.topic, pending._topic):
+                raise InvalidMessage(f"the queue is one of topic {queue.topic}", topic=message.topic)
+            pending._fixed = MessageQueue(pending._topic, queue.broker_name, queue.queue_id)
+            return
+        if selector is None:
+            selector, argument = by_hash, message.sharding_key
+        choose = selector
+
+        def select(queues: Sequence[MessageQueue]) -> MessageQueue:
+            try:
+                chosen = choose(queues, message, argument)
+            except Exception as error:
+                raise ListenerFailed(f"the selector raised {error!r}", topic=message.topic) from error
+            if chosen not in queues:
+                raise ListenerFailed(
+                    f"the selector chose {chosen!r}, which is no queue of the topic", topic=message.topic
+                )
+            return chosen
+
+        pending._select = select
+
+    def _before(self, pending: PendingSend, message: Message) -> None:
+        context = SendContext(self._group, message, pending.message_id, pending._born)
+        for hook in self._hooks:
+            hook.before_send(context)
+        if not pending._oneway:
+            pending._wakers.append(lambda: self._after(pending, context))
+
+    def _after(self, pending: PendingSend, context: SendContext) -> None:
+        context.result, context.error = pending._result, pending._error
+        context.elapsed_ms = self._clock() - context.born
+        for hook in self._hooks:
+            try:
+                hook.after_send(context)
+            except Exception:
+                log.exception("a send hook raised after message %s", context.message_id)

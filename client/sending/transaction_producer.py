@@ -1,0 +1,150 @@
+"""Transactional sends: a half message, a local transaction, and the broker is told how it came out.
+
+    1. the message is stored where no consumer sees it ("half")
+    2. your executor runs the local transaction: COMMIT, ROLLBACK or UNKNOWN
+    3. the broker delivers the message, or drops it; upon UNKNOWN, or when it heard nothing, it asks later
+    4. your checker answers, in whatever client of the producer group is alive then
+
+So either both happen, message and local transaction, or neither, even if this process dies in between. What is asked
+for a check is a new copy of the half message, with the same unique id; that id is the transaction's.
+
+Java: client/producer/TransactionMQProducer.java, client/impl/producer/DefaultMQProducerImpl.java
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import msgspec
+
+from rocketlet.client.config import ProducerConfig
+from rocketlet.client.errors import ClientError, InvalidMessage
+from rocketlet.client.hooks import SendHook
+from rocketlet.client.sending.pending_send import PendingSend, Sender
+from rocketlet.client.sending.producer import ProducerEngine
+from rocketlet.client.sending.queue_selection import Selector
+from rocketlet.client.sending.send_result import SendResult, SendStatus, TransactionState
+from rocketlet.client.talking.session import World
+from rocketlet.common import message_flags as flags
+from rocketlet.common import message_properties as names
+from rocketlet.common.message import Message, MessageQueue, ReceivedMessage
+from rocketlet.common.message_id import parse_offset_message_id
+from rocketlet.remoting.command import Command
+from rocketlet.remoting.errors import RemotingError
+from rocketlet.remoting.handler import Handler, Request
+from rocketlet.remoting.protocol.header import to_ext
+from rocketlet.remoting.protocol.transactions import CheckTransactionStateHeader, EndTransactionHeader
+from rocketlet.remoting.request_codes import RequestCode
+
+log = logging.getLogger("rocketlet.client.transaction_producer")
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """What a local executor is given: the message, the transaction's id, and the argument of the send."""
+
+    message: Message
+    transaction_id: str
+    argument: Any
+
+
+Executor: TypeAlias = Callable[[Transaction], TransactionState | None]
+Checker: TypeAlias = Callable[[ReceivedMessage], TransactionState | None]
+AsyncExecutor: TypeAlias = Callable[[Transaction], Awaitable[TransactionState | None]]
+AsyncChecker: TypeAlias = Callable[[ReceivedMessage], Awaitable[TransactionState | None]]
+
+
+class TransactionEngine(ProducerEngine):
+    """A producer whose group is asked about its transactions. `check` runs the user's checker where that may run."""
+
+    def __init__(
+        self, group: str, config: ProducerConfig, world: World, check: AsyncChecker, hooks: Sequence[SendHook] = ()
+    ) -> None:
+        super().__init__(group, config, world, hooks)
+        self._check = check
+        self.session.handlers[int(RequestCode.CHECK_TRANSACTION_STATE)] = Handler(
+            self._asked, CheckTransactionStateHeader, "client"
+        )
+
+    def prepare_half(
+        self,
+        sender: Sender,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        selector_argument: Any = None,
+        timeout: float | None = None,
+    ) -> PendingSend:
+        """The half message. In the caller's thread."""
+        if message.delay_level:
+            raise InvalidMessage("a transactional message cannot be delayed", topic=message.topic)
+        return self.preparer.prepare(
+            sender,
+            message,
+            queue=queue,
+            selector=selector,
+            argument=selector_argument,
+            timeout=timeout,
+            extra={names.TRAN_MSG: "true", names.PGROUP: self.group},
+            sys_flag=flags.PREPARED,
+        )
+
+    async def end(self, result: SendResult, state: TransactionState, failure: BaseException | None) -> SendResult:
+        """Tell the broker how it came out. It is told once; if that is lost, it asks."""
+        remark = None if failure is None else f"executeLocalTransactionBranch exception: {failure!r}"
+        header = EndTransactionHeader(
+            commitLogOffset=parse_offset_message_id(result.offset_message_id)[2],
+            commitOrRollback=state.value,
+            tranStateTableOffset=result.queue_offset,
+            producerGroup=self.group,
+            fromTransactionCheck=False,
+            msgId=result.message_id,
+            transactionId=result.message_id,
+            bname=result.queue.broker_name,
+        )
+        address = self.session.routes.master(result.queue.broker_name)
+        try:
+            if address is not None:
+                await self.session.brokers.end_transaction(address, header, remark)
+        except ClientError as error:
+            log.warning("the broker was not told of %s of %s, it will ask: %s", state.name, result.message_id, error)
+        return msgspec.structs.replace(result, state=state, transaction_id=result.message_id)
+
+    # ---- asked by the broker
+
+    def _asked(self, request: Request) -> None:
+        header: CheckTransactionStateHeader = request.header
+        message = self.session.reader.single(bytes(request.body), header.bname or "")
+        self.pipeline.start_task(self._answer, request, message)
+
+    async def _answer(self, request: Request, message: ReceivedMessage) -> None:
+        header: CheckTransactionStateHeader = request.header
+        state, remark = TransactionState.UNKNOWN, None
+        try:
+            state = await self._check(message) or TransactionState.UNKNOWN
+        except Exception as error:
+            log.exception("the checker raised on message %s; its transaction stays unknown", message.message_id)
+            remark = f"checkLocalTransactionState Exception: {error!r}"
+        answer = EndTransactionHeader(
+            commitLogOffset=header.commitLogOffset,
+            commitOrRollback=state.value,
+            tranStateTableOffset=header.tranStateTableOffset,
+            producerGroup=self.group,
+            fromTransactionCheck=True,
+            msgId=message.properties.get(names.UNIQ_KEY) or header.msgId or "",
+            transactionId=header.transactionId,
+            bname=header.bname,
+        )
+        try:
+            request.connection.send_oneway(Command(int(RequestCode.END_TRANSACTION), remark=remark, ext=to_ext(answer)))
+        except RemotingError as error:
+            log.warning("the broker was not told of %s of %s, it will ask: %s", state.name, message.message_id, error)
+
+
+def outcome_of_half(result: SendResult) -> TransactionState | None:
+    """What is decided by the half send alone: one that is not stored safely must not be committed."""
+    return None if result.status is SendStatus.SEND_OK else TransactionState.ROLLBACK

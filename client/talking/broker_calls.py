@@ -1,0 +1,319 @@
+"""Everything a client asks a broker, one typed function a question. No state, no retries: those belong to the callers.
+
+An answer with an error code becomes `Refused`, a broken or missing connection `Unreachable`, silence `TimedOut`; each
+names the request, the topic and the broker. `calls` is the connections below, which a test replaces by a script.
+
+Java: client/impl/MQClientAPIImpl.java
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from rocketlet.client.errors import ClientError, Refused, TimedOut, Unreachable
+from rocketlet.client.sending.send_result import STATUS_BY_CODE
+from rocketlet.common.message import MessageQueue
+from rocketlet.common.subscription import Subscription
+from rocketlet.remoting import errors as remoting_errors
+from rocketlet.remoting.command import Command, request
+from rocketlet.remoting.protocol import configuration, membership, offsets, pulling, sending, transactions
+from rocketlet.remoting.protocol.header import Header, from_ext
+from rocketlet.remoting.protocol.queue import WireQueue
+from rocketlet.remoting.request_codes import RequestCode, request_name
+from rocketlet.remoting.response_codes import ResponseCode, response_name
+
+SUCCESS = int(ResponseCode.SUCCESS)
+PULL_CODES = frozenset(
+    {
+        SUCCESS,
+        int(ResponseCode.PULL_NOT_FOUND),
+        int(ResponseCode.PULL_RETRY_IMMEDIATELY),
+        int(ResponseCode.PULL_OFFSET_MOVED),
+    }
+)
+SEND_CODES = frozenset(STATUS_BY_CODE)
+OFFSET_TIMEOUT = 5.0  # RocketMQ's, for offsets and for sending back
+LOCK_TIMEOUT = 1.0
+
+
+class Calls(Protocol):
+    """The connections: a call waits for its answer, a one-way request for nothing."""
+
+    async def call(self, address: str, command: Command, timeout: float) -> Command: ...
+
+    async def oneway(self, address: str, command: Command) -> None: ...
+
+
+def subscription_data(subscription: Subscription) -> membership.SubscriptionData:
+    """A subscription as heartbeats carry it."""
+    return membership.SubscriptionData(
+        topic=subscription.topic,
+        subString=subscription.expression,
+        tagsSet=sorted(subscription.tags),
+        codeSet=sorted(subscription.codes),
+        subVersion=subscription.version,
+        expressionType=subscription.expression_type,
+    )
+
+
+class BrokerCalls:
+    """The questions. Addresses are `host:port`; those of the VIP channel are two ports below where it is on."""
+
+    def __init__(self, calls: Calls, timeout: float = 3.0, *, vip: bool = False) -> None:
+        self._calls = calls
+        self._timeout = timeout
+        self._vip = vip
+
+    # ---- membership
+
+    async def heartbeat(self, address: str, body: bytes) -> int:
+        """34; the broker's version."""
+        answer = await self._ask(address, RequestCode.HEART_BEAT, None, body)
+        return answer.version
+
+    async def unregister(
+        self, address: str, client_id: str, producer_group: str | None, consumer_group: str | None
+    ) -> None:
+        """35."""
+        header = membership.UnregisterClientHeader(
+            clientID=client_id, producerGroup=producer_group, consumerGroup=consumer_group
+        )
+        await self._ask(address, RequestCode.UNREGISTER_CLIENT, header)
+
+    async def members(self, address: str, group: str) -> list[str]:
+        """38: the client ids of a group."""
+        answer = await self._ask(
+            self.vip(address),
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+            membership.GetConsumerListHeader(consumerGroup=group),
+        )
+        return membership.ConsumerListBody.from_json(answer.body).consumerIdList
+
+    async def check_subscription(self, address: str, client_id: str, group: str, subscription: Subscription) -> None:
+        """46: raises Refused where the broker cannot filter by this expression."""
+        body = membership.CheckClientBody(client_id, group, subscription_data(subscription))
+        await self._ask(address, RequestCode.CHECK_CLIENT_CONFIG, None, body.to_json(), topic=subscription.topic)
+
+    async def lock(self, address: str, client_id: str, group: str, queues: Sequence[MessageQueue]) -> set[MessageQueue]:
+        """41: those of the queues that are locked for this client now."""
+        body = membership.LockBatchBody(client_id, group, [WireQueue.of(queue) for queue in queues])
+        answer = await self._ask(
+            self.vip(address), RequestCode.LOCK_BATCH_MQ, None, body.to_json(), timeout=LOCK_TIMEOUT
+        )
+        return {locked.queue for locked in membership.LockBatchAnswerBody.from_json(answer.body).lockOKMQSet}
+
+    async def unlock(
+        self, address: str, client_id: str, group: str, queues: Sequence[MessageQueue], *, wait: bool = False
+    ) -> None:
+        """42."""
+        body = membership.LockBatchBody(client_id, group, [WireQueue.of(queue) for queue in queues]).to_json()
+        if wait:
+            await self._ask(self.vip(address), RequestCode.UNLOCK_BATCH_MQ, None, body, timeout=LOCK_TIMEOUT)
+        else:
+            await self._tell(address, RequestCode.UNLOCK_BATCH_MQ, None, body)
+
+    # ---- offsets
+
+    async def committed(self, address: str, group: str, queue: MessageQueue) -> int | None:
+        """14; None where the group has no offset there. RocketMQ 4.9 takes any refusal for that, we only code 22."""
+        header = offsets.QueryConsumerOffsetHeader(
+            queueId=queue.queue_id, topic=queue.topic, consumerGroup=group, bname=queue.broker_name
+        )
+        try:
+            answer = await self._ask(
+                self.vip(address), RequestCode.QUERY_CONSUMER_OFFSET, header, topic=queue.topic, timeout=OFFSET_TIMEOUT
+            )
+        except Refused as refused:
+            if refused.code == ResponseCode.QUERY_NOT_FOUND:
+                return None
+            raise
+        return from_ext(offsets.OffsetAnswerHeader, answer.ext).offset
+
+    async def commit(self, address: str, group: str, queue: MessageQueue, offset: int, *, wait: bool = False) -> None:
+        """15, one-way as RocketMQ has it unless `wait`."""
+        header = offsets.UpdateConsumerOffsetHeader(
+            queueId=queue.queue_id, commitOffset=offset, topic=queue.topic, consumerGroup=group, bname=queue.broker_name
+        )
+        if wait:
+            await self._ask(
+                self.vip(address), RequestCode.UPDATE_CONSUMER_OFFSET, header, topic=queue.topic, timeout=OFFSET_TIMEOUT
+            )
+        else:
+            await self._tell(self.vip(address), RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+    async def max_offset(self, address: str, queue: MessageQueue) -> int:
+        """30: the offset that the next message gets."""
+        return await self._queue_offset(address, RequestCode.GET_MAX_OFFSET, queue)
+
+    async def min_offset(self, address: str, queue: MessageQueue) -> int:
+        """31: the offset of the oldest message."""
+        return await self._queue_offset(address, RequestCode.GET_MIN_OFFSET, queue)
+
+    async def _queue_offset(self, address: str, code: RequestCode, queue: MessageQueue) -> int:
+        header = offsets.QueueHeader(queueId=queue.queue_id, topic=queue.topic, bname=queue.broker_name)
+        answer = await self._ask(self.vip(address), code, header, topic=queue.topic, timeout=OFFSET_TIMEOUT)
+        return from_ext(offsets.OffsetAnswerHeader, answer.ext).offset
+
+    async def offset_at(self, address: str, queue: MessageQueue, timestamp: int) -> int:
+        """29: the offset nearest to a time in ms."""
+        header = offsets.SearchOffsetHeader(
+            queueId=queue.queue_id, timestamp=timestamp, topic=queue.topic, bname=queue.broker_name
+        )
+        answer = await self._ask(
+            self.vip(address), RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, topic=queue.topic, timeout=OFFSET_TIMEOUT
+        )
+        return from_ext(offsets.OffsetAnswerHeader, answer.ext).offset
+
+    async def earliest_store_time(self, address: str, queue: MessageQueue) -> int:
+        """32: when the oldest message was stored, in ms; -1 where there is none."""
+        header = offsets.QueueHeader(queueId=queue.queue_id, topic=queue.topic, bname=queue.broker_name)
+        answer = await self._ask(
+            self.vip(address), RequestCode.GET_EARLIEST_MSG_STORETIME, header, topic=queue.topic, timeout=OFFSET_TIMEOUT
+        )
+        return from_ext(offsets.TimestampAnswerHeader, answer.ext).timestamp
+
+    # ---- messages
+
+    async def pull(
+        self, address: str, header: pulling.PullMessageHeader, timeout: float
+    ) -> tuple[int, pulling.PullMessageAnswerHeader, bytes | memoryview]:
+        """11: the code (0, 19, 20 or 21), where to go on, and the records. The VIP port does not serve it."""
+        answer = await self._ask(
+            address, RequestCode.PULL_MESSAGE, header, topic=header.topic, timeout=timeout, good=PULL_CODES
+        )
+        return answer.code, from_ext(pulling.PullMessageAnswerHeader, answer.ext), answer.body
+
+    async def view(self, address: str, log_offset: int) -> bytes | memoryview:
+        """33: the record at a place of the log."""
+        answer = await self._ask(
+            self.vip(address), RequestCode.VIEW_MESSAGE_BY_ID, pulling.ViewMessageHeader(offset=log_offset)
+        )
+        return answer.body
+
+    async def query(
+        self, address: str, topic: str, key: str, at_most: int, begin: int, end: int, *, unique: bool = False
+    ) -> bytes | memoryview:
+        """12: the records with a key; empty where there are none."""
+        header = pulling.QueryMessageHeader(
+            topic=topic,
+            key=key,
+            maxNum=at_most,
+            beginTimestamp=begin,
+            endTimestamp=end,
+            uniqueKeyQuery=True if unique else None,
+        )
+        try:
+            answer = await self._ask(
+                self.vip(address), RequestCode.QUERY_MESSAGE, header, topic=topic, timeout=3 * self._timeout
+            )
+        except Refused as refused:
+            if refused.code == ResponseCode.QUERY_NOT_FOUND:
+                return b""
+            raise
+        return answer.body
+
+    async def send(
+        self,
+        address: str,
+        header: sending.SendMessageHeaderV2,
+        body: bytes,
+        *,
+        code: RequestCode = RequestCode.SEND_MESSAGE_V2,
+        timeout: float | None = None,
+    ) -> Command:
+        """310 or 325, for the rare sends of the client's own; those of users go by the pipeline."""
+        return await self._ask(
+            self.vip(address), code, header, body, topic=header.topic, timeout=timeout, good=SEND_CODES
+        )
+
+    async def send_back(self, address: str, header: sending.ConsumerSendMsgBackHeader) -> None:
+        """36: store the message for a later try."""
+        await self._ask(
+            self.vip(address),
+            RequestCode.CONSUMER_SEND_MSG_BACK,
+            header,
+            topic=header.originTopic or "",
+            timeout=OFFSET_TIMEOUT,
+        )
+
+    async def end_transaction(
+        self, address: str, header: transactions.EndTransactionHeader, remark: str | None
+    ) -> None:
+        """37, one-way."""
+        await self._tell(address, RequestCode.END_TRANSACTION, header, remark=remark)
+
+    async def create_topic(self, address: str, header: configuration.CreateTopicHeader) -> None:
+        """17."""
+        await self._ask(self.vip(address), RequestCode.UPDATE_AND_CREATE_TOPIC, header, topic=header.topic)
+
+    # ---- how
+
+    def vip(self, address: str) -> str:
+        """The address of the VIP channel, where that is on."""
+        if not self._vip:
+            return address
+        host, _, port = address.rpartition(":")
+        return f"{host}:{int(port) - 2}"
+
+    async def _ask(
+        self,
+        address: str,
+        code: RequestCode,
+        header: Header | None,
+        body: bytes = b"",
+        *,
+        topic: str = "",
+        timeout: float | None = None,
+        good: frozenset[int] = frozenset({SUCCESS}),
+    ) -> Command:
+        command = request(code, header, body)
+        try:
+            answer = await self._calls.call(address, command, timeout or self._timeout)
+        except remoting_errors.RemotingError as error:
+            raise translated(error, request_name(code), address, topic) from error
+        if answer.code not in good:
+            raise refusal(answer, request_name(code), address, topic)
+        return answer
+
+    async def _tell(
+        self, address: str, code: RequestCode, header: Header | None, body: bytes = b"", *, remark: str | None = None
+    ) -> None:
+        command = request(code, header, body, remark=remark)
+        try:
+            await self._calls.oneway(address, command)
+        except remoting_errors.RemotingError as error:
+            raise translated(error, request_name(code), address, "") from error
+
+
+def refusal(answer: Command, what: str, address: str, topic: str) -> Refused:
+    """The error of an answer with an error code."""
+    name = response_name(answer.code)
+    remark = answer.remark or ""
+    return Refused(
+        f"{what} was refused with {name} ({answer.code}){f': {remark}' if remark else ''}",
+        code=answer.code,
+        remark=remark,
+        topic=topic,
+        broker=address,
+        advice=_ADVICE.get(answer.code, ""),
+    )
+
+
+_ADVICE = {
+    int(ResponseCode.SYSTEM_BUSY): "the broker is overloaded: send slower, or try again in a moment",
+    int(ResponseCode.MESSAGE_ILLEGAL): "check the sizes of body, properties and topic name",
+    int(ResponseCode.SERVICE_NOT_AVAILABLE): "the broker does not take messages: look at its disk and its role",
+    int(ResponseCode.NO_PERMISSION): "check the permissions of topic, group and broker",
+    int(ResponseCode.TOPIC_NOT_EXIST): "create the topic, or let the broker do so (autoCreateTopicEnable)",
+    int(ResponseCode.SUBSCRIPTION_PARSE_FAILED): "correct the filter expression",
+    int(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST): "create the group, or let the broker do so "
+    "(autoCreateSubscriptionGroup)",
+}
+
+
+def translated(error: remoting_errors.RemotingError, what: str, address: str, topic: str) -> ClientError:
+    """What a failure of the connection means to the user of the client."""
+    if isinstance(error, remoting_errors.CallTimeout):
+        return TimedOut(f"{what} was not answered: {error}", topic=topic, broker=address)
+    return Unreachable(f"{what} did not get through: {error}", topic=topic, broker=address)

@@ -1,0 +1,106 @@
+"""Routes from the name servers: sticks to one server as long as it answers, goes to the next when it does not.
+
+Any answer counts, also "no such topic": name servers do not know more than each other for long. A server that cannot
+be reached or stays silent is left for the next one, each is asked once, and whoever answered is asked first next time.
+
+Java: remoting/netty/NettyRemotingClient.java#getAndCreateNameserverChannel, client/impl/MQClientAPIImpl.java
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from random import Random
+
+from rocketlet.client.errors import ClientError, NoRoute
+from rocketlet.client.talking.broker_calls import Calls, refusal
+from rocketlet.common.topic import check_topic_name
+from rocketlet.remoting import errors as remoting_errors
+from rocketlet.remoting.command import Command, request
+from rocketlet.remoting.protocol.routing import ClusterInfo, GetRouteInfoHeader, TopicRouteData
+from rocketlet.remoting.request_codes import RequestCode, request_name
+from rocketlet.remoting.response_codes import ResponseCode
+
+log = logging.getLogger("rocketlet.client.namesrv_calls")
+
+_LEAST_TIMEOUT = 0.5
+
+
+class NamesrvCalls:
+    """The name servers of one client."""
+
+    def __init__(
+        self,
+        calls: Calls,
+        addresses: Sequence[str],
+        random: Random,
+        timeout: float = 3.0,
+    ) -> None:
+        self._calls = calls
+        self._addresses = list(addresses)
+        random.shuffle(self._addresses)
+        # Asked in turn within the time-out of one: a send that needs a route has 3 s for all of it.
+        self._timeout = max(_LEAST_TIMEOUT, timeout / len(self._addresses))
+        self._at = 0
+
+    @property
+    def addresses(self) -> list[str]:
+        """All servers, in the order in which they are asked."""
+        return list(self._addresses)
+
+    @property
+    def current(self) -> str:
+        """The server that is asked first."""
+        return self._addresses[self._at]
+
+    async def route(self, topic: str) -> TopicRouteData | None:
+        """105; None where no broker serves the topic. Raises NoRoute if no server answers."""
+        check_topic_name(topic)
+        answer = await self._ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoHeader(topic=topic), topic)
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            return None
+        if answer.code != ResponseCode.SUCCESS:
+            raise refusal(answer, request_name(RequestCode.GET_ROUTEINFO_BY_TOPIC), self.current, topic)
+        return TopicRouteData.from_json(answer.body)
+
+    async def cluster(self) -> ClusterInfo:
+        """106: all brokers and clusters."""
+        answer = await self._ask(RequestCode.GET_BROKER_CLUSTER_INFO, None, "")
+        if answer.code != ResponseCode.SUCCESS:
+            raise refusal(answer, request_name(RequestCode.GET_BROKER_CLUSTER_INFO), self.current, "")
+        return ClusterInfo.from_json(answer.body)
+
+    async def _ask(self, code: RequestCode, header: GetRouteInfoHeader | None, topic: str) -> Command:
+        failures = []
+        for _ in self._addresses:
+            asked = self._at
+            command = request(code, header)
+            try:
+                return await self._calls.call(self._addresses[asked], command, self._timeout)
+            except remoting_errors.RemotingError as error:
+                failures.append(str(error))
+                # Another task may have moved on meanwhile; then its choice stands.
+                if self._at == asked:
+                    self._at = (asked + 1) % len(self._addresses)
+                    if len(self._addresses) > 1:
+                        log.warning("name server failed, asking %s from now on: %s", self.current, error)
+        raise NameServersSilent(
+            f"no name server answered: {'; '.join(failures)}",
+            topic=topic,
+            tries=len(failures),
+            advice="start one, or correct namesrv (or NAMESRV_ADDR)",
+        )
+
+
+class NameServersSilent(NoRoute):
+    """None of the name servers could be asked; whether the topic exists is not known."""
+
+
+def no_route(topic: str, namesrv: NamesrvCalls, default_topic: str = "") -> ClientError:
+    """The error for a topic that nobody serves."""
+    also = f", nor the default topic {default_topic}" if default_topic else ""
+    return NoRoute(
+        f"no broker serves the topic{also}, say the name servers {';'.join(namesrv.addresses)}",
+        topic=topic,
+        advice="create the topic, or start a broker that creates topics by itself (autoCreateTopicEnable)",
+    )

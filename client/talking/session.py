@@ -1,0 +1,362 @@
+"""What one client is beneath its producer or consumer: connections, routes, heartbeats.
+
+Three things go round, each in a task of its own, so that a slow one does not hold up the others: routes of all topics
+in use every 30 s (the first at once), with what vanished forgotten; routes that are missing, sooner; heartbeats to all
+known brokers every 30 s. A change of routes is told to whoever asked for it; a broker that appears gets its heartbeat
+at once, and so does one that comes back, for it has forgotten who its clients are.
+
+Java: client/impl/factory/MQClientInstance.java
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING
+
+import trio
+
+from rocketlet.client.config import ClientConfig, name_servers
+from rocketlet.client.consuming.received_messages import MessageReader
+from rocketlet.client.errors import ClientClosed, ClientError, NoRoute
+from rocketlet.client.talking import identity
+from rocketlet.client.talking.broker_calls import BrokerCalls
+from rocketlet.client.talking.namesrv_calls import NamesrvCalls, no_route
+from rocketlet.client.talking.route_cache import Route, RouteCache, borrowed_route, route_of
+from rocketlet.client.talking.signing import Signer
+from rocketlet.common.clock import WallClock, system_clock
+from rocketlet.common.message import MessageQueue
+from rocketlet.common.topic import INNER_PRODUCER_GROUP
+from rocketlet.remoting.config import PoolConfig, SerializeType
+from rocketlet.remoting.connection_pool import ConnectionPool
+from rocketlet.remoting.events import ConnectionEvents
+from rocketlet.remoting.handler import Handler
+from rocketlet.remoting.protocol.membership import ConsumerData, HeartbeatData, ProducerData
+from rocketlet.remoting.transport import TcpNetwork
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from rocketlet.remoting.command import Command
+    from rocketlet.remoting.connection import Connection
+    from rocketlet.remoting.transport import Network
+
+# Whoever wants to read what the client says configures logging; a library by itself is silent.
+logging.getLogger("rocketlet.client").addHandler(logging.NullHandler())
+log = logging.getLogger("rocketlet.client.session")
+
+_FIRST_LOOK = 1.0
+
+
+@dataclass(slots=True)
+class World:
+    """The seams of a client: what a test replaces."""
+
+    network: Network | None = None
+    clock: WallClock = system_clock
+    random: Random = field(default_factory=Random)
+    ip: str = ""
+
+
+class Session:
+    """The connections, routes and heartbeats of one client. Lives on one trio loop."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        world: World,
+        *,
+        stable_id: bool = False,
+        handlers: dict[int, Handler] | None = None,
+    ) -> None:
+        addresses = name_servers(config.namesrv)
+        ip = world.ip or identity.local_address(addresses[0])
+        instance = identity.instance_name(config.instance_name, stable_id, world.clock, world.random)
+        self.config = config
+        self.world = world
+        self.client_id = identity.client_id(ip, instance, config.unit_name)
+        self.unique_ids = identity.unique_ids(ip, world.clock, world.random)
+        self.handlers: dict[int, Handler] = handlers if handlers is not None else {}
+        self.routes = RouteCache()
+        self.namesrv = NamesrvCalls(self, addresses, world.random, config.request_timeout)
+        self.brokers = BrokerCalls(self, config.request_timeout, vip=config.vip_channel)
+        self.reader = MessageReader(config.namespace, config.max_inflated_size)
+        # What the client's producers and consumers add: groups, topics in use, who wants to know of routes.
+        self.producer_groups: list[str] = [INNER_PRODUCER_GROUP]
+        self.consumers: list[Callable[[], ConsumerData]] = []
+        self.topics: list[Callable[[], Iterable[str]]] = []
+        self.routes_changed: list[Callable[[str], None]] = []
+        self._default_topics: dict[str, tuple[str, int]] = {}
+        self._asking: dict[str, trio.Event] = {}
+        self._greeted: set[str] = set()
+        self._known_by: set[str] = set()
+        self._telling = False
+        self._pool: ConnectionPool | None = None
+        self._nursery: trio.Nursery | None = None
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[trio.Nursery]:
+        """The connections and the three rounds, for as long as the block lasts."""
+        hooks = []
+        if self.config.access_key:
+            hooks.append(Signer(self.config.access_key, self.config.secret_key, self.config.security_token))
+        network = self.world.network or TcpNetwork()
+        # Made only now, since it takes the handlers as they are.
+        events = [_Returns(self.heartbeat_soon)]
+        self._pool = ConnectionPool(network, _pool_config(self.config), self.handlers, hooks=hooks, events=events)
+        async with self._pool, trio.open_nursery() as nursery:
+            self._nursery = nursery
+            nursery.start_soon(self._refresh_for_ever)
+            nursery.start_soon(self._look_for_missing)
+            nursery.start_soon(self._heartbeat_for_ever)
+            try:
+                yield nursery
+            finally:
+                nursery.cancel_scope.cancel()
+
+    # ---- connections
+
+    async def call(self, address: str, command: Command, timeout: float) -> Command:
+        """Ask anybody anything. Raises RemotingError."""
+        return await self._opened_pool().call(address, command, timeout)
+
+    async def oneway(self, address: str, command: Command) -> None:
+        """Tell anybody anything. Raises RemotingError."""
+        await self._opened_pool().oneway(address, command)
+
+    async def connection(self, address: str) -> Connection:
+        """The connection to an address, made if there is none. Raises RemotingError."""
+        return await self._opened_pool().connection(address)
+
+    def _opened_pool(self) -> ConnectionPool:
+        if self._pool is None:
+            raise ClientClosed("the client is not running", advice="start it, or use it in a with block")
+        return self._pool
+
+    # ---- routes
+
+    async def route(self, topic: str) -> Route:
+        """The topic's route, asked for if it is not known. Raises NoRoute."""
+        known = self.routes.get(topic)
+        if known is not None:
+            return known
+        await self.refresh(topic)
+        known = self.routes.get(topic)
+        if known is None:
+            raise no_route(topic, self.namesrv)
+        return known
+
+    async def publish_route(self, topic: str, default_topic: str, default_queues: int) -> Route:
+        """The route to send by; for a topic that does not exist that of the default topic. Raises NoRoute."""
+        self._default_topics[topic] = (default_topic, default_queues)
+        route = self.routes.get(topic)
+        if route is None or not route.writable:
+            await self.refresh(topic)
+            route = self.routes.get(topic)
+        if route is None:
+            raise no_route(topic, self.namesrv, default_topic)
+        if not route.writable:
+            raise NoRoute(
+                "the topic has no queue that can be written",
+                topic=topic,
+                advice="check the permission of the topic, and that a master broker is up",
+            )
+        return route
+
+    async def refresh(self, topic: str) -> None:
+        """Ask the name servers. Those who want the same topic at once wait for one answer. Raises NoRoute."""
+        asking = self._asking.get(topic)
+        if asking is not None:
+            await asking.wait()
+            return
+        asked = self._asking[topic] = trio.Event()
+        try:
+            await self._ask(topic)
+        finally:
+            del self._asking[topic]
+            asked.set()
+
+    async def _ask(self, topic: str) -> None:
+        data = await self.namesrv.route(topic)
+        first_turn = self.world.random.randrange(1 << 16)
+        if data is not None:
+            self._learn(route_of(topic, data, first_turn))
+            return
+        known = self.routes.get(topic)
+        default = self._default_topics.get(topic)
+        if default is None or (known is not None and not known.borrowed):
+            # An old route stays: brokers that restart are in no route for a moment.
+            return
+        data = await self.namesrv.route(default[0])
+        if data is not None:
+            self._learn(borrowed_route(topic, data, default[1], first_turn))
+
+    def _learn(self, route: Route) -> None:
+        if not self.routes.put(route):
+            return
+        log.info("route of %s: %d queues to write, %d to read", route.topic, len(route.writable), len(route.readable))
+        for tell in self.routes_changed:
+            tell(route.topic)
+        strangers = self._brokers_to_greet() - self._greeted
+        if strangers and self._nursery is not None and self._worth_a_heartbeat():
+            self._greeted |= strangers
+            self._nursery.start_soon(self._heartbeat_to, sorted(strangers))
+
+    async def _refresh_for_ever(self) -> None:
+        while True:
+            for topic in self._topics_in_use():
+                try:
+                    await self.refresh(topic)
+                except ClientError as error:
+                    log.warning("the route of %s was not refreshed: %s", topic, error)
+            vanished = self.routes.forget_vanished()
+            if vanished:
+                log.info("brokers that are in no route any more: %s", ", ".join(sorted(vanished)))
+                self._greeted -= vanished
+            await trio.sleep(self.config.route_interval)
+
+    async def _look_for_missing(self) -> None:
+        """A topic that is just being created appears in a moment: it is asked for after 1 s, 2 s, 4 s and so on."""
+        missing: set[str] = set()
+        pause = _FIRST_LOOK
+        while True:
+            await trio.sleep(pause)
+            before, missing = missing, {topic for topic in self._topics_in_use() if self._is_missing(topic)}
+            pause = min(2 * pause, self.config.route_interval) if missing == before else _FIRST_LOOK
+            for topic in missing:
+                try:
+                    await self.refresh(topic)
+                except ClientError as error:
+                    log.info("the route of %s is not known yet: %s", topic, error)
+
+    def _is_missing(self, topic: str) -> bool:
+        route = self.routes.get(topic)
+        return route is None or route.borrowed
+
+    def _topics_in_use(self) -> set[str]:
+        topics = set(self.routes.topics())
+        for wanted in self.topics:
+            topics.update(wanted())
+        return topics
+
+    # ---- heartbeats
+
+    def _worth_a_heartbeat(self) -> bool:
+        return bool(self.consumers) or len(self.producer_groups) > 1
+
+    def _brokers_to_greet(self) -> set[str]:
+        # Slaves keep no producers; they serve pulls, for which they must know the group.
+        return self.routes.all_addresses() if self.consumers else set(self.routes.masters())
+
+    async def _heartbeat_for_ever(self) -> None:
+        while True:
+            await self.heartbeat()
+            await trio.sleep(self.config.heartbeat_interval)
+
+    async def heartbeat(self) -> None:
+        """Tell all known brokers what this client is, now."""
+        if not self._worth_a_heartbeat():
+            return
+        addresses = self._brokers_to_greet()
+        self._greeted |= addresses
+        await self._heartbeat_to(sorted(addresses))
+
+    async def _heartbeat_to(self, addresses: list[str]) -> None:
+        body = HeartbeatData(
+            clientID=self.client_id,
+            producerDataSet=[ProducerData(groupName=group) for group in self.producer_groups],
+            consumerDataSet=[consumer() for consumer in self.consumers],
+        ).to_json()
+        async with trio.open_nursery() as nursery:
+            for address in addresses:
+                nursery.start_soon(self._heartbeat_one, address, body)
+
+    async def _heartbeat_one(self, address: str, body: bytes) -> None:
+        try:
+            await self.brokers.heartbeat(address, body)
+        except ClientError as error:
+            self._greeted.discard(address)
+            self._known_by.discard(address)
+            log.warning("heartbeat failed: %s", error)
+        else:
+            self._known_by.add(address)
+
+    def heartbeat_soon(self) -> None:
+        """Some broker does not know this client, or its subscription; tell all of them."""
+        if not self._telling and self._nursery is not None:
+            self._telling = True
+            self._nursery.start_soon(self._heartbeat_once)
+
+    async def _heartbeat_once(self) -> None:
+        try:
+            await self.heartbeat()
+        finally:
+            self._telling = False
+
+    async def introduce(self, topic: str, default_topic: str, default_queues: int) -> None:
+        """Make sure that the brokers of a topic know this client, before they shall call it back. Raises NoRoute."""
+        route = await self.publish_route(topic, default_topic, default_queues)
+        masters = {self.routes.master(queue.broker_name) for queue in route.writable} - {None}
+        strangers = {master for master in masters if master is not None} - self._known_by
+        if strangers:
+            await self._heartbeat_to(sorted(strangers))
+
+    async def unregister(self, producer_group: str | None, consumer_group: str | None) -> None:
+        """Tell all brokers that this client leaves, at its end. Who cannot be told will notice."""
+        with trio.move_on_after(self.config.request_timeout):
+            async with trio.open_nursery() as nursery:
+                for address in self._brokers_to_greet():
+                    nursery.start_soon(self._unregister_one, address, producer_group, consumer_group)
+
+    async def _unregister_one(self, address: str, producer_group: str | None, consumer_group: str | None) -> None:
+        try:
+            await self.brokers.unregister(address, self.client_id, producer_group, consumer_group)
+        except ClientError as error:
+            log.info("could not take leave of a broker: %s", error)
+
+    # ---- a queue's broker
+
+    async def master_of(self, queue: MessageQueue) -> str:
+        """The address to ask about a queue. Raises NoRoute."""
+        address = self.routes.master(queue.broker_name)
+        if address is None:
+            await self.refresh(queue.topic)
+            address = self.routes.master(queue.broker_name)
+        if address is None:
+            raise NoRoute("the queue's broker has no master in the route", topic=queue.topic, broker=queue.broker_name)
+        return address
+
+
+class _Returns(ConnectionEvents):
+    """Notices connections to where one was lost: who is there now may never have heard of this client."""
+
+    def __init__(self, returned: Callable[[], None]) -> None:
+        self._returned = returned
+        self._lost: set[str] = set()
+
+    def connected(self, connection: Connection) -> None:
+        if connection.peer in self._lost:
+            self._lost.discard(connection.peer)
+            self._returned()
+
+    def closed(self, connection: Connection) -> None:
+        self._lost.add(connection.peer)
+
+
+def _pool_config(config: ClientConfig) -> PoolConfig:
+    kinds = list(SerializeType)
+    return PoolConfig(
+        connect_timeout_millis=round(config.connect_timeout * 1000),
+        client_channel_max_idle_time_seconds=max(1, round(config.idle_timeout)),
+        frame_max_length=config.max_frame,
+        serialize_type=kinds[config.header_type],
+        use_tls=config.tls,
+        tls_auth_server=bool(config.tls_ca_file),
+        tls_trust_path=config.tls_ca_file,
+        tls_cert_path=config.tls_cert_file,
+        tls_key_path=config.tls_key_file,
+        tls_server_name=config.tls_server_name,
+    )

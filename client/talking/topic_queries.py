@@ -1,0 +1,133 @@
+"""Questions about topics, queues and single messages that every client may ask: what RocketMQ calls MQAdmin.
+
+Java: client/MQAdmin.java, client/impl/MQAdminImpl.java
+"""
+
+from __future__ import annotations
+
+import logging
+
+from rocketlet.client import namespace
+from rocketlet.client.errors import ClientError, InvalidUse
+from rocketlet.client.talking.session import Session
+from rocketlet.common import message_properties as names
+from rocketlet.common.message import MessageQueue, ReceivedMessage
+from rocketlet.common.message_id import InvalidMessageId, parse_offset_message_id, time_of_unique_id
+from rocketlet.common.topic import DEFAULT_TOPIC, InvalidName, check_topic_name
+from rocketlet.remoting.protocol.configuration import CreateTopicHeader
+from rocketlet.remoting.transport import join_address
+
+log = logging.getLogger("rocketlet.client.topic_queries")
+
+_NO_END = (1 << 63) - 1
+
+
+class TopicQueries:
+    """The questions of one client. Queues and topics are as the user knows them."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._namespace = session.config.namespace
+
+    def _wire(self, queue: MessageQueue) -> MessageQueue:
+        if not self._namespace:
+            return queue
+        return MessageQueue(namespace.wrap(self._namespace, queue.topic), queue.broker_name, queue.queue_id)
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """The queues that a topic can be read from."""
+        route = await self._session.route(namespace.wrap(self._namespace, topic))
+        return [MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in route.readable]
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """The offset that the queue's next message gets."""
+        queue = self._wire(queue)
+        return await self._session.brokers.max_offset(await self._session.master_of(queue), queue)
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """The offset of the queue's oldest message."""
+        queue = self._wire(queue)
+        return await self._session.brokers.min_offset(await self._session.master_of(queue), queue)
+
+    async def offset_at(self, queue: MessageQueue, timestamp: int) -> int:
+        """The offset nearest to a time in milliseconds."""
+        queue = self._wire(queue)
+        return await self._session.brokers.offset_at(await self._session.master_of(queue), queue, timestamp)
+
+    async def earliest_store_time(self, queue: MessageQueue) -> int:
+        """When the queue's oldest message was stored, in milliseconds; -1 where it has none."""
+        queue = self._wire(queue)
+        return await self._session.brokers.earliest_store_time(await self._session.master_of(queue), queue)
+
+    async def create_topic(self, topic: str, queue_count: int = 8, perm: int = 6) -> None:
+        """Create or change a topic on all brokers that carry the default topic."""
+        try:
+            check_topic_name(topic)
+        except InvalidName as error:
+            raise InvalidUse(str(error), topic=topic) from None
+        route = await self._session.route(DEFAULT_TOPIC)
+        header = CreateTopicHeader(
+            topic=namespace.wrap(self._namespace, topic),
+            readQueueNums=queue_count,
+            writeQueueNums=queue_count,
+            perm=perm,
+        )
+        for broker_name in route.addresses:
+            address = self._session.routes.master(broker_name)
+            if address is not None:
+                await self._session.brokers.create_topic(address, header)
+
+    async def view(self, message_id: str, topic: str = "") -> ReceivedMessage:
+        """One message, by its offset message id, or with its topic also by its unique id."""
+        try:
+            ip, port, log_offset = parse_offset_message_id(message_id)
+        except InvalidMessageId as error:
+            raise InvalidUse(str(error)) from None
+        if topic:
+            found = await self._by_unique_id(topic, message_id)
+            if found is not None:
+                return found
+        record = await self._session.brokers.view(join_address(ip, port), log_offset)
+        return self._session.reader.single(record, self._session.routes.name_at(join_address(ip, port)) or "")
+
+    async def _by_unique_id(self, topic: str, unique_id: str) -> ReceivedMessage | None:
+        try:
+            begin = time_of_unique_id(unique_id, self._session.world.clock()) - 1000
+        except InvalidMessageId:
+            return None
+        found = await self.query(topic, unique_id, 32, begin, _NO_END, unique=True)
+        return found[0] if found else None
+
+    async def query(
+        self, topic: str, key: str, at_most: int = 64, begin: int = 0, end: int = _NO_END, *, unique: bool = False
+    ) -> list[ReceivedMessage]:
+        """Messages by key (a word of `keys`, or a unique id), newest first, from all brokers of the topic.
+
+        Brokers look up hashes; what merely has the same hash is left out here. A broker that cannot be asked is logged
+        and its messages are missing, unless none could be asked.
+        """
+        wire = namespace.wrap(self._namespace, topic)
+        route = await self._session.route(wire)
+        found: list[ReceivedMessage] = []
+        error: ClientError | None = None
+        asked = 0
+        for broker_name in route.addresses:
+            at = self._session.routes.address(broker_name)
+            if at is None:
+                continue
+            try:
+                records = await self._session.brokers.query(at[0], wire, key, at_most, begin, end, unique=unique)
+            except ClientError as failure:
+                log.warning("messages of %s at %s could not be queried: %s", topic, broker_name, failure)
+                error = failure
+                continue
+            asked += 1
+            found += [
+                message
+                for message in self._session.reader.several(records, broker_name)
+                if key in message.keys or key == message.properties.get(names.UNIQ_KEY)
+            ]
+        if not asked and error is not None:
+            raise error
+        found.sort(key=lambda message: -message.store_timestamp)
+        return found[:at_most]
