@@ -108,7 +108,8 @@ def test_after_kill_9_nothing_that_was_acknowledged_is_lost(tmp_path: Path) -> N
         process.wait(30)
         producer.shutdown()
     with up(*FREE_PORTS, directory=tmp_path) as process:
-        assert "recovered     broker-a: the store was not cleanly closed" in greeting(process, "--listen")
+        # What is said first depends on whether the last queue entry was written before the kill.
+        assert "recovered     broker-a: " in greeting(process, "--listen")
     with up(*FREE_PORTS, "--json", directory=tmp_path) as process:
         told = ready(process)
         assert told["directory"] == str(tmp_path / "rocketlet-data")
