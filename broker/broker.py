@@ -23,6 +23,7 @@ from rocketlet.broker.clients import Clients
 from rocketlet.broker.config import VIP_STEP, BrokerConfig
 from rocketlet.broker.delayed_delivery import DelayedDelivery
 from rocketlet.broker.detours import Detours
+from rocketlet.broker.durability import Durability, promised
 from rocketlet.broker.half_messages import HalfMessages
 from rocketlet.broker.handlers.broker_state import BrokerState
 from rocketlet.broker.handlers.client_relays import ClientRelays
@@ -43,7 +44,6 @@ from rocketlet.broker.handlers.send_message import SendMessage
 from rocketlet.broker.handlers.send_targets import SendTargets
 from rocketlet.broker.handlers.store_admin import StoreAdmin
 from rocketlet.broker.handlers.topic_admin import TopicAdmin
-from rocketlet.broker.handlers.when_flushed import WhenFlushed
 from rocketlet.broker.identity import Identity
 from rocketlet.broker.long_poll import LongPoll
 from rocketlet.broker.overload import Overload
@@ -52,6 +52,7 @@ from rocketlet.broker.put_again import FilterBits
 from rocketlet.broker.queue_locks import QueueLocks
 from rocketlet.broker.registration import Registration
 from rocketlet.broker.run_time_settings import RunTimeSettings
+from rocketlet.broker.send_terms import CurrentTerms, send_terms
 from rocketlet.broker.slow_groups import SlowGroups
 from rocketlet.broker.statistics import MINUTE_EVERY, Statistics
 from rocketlet.broker.tables import Tables
@@ -111,7 +112,7 @@ class Broker:
         self.targets = SendTargets(
             self.identity, self.settings, self.tables.topics, self.tables.groups, clock, self._random
         )
-        self.send_handler: SendMessage | None = None  # as soon as the ports are open
+        self.send_terms = CurrentTerms()
         self._halves = HalfMessages(
             self.store, self.tables.topics, self.tables.offsets, self.identity, clock, self._filter_bits()
         )
@@ -184,15 +185,22 @@ class Broker:
     async def _start_ports(self, ports: trio.Nursery, background: trio.Nursery) -> None:
         """Listen, settle who we are, and only then take sends."""
         config = self.settings.now
+        durability = Durability(self.store, self.tables.topics_file, background)
         answers = SendAnswers(
-            self.identity, self.settings, self.store, self.tables.topics_file, self.registration.known, background
+            self.identity,
+            self.settings,
+            self.send_terms,
+            durability,
+            self.tables.topics_file,
+            self.registration.known,
+            background,
         )
 
         def after_turn() -> None:
             self.settle()
             answers.after_turn()
 
-        table = self.overload.around(handler_table(self._handlers(answers, background)))
+        table = self.overload.around(handler_table(self._handlers(answers, durability, background)))
         if self._faults is not None:
             table = self._faults.around(table)
         main = Server(table, self._network, self._server_config, events=[self.clients], after_turn=after_turn)
@@ -232,17 +240,17 @@ class Broker:
         if not self.settings.now.namesrv_addr:
             log.warning("no name server is set (-n host:port): clients find this broker only by its address")
 
-    def _handlers(self, answers: SendAnswers, nursery: trio.Nursery) -> list[HasTable]:
+    def _handlers(self, answers: SendAnswers, durability: Durability, nursery: trio.Nursery) -> list[HasTable]:
         identity, settings, store, tables = self.identity, self.settings, self.store, self.tables
         topics, groups, offsets = tables.topics, tables.groups, tables.offsets
         clients, statistics, clock = self.clients, self.statistics, self._clock
-        bits, flushed = self._filter_bits(), WhenFlushed(store, tables.topics_file, nursery)
+        bits = self._filter_bits()
         detours = Detours(len(parse_delay_levels(store.config.message_delay_level)), topics)
         return [
             self._send_handler(answers, detours),
-            SendBack(identity, settings, topics, groups, store, flushed, statistics, self._random, bits),
+            SendBack(identity, settings, topics, groups, store, durability, statistics, self._random, bits),
             ReplyMessage(identity, settings, self.targets, clients.producers, store, clock, self.settle, bits),
-            EndTransaction(identity, self._halves, flushed),
+            EndTransaction(identity, self._halves, durability),
             PullMessage(
                 identity,
                 settings,
@@ -275,11 +283,12 @@ class Broker:
 
     def _send_handler(self, answers: SendAnswers, detours: Detours) -> SendMessage:
         bits = None if self._filter_bits() is _no_bits else self._filter_bits()
-        send = SendMessage(
+        return SendMessage(
             self.identity,
             self.settings,
             self.tables.topics,
             self.targets,
+            self.send_terms,
             answers,
             self.store,
             detours,
@@ -287,16 +296,18 @@ class Broker:
             self.overload,
             bits,
         )
-        self.send_handler = send
-        return send
 
     def _serve_sends(self, serving: bool) -> None:
         self.targets.serving = serving
-        self._look_again_at_sends()
+        self._renew_terms()
 
-    def _look_again_at_sends(self) -> None:
-        if self.send_handler is not None:
-            self.send_handler.look_again()
+    def _renew_terms(self) -> None:
+        self.send_terms.now = send_terms(
+            self.settings.now,
+            self.identity.store_host,
+            waits=bool(promised(self.store.config)),
+            is_open=self.targets.is_open() and self._filter_bits() is _no_bits,
+        )
 
     # -- stop
 
@@ -319,12 +330,12 @@ class Broker:
             now = self._clock()
             self.statistics.tick(now, datetime.fromtimestamp(now / 1000).toordinal())
             self.locks.expire(now)
-            self._look_again_at_sends()
+            self._renew_terms()
             await trio.sleep(MINUTE_EVERY / 1000)
 
     def _settings_taken(self, loaded: Loaded) -> None:
         self.store.config = loaded[StoreConfig]
-        self._look_again_at_sends()
+        self._renew_terms()
 
     def _topics_changed(self) -> None:
         self.registration.register_soon()

@@ -25,8 +25,8 @@ from typing import Final
 
 import trio
 
-from rocketlet.broker.after_flush import AfterFlush
 from rocketlet.broker.delay_offsets import DelayOffsets
+from rocketlet.broker.durability import AfterFlush
 from rocketlet.broker.put_again import FilterBits, put_again
 from rocketlet.common.clock import WallClock
 from rocketlet.common.message_properties import REAL_QID, REAL_TOPIC, decode_bytes, find

@@ -20,9 +20,9 @@ from collections.abc import MutableMapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rocketlet.broker.after_flush import AfterFlush
 from rocketlet.broker.consumer_offsets import ConsumerOffsets, OffsetRefused
 from rocketlet.broker.delay_levels import InvalidDelay, delay, delay_level
+from rocketlet.broker.durability import AfterFlush
 from rocketlet.broker.identity import Identity
 from rocketlet.broker.property_text import rewritten
 from rocketlet.broker.put_again import FilterBits, put_again

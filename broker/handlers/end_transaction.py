@@ -13,8 +13,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from rocketlet.broker.durability import Durability
 from rocketlet.broker.half_messages import EndRefused, HalfMessages
-from rocketlet.broker.handlers.when_flushed import WhenFlushed
 from rocketlet.broker.identity import Identity
 from rocketlet.common.message_id import InvalidMessageId, parse_offset_message_id
 from rocketlet.remoting.access import ANY_ACCOUNT
@@ -38,10 +38,10 @@ log = logging.getLogger("rocketlet.broker.handlers.end_transaction")
 class EndTransaction:
     """Ends transactions as their producers say."""
 
-    def __init__(self, identity: Identity, halves: HalfMessages, when_flushed: WhenFlushed) -> None:
+    def __init__(self, identity: Identity, halves: HalfMessages, durability: Durability) -> None:
         self._identity = identity
         self._halves = halves
-        self._when_flushed = when_flushed
+        self._durability = durability
 
     def table(self) -> HandlerTable:
         return {
@@ -67,7 +67,7 @@ class EndTransaction:
         except StoreError as error:
             log.error("transaction %s of group %s cannot be ended now: %s", header.msgId, header.producerGroup, error)
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
-        return self._when_flushed.answer(request, appended.end, Reply(), ResponseCode.FLUSH_DISK_TIMEOUT)
+        return self._durability.answer(request, appended.end, Reply(), ResponseCode.FLUSH_DISK_TIMEOUT)
 
     def _end(self, header: EndTransactionHeader) -> Appended:
         end = self._halves.commit if header.commitOrRollback == COMMIT else self._halves.roll_back
@@ -84,4 +84,4 @@ class EndTransaction:
             ) from None
         if appended is None:
             return Reply()
-        return self._when_flushed.answer(request, appended.end, Reply(), ResponseCode.FLUSH_DISK_TIMEOUT)
+        return self._durability.answer(request, appended.end, Reply(), ResponseCode.FLUSH_DISK_TIMEOUT)

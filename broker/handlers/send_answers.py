@@ -1,11 +1,11 @@
-"""What a stored send is answered, and when: at once, or when the disk has it.
+"""What a stored send is answered, and when: at once, or when it is as safe as promised (`broker/durability.py`).
 
-With SYNC_FLUSH the answers of one turn wait together; a message with WAIT=false does not wait. Codes: 0 stored as
-safely as asked; 10 the disk did not confirm within `syncFlushTimeout`, but may yet; 11 a SYNC_MASTER has no slave that
-follows. All of them carry the same fields. A flush that failed is code 1: what the disk refused is never acknowledged,
-and the broker ends.
+The answers of one turn wait together; a message with WAIT=false does not wait. Codes: 0 stored as safely as promised;
+10 the disk did not confirm within `syncFlushTimeout`, but may yet; 11 a SYNC_MASTER has no slave that follows. All of
+them carry the same fields. A flush that failed is code 1: what the disk refused is never acknowledged, and the broker
+ends.
 
-Java: broker/processor/SendMessageProcessor.java (handlePutMessageResult), store/CommitLog.java (submitFlushRequest)
+Java: broker/processor/SendMessageProcessor.java (handlePutMessageResult)
 """
 
 from __future__ import annotations
@@ -17,18 +17,14 @@ from functools import partial
 import trio
 
 from rocketlet.broker.config import Settings
-from rocketlet.broker.flush_waits import FlushWaits
+from rocketlet.broker.durability import Durability, Shortfall
 from rocketlet.broker.identity import Identity
 from rocketlet.broker.json_file import JsonFile, NotSaved
+from rocketlet.broker.send_terms import CurrentTerms
 from rocketlet.broker.topic_table import Topic
-from rocketlet.common.host import V4_SIZE
 from rocketlet.remoting.handler import DEFERRED, Answer, Deferred, Reply, Request
 from rocketlet.remoting.protocol.sending import SendMessageAnswerHeader, SendRefusedHeader
-from rocketlet.remoting.ready_answers import SendAnswer
 from rocketlet.remoting.response_codes import ResponseCode
-from rocketlet.store.config import BrokerRole
-from rocketlet.store.errors import FlushFailed, FlushTimeout
-from rocketlet.store.message_store import MessageStore
 
 
 @dataclass(slots=True)
@@ -50,32 +46,20 @@ class SendAnswers:
         self,
         identity: Identity,
         settings: Settings,
-        store: MessageStore,
+        terms: CurrentTerms,
+        durability: Durability,
         topics_file: JsonFile,
         announced: Callable[[], Awaitable[None]],
         nursery: trio.Nursery,
     ) -> None:
         self._identity = identity
         self._settings = settings
-        self._store = store
+        self._terms = terms
+        self._durability = durability
         self._topics_file = topics_file
         self._announced = announced
         self._nursery = nursery
-        self._flush_waits = FlushWaits(store, nursery)
         self._waiting: list[Stored] = []
-        self.is_sync = False
-        """Whether answers wait for the disk."""
-        self.ready: SendAnswer | None = None
-        """Makes the answer that says nothing but success, where that is what nearly all sends get."""
-
-    def look_again(self) -> None:
-        """To be called when settings or the broker's address change."""
-        config, store_config, host = self._settings.now, self._store.config, self._identity.store_host
-        self.is_sync = store_config.is_sync_flush
-        if store_config.broker_role is not BrokerRole.SYNC_MASTER and len(host) == V4_SIZE:
-            self.ready = SendAnswer(config.region_id, config.trace_on, host)
-        else:
-            self.ready = None
 
     def refused_header(self) -> SendRefusedHeader:
         """What a refusal says all the same."""
@@ -86,39 +70,40 @@ class SendAnswers:
         if not topic.saved:
             self._nursery.start_soon(self._answer_when_saved, stored, topic, wait)
             return DEFERRED
-        if self._store.config.is_sync_flush:
+        if self._terms.now.waits:
             if wait:
-                return self.answer_when_flushed(stored)
-            self._store.want_flush()
-        code = self._confirmed() if wait else ResponseCode.SUCCESS
-        return self._success(stored) if code is ResponseCode.SUCCESS else self._reply(stored, code)
+                return self.answer_when_safe(stored)
+            self._durability.hasten()
+        return self._success(stored)
 
-    def answer_when_flushed(self, stored: Stored) -> Deferred:
+    def answer_when_safe(self, stored: Stored) -> Deferred:
         """Together with the others of this turn."""
         self._waiting.append(stored)
         return DEFERRED
 
     def after_turn(self) -> None:
-        """Have those of this turn that wait for the disk answered together."""
+        """Have those of this turn that wait answered together."""
         if self._waiting:
             waiting, self._waiting = self._waiting, []
-            self._flush_waits.call(waiting[-1].end, partial(self._answer_all, waiting))
+            self._durability.call(waiting[-1].end, partial(self._answer_all, waiting))
 
-    def _answer_all(self, waiting: list[Stored], failure: FlushTimeout | FlushFailed | None) -> None:
+    def _answer_all(self, waiting: list[Stored], shortfall: Shortfall | None) -> None:
         """Those of one turn, so of one connection."""
-        success = self._confirmed()
-        if failure is None and success is ResponseCode.SUCCESS:
-            answers = [(stored.request, self._success(stored)) for stored in waiting]
-        else:
-            answers = [(stored.request, self._after(stored, failure)) for stored in waiting]
+        answers = [
+            (
+                stored.request,
+                self._success(stored)
+                if shortfall is None or stored.end <= shortfall.held_to
+                else self._short(stored, shortfall),
+            )
+            for stored in waiting
+        ]
         waiting[0].request.connection.answer_together(answers)
 
-    def _after(self, stored: Stored, failure: FlushTimeout | FlushFailed | None) -> Answer:
-        if isinstance(failure, FlushFailed):
-            return Reply(ResponseCode.SYSTEM_ERROR, self.refused_header(), remark=str(failure))
-        if failure is not None and stored.end > self._store.flushed.value:
-            return self._reply(stored, ResponseCode.FLUSH_DISK_TIMEOUT, str(failure))
-        return self._reply(stored, self._confirmed())
+    def _short(self, stored: Stored, shortfall: Shortfall) -> Answer:
+        if shortfall.code is ResponseCode.SYSTEM_ERROR:
+            return Reply(ResponseCode.SYSTEM_ERROR, self.refused_header(), remark=shortfall.remark)
+        return self._reply(stored, shortfall.code, shortfall.remark)
 
     async def _answer_when_saved(self, stored: Stored, topic: Topic, wait: bool) -> None:
         """The first sends of a topic: not acknowledged before the topic itself is on the disk.
@@ -132,19 +117,14 @@ class SendAnswers:
             return
         await self._announced()
         topic.set_saved(True)
-        if wait and self._store.config.is_sync_flush:
-            self._flush_waits.call(stored.end, partial(self._answer_all, [stored]))
+        if wait:
+            self._durability.call(stored.end, partial(self._answer_all, [stored]))
         else:
-            stored.request.reply(self._reply(stored, self._confirmed() if wait else ResponseCode.SUCCESS))
-
-    def _confirmed(self) -> ResponseCode:
-        """A SYNC_MASTER promises a copy at a slave, and there is none."""
-        if self._store.config.broker_role is BrokerRole.SYNC_MASTER:
-            return ResponseCode.SLAVE_NOT_AVAILABLE
-        return ResponseCode.SUCCESS
+            self._durability.hasten()
+            stored.request.reply(self._success(stored))
 
     def _success(self, stored: Stored) -> Answer:
-        request, ready = stored.request, self.ready
+        request, ready = stored.request, self._terms.now.ready
         if ready is not None:
             kind, opaque = request.header_type, request.opaque
             if stored.ids:

@@ -22,7 +22,7 @@ from random import Random
 
 from rocketlet.broker.config import Settings
 from rocketlet.broker.delay_levels import delay
-from rocketlet.broker.handlers.when_flushed import WhenFlushed
+from rocketlet.broker.durability import Durability
 from rocketlet.broker.identity import Identity
 from rocketlet.broker.property_text import rewritten
 from rocketlet.broker.put_again import FilterBits, put_again
@@ -78,7 +78,7 @@ class SendBack:
         topics: TopicTable,
         groups: SubscriptionGroups,
         store: MessageStore,
-        when_flushed: WhenFlushed,
+        durability: Durability,
         statistics: Statistics,
         random: Random,
         filter_bits: FilterBits,
@@ -88,7 +88,7 @@ class SendBack:
         self._topics = topics
         self._groups = groups
         self._store = store
-        self._when_flushed = when_flushed
+        self._durability = durability
         self._statistics = statistics
         self._random = random
         self._filter_bits = filter_bits
@@ -130,7 +130,7 @@ class SendBack:
         except StoreError as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}") from error
         self._statistics.count_sent_back(header.group, header.originTopic or record.topic)
-        return self._when_flushed.answer(request, appended.end, Reply(), ResponseCode.SYSTEM_ERROR)
+        return self._durability.answer(request, appended.end, Reply(), ResponseCode.SYSTEM_ERROR)
 
     def _retry_topic(self, header: ConsumerSendMsgBackHeader, queues: int) -> Topic:
         topic = self._create(retry_topic(header.group), queues, UNIT_SUBSCRIPTION if header.unitMode else 0)

@@ -32,6 +32,7 @@ from rocketlet.broker.handlers.send_targets import BORN_HOST_V4, SendHeader, Sen
 from rocketlet.broker.identity import Identity
 from rocketlet.broker.overload import Overload
 from rocketlet.broker.put_again import FilterBits
+from rocketlet.broker.send_terms import CurrentTerms, SendTerms
 from rocketlet.broker.statistics import Flow, Statistics
 from rocketlet.broker.topic_table import Topic, TopicTable
 from rocketlet.common.host import V6_SIZE
@@ -43,7 +44,6 @@ from rocketlet.remoting.command import HeaderType
 from rocketlet.remoting.handler import Answer, Deferred, Handler, HandlerTable, Refused, Request
 from rocketlet.remoting.protocol.configuration import MULTI_TAG
 from rocketlet.remoting.protocol.sending import SendMessageHeader, SendMessageHeaderV2
-from rocketlet.remoting.ready_answers import SendAnswer
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.store.errors import Closed, MessageIllegal, NotWritable, StoreError
@@ -79,6 +79,7 @@ class SendMessage:
         settings: Settings,
         topics: TopicTable,
         targets: SendTargets,
+        terms: CurrentTerms,
         answers: SendAnswers,
         store: MessageStore,
         rewrites: Rewrites,
@@ -89,6 +90,7 @@ class SendMessage:
         self._identity = identity
         self._settings = settings
         self._targets = targets
+        self._terms = terms
         self._answers = answers
         self._store = store
         self._rewrites = rewrites
@@ -99,11 +101,8 @@ class SendMessage:
         self._total = statistics.put
         self._find = topics.get
         self._put = store.put
-        self._store_host = b""
         self._cluster = b"CLUSTER\x01" + identity.cluster.encode()
         self._then_cluster = b"\x02" + self._cluster
-        self._ready: SendAnswer | None = None
-        self._is_sync = False
 
     def table(self) -> HandlerTable:
         return {
@@ -112,31 +111,19 @@ class SendMessage:
             RequestCode.SEND_BATCH_MESSAGE: Handler(self.handle, SendMessageHeaderV2, "send", access=publish("topic")),
         }
 
-    def look_again(self) -> None:
-        """Whether sends of the common kind can take the short way now, and what they are answered.
-
-        To be called when settings change, when the broker begins or ceases to serve, and once a second, for
-        `startAcceptSendRequestTimeStamp` is a time.
-        """
-        self._answers.look_again()
-        self._store_host = self._identity.store_host
-        is_common = self._targets.is_open() and self._filter_bits is None
-        self._ready = self._answers.ready if is_common else None
-        self._is_sync = self._answers.is_sync
-
     def handle(self, request: Request) -> Answer | Deferred:
         header: SendHeader = request.header
-        topic, ready = self._find(header.topic), self._ready
-        if topic is None or not topic.plain or ready is None:
+        topic, terms = self._find(header.topic), self._terms.now
+        if topic is None or not topic.plain or terms.common is None:
             topic = None  # or why not is told the long way
         elif not header.batch and not self._overload.waited_ms:
-            answer = self._store_common(request, header, topic, ready)
+            answer = self._store_common(request, header, topic, terms)
             if answer is not None:
                 return answer
         return self._handle_special(request, header, topic)
 
     def _store_common(
-        self, request: Request, header: SendHeader, topic: Topic, ready: SendAnswer
+        self, request: Request, header: SendHeader, topic: Topic, terms: SendTerms
     ) -> bytes | Deferred | None:
         """The common send in one pass; None, with nothing done, where it is none after all.
 
@@ -160,9 +147,9 @@ class SendMessage:
             or request.header_type > _ROCKETMQ
         ):
             return None
-        waits = self._is_sync
+        wait = True
         if b"WAIT" in named:
-            waits = waits and named[b"WAIT"] != b"false"
+            wait = named[b"WAIT"] != b"false"
             # Java writes it as `true`, in the middle of the others.
             raw = raw.replace(_WAIT, b"\x02", 1) if _WAIT in raw else remove(raw, b"WAIT")
         unique, words, tags = named.get(b"UNIQ_KEY"), named.get(b"KEYS"), named.get(b"TAGS")
@@ -180,7 +167,7 @@ class SendMessage:
             header.sysFlag & ~_HOST_FLAGS,
             header.bornTimestamp,
             born_host,
-            self._store_host,
+            terms.store_host,
             header.reconsumeTimes,
         )
         try:
@@ -193,13 +180,11 @@ class SendMessage:
         total.calls += 1
         total.bytes += appended.size
         log_offset, queue_offset = appended.log_offset, appended.queue_offset
-        if self._is_sync:
-            if waits:
-                return self._answers.answer_when_flushed(
-                    Stored(request, log_offset, queue_id, queue_offset, appended.end)
-                )
-            self._store.want_flush()
-        return ready.frame(request.header_type, request.opaque, log_offset, queue_id, queue_offset)
+        if terms.waits:
+            stored = Stored(request, log_offset, queue_id, queue_offset, appended.end)
+            return self._answers.answer(stored, topic, wait=wait)
+        assert terms.common is not None
+        return terms.common.frame(request.header_type, request.opaque, log_offset, queue_id, queue_offset)
 
     def _handle_special(self, request: Request, header: SendHeader, plain: Topic | None) -> Answer | Deferred:
         """`plain`: the topic, where nothing stands against a send to it."""
