@@ -4,6 +4,7 @@
 #   make PYTHON=python3.12 …      another interpreter          make VENV=/tmp/venv …      another environment
 #   make test ARGS="-k watermark -x"                           arguments for pytest
 #   make fast WORKERS=0                                        in one process; else the files of tests go to two
+#   HYPOTHESIS_PROFILE=thorough make test ARGS=tests/store     1,000 examples a property (tests/support/properties.py)
 
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
@@ -12,8 +13,10 @@ export VENV PYTHON
 PY := $(VENV)/bin/python
 INTEROP ?= ../shared/interop
 ARGS ?=
-# Of the fast tests only: the others drive processes and clients with time-outs of their own, which want a core each.
 WORKERS ?= 2
+PYTEST = $(PY) -m pytest --durations=25 --durations-min=0.1
+# Files of tests are divided among the workers; those of one file share their fixtures.
+IN_PARALLEL = -n $(WORKERS) --dist loadfile
 # All that some test or type needs; the same for both, so that both see the same.
 EVERYTHING := dev spark plot lz4 zstd
 
@@ -28,13 +31,18 @@ quickstart: ## from a clean clone to a produced and consumed message
 
 .PHONY: test
 test: everything ## the whole test suite (the first time after 2 minutes of installing, PySpark among it)
-	@$(PY) -m pytest $(ARGS)
+	@$(PYTEST) $(ARGS)
+
+.PHONY: quick
+quick: ## the tests that start no process, with few examples: half a minute
+	@scripts/venv.sh dev
+	@HYPOTHESIS_PROFILE=quick $(PYTEST) $(IN_PARALLEL) --ignore=tests/spark_jobs \
+		-m "not process and not slow and not spark and not interop" $(ARGS)
 
 .PHONY: fast
-fast: ## the tests without slow ones and Spark's
+fast: ## all tests but the slow ones, Spark's and Java's: a minute
 	@scripts/venv.sh dev
-	@$(PY) -m pytest -n $(WORKERS) --dist loadfile -m "not slow and not spark and not interop" \
-		--ignore=tests/spark_jobs $(ARGS)
+	@$(PYTEST) $(IN_PARALLEL) --ignore=tests/spark_jobs -m "not slow and not spark and not interop" $(ARGS)
 
 .PHONY: format
 format: ## formats the code in place

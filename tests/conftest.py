@@ -1,31 +1,28 @@
-"""Shared by all tests: where the recorded vectors are, virtual time, and hypothesis profiles."""
+"""Shared by all tests: the rules that they keep, where the recorded vectors are, and virtual time."""
 
 from __future__ import annotations
 
 import inspect
 import logging
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import trio.testing
-from hypothesis import HealthCheck, settings
 
 from rocketlet.common.clock import TrioWallClock
+from tests.support import properties
+from tests.support.suite_rules import SuiteRules
 from tests.support.virtual_time import START_MS
 
 VECTORS = Path(__file__).parent / "vectors"
 
-# Examples are derived from the test, so that a run repeats; the thorough profile is for the slow suite.
-settings.register_profile("fast", max_examples=40, deadline=None, derandomize=True)
-settings.register_profile(
-    "thorough",
-    max_examples=1000,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
+properties.load_profile()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(SuiteRules(config), "rocketlet-suite-rules")
+    config.pluginmanager.register(properties.FailuresAreKept(), "rocketlet-kept-failures")
 
 
 @pytest.fixture(scope="session")

@@ -62,7 +62,8 @@ def test_it_runs_commands_that_the_package_installs() -> None:
 def test_the_build_is_sent_what_the_wheel_needs_and_no_more() -> None:
     kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    packages = set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"])
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    packages = {path.partition("/")[0] for path in (*wheel["packages"], *wheel["force-include"])}
     needed = {"pyproject.toml", project["project"]["readme"], *project["project"]["license-files"]}
     assert kept == packages | needed
     assert all((ROOT / name).exists() for name in kept)
@@ -84,6 +85,7 @@ def test_the_compose_file_is_sound() -> None:
     assert (COMPOSE.parent / build["context"] / build["dockerfile"]).resolve() == CONTAINERFILE.resolve()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("service", ["namesrv", "broker"])
 def test_the_servers_of_the_compose_file_take_their_flags(service: str) -> None:
     (part,) = re.findall(rf"^  {service}:\n(.*?)^(?:  \w|\w)", COMPOSE.read_text(), re.M | re.S)[:1]

@@ -85,6 +85,7 @@ def run(module: str, *arguments: str, **environment: str) -> subprocess.Complete
     )
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("program", "module"), MODULES.items())
 def test_p_of_the_program_itself_prints_every_setting_with_its_origin(program: str, module: str) -> None:
     done = run(module, "-p", "--listen-port", "4000", ROCKETLET_LOG_LEVEL="ERROR")
@@ -98,6 +99,7 @@ def test_p_of_the_program_itself_prints_every_setting_with_its_origin(program: s
     assert lines[lines.index("logLevel=ERROR") - 1].startswith("# [environment ROCKETLET_LOG_LEVEL] ")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("program", "module"), MODULES.items())
 def test_a_misspelt_key_is_refused_by_the_program_itself(program: str, module: str, tmp_path: Path) -> None:
     path = tmp_path / "my.conf"

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from rocketlet.broker.consumer_groups import EXPIRY_MS, ConsumerGroups, Consuming, Member
 from rocketlet.broker.producer_groups import ProducerGroups
 from rocketlet.common.subscription import SQL92, Subscription, parse_tags
+from tests.support.properties import examples
 
 
 def member(connection: object, client_id: str = "c", seen: int = 0) -> Member:
@@ -213,4 +214,4 @@ class ComingAndGoing(RuleBasedStateMachine):
 
 
 TestComingAndGoing = ComingAndGoing.TestCase
-TestComingAndGoing.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+TestComingAndGoing.settings = settings(max_examples=examples(30), stateful_step_count=30)

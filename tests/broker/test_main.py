@@ -13,6 +13,8 @@ from rocketlet.broker.config import BrokerConfig
 from rocketlet.broker.identity import Identity
 from tests.support.programs import broker, program
 
+pytestmark = pytest.mark.process
+
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
 def test_it_tells_its_address_and_stops_when_told(tmp_path: Path, sent: signal.Signals) -> None:

@@ -30,7 +30,7 @@ from tests.support.local_stack import local_stack
 
 @pytest.fixture(scope="module")
 def namesrv() -> Iterator[str]:
-    with local_stack(transaction_check_interval=1000, transaction_time_out=300) as address:
+    with local_stack(transaction_check_interval=200, transaction_time_out=100) as address:
         yield address
 
 
@@ -68,7 +68,10 @@ def test_a_cancelled_wait_does_no_harm(namesrv: str) -> None:
     run(test)
 
 
-def test_listeners_are_tasks_of_the_users_loop(namesrv: str) -> None:
+@pytest.mark.parametrize("failures", [0, pytest.param(1, marks=pytest.mark.slow)])  # the shortest delay is a second
+def test_listeners_are_tasks_of_the_users_loop(namesrv: str, failures: int) -> None:
+    name = f"listened-{failures}"
+
     async def test() -> None:
         got: set[str] = set()
         tries: list[int] = []
@@ -80,7 +83,7 @@ def test_listeners_are_tasks_of_the_users_loop(namesrv: str) -> None:
             await asyncio.sleep(0.01)
             if message.body == b"7":
                 tries.append(message.reconsume_times)
-                if len(tries) < 2:
+                if len(tries) <= failures:
                     return Later(delay_level=1)
             got.add(message.message_id)
             if len(got) == 50:
@@ -88,11 +91,11 @@ def test_listeners_are_tasks_of_the_users_loop(namesrv: str) -> None:
             return None
 
         async with AsyncProducer("p", namesrv=namesrv) as producer:
-            sent = [await producer.send(Message("listened", b"%d" % n)) for n in range(50)]
+            sent = [await producer.send(Message(name, b"%d" % n)) for n in range(50)]
         async with AsyncPushConsumer(
-            "listened",
+            name,
             listener,
-            topics={"listened": "*"},
+            topics={name: "*"},
             namesrv=namesrv,
             consume_from=ConsumeFrom.FIRST_OFFSET,
             threads=5,
@@ -102,7 +105,7 @@ def test_listeners_are_tasks_of_the_users_loop(namesrv: str) -> None:
             consumer.suspend()
             consumer.resume()
         assert got == {result.message_id for result in sent}
-        assert tries == [0, 1]
+        assert tries == list(range(failures + 1))
 
     run(test)
 

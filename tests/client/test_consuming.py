@@ -493,6 +493,7 @@ async def test_hooks_see_each_call(autojump_clock: trio.testing.MockClock) -> No
     assert seen == [1, (True, "NoneType"), 1, (False, "KeyError")]
 
 
+@pytest.mark.slow
 async def test_a_message_goes_through_all_sixteen_retries_into_the_dead_letters(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

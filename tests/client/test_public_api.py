@@ -8,6 +8,7 @@ import pytest
 import rocketlet.client as client
 
 
+@pytest.mark.process
 def test_importing_the_client_imports_nothing_heavy() -> None:
     heavy = ("trio", "msgspec", "asyncio", "numpy")
     program = f"import sys, rocketlet.client; print([name for name in {heavy} if name in sys.modules])"

@@ -44,6 +44,7 @@ def stack() -> Iterator[ThreadStack]:
         yield running
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("page", pages(), ids=str)
 def test_programs_of_a_page_run(
     page: Path,

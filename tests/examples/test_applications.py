@@ -23,6 +23,7 @@ def test_the_web_service(rocketmq_session: ThreadStack, monkeypatch: pytest.Monk
     app.producer().shutdown()
 
 
+@pytest.mark.process
 def test_the_tests_of_an_application(rocketmq_session: ThreadStack) -> None:
     lines = said(rocketmq_session.namesrv, "-m", "pytest", "-q", "-p", "no:cacheprovider", "examples/testing")
     assert "3 passed" in lines[-1]

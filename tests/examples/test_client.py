@@ -9,6 +9,8 @@ import pytest
 from tests.support.examples import said
 from tests.support.local_stack import local_stack
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def namesrv() -> Iterator[str]:

@@ -8,9 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent.parent
 
 
+@pytest.mark.process
 def test_from_nothing_to_a_consumed_message(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "examples/quickstart/run.py"],

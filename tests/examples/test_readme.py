@@ -27,6 +27,7 @@ def namesrv(tmp_path: Path) -> Iterator[str]:
         yield address
 
 
+@pytest.mark.process
 def test_ten_lines_send_and_consume(namesrv: str) -> None:
     readme = (ROOT / "README.md").read_text("utf-8")
     programs = re.findall(r"^```python\n(.*?)^```", readme, re.M | re.S)

@@ -13,6 +13,8 @@ import pytest
 from rocketlet.namesrv.__main__ import start_up_line
 from tests.support.programs import REPOSITORY, name_server, program
 
+pytestmark = pytest.mark.process
+
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
 def test_it_tells_its_address_and_stops_when_told(tmp_path: Path, sent: signal.Signals) -> None:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from rocketlet.namesrv.route_table import LEASE_MS, RouteTable
 from rocketlet.namesrv.route_values import DataVersion, Master, QueueData, Registration
+from tests.support.properties import examples
 
 NAMES = st.sampled_from(["a", "a", "b"])
 IDS = st.sampled_from([0, 0, 1, 2])
@@ -233,4 +235,9 @@ class RouteModel(RuleBasedStateMachine):
 
 
 TestRouteModel = RouteModel.TestCase
-TestRouteModel.settings = settings(max_examples=max(100, settings.default.max_examples), stateful_step_count=40)
+TestRouteModel.settings = settings(max_examples=examples(40), stateful_step_count=30)
+
+
+@pytest.mark.slow
+def test_many_registrations_in_long_sequences() -> None:
+    run_state_machine_as_test(RouteModel, settings=settings(max_examples=examples(300), stateful_step_count=60))

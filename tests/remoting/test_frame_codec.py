@@ -186,6 +186,7 @@ def test_what_is_kept_is_a_copy_of_the_rest_alone() -> None:
     assert buffer.feed(ONEWAY[10:]) == ONEWAY
 
 
+@pytest.mark.process
 def test_only_the_header_type_of_our_own_needs_the_checksum_module() -> None:
     import subprocess
     import sys

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from rocketlet.common.message_flags import COMMIT, PREPARED, ROLLBACK
 from rocketlet.store.errors import FlushFailed
 from rocketlet.store.memory_disk import PowerCut
+from tests.support.properties import examples
 from tests.support.store_model import StoreModel, message, small_config
 
 TOPICS = st.sampled_from(["TopicA", "TopicB", "%RETRY%group"])
@@ -158,7 +159,7 @@ class Crashes(RuleBasedStateMachine):
 
 
 class TestCrashes(Crashes.TestCase):  # type: ignore[name-defined,misc]
-    settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+    settings = settings(max_examples=examples(20), stateful_step_count=25)
 
 
 @pytest.mark.slow

@@ -192,6 +192,7 @@ class TestRealDisk:
         region.reserve(0, 3 * PAGE)
         assert os.stat(tmp_path / "file").st_blocks * 512 >= 3 * PAGE
 
+    @pytest.mark.process
     def test_another_process_holds_the_lock(self, tmp_path: Path) -> None:
         script = (
             "import sys; from rocketlet.store.disk import RealDisk; lock = RealDisk().lock(sys.argv[1]);"

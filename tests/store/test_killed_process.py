@@ -17,6 +17,8 @@ from rocketlet.store.disk import RealDisk
 from rocketlet.store.message_store import MessageStore
 from tests.support.appending import config_of
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -13,8 +13,12 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
+from typing import Any, TypeVar
 
 PARENT = "rocketlet"  # everything of ours is imported below this one name
+LOOKED_AT = (ast.Import, ast.ImportFrom, ast.Call, ast.ClassDef, ast.If)
+
+Node = TypeVar("Node", bound=ast.AST)
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,18 @@ class Module:
     def at(self, line: int) -> str:
         return f"{self.path}:{line}: {self.name}"
 
+    def nodes(self, kind: type[Node]) -> list[Node]:
+        """All nodes of one of the kinds that rules look at."""
+        return self._by_kind[kind]
+
+    @cached_property
+    def _by_kind(self) -> dict[type[ast.AST], list[Any]]:
+        found: dict[type[ast.AST], list[Any]] = {kind: [] for kind in LOOKED_AT}
+        for node in ast.walk(self.tree):  # once: it takes longer than all rules together
+            if type(node) in found:
+                found[type(node)].append(node)
+        return found
+
 
 class SourceTree:
     """All modules of the given packages below a root, and their imports."""
@@ -60,19 +76,17 @@ class SourceTree:
         return target.partition(".")[0] in self.packages
 
     def _imports(self, module: Module) -> Iterator[Import]:
-        typing_only = set(_lines_for_types(module.tree))
-        for node in ast.walk(module.tree):
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    yield Import(
-                        self._module_of(_room_name(alias.name)), None, node.lineno, node.lineno in typing_only, False
-                    )
-            elif isinstance(node, ast.ImportFrom):
-                base = _absolute(module, node) if node.level else _room_name(node.module or "")
-                for alias in node.names:
-                    target = self._module_of(f"{base}.{alias.name}")
-                    name = None if target == f"{base}.{alias.name}" and self.is_ours(target) else alias.name
-                    yield Import(target, name, node.lineno, node.lineno in typing_only, node.level > 0)
+        typing_only = set(_lines_for_types(module))
+        for plain in module.nodes(ast.Import):
+            for alias in plain.names:
+                target = self._module_of(_room_name(alias.name))
+                yield Import(target, None, plain.lineno, plain.lineno in typing_only, False)
+        for node in module.nodes(ast.ImportFrom):
+            base = _absolute(module, node) if node.level else _room_name(node.module or "")
+            for alias in node.names:
+                target = self._module_of(f"{base}.{alias.name}")
+                name = None if target == f"{base}.{alias.name}" and self.is_ours(target) else alias.name
+                yield Import(target, name, node.lineno, node.lineno in typing_only, node.level > 0)
 
     def _module_of(self, dotted: str) -> str:
         """The longest beginning that is a module of ours; foreign names stay as they are."""
@@ -154,11 +168,11 @@ def forbidden_calls(
         if _matches(module.name, doors) or not _matches(module.name, within):
             continue
         own_names = {one.name: one.target for one in tree.imports[module.name] if one.target in wanted and one.name}
-        for node in ast.walk(module.tree):
-            if isinstance(node, ast.Call):
-                called = own_names.get(ast.unparse(node.func), ast.unparse(node.func))
-                if called in wanted:
-                    yield f"{module.at(node.lineno)} calls {called}. {advice}"
+        for node in module.nodes(ast.Call):
+            written = _dotted(node.func)
+            called = own_names.get(written, written)
+            if called in wanted:
+                yield f"{module.at(node.lineno)} calls {called}. {advice}"
 
 
 def composition_roots_known(tree: SourceTree, roots: Mapping[str, Iterable[str]]) -> Iterator[str]:
@@ -193,13 +207,11 @@ def through_a_facade(tree: SourceTree, facades: Iterable[str], users: Iterable[s
 def by_a_general_name(tree: SourceTree) -> Iterator[str]:
     """Imports of ours without the parent: in a stranger's project `common` or `tools` is the stranger's."""
     for module in tree.modules.values():
-        for node in ast.walk(module.tree):
-            named = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom) and node.level == 0:
-                named = [node.module or ""]
-            for name in named:
-                if name.partition(".")[0] in tree.packages:
-                    yield f"{module.at(node.lineno)} imports {name} by a general name. Write {PARENT}.{name}."
+        named = [(alias.name, node.lineno) for node in module.nodes(ast.Import) for alias in node.names]
+        named += [(node.module or "", node.lineno) for node in module.nodes(ast.ImportFrom) if node.level == 0]
+        for name, line in named:
+            if name.partition(".")[0] in tree.packages:
+                yield f"{module.at(line)} imports {name} by a general name. Write {PARENT}.{name}."
 
 
 def inhabited_packages(tree: SourceTree, except_for: Iterable[str]) -> Iterator[str]:
@@ -219,8 +231,8 @@ def badly_named_classes(tree: SourceTree, suffixes: Iterable[str]) -> Iterator[s
     """Classes whose name ends in a word that says nothing."""
     endings = tuple(suffixes)
     for module in tree.modules.values():
-        for node in ast.walk(module.tree):
-            if isinstance(node, ast.ClassDef) and node.name.endswith(endings):
+        for node in module.nodes(ast.ClassDef):
+            if node.name.endswith(endings):
                 yield f"{module.at(node.lineno)} has a class {node.name}. Name what it holds (RouteTable) or does."
 
 
@@ -254,10 +266,19 @@ def _room_name(dotted: str) -> str:
     return dotted.removeprefix(f"{PARENT}.")
 
 
-def _lines_for_types(tree: ast.Module) -> Iterator[int]:
+def _dotted(function: ast.expr) -> str:
+    """`os.path.join`; empty where what is called has no such name."""
+    parts: list[str] = []
+    while isinstance(function, ast.Attribute):
+        parts.append(function.attr)
+        function = function.value
+    return ".".join([function.id, *reversed(parts)]) if isinstance(function, ast.Name) else ""
+
+
+def _lines_for_types(module: Module) -> Iterator[int]:
     """Lines below `if TYPE_CHECKING:`."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+    for node in module.nodes(ast.If):
+        if ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
             for statement in node.body:
                 yield from range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
 

@@ -154,6 +154,7 @@ def test_help_lists_every_command_and_each_has_its_own(command: Command) -> None
         assert command(name, "--help").code == 0
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts_name_our_variable(command: Command, shell: str) -> None:
     assert "_ROCKETLET_COMPLETE" in command("completion", shell).out

@@ -105,18 +105,9 @@ def test_settings_go_by_a_marker(rocketmq: ThreadStack) -> None:
 
 def test_what_was_sent_can_be_found_at_once(rocketmq: ThreadStack) -> None:
     with Producer("g", namesrv=rocketmq.namesrv) as producer, PullConsumer("h", namesrv=rocketmq.namesrv) as consumer:
-        for number in range(20):
+        for number in range(5):
             sent = producer.send(Message(f"new-{number}", b"1"))
             assert sent.queue in consumer.queues(f"new-{number}")
-
-
-def test_a_stack_starts_in_well_under_a_tenth_of_a_second(rocketmq_session: ThreadStack) -> None:
-    took = []
-    for _ in range(5):
-        began = time.perf_counter()
-        with ThreadStack():
-            took.append(time.perf_counter() - began)
-    assert min(took) < 0.1
 
 
 def test_a_client_left_open_is_an_error_that_says_what_to_do(

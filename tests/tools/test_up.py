@@ -17,6 +17,8 @@ import pytest
 
 from rocketlet.client import ConsumeFrom, LitePullConsumer, Message, Producer
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parent.parent.parent
 FREE_PORTS = ("--port", "0", "--broker-port", "0")
 
@@ -165,15 +167,11 @@ def test_a_directory_is_used_by_one_at_a_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_start_costs_little(tmp_path: Path) -> None:
-    """CPU time and memory, which do not depend on what else the machine does; the clock is in benchmarks/startup.py."""
+def test_a_start_takes_little_memory(tmp_path: Path) -> None:
+    """What it takes of time, benchmarks/startup.py measures."""
     with up(*FREE_PORTS, "--print-addr", directory=tmp_path) as process:
         first_line(process)
         most = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())
-        process.terminate()
-        _, _, usage = os.wait4(process.pid, 0)  # its ru_maxrss counts what this process was when it forked
-        process.returncode = 0
-    assert usage.ru_utime + usage.ru_stime < 0.6
     assert most is not None
     assert int(most[1]) < 80 * 1024
 
@@ -196,6 +194,6 @@ def test_help_imports_next_to_nothing(arguments: list[str], without: list[str]) 
 
 
 def test_a_start_imports_nothing_heavy(tmp_path: Path) -> None:
-    program = "import sys, tools.up, tools.local, tools.thread_stack; print(*sys.modules)"
+    program = "import sys, rocketlet.tools.up, rocketlet.tools.thread_stack; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert not set(done.stdout.split()) & {"numpy", "pyspark", "asyncio", "pytest", "cProfile"}
