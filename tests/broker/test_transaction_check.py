@@ -103,6 +103,7 @@ async def test_nobody_there_counts_too(
         ]
 
 
+@pytest.mark.slow
 async def test_older_than_messages_are_kept(autojump_clock: trio.testing.MockClock) -> None:
     async with waiting(MemoryDisk()) as parts:
         parts.prepare("T", b"x")
