@@ -33,6 +33,9 @@ class AlikeRun:
     def longest_properties(self) -> int:
         return len(self.batch.properties) + len(self.more)
 
+    def has_zero_properties(self) -> bool:
+        return 0 in self.more or not bool(self.batch.table[:, self.batch.properties_at :].all())
+
     def puts(self) -> list[Put]:
         batch, puts = self.batch, []
         for at in range(0, len(batch.raw), batch.size):

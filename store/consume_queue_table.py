@@ -16,18 +16,21 @@ from rocketlet.store.consume_queue import ConsumeQueue
 from rocketlet.store.consume_queue_ext import ConsumeQueueExt
 from rocketlet.store.disk import PAGE, Disk
 from rocketlet.store.errors import CorruptStore
-from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE
+from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE, are_past
 from rocketlet.store.layout.file_names import (
     CONSUME_QUEUE,
     CONSUME_QUEUE_EXT,
+    offset_name,
     parse_offset,
     queue_ext_folder,
     queue_folder,
 )
+from rocketlet.store.mapped_file import MappedFile
 from rocketlet.store.mapped_file_queue import MappedFileQueue, Oddity
 
 QueueKey = tuple[str, int]
 
+_MOST_MISSING = 64  # extension files that are made in one gap
 MANY = 64  # files to flush from which on one call for the whole disk is better
 
 
@@ -44,11 +47,11 @@ class ConsumeQueueTable:
         self.queues: dict[QueueKey, ConsumeQueue] = {}
         self.dirty: list[ConsumeQueue] = []
 
-    def load(self, *, repair: bool) -> list[Oddity]:
-        """Find the queues' files. Their ends are not known before recovery. What is odd is told and left out.
+    def load(self, log_begin: int, *, repair: bool) -> list[Oddity]:
+        """Find the queues' files. Their ends are not known before recovery. What is odd is reported and left out.
 
-        To repair, a short file is made whole length, and files behind a missing one go: the log has what they said.
-        Raises CorruptStore where mappedFileSizeConsumeQueue is not the size of the files.
+        To repair, a short file is made whole length, and where a file is missing, those before it or those after it
+        are deleted (`_close_gaps`). Raises CorruptStore where mappedFileSizeConsumeQueue is not the size of the files.
         """
         odd: list[Oddity] = []
         folder = f"{self._root}/{CONSUME_QUEUE}"
@@ -60,8 +63,11 @@ class ConsumeQueueTable:
                     continue
                 queue = self._new(topic.name, int(entry.name))
                 odd += self._load_files(queue.files, repair=repair)
+                self._close_gaps(queue.files, log_begin, repair=repair)
                 if queue.ext is not None:
                     odd += self._load_files(queue.ext.files, repair=repair)
+                    if repair:
+                        self._fill_gaps(queue.ext.files)
                     queue.ext.open()
         return odd
 
@@ -76,11 +82,43 @@ class ConsumeQueueTable:
                 )
             if repair and oddity.what == "length":
                 self._disk.extend(oddity.path, files.file_size)
-        again = files.load() if repair and odd else []
-        for oddity in again:
-            if oddity.what == "gap":
-                self._disk.remove(oddity.path)
         return odd
+
+    def _close_gaps(self, files: MappedFileQueue, log_begin: int, *, repair: bool) -> None:
+        """Of files with gaps between them keep one run of adjacent ones: the newest with an entry of a message that
+        retention has deleted, else the oldest.
+
+        A crash can undo any of the deletions of retention, and can lose the name of any file that was just made.
+        Entries of messages that are still in the log are rebuilt from it in either case. Of a queue without such
+        messages the files alone say at which offset it goes on, and must not go back to one that was given out.
+        """
+        gaps = [oddity.begin for oddity in files.load() if oddity.what == "gap"]
+        if not gaps:
+            return
+        begins = [file.begin for file in files.files] + gaps
+        starts = [begin for begin in begins if begin - files.file_size not in begins]
+        for start in reversed(starts):
+            files.load(start)
+            if any(are_past(file.buffer, log_begin).any() for file in files.files):
+                break
+        if repair:
+            kept = {file.begin for file in files.files}
+            for begin in begins:
+                if begin not in kept:
+                    self._disk.remove(f"{files.directory}/{offset_name(begin)}")
+
+    def _fill_gaps(self, files: MappedFileQueue) -> None:
+        """Make extension files that are missing, all hole, so that entries find the units of those before and after."""
+        for oddity in files.load():
+            if oddity.what == "gap":
+                last = files.last
+                assert last is not None
+                if oddity.begin - last.end > _MOST_MISSING * files.file_size:
+                    self._disk.remove(oddity.path)
+                    continue
+                for begin in range(last.end, oddity.begin, files.file_size):
+                    files.make(begin)
+                files.files.append(MappedFile(self._disk, oddity.path, oddity.begin, files.file_size))
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         return self.queues.get((topic, queue_id))

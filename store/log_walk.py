@@ -22,12 +22,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from rocketlet.common.message_record import Fault, Outline, outline
+from rocketlet.common.message_record import FIXED, Fault, Outline, outline
 from rocketlet.store.commit_log import CommitLog
-from rocketlet.store.layout.log_scan import is_blank_of, resync
+from rocketlet.store.layout.log_scan import LONGEST_ZEROS, is_blank_of, resync
 from rocketlet.store.mapped_file import MappedFile, data_end, data_pieces
 
 _BATCH = 20_000
+_SIZE_FIELD = 4
 _HALF_WRITTEN = 64  # zeros at the end of a sector; the head of a record never has so many in a row, but at most 25
 _CLOCK_STEP = 1000  # ms that a clock may be set back between two records of one life of a broker
 
@@ -107,6 +108,8 @@ class LogWalk:
         data = data_end(file, at)
         while True:
             found = outline(buffer, at, data, verify, base + at)
+            if found is Fault.TORN:
+                found = self._ending_in_a_hole(file, at, data)
             if isinstance(found, Outline):
                 if (b"\0" in found.properties or b"\0" in found.topic) and self._has_torn_tail(base + at, found):
                     self._give()
@@ -130,6 +133,18 @@ class LogWalk:
                 self.end = after
                 return after
             at, data = after - base, data_end(file, after - base)
+
+    def _ending_in_a_hole(self, file: MappedFile, at: int, data: int) -> Outline | Fault:
+        """The record at a place that goes on past the end of the data, `data`.
+
+        The zeros at the end of a record (the length of properties that it does not have, for one) may be all that it
+        has in a page. To the file system that page then is a hole, as good as one that was never written. What a hole
+        reads as is part of the record. It is not read through the mapping: see store/disk.py on holes.
+        """
+        size = int.from_bytes(file.read_data(at, _SIZE_FIELD), "big", signed=True)
+        if not FIXED <= size <= min(data - at + LONGEST_ZEROS, file.size - at):
+            return Fault.TORN
+        return outline(file.read_data(at, size), 0, size, self._verify_body, file.begin + at)
 
     def _has_torn_tail(self, offset: int, record: Outline) -> bool:
         """Whether a sector with a part of topic or properties was not written: then all of that part is zeros.
@@ -199,7 +214,7 @@ class LogWalk:
         """The next place in this file where a whole record, or the file's blank one, begins."""
         end = data_end(file, at)
         while at < end:
-            place = resync(file.buffer, at, end, file.begin, file.size)
+            place = resync(file.buffer, at, end, file.begin, file.size, min(end + LONGEST_ZEROS, file.size))
             if place is None or self._is_start(file, place):
                 return place
             at = place + 1
@@ -209,7 +224,10 @@ class LogWalk:
         return self._outline_at(file, at) is not None or is_blank_of(file.buffer, at, file.size)
 
     def _outline_at(self, file: MappedFile, at: int) -> Outline | None:
-        found = outline(file.buffer, at, file.size, self._verify_body, file.begin + at)
+        data = data_end(file, at)
+        found = outline(file.buffer, at, data, self._verify_body, file.begin + at)
+        if found is Fault.TORN:
+            found = self._ending_in_a_hole(file, at, data)
         return found if isinstance(found, Outline) else None
 
     def _is_rotten(self, loss: Loss, witness: Outline | None) -> bool:

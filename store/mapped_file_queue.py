@@ -42,10 +42,9 @@ class MappedFileQueue:
         self.file_size = file_size
         self.files: list[MappedFile] = []
 
-    def load(self) -> list[Oddity]:
-        """Find the files. What is odd is told and left out, so that `files` are whole and adjacent from the first on.
-
-        Of files with a gap between them all are told behind the first gap.
+    def load(self, first: int = 0) -> list[Oddity]:
+        """Find the files, from the one that begins at `first`. What is odd is reported and left out, so that `files`
+        are whole and adjacent from the first on: of files with gaps between them, all after the first gap are reported.
         """
         odd: list[Oddity] = []
         self.files = []
@@ -56,6 +55,8 @@ class MappedFileQueue:
                 continue
             if begin is None or begin % self.file_size:
                 odd.append(Oddity(path, "foreign", entry.size))
+            elif begin < first:
+                continue
             elif self.files and begin != self.files[-1].end:
                 odd.append(Oddity(path, "gap", entry.size, begin))
             elif entry.size != self.file_size:

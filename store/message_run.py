@@ -74,6 +74,9 @@ class Run(Protocol):
     @property
     def longest_properties(self) -> int: ...
 
+    def has_zero_properties(self) -> bool:
+        """Whether the properties of any message hold a zero byte."""
+
     def sizes(self, topic_field: bytes) -> NDArray[Any]:
         """Of each record."""
 
@@ -104,6 +107,9 @@ class MixedRun:
     @property
     def longest_properties(self) -> int:
         return max(map(len, self.properties))
+
+    def has_zero_properties(self) -> bool:
+        return any(0 in properties for properties in self.properties)
 
     def puts(self) -> list[Put]:
         keys = iter(self.keys)

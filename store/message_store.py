@@ -218,7 +218,7 @@ class MessageStore(Lookup):
         ends = sizes.cumsum()
         size, count = int(ends[-1]), len(sizes)
         # What is within the limit all together is so one by one.
-        if run.longest_properties > PROPERTIES_MAX or size > self.config.max_message_size:
+        if run.longest_properties > PROPERTIES_MAX or size > self.config.max_message_size or run.has_zero_properties():
             for message in run.puts():
                 self._size_of(message, queue)
         try:
@@ -240,6 +240,10 @@ class MessageStore(Lookup):
         properties_size, body_size = len(message.properties), len(message.body)
         if properties_size > PROPERTIES_MAX:
             raise PropertiesTooLarge(f"{properties_size} bytes of properties; a message holds at most {PROPERTIES_MAX}")
+        if 0 in message.properties:
+            # No checksum covers properties. That none holds a zero is what tells a record from one whose last sectors
+            # never reached the disk; a recovery would have to cut the log there, and all that follows with it.
+            raise MessageIllegal("a property holds the character U+0000, which cannot be stored; remove it")
         size = (
             _HEAD_AND_LENGTH - 16 + len(message.born_host) + len(message.store_host)
             + body_size + len(queue.topic_field) + properties_size

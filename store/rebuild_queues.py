@@ -19,9 +19,7 @@ Java: store/ConsumeQueue.java#recover, #truncateDirtyLogicFiles, store/DefaultMe
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
-from rocketlet.common.java_numbers import INT32_MAX
 from rocketlet.common.message_flags import gets_queue_entry
 from rocketlet.common.message_properties import find
 from rocketlet.common.message_record import FIXED, Outline
@@ -30,13 +28,10 @@ from rocketlet.common.topic import SCHEDULE_TOPIC, is_legal_name
 from rocketlet.store.consume_queue import LOST, ConsumeQueue
 from rocketlet.store.consume_queue_table import ConsumeQueueTable
 from rocketlet.store.healing import LOST_MARK
-from rocketlet.store.layout.consume_queue_entry import ENTRY, ENTRY_SIZE, PRE_BLANK, entries_of
+from rocketlet.store.layout.consume_queue_entry import ENTRY, ENTRY_SIZE, PRE_BLANK, are_past, entries_of
 from rocketlet.store.layout.queue_ext_layout import is_address, to_offset
 from rocketlet.store.log_walk import Found
 from rocketlet.store.mapped_file import MappedFile, data_pieces
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _SCHEDULE = SCHEDULE_TOPIC.encode()
 _PIECE = 1 << 16  # entries gathered for a queue before they are compared
@@ -237,18 +232,12 @@ class QueueRebuild:
             if file.begin >= at:
                 break
             first = file.begin // ENTRY_SIZE
-            for index in (~self._is_past(file.buffer[: min(at - file.begin, file.size)])).nonzero()[0].tolist():
+            for index in (
+                (~are_past(file.buffer[: min(at - file.begin, file.size)], self._log_begin)).nonzero()[0].tolist()
+            ):
                 queue.bad.append((first + index, first + index + 1))
                 if self._repair:
                     self._write(queue.queue, file, index * ENTRY_SIZE, PRE_BLANK)
-
-    def _is_past(self, buffer: memoryview) -> NDArray[Any]:
-        """Which entries are of messages that retention took, or pre-blank."""
-        entries = entries_of(buffer)
-        offsets, sizes = entries["log_offset"], entries["size"]
-        is_pre_blank = (offsets == 0) & (sizes == INT32_MAX)
-        result: NDArray[Any] = (sizes > 0) & (offsets >= 0) & (offsets < self._log_begin) | is_pre_blank
-        return result
 
     # ---- at the end of the walk
 
@@ -292,7 +281,7 @@ class QueueRebuild:
             return self._known.get(f"{queue.topic}/{queue.queue_id}", 0)
         end = queue.files.begin // ENTRY_SIZE
         for file in queue.files.files:
-            is_past = self._is_past(file.buffer)
+            is_past = are_past(file.buffer, self._log_begin)
             if not is_past.all():
                 return end + int(is_past.argmin())
             end = file.end // ENTRY_SIZE

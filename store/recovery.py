@@ -169,16 +169,19 @@ class Recovery:
     # ---- finding the files
 
     def _load(self) -> None:
-        odd = load_log(self._disk, self._log)
-        odd += self._queues.load(repair=True)
+        lost = load_log(self._disk, self._log)
+        odd = self._queues.load(self._log.begin, repair=True)
         odd += self._index.load(repair=True)
-        for oddity in odd:
+        for oddity in lost:
+            if oddity.what == "gap":
+                self._report.lacks.append(f"{oddity.path}: a file before it is missing")
+        for oddity in lost + odd:
             if oddity.what == "foreign":
                 self._report.strays.append(oddity.path)
             elif oddity.what == "length":
                 self._report.notes.append(f"{oddity.path} had {oddity.size} bytes, too few; made it whole length")
-            elif oddity.what == "gap":
-                self._report.lacks.append(f"{oddity.path}: a file before it is missing")
+            elif oddity.what == "gap" and oddity in odd:
+                self._report.notes.append(f"{oddity.path}: a file before it was missing")
 
     def _refuse_lost_log(self, progress: Progress | None) -> None:
         if progress is not None or self._checkpoint.times.log_timestamp > 0:

@@ -29,7 +29,7 @@ from rocketlet.store.dry_disk import DryDisk
 from rocketlet.store.errors import CorruptStore
 from rocketlet.store.geometry import found_config
 from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE, count_valid, is_pre_blank
-from rocketlet.store.layout.log_scan import chain, head_dtype
+from rocketlet.store.layout.log_scan import LONGEST_ZEROS, chain, head_dtype
 from rocketlet.store.mapped_file import MappedFile, data_end
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class StoreView:
         self.log.files.load()
         self.log.end = max((_end_of(file) for file in self.log.files.files), default=0)
         self.queues = ConsumeQueueTable(dry, config)
-        self.queues.load(repair=False)
+        self.queues.load(self.log.begin, repair=False)
         for queue in self.queues:
             _find_ends(queue, self.log.begin)
 
@@ -100,14 +100,16 @@ def heads_of(data: NDArray[np.uint8]) -> NDArray[Any]:
 
 
 def _end_of(file: MappedFile) -> int:
-    _, end = chain(file.buffer, 0, data_end(file, 0))
+    # The zeros that a record ends with, and the tags code 0 of a queue entry, may reach alone into a page, which then
+    # is a hole.
+    _, end = chain(file.buffer, 0, min(data_end(file, 0) + LONGEST_ZEROS, file.size))
     return file.begin + end if end else 0
 
 
 def _find_ends(queue: ConsumeQueue, log_begin: int) -> None:
     begin = end = queue.files.begin // ENTRY_SIZE
     for file in queue.files.files:
-        count = count_valid(file.buffer[: data_end(file, 0)])
+        count = count_valid(file.buffer[: min(data_end(file, 0) + ENTRY_SIZE, file.size)])
         end = file.begin // ENTRY_SIZE + count
         if count * ENTRY_SIZE < file.size:
             break

@@ -68,6 +68,18 @@ def is_valid(log_offset: int, size: int) -> bool:
     return log_offset >= 0 and size > 0
 
 
+def are_past(buffer: bytes | bytearray | memoryview, log_begin: int) -> NDArray[np.bool_]:
+    """Which entries are pre-blank, or of messages that lie before the beginning of the log: retention deleted them.
+
+    Such an entry was durable, and so was every one before it, before the log file of its message was deleted.
+    """
+    entries = entries_of(buffer)
+    offsets, sizes = entries["log_offset"], entries["size"]
+    is_blank = (offsets == 0) & (sizes == INT32_MAX)
+    result: NDArray[np.bool_] = (sizes > 0) & (offsets >= 0) & (offsets < log_begin) | is_blank
+    return result
+
+
 def count_valid(buffer: bytes | bytearray | memoryview) -> int:
     """How many valid entries stand at the beginning of a file, pre-blank ones among them."""
     entries = entries_of(buffer)

@@ -26,6 +26,7 @@ from rocketlet.common.message_record import (
     MAGIC_V1_BYTES,
     MAGIC_V2,
     MAGIC_V2_BYTES,
+    PROPERTIES_MAX,
     Buffer,
     Fault,
     check,
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 _TWO = Struct(">ii")
 _WINDOW = 1 << 20  # how much is searched at once for the next magic, and for a byte that is not zero
 _ZEROS = bytes(_WINDOW)
+# So many zeros a record may end with: its topic holds none, and after that come its properties and their length.
+LONGEST_ZEROS = 2 + PROPERTIES_MAX
 
 
 @dataclass(slots=True, frozen=True)
@@ -166,17 +169,21 @@ def is_blank_of(buffer: Buffer, at: int, file_end: int) -> bool:
     return bool(magic == MAGIC_BLANK and room == file_end - at)
 
 
-def resync(buffer: Buffer, at: int, end: int, base: int, file_end: int | None = None) -> int | None:
+def resync(
+    buffer: Buffer, at: int, end: int, base: int, file_end: int | None = None, reach: int | None = None
+) -> int | None:
     """The first place from `at` on where a whole record stands that was written for it, or the file's blank record.
 
     A copy of a record inside a body has another offset, so it is no true record. The CRC of the body does not matter.
+    `reach`: how far a record that begins before `end` may extend; by default no farther than `end`.
     """
     file_end = end if file_end is None else file_end
+    reach = end if reach is None else reach
     while at < end:
         window = bytes(buffer[at : min(at + _WINDOW + BLANK_SIZE, end)])
         for inside in _magics(window):
             place = at + inside
-            whole = not isinstance(check(buffer, place, end, False, base + place), Fault)
+            whole = not isinstance(check(buffer, place, reach, False, base + place), Fault)
             if whole or is_blank_of(buffer, place, file_end):
                 return place
         at += _WINDOW

@@ -64,6 +64,12 @@ class Crashes(RuleBasedStateMachine):
         self.model.put(*messages)
         self.model.store.settle()
 
+    @rule(inside=st.integers(1, 2), queue_id=st.integers(0, 1))
+    def put_ending_right_after_a_page(self, inside: int, queue_id: int) -> None:
+        """The zeros that a record without properties ends with are all that it has in its last page."""
+        self.model.put_ending_at("TopicA", queue_id, inside)
+        self.model.store.settle()
+
     @rule()
     def settle(self) -> None:
         self.model.store.settle()

@@ -132,12 +132,22 @@ async def test_limits() -> None:
     for body, properties, error in [
         (b"x" * 201, b"", MessageIllegal),
         (b"x", b"p\x01" + b"x" * 32750, PropertiesTooLarge),
+        (b"x", b"p\x01a\0", MessageIllegal),
     ]:
         with pytest.raises(error):
             store.put_run(mixed_run(encode_batch([BatchItem(0, body, properties)] * 2), SHARED, MORE))
     assert store.log.end == 0
     appended = store.put_run(mixed_run(encode_batch([BatchItem(0, b"x" * 200, b"")] * 9), SHARED, MORE))
     assert len(appended.log_offsets) == 9  # together they may be longer than one may be
+
+
+async def test_a_property_with_a_zero_in_messages_that_are_alike() -> None:
+    store = await opened()
+    run = alike_run(batch_of(30, tail="\x02x\x01\0"), SHARED, MORE)
+    assert isinstance(run, AlikeRun)
+    with pytest.raises(MessageIllegal, match="U\\+0000"):
+        store.put_run(run)
+    assert store.log.end == 0
 
 
 async def test_a_run_longer_than_a_log_file() -> None:

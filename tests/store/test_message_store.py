@@ -110,6 +110,8 @@ class TestPutting:
             store.put(message("T", 0, b"x" * 101))
         with pytest.raises(PropertiesTooLarge, match="32767"):
             store.put(Put("T", 0, b"", b"p" * 32768, born_host=HOST, store_host=HOST))
+        with pytest.raises(MessageIllegal, match="U\\+0000"):
+            store.put(Put("T", 0, b"", b"p\x01" + bytes(600), born_host=HOST, store_host=HOST))
         with pytest.raises(InvalidName):
             store.put(message("../../etc", 0, b""))
         with pytest.raises(InvalidName):

@@ -16,6 +16,7 @@ import trio
 
 from rocketlet.common.java_numbers import string_hash
 from rocketlet.common.message_flags import PREPARED, ROLLBACK, TRANSACTION_MASK
+from rocketlet.common.message_record import record_size, topic_field
 from rocketlet.store.config import StoreConfig
 from rocketlet.store.errors import PutRefused
 from rocketlet.store.memory_disk import MemoryDisk, PowerCut
@@ -105,6 +106,11 @@ class StoreModel:
             assert view is not None
             self.kept.append(Kept(put, at, bytes(view)))
         return found
+
+    def put_ending_at(self, topic: str, queue_id: int, inside: int) -> None:
+        """Append a message without properties whose record ends at that byte of a page."""
+        bare = record_size(0, topic_field(topic), 0)
+        self.put(message(topic, queue_id, b"x" * ((inside - self.store.log.end - bare) % self.disk.page_size)))
 
     def note_flushed(self) -> None:
         while self.durable < len(self.kept) and self.kept[self.durable].at.end <= self.store.flushed.value:
