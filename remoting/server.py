@@ -23,6 +23,7 @@ from rocketlet.remoting.config import ServerConfig, TlsMode
 from rocketlet.remoting.connection import Connection, Limits
 from rocketlet.remoting.dispatch import DEFAULT_LIMITS, Dispatch, FamilyLimit
 from rocketlet.remoting.events import ConnectionEvents
+from rocketlet.remoting.first_byte import told_apart
 from rocketlet.remoting.handler import HandlerTable, ServerHook
 from rocketlet.remoting.idle import close_idle
 from rocketlet.remoting.transport import ByteStream, Listener, Network
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rocketlet.remoting.server")
 
-_CLIENT_HELLO = 0x16
 _ACCEPT_AGAIN_SECONDS = 0.1  # after running out of descriptors
 
 
@@ -118,35 +118,13 @@ class Server:
 
     async def _greet(self, raw: ByteStream, ours: set[Connection]) -> None:
         try:
-            found = await self._told_apart(raw)
+            idle = self._config.server_channel_max_idle_time_seconds
+            found = await told_apart(raw, self._config.tls_mode, self._tls, idle, log)
             if found is not None:
                 await self._serve_one(*found, ours)
         finally:
             with trio.CancelScope(shield=True):
                 await raw.aclose()
-
-    async def _told_apart(self, raw: ByteStream) -> tuple[ByteStream, bytes] | None:
-        """Wait for the first byte. The stream to serve, and what was read of it; None: close it."""
-        try:
-            with trio.move_on_after(self._config.server_channel_max_idle_time_seconds):
-                first = await raw.receive_some()
-                if not first:
-                    return None
-                if first[0] != _CLIENT_HELLO:
-                    if self._config.tls_mode is not TlsMode.ENFORCING:
-                        return raw, first
-                    log.warning("%s connects without TLS, which tls.server.mode=enforcing refuses", raw.peer)
-                    return None
-                if self._tls is None:
-                    log.warning("%s wants TLS; set tls.server.mode, certPath and keyPath to offer it", raw.peer)
-                    return None
-                from rocketlet.remoting.tls import PrefixedStream, secured
-
-                context = self._tls.current()
-                return await secured(PrefixedStream(raw, first), context, server_side=True), b""
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            log.info("%s broke before its first request: %s", raw.peer, error.__cause__ or error)
-        return None
 
     async def _serve_one(self, stream: ByteStream, first: bytes, ours: set[Connection]) -> None:
         connection = Connection(stream, self._dispatch, self._limits, next(self._numbers))

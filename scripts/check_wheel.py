@@ -6,7 +6,7 @@ import sys
 import zipfile
 from collections.abc import Iterator
 
-PARTS = ["common", "remoting", "store", "namesrv", "broker", "client", "spark_jobs", "tools"]
+PARTS = ["common", "remoting", "store", "replication", "namesrv", "broker", "client", "spark_jobs", "tools"]
 SCRIPTS = ["rocketlet", "mqnamesrv", "mqbroker", "mqadmin"]
 
 

@@ -139,6 +139,10 @@ class ConsumeQueueTable:
         self.queues[topic, queue_id] = queue
         return queue
 
+    def detached(self) -> ConsumeQueue:
+        """A queue that is in no table and never gets an entry: dispatch notes records under it that go into none."""
+        return ConsumeQueue(self._disk, "", "", -1, self._file_size)
+
     @property
     def writes_ext(self) -> bool:
         return self._with_ext

@@ -36,6 +36,10 @@ class DiskFull(NotWritable):
     """The disk is (nearly) full; the text names path, ratio and setting. Reads go on."""
 
 
+class Following(NotWritable):
+    """The store follows another broker's log and takes no messages of its own."""
+
+
 class FlushTimeout(StoreError):
     """Written, but the disk did not confirm in time: FLUSH_DISK_TIMEOUT (10). It may still become durable."""
 

@@ -35,10 +35,19 @@ from rocketlet.store.config import StoreConfig
 from rocketlet.store.consume_queue import ConsumeQueue
 from rocketlet.store.consume_queue_table import ConsumeQueueTable
 from rocketlet.store.disk import Disk, Lock
-from rocketlet.store.dispatch import Dispatch
-from rocketlet.store.errors import Closed, DiskFull, FlushTimeout, MessageIllegal, NotWritable, PropertiesTooLarge
+from rocketlet.store.dispatch import Dispatch, LastRecord
+from rocketlet.store.errors import (
+    Closed,
+    DiskFull,
+    FlushTimeout,
+    Following,
+    MessageIllegal,
+    NotWritable,
+    PropertiesTooLarge,
+)
 from rocketlet.store.flush import LogFlush, ThoroughFlush
 from rocketlet.store.layout.file_names import ABORT, LOCK
+from rocketlet.store.log_slices import LogSlices
 from rocketlet.store.lookup import Lookup
 from rocketlet.store.message import Appended, Put, StoreStatistics
 from rocketlet.store.message_index import MessageIndex
@@ -46,6 +55,8 @@ from rocketlet.store.message_run import AppendedRun, NotedRun, Run
 from rocketlet.store.offload import offload
 from rocketlet.store.reading import GetResult, MatchCode, MatchRecord, MatchUnit, Reading
 from rocketlet.store.recovery import Recovery, RecoveryReport
+from rocketlet.store.replay import FilterBits, Replay
+from rocketlet.store.replica import Replica
 from rocketlet.store.retention import Retention
 from rocketlet.store.seals import Seals
 from rocketlet.store.watermark import Watermark
@@ -88,6 +99,7 @@ class MessageStore(Lookup):
             lambda: self.config,
         )  # fmt: skip
         self._reading = Reading(self.log, disk.memory())
+        self.slices = LogSlices(disk, self.log, self._hot_from)
         self._retention = Retention(
             disk, self.log, self.queues, self.index, clock, lambda: self.config,
             lambda: min(self.flushed.value, self._thorough.saved), self._set_full, self.store_time_of,
@@ -292,6 +304,36 @@ class MessageStore(Lookup):
         except OSError as error:
             self._refuse(DiskFull(f"{error.filename or self._root}: {error.strerror}; free some space. Reads go on"))
         self.appended.advance(self.log.end)
+
+    # ---- following another broker's log
+
+    def follow(self, filter_bits: FilterBits) -> Replica:
+        """Take no messages from now on, but the bytes of another log. REQUIRES an open store that is settled.
+
+        `filter_bits` makes the bit map of a message, where queues keep them.
+        """
+        self._refusal = Following(f"{self._root}: this store follows its master's log; send to the master")
+        replay = Replay(self.queues, self._dispatch, filter_bits)
+        return Replica(self.log, replay, self.settle, lambda: not self._dispatch.noted)
+
+    def lead(self, replica: Replica) -> int:
+        """Take messages again, from the end of the last whole record on; returns the bytes of a part of one that are
+        dropped. Raises DiskFull where records of the log could not be filed yet."""
+        dropped = replica.drop_rest()
+        self.settle()
+        if self._dispatch.noted:
+            raise DiskFull(f"{self._root}: no space left on the disk to file {len(self._dispatch.noted)} messages")
+        self._refusal = None
+        return dropped
+
+    @property
+    def last_record(self) -> LastRecord | None:
+        """The newest record that is filed; None where there never was one."""
+        return self._dispatch.last
+
+    def _hot_from(self) -> int:
+        recent = self._disk.memory() * self.config.access_message_in_memory_max_ratio // 100
+        return max(self._reading.hot_from, self.log.end - recent)
 
     async def flushed_to(self, end: int, timeout_ms: float | None = None) -> None:
         """Wait until the log is on disk up to there. Raises FlushTimeout or FlushFailed."""

@@ -26,10 +26,21 @@ ARROWS: dict[str, set[str]] = {
     "store.layout": {"common"},
     "store": {"store.layout", "common"},
     "namesrv": {"remoting", "common"},
-    "broker": {"store", "store.layout", "remoting", "common"},
+    "replication": {"store", "remoting", "common"},
+    "broker": {"replication", "store", "store.layout", "remoting", "common"},
     "client": {"remoting", "common"},
     "spark_jobs": {"store.layout", "common"},
-    "tools": {"spark_jobs", "broker", "client", "namesrv", "store", "store.layout", "remoting", "common"},
+    "tools": {
+        "spark_jobs",
+        "broker",
+        "replication",
+        "client",
+        "namesrv",
+        "store",
+        "store.layout",
+        "remoting",
+        "common",
+    },
 }
 PACKAGES = [room for room in ARROWS if "." not in room]
 
@@ -57,6 +68,8 @@ PURE = [
     "broker.subscription_groups",
     "broker.topic_table",
     "broker.transaction_states",
+    "replication.slave_view",
+    "replication.stream_codec",
     "client.sending.batch_splitter",
     "client.compression",
     "client.errors",

@@ -1,0 +1,47 @@
+"""What a new connection is, by its first byte: TLS, whose ClientHello begins with 22, or plain.
+
+A plain frame begins with 0, since none is as long as 16 MiB; a slave's first report begins with 0 too, since no log is
+as long as 2 to the 56.
+
+Java: remoting/netty/NettyRemotingServer.java (HandshakeHandler)
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import trio
+
+from rocketlet.remoting.config import TlsMode
+from rocketlet.remoting.transport import ByteStream
+
+if TYPE_CHECKING:
+    from rocketlet.remoting.tls import TlsContexts
+
+_CLIENT_HELLO = 0x16
+
+
+async def told_apart(
+    raw: ByteStream, mode: TlsMode, tls: TlsContexts | None, seconds: float, log: logging.Logger
+) -> tuple[ByteStream, bytes] | None:
+    """Wait for the first byte. The stream to serve, and what was read of it; None: close it."""
+    try:
+        with trio.move_on_after(seconds):
+            first = await raw.receive_some()
+            if not first:
+                return None
+            if first[0] != _CLIENT_HELLO:
+                if mode is not TlsMode.ENFORCING:
+                    return raw, first
+                log.warning("%s connects without TLS, which tls.server.mode=enforcing refuses", raw.peer)
+                return None
+            if tls is None:
+                log.warning("%s wants TLS; set tls.server.mode, certPath and keyPath to offer it", raw.peer)
+                return None
+            from rocketlet.remoting.tls import PrefixedStream, secured
+
+            return await secured(PrefixedStream(raw, first), tls.current(), server_side=True), b""
+    except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+        log.info("%s broke before its first request: %s", raw.peer, error.__cause__ or error)
+    return None

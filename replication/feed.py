@@ -1,0 +1,242 @@
+"""A master's port for slaves: each is sent the log from where it ends, and says what it has.
+
+Two tasks a connection: one sends slices of the log as it grows, at the pace of its slave; the other hears reports. Only
+the kernel's buffers lie between a slow slave and the log, so it costs no memory and keeps nobody waiting. A slave is
+dropped that says nothing for `haHousekeepingInterval`, that reports what it cannot have, or that owes an
+acknowledgement for STALLED_SECONDS: better none than one that every send waits for in vain.
+
+`replicated` is up to where some slave has confirmed what it was sent: one suffices for a SYNC_MASTER, as in RocketMQ.
+With SYNC_FLUSH slaves are sent what is flushed, so that none ever has what a power cut can take from its master.
+
+Java: store/ha/HAService.java (AcceptSocketService), store/ha/HAConnection.java
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import trio
+
+from rocketlet.remoting.config import TlsMode
+from rocketlet.remoting.first_byte import told_apart
+from rocketlet.remoting.transport import ByteStream, Listener, Network, split_address
+from rocketlet.replication.config import ReplicationConfig, is_allowed
+from rocketlet.replication.slave_view import LogSpan, NotFed, SlaveView, start_for
+from rocketlet.replication.stream_codec import SLICE, ReportReader
+from rocketlet.store.errors import StoreError
+from rocketlet.store.log_slices import LogSlices, SliceGone
+from rocketlet.store.watermark import Watermark
+
+if TYPE_CHECKING:
+    from rocketlet.remoting.tls import TlsContexts
+
+log = logging.getLogger("rocketlet.replication.feed")
+
+MOST_CONNECTIONS = 64
+STALLED_SECONDS = 6.0  # twice the default of slaveTimeout
+_ACCEPT_AGAIN_SECONDS = 0.1  # after running out of descriptors
+_SLICES_A_TURN = 8  # until other tasks get their turn; 256 KiB by default, a tenth of a millisecond
+
+
+@dataclass(slots=True, eq=False)
+class FedSlave:
+    """A slave that is being sent the log."""
+
+    stream: ByteStream
+    view: SlaveView
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class SlaveStatus:
+    """One connected slave, for people: where it is, how far the log was sent to it, and what it has confirmed."""
+
+    address: str
+    sent: int
+    acked: int
+    behind: int
+    in_sync: bool
+    bytes_per_second: int
+
+
+class Feed:
+    """One master's slaves. `source` is up to where the log may be sent, `span` what there is of it."""
+
+    def __init__(
+        self,
+        network: Network,
+        config: Callable[[], ReplicationConfig],
+        slices: LogSlices,
+        span: Callable[[], LogSpan],
+        source: Watermark,
+        *,
+        tls_mode: TlsMode = TlsMode.PERMISSIVE,
+        tls: TlsContexts | None = None,
+    ) -> None:
+        self._network = network
+        self._config = config
+        self._slices = slices
+        self._span = span
+        self._source = source
+        self._tls_mode = tls_mode
+        self._tls = tls
+        self._connections = 0
+        self.slaves: list[FedSlave] = []
+        self.replicated = Watermark()
+
+    # ---- what a SYNC_MASTER asks
+
+    def has_slave_near(self, end: int) -> bool:
+        """Whether a slave is connected that lacks less than `haSlaveFallbehindMax` of the log up to there."""
+        most = self._config().ha_slave_fallbehind_max
+        return any(end - slave.view.acked < most for slave in self.slaves)
+
+    def statuses(self) -> list[SlaveStatus]:
+        end, most, now = self._source.value, self._config().ha_slave_fallbehind_max, trio.current_time()
+        return [
+            SlaveStatus(
+                slave.stream.peer,
+                slave.view.sent,
+                slave.view.acked,
+                max(end - slave.view.acked, 0),
+                end - slave.view.acked < most,
+                int((slave.view.sent - slave.view.start) / max(now - slave.since, 1)),
+            )
+            for slave in self.slaves
+        ]
+
+    # ---- the port
+
+    async def serve(
+        self, host: str, port: int, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Feed slaves until cancelled. Starts with the bound address. Raises ListenFailed."""
+        async with aclosing(await self._network.listen(host, port)) as listener, trio.open_nursery() as nursery:
+            task_status.started(listener.address)
+            while True:
+                await self._accept(listener, nursery)
+
+    async def _accept(self, listener: Listener, nursery: trio.Nursery) -> None:
+        try:
+            stream = await listener.accept()
+        except OSError as error:
+            log.error("cannot accept slaves on %s: %s; trying again", listener.address, error)
+            await trio.sleep(_ACCEPT_AGAIN_SECONDS)
+            return
+        allowed = self._config().ha_allowed
+        if not is_allowed(split_address(stream.peer)[0], allowed):
+            log.warning("%s is not among haAllowed=%s: not fed", stream.peer, ";".join(allowed))
+        elif self._connections >= MOST_CONNECTIONS:
+            log.warning("%s is not fed: %d connections are open already", stream.peer, MOST_CONNECTIONS)
+        else:
+            self._connections += 1
+            nursery.start_soon(self._serve_one, stream)
+            return
+        await stream.aclose()
+
+    async def _serve_one(self, raw: ByteStream) -> None:
+        """One connection from its first byte to its end, which is nobody else's."""
+        secured = None
+        try:
+            found = await told_apart(raw, self._tls_mode, self._tls, self._config().silence_seconds, log)
+            if found is not None:
+                secured, first = found
+                await self._greet(secured, first)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            log.info("the connection of slave %s broke: %s", raw.peer, error.__cause__ or error)
+        except NotFed as error:
+            log.warning("%s is not fed: %s", raw.peer, error)
+        except (SliceGone, StoreError, OSError) as error:
+            log.error("slave %s is dropped: the log cannot be read: %s", raw.peer, error)
+        finally:
+            self._connections -= 1
+            with trio.CancelScope(shield=True):
+                await (secured or raw).aclose()
+
+    async def _greet(self, stream: ByteStream, first: bytes) -> None:
+        """Hear the first report, and feed from there. Raises NotFed."""
+        reader, reports = ReportReader(), list[int]()
+        with trio.move_on_after(self._config().silence_seconds):
+            while not (reports := reader.feed(first)):
+                first = await stream.receive_some(4096)
+                if not first:
+                    return
+        if not reports:
+            return
+        start = start_for(reports[0], self._span(), last_file_only=self._config().sync_from_last_file)
+        now = trio.current_time()
+        slave = FedSlave(stream, SlaveView(reports[0], start, now), now)
+        log.info("slave %s has the log up to %d and is fed from %d on", stream.peer, reports[0], start)
+        self.slaves.append(slave)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._send, slave)
+                why = await self._hear(slave, reader, reports[1:])
+                log.info("slave %s is not fed any more: %s", stream.peer, why)
+                nursery.cancel_scope.cancel()
+        except* (trio.BrokenResourceError, trio.ClosedResourceError) as broken:
+            log.info("the connection of slave %s broke: %s", stream.peer, broken.exceptions[0])
+        except* (SliceGone, StoreError, OSError) as failed:
+            log.error("slave %s is dropped: the log cannot be read: %s", stream.peer, failed.exceptions[0])
+        finally:
+            self.slaves.remove(slave)
+
+    async def _hear(self, slave: FedSlave, reader: ReportReader, reports: list[int]) -> str:
+        """Take reports until there are no more to take; returns why."""
+        view = slave.view
+        while True:
+            now = trio.current_time()
+            for offset in reports:
+                if wrong := view.report(offset, now):
+                    return wrong
+            if reports:
+                self.replicated.advance(view.confirmed)
+            stalled = view.stalled_for(now)
+            if stalled > STALLED_SECONDS:
+                return f"it has confirmed nothing for {stalled:.0f} s of what it was sent from {view.acked} on"
+            silence = self._config().silence_seconds
+            data = b""
+            with trio.move_on_after(silence) as waited:
+                data = await slave.stream.receive_some(4096)
+            if waited.cancelled_caught:
+                return f"it has said nothing for {silence:g} s (haHousekeepingInterval)"
+            if not data:
+                return "it closed the connection"
+            reports = reader.feed(data)
+
+    async def _send(self, slave: FedSlave) -> None:
+        """Send the log as it grows, and a heartbeat where it does not."""
+        stream, view, source = slave.stream, slave.view, self._source
+        in_turn = 0
+        while True:
+            if view.sent >= source.value:
+                in_turn = 0
+                with trio.move_on_after(self._config().heartbeat_seconds):
+                    await source.reach(view.sent + 1)
+                    continue
+                await _write(stream, SLICE.pack(view.sent, 0))
+                continue
+            offset = view.sent
+            most = min(self._config().ha_transfer_batch_size, source.value - offset)
+            piece = self._slices.now(offset, most)
+            if piece is None:
+                piece = await self._slices.wait(offset, most)
+            # Before it is written: the acknowledgement may come while the rest still waits for room.
+            view.sending(len(piece), trio.current_time())
+            await _write(stream, SLICE.pack(offset, len(piece)), piece)
+            in_turn += 1
+            if in_turn >= _SLICES_A_TURN:
+                in_turn = 0
+                await trio.lowlevel.checkpoint()
+
+
+async def _write(stream: ByteStream, *parts: bytes | memoryview) -> None:
+    """Hand parts over one by one: a slice of the mapping is not copied to stand behind its header."""
+    for part in parts:
+        sent = stream.send_now(part)
+        if sent < len(part):
+            await stream.send_all(memoryview(part)[sent:])

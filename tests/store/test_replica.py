@@ -1,0 +1,178 @@
+"""A store that follows another's bytes: the same log, queues, index and pulls, however the bytes are cut."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketlet.common.message_flags import COMMIT, PREPARED, ROLLBACK
+from rocketlet.store.errors import DiskFull, Following
+from rocketlet.store.memory_disk import MemoryDisk
+from rocketlet.store.message_store import MessageStore
+from rocketlet.store.replica import NoRecord, Replica
+from tests.support.store_model import ROOT, StoreModel, message, small_config
+
+CONFIG = small_config()
+
+
+def filled(seed: int, count: int = 60) -> StoreModel:
+    """A store with messages of every kind, over several log files."""
+    model, random = StoreModel(CONFIG), Random(seed)
+    for number in range(count):
+        topic = random.choice(["TopicA", "TopicB", "%RETRY%group"])
+        body = bytes(random.randrange(300))
+        kind = random.choice([0, 0, 0, PREPARED, COMMIT, ROLLBACK])
+        model.put(message(topic, number % 2, body, (b"k%d" % (number % 7),), b"TagA", sys_flag=kind))
+    model.store.settle()
+    return model
+
+
+def log_bytes(store: MessageStore) -> bytes:
+    return b"".join(bytes(view) for _, view in store.log.file_views())
+
+
+async def opened(disk: MemoryDisk) -> MessageStore:
+    store = MessageStore(disk, CONFIG, lambda: 0, on_progress=lambda _: None)
+    await store.open()
+    return store
+
+
+def no_bits(topic: str, properties: bytes) -> bytes:
+    return b""
+
+
+def feed(replica: Replica, data: bytes, random: Random) -> None:
+    """Bytes cut anywhere, but not across the end of a file."""
+    at = 0
+    while at < len(data):
+        size = min(random.choice([1, 7, 50, 200, 1000]), len(data) - at, replica.room_in_file())
+        replica.append(data[at : at + size])
+        at += size
+
+
+@given(seed=st.integers(0, 1 << 32))
+def test_a_replica_has_the_same_files_byte_for_byte(seed: int) -> None:
+    model, disk, random = filled(seed), MemoryDisk(page_size=128), Random(seed)
+
+    async def run() -> None:
+        master = model.store
+        slave = await opened(disk)
+        replica = slave.follow(no_bits)
+        feed(replica, log_bytes(master), random)
+        assert slave.log.end == master.log.end == slave.dispatched.value == slave.appended.value
+        await slave.close()
+        await master.close()
+
+    trio.run(run)
+    ours, theirs = disk.files(), model.disk.files()
+    for path, content in theirs.items():
+        if path.startswith((f"{ROOT}/commitlog", f"{ROOT}/consumequeue")):
+            assert ours.pop(path) == content, path
+    assert not [path for path in ours if path.startswith((f"{ROOT}/commitlog", f"{ROOT}/consumequeue"))]
+    model.disk = disk
+    model.open()  # the slave's directory, held against the list of what was put: queues, index, pulls
+
+
+@given(seed=st.integers(0, 1 << 32), cut=st.floats(0, 1))
+def test_a_part_of_a_record_is_seen_by_nobody_and_dropped_when_the_store_leads(seed: int, cut: float) -> None:
+    model, random = filled(seed, 20), Random(seed)
+
+    async def run() -> None:
+        data = log_bytes(model.store)
+        upto = int(len(data) * cut)
+        slave = await opened(MemoryDisk(page_size=128))
+        replica = slave.follow(no_bits)
+        feed(replica, data[:upto], random)
+        ends = [0, *(one.at.end for one in model.kept), *(f.end for f in model.store.log.files.files)]
+        whole = max(end for end in ends if end <= upto)
+        assert slave.log.end in (whole, max((o.at.end for o in model.kept if o.at.end <= upto), default=0))
+        with pytest.raises(Following):
+            slave.put(message("T", 0, b"x"))
+        rest = upto - slave.log.end
+        assert slave.lead(replica) == rest
+        file = slave.log.files.find(slave.log.end)
+        assert file is None or not any(file.buffer[slave.log.end - file.begin :])
+        ends_before = {(queue.topic, queue.queue_id): queue.end for queue in slave.queues}
+        put = slave.put(message("TopicA", 1, b"mine"))
+        slave.settle()
+        assert put.queue_offset == ends_before.get(("TopicA", 1), 0)
+        assert slave.get("TopicA", 1, put.queue_offset, 1).count == 1
+
+    trio.run(run)
+
+
+def test_a_replica_may_begin_at_a_later_file_and_its_queues_then_begin_later_too() -> None:
+    model = filled(3)
+
+    async def run() -> None:
+        slave = await opened(MemoryDisk(page_size=128))
+        replica = slave.follow(no_bits)
+        first = model.store.log.files.files[-2].begin
+        replica.begin_at(first)
+        data = log_bytes(model.store)[first:]
+        feed(replica, data, Random(1))
+        assert slave.log.begin == first
+        for one in model.kept:
+            if one.has_entry and one.at.log_offset >= first:
+                queue = slave.queue(one.put.topic, one.put.queue_id)
+                assert queue is not None
+                assert queue.entry(one.at.queue_offset) == (one.at.log_offset, one.at.size, one.put.tags_code)
+
+    trio.run(run)
+
+
+async def test_what_is_no_record_is_refused_and_nothing_of_it_is_kept() -> None:
+    master, slave = await opened(MemoryDisk(page_size=128)), await opened(MemoryDisk(page_size=128))
+    master.put(message("TopicA", 0, b"hello"))
+    replica = slave.follow(no_bits)
+    replica.append(log_bytes(master))
+    end = slave.log.end
+    for garbage in (b"\xff" * 64, b"\0\0\0\1" + b"\xda\xa3\x20\xa7" + bytes(90), b"\x7f" + bytes(120)):
+        with pytest.raises(NoRecord, match=f"log offset {end}"):
+            replica.append(garbage)
+        assert replica.end == slave.log.end == end
+        file = slave.log.files.find(end)
+        assert file is not None
+        assert not any(file.buffer[end - file.begin :])
+
+
+async def test_a_queue_that_begins_anew_at_the_master_begins_anew_here() -> None:
+    master = await opened(MemoryDisk(page_size=128))
+    for number in range(3):
+        master.put(message("TopicA", 0, b"old %d" % number))
+    master.settle()
+    master.delete_topic("TopicA")
+    master.put(message("TopicA", 0, b"new"))
+    master.settle()
+    slave = await opened(MemoryDisk(page_size=128))
+    slave.follow(no_bits).append(log_bytes(master))
+    assert slave.queue_end("TopicA", 0) == 1
+    assert b"new" in slave.get("TopicA", 0, 0, 10).body()
+
+
+async def test_a_full_disk_stops_it_and_it_goes_on_when_there_is_room() -> None:
+    master = await opened(MemoryDisk(page_size=128))
+    for number in range(40):
+        master.put(message("TopicA", number % 2, b"x" * 200))
+    master.settle()
+    disk = MemoryDisk(page_size=128)
+    slave = await opened(disk)
+    disk.capacity = disk.statistics().reserved_bytes + 4000
+    replica, data, at = slave.follow(no_bits), log_bytes(master), 0
+    full = 0
+    while at < len(data):
+        size = min(300, len(data) - at, replica.room_in_file())
+        try:
+            replica.append(data[at : at + size])
+        except DiskFull:
+            full += 1
+            assert disk.capacity is not None
+            disk.capacity += 2000
+        at = replica.end
+    assert full > 2
+    assert log_bytes(slave) == data
+    assert slave.dispatched.value == master.dispatched.value
