@@ -157,7 +157,8 @@ def call_for_all(guarantees: Sequence[Guarantee], end: int, then: Then) -> None:
         if len(decided) == len(guarantees):
             short = [found for one in guarantees if (found := decided[one]) is not None]
             failed = [found for found in short if found.code is ResponseCode.SYSTEM_ERROR]
-            then((failed or short or [None])[-1])
+            told = failed or short
+            then(told[-1] if told else None)
 
     for guarantee in guarantees:
         guarantee.call(end, partial(decide, guarantee))

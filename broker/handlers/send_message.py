@@ -122,9 +122,7 @@ class SendMessage:
                 return answer
         return self._handle_special(request, header, topic)
 
-    def _store_common(
-        self, request: Request, header: SendHeader, topic: Topic, terms: SendTerms
-    ) -> bytes | Deferred | None:
+    def _store_common(self, request: Request, header: SendHeader, topic: Topic, terms: SendTerms) -> Answer | Deferred:
         """The common send in one pass; None, with nothing done, where it is none after all.
 
         Each line here runs 50,000 times a second. All of it together does what `_store_one` does.
