@@ -19,6 +19,7 @@ from rocketlet.broker.config import VIP_STEP, BrokerConfig
 from rocketlet.common import command_line
 from rocketlet.common.errors import RocketletError, leaves
 from rocketlet.remoting.config import PoolConfig, ServerConfig
+from rocketlet.replication.config import ReplicationConfig
 from rocketlet.store.config import StoreConfig
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     loaded = command_line.read(
         PROGRAM,
         "The broker: takes messages, keeps them, and hands them out.",
-        [BrokerConfig, StoreConfig, ServerConfig, PoolConfig],
+        [BrokerConfig, StoreConfig, ReplicationConfig, ServerConfig, PoolConfig],
         arguments=arguments,
         environment=os.environ,
     )

@@ -23,7 +23,7 @@ from rocketlet.broker.clients import Clients
 from rocketlet.broker.config import VIP_STEP, BrokerConfig
 from rocketlet.broker.delayed_delivery import DelayedDelivery
 from rocketlet.broker.detours import Detours
-from rocketlet.broker.durability import Durability, promised
+from rocketlet.broker.durability import BySlave, Durability, promised
 from rocketlet.broker.half_messages import HalfMessages
 from rocketlet.broker.handlers.broker_state import BrokerState
 from rocketlet.broker.handlers.client_relays import ClientRelays
@@ -51,6 +51,7 @@ from rocketlet.broker.own_address import LOOPBACK, ip_of, own_address
 from rocketlet.broker.put_again import FilterBits
 from rocketlet.broker.queue_locks import QueueLocks
 from rocketlet.broker.registration import Registration
+from rocketlet.broker.role import Role, RoleFile, with_standing
 from rocketlet.broker.run_time_settings import RunTimeSettings
 from rocketlet.broker.send_terms import CurrentTerms, send_terms
 from rocketlet.broker.slow_groups import SlowGroups
@@ -64,11 +65,18 @@ from rocketlet.remoting.connection_pool import ConnectionPool
 from rocketlet.remoting.faults import Faults
 from rocketlet.remoting.handler import HandlerTable, HasTable, handler_table
 from rocketlet.remoting.protocol.queue import WireQueue
-from rocketlet.remoting.server import Server
+from rocketlet.remoting.server import Server, tls_contexts
 from rocketlet.remoting.transport import Network, join_address, split_address
-from rocketlet.store.config import BrokerRole, StoreConfig, parse_delay_levels
+from rocketlet.replication.config import ReplicationConfig
+from rocketlet.replication.dial import dial_of
+from rocketlet.replication.feed import Feed
+from rocketlet.replication.follow import Follower
+from rocketlet.replication.slave import MasterFinder
+from rocketlet.replication.slave_view import LogSpan
+from rocketlet.store.config import StoreConfig, parse_delay_levels
 from rocketlet.store.disk import Disk
 from rocketlet.store.message_store import MessageStore
+from rocketlet.store.replica import Replica
 
 log = logging.getLogger("rocketlet.broker.broker")
 
@@ -88,6 +96,9 @@ class Broker:
         chance: random.Random | None = None,
         faults: Faults | None = None,
     ) -> None:
+        role_file = RoleFile(disk, loaded)
+        standing = role_file.read()
+        loaded = with_standing(loaded, standing)
         config, self._store_config = loaded[BrokerConfig], loaded[StoreConfig]
         self._server_config = loaded[ServerConfig]
         self._network, self._disk, self._clock = network, disk, clock
@@ -98,8 +109,9 @@ class Broker:
             config.broker_name or host_name(),
             config.broker_cluster_name,
             config.broker_id,
-            slave=self._store_config.broker_role is BrokerRole.SLAVE,
+            slave=standing.is_slave,
         )
+        self.role = Role(self.identity, self.settings, role_file, standing, self._role_changed)
         self.store = MessageStore(disk, self._store_config, clock)
         self.tables = Tables(self.settings, disk, self._store_config.store_path_root_dir, clock, self._topics_changed)
         self.statistics = Statistics(self.identity.cluster)
@@ -113,6 +125,21 @@ class Broker:
             self.identity, self.settings, self.tables.topics, self.tables.groups, clock, self._random
         )
         self.send_terms = CurrentTerms()
+        self.feed = Feed(
+            network,
+            self._replication_config,
+            self.store.slices,
+            self._log_span,
+            # With SYNC_FLUSH slaves get what is flushed: none ever has what a power cut can take from its master.
+            self.store.flushed if self._store_config.is_sync_flush else self.store.appended,
+            tls_mode=self._server_config.tls_mode,
+            tls=tls_contexts(self._server_config),
+        )
+        self.finder = MasterFinder(self._replication_config)
+        self.registration.on_master = self.finder.told
+        self._dial = dial_of(network, loaded[PoolConfig], use_tls=loaded[ReplicationConfig].ha_use_tls)
+        self.follower: Follower | None = None  # while a slave
+        self._replica: Replica | None = None  # from the first time as a slave until the next as a master
         self._halves = HalfMessages(
             self.store, self.tables.topics, self.tables.offsets, self.identity, clock, self._filter_bits()
         )
@@ -143,7 +170,6 @@ class Broker:
 
     async def _serve(self, stop: trio.Event, task_status: trio.TaskStatus[str]) -> None:
         self.tables.load(self.identity.name)
-        self._halves.recover()
         async with self.pool, trio.open_nursery() as background:
             await self._start_background(background)
             async with trio.open_nursery() as ports:
@@ -168,24 +194,78 @@ class Broker:
         nursery.start_soon(self._tick)
         slow_groups = SlowGroups(self.settings, self.tables.groups, self.tables.offsets, self.store)
         nursery.start_soon(slow_groups.run)
-        if not self.identity.slave:
+
+    # -- roles
+
+    async def _as_master(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """What only a master does, until cancelled."""
+        if self._replica is not None:
+            self.store.lead(self._replica)
+            self._replica = None
+        self._halves.recover()
+        self._delays = DelayedDelivery(self.store, self.tables.delays, self._clock, self.settle, self._filter_bits())
+        check = TransactionCheck(
+            self._halves,
+            self.clients.producers,
+            self.identity,
+            self.settings,
+            lambda: self.store.config.file_reserved_time,
+            self._clock,
+            self._random,
+            self.settle,
+        )
+        async with trio.open_nursery() as nursery:
             await nursery.start(self._delays.run)
-            check = TransactionCheck(
-                self._halves,
-                self.clients.producers,
-                self.identity,
-                self.settings,
-                lambda: self.store.config.file_reserved_time,
-                self._clock,
-                self._random,
-                self.settle,
-            )
             nursery.start_soon(check.run)
+            bound: str = await nursery.start(self.feed.serve, self.settings.now.bind_address, self._ha_port())
+            self._settle_ha_address(split_address(bound)[1])
+            self._serve_sends(True)
+            task_status.started()
+
+    async def _as_slave(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """What only a slave does, until cancelled."""
+        if self._replica is None:
+            self._replica = self.store.follow(self._filter_bits(), self.settle)
+        self._settle_ha_address(self._ha_port())
+        self.finder.look_again()
+        self.follower = Follower(
+            self._dial, self.pool, self._replication_config, self.store, self._replica, self.finder.place
+        )
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.follower.run)
+                self._serve_sends(True)
+                task_status.started()
+        finally:
+            self.follower = None
+
+    def _role_changed(self) -> None:
+        self._renew_terms()
+        self.registration.register_soon()
+
+    def _ha_port(self) -> int:
+        """The port for slaves; 0 for a free one."""
+        chosen = self._replication_config().ha_listen_port
+        return chosen or (self.settings.now.listen_port and self.settings.now.listen_port + 1)
+
+    def _settle_ha_address(self, port: int) -> None:
+        told = self.settings.now.broker_ip2 or split_address(self.identity.address)[0]
+        self.identity.ha_address = join_address(told, port)
+
+    def _replication_config(self) -> ReplicationConfig:
+        found: ReplicationConfig = self.settings.get(ReplicationConfig)
+        return found
+
+    def _log_span(self) -> LogSpan:
+        log_ = self.store.log
+        last = log_.files.last
+        return LogSpan(log_.begin, log_.end, last.begin if last is not None else 0)
 
     async def _start_ports(self, ports: trio.Nursery, background: trio.Nursery) -> None:
         """Listen, settle who we are, and only then take sends."""
         config = self.settings.now
-        durability = Durability(self.store, self.tables.topics_file, background)
+        by_slave = BySlave(self.feed, self._replication_config, background)
+        durability = Durability(self.store, self.tables.topics_file, by_slave, background)
         answers = SendAnswers(
             self.identity,
             self.settings,
@@ -211,7 +291,7 @@ class Broker:
                 _without_pulls(table), self._network, self._server_config, events=[self.clients], after_turn=after_turn
             )
             await ports.start(vip.serve, config.bind_address, config.listen_port - VIP_STEP)
-        self._serve_sends(True)
+        await background.start(self.role.run, self._as_master, self._as_slave)
 
     def _settle_identity(self, bound: str) -> None:
         config = self.settings.now
@@ -230,7 +310,6 @@ class Broker:
             log.warning("brokerIP1 is %s, which is no address known here (%s): records bear %s", told, error, ip)
         self.identity.settle(
             join_address(told, port),
-            join_address(config.broker_ip2 or told, port + 1),
             loopback,
             join_address(ip, port),
         )
@@ -335,6 +414,7 @@ class Broker:
 
     def _settings_taken(self, loaded: Loaded) -> None:
         self.store.config = loaded[StoreConfig]
+        self.finder.look_again()
         self._renew_terms()
 
     def _topics_changed(self) -> None:

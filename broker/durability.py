@@ -26,6 +26,8 @@ import trio
 from rocketlet.broker.json_file import JsonFile, NotSaved
 from rocketlet.remoting.handler import DEFERRED, Answer, Deferred, Reply, Request
 from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.replication.config import ReplicationConfig
+from rocketlet.replication.feed import Feed
 from rocketlet.store.config import BrokerRole, StoreConfig
 from rocketlet.store.errors import FlushFailed, FlushTimeout
 from rocketlet.store.message_store import MessageStore
@@ -137,12 +139,25 @@ class ByWatermark:
         self._is_watched = False
 
 
-class NoSlave:
-    """The guarantee of a SYNC_MASTER that no slave follows: it never holds."""
+class BySlave:
+    """The guarantee of a SYNC_MASTER. Without a slave that is near enough it is decided at once: 11, else after
+    `slaveTimeout`: 12; the message is stored in both cases, as in RocketMQ."""
+
+    def __init__(self, feed: Feed, config: Callable[[], ReplicationConfig], nursery: trio.Nursery) -> None:
+        self._feed = feed
+        self._acked = ByWatermark(feed.replicated, lambda: config().slave_timeout, _no_slave_in_time, nursery)
 
     def call(self, end: int, then: Then) -> None:
         """See Guarantee."""
-        then(Shortfall(ResponseCode.SLAVE_NOT_AVAILABLE, None, 0))
+        feed = self._feed
+        if end > feed.replicated.value and not feed.has_slave_near(end):
+            then(Shortfall(ResponseCode.SLAVE_NOT_AVAILABLE, None, feed.replicated.value))
+        else:
+            self._acked.call(end, then)
+
+
+def _no_slave_in_time(timeout_ms: float) -> tuple[ResponseCode, str]:
+    return ResponseCode.FLUSH_SLAVE_TIMEOUT, f"no slave confirmed within {timeout_ms:g} ms (slaveTimeout)"
 
 
 def call_for_all(guarantees: Sequence[Guarantee], end: int, then: Then) -> None:
@@ -167,13 +182,15 @@ def call_for_all(guarantees: Sequence[Guarantee], end: int, then: Then) -> None:
 class Durability:
     """One object for the whole broker; its nursery is the broker's."""
 
-    def __init__(self, store: MessageStore, topics_file: JsonFile, nursery: trio.Nursery) -> None:
+    def __init__(
+        self, store: MessageStore, topics_file: JsonFile, replicated: Guarantee, nursery: trio.Nursery
+    ) -> None:
         self._store = store
         self._topics_file = topics_file
         self._nursery = nursery
         self._guarantees: dict[Promise, Guarantee] = {
             Promise.FLUSHED: ByWatermark(store.flushed, lambda: store.config.sync_flush_timeout, self._late, nursery),
-            Promise.REPLICATED: NoSlave(),
+            Promise.REPLICATED: replicated,
         }
 
     def call(self, end: int, then: Then) -> None:
@@ -196,15 +213,16 @@ class Durability:
             self._store.want_flush()
 
     def answer(self, request: Request, end: int, reply: Reply, late: ResponseCode) -> Answer | Deferred:
-        """The answer to a request that stored something and is no send, once the log is flushed up to `end`.
+        """The answer to a request that stored something and is no send, once the log is as safe up to `end` as sends
+        wait for.
 
-        With ASYNC_FLUSH it goes at once; but never before the topic is saved that the first of them created, or nobody
-        could read what it stored after a crash. `late` is its code where the disk takes too long.
+        It never goes before the topic is saved that the first of them created, or nobody could read what it stored
+        after a crash. `late` is its code where the disk takes too long. A slave that does not confirm delays it and
+        changes nothing: RocketMQ, which waits for neither here, answers success too.
         """
-        sync = self._store.config.is_sync_flush
         if request.is_oneway:
             self.hasten()
-        if request.is_oneway or not (sync or self._topics_file.dirty):
+        if request.is_oneway or not (promised(self._store.config) or self._topics_file.dirty):
             return reply
         self._nursery.start_soon(self._answer_later, request, end, reply, late)
         return DEFERRED
@@ -214,6 +232,10 @@ class Durability:
             await self._topics_file.saved()
             if self._store.config.is_sync_flush:
                 await self._store.flushed_to(end, self._store.config.sync_flush_timeout)
+            if Promise.REPLICATED in promised(self._store.config):
+                decided = trio.Event()
+                self._guarantees[Promise.REPLICATED].call(end, lambda _: decided.set())
+                await decided.wait()
         except FlushTimeout as timeout:
             reply = Reply(late, reply.header, remark=str(timeout))
         except (FlushFailed, NotSaved) as failed:

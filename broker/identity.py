@@ -27,10 +27,9 @@ class Identity:
     loopback_address: str = ""
     store_host: bytes = field(default=b"", repr=False)
 
-    def settle(self, address: str, ha_address: str, loopback_address: str = "", store_address: str = "") -> None:
+    def settle(self, address: str, loopback_address: str = "", store_address: str = "") -> None:
         """`store_address` is what records bear where `address` is a host's name: they have room for an IP only."""
         self.address = address
-        self.ha_address = ha_address
         self.loopback_address = loopback_address
         self.store_host = parse_host(store_address or address)
 

@@ -14,6 +14,7 @@ Java: broker/BrokerController.java (registerBrokerAll), broker/out/BrokerOuterAP
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import trio
@@ -56,6 +57,7 @@ class Place:
     address: str
     tried: int = -1
     error: str | None = None  # None before the first try, empty while it has us
+    master: tuple[str, str] = ("", "")  # of our name, as it told us: ordinary address, port for slaves
 
 
 class Registration:
@@ -70,7 +72,9 @@ class Registration:
         self._changes = 0
         self._news = trio.lowlevel.ParkingLot()  # tasks that wait for a change
         self._tries = trio.lowlevel.ParkingLot()  # who waits for tries to be over
-        self.master_address: str | None = None
+        self.on_master: Callable[[str, str], None] = lambda address, ha_address: None
+        """Told of the master of our name, its ordinary address and its port for slaves, when a name server names
+        another one than it named before."""
 
     def register_soon(self) -> None:
         """Something changed; every name server is told at once."""
@@ -101,7 +105,9 @@ class Registration:
 
     async def _keep_told(self, place: Place) -> None:
         while True:
-            changes, forced = self._changes, self._changes > place.tried or self._settings.now.force_register
+            # A slave asks every time: the answer tells where its master is, whatever it is that has changed.
+            always = self._settings.now.force_register or self._identity.slave
+            changes, forced = self._changes, self._changes > place.tried or always
             if forced or place.error or not await self._is_known_at(place.address):
                 await self._register_at(place)
             place.tried = changes
@@ -151,16 +157,19 @@ class Registration:
             if answer.code != ResponseCode.SUCCESS:
                 self._report(place, f"it answered {response_name(answer.code)}: {answer.remark or 'no remark'}")
                 return
-            self._take(answer)
+            self._take(place, answer)
         except (RemotingError, BodyError) as error:
             self._report(place, str(error))
         else:
             self._report(place, "")
 
-    def _take(self, answer: Command) -> None:
+    def _take(self, place: Place, answer: Command) -> None:
         header = from_ext(RegisterBrokerAnswerHeader, answer.ext)
-        if header.masterAddr:
-            self.master_address = header.masterAddr
+        master = header.masterAddr or "", header.haServerAddr or ""
+        # One that knows no master, because it has just started or the master has gone, does not take it from us.
+        if master != place.master and all(master) and self._identity.slave:
+            place.master = master
+            self.on_master(*master)
         if answer.body:
             self._topics.follow_order(KVTable.from_json(answer.body).table)
 

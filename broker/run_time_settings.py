@@ -73,6 +73,17 @@ class RunTimeSettings(Settings):
             log.warning("settings of RocketMQ that are not served here: %s", ", ".join(passed_over))
         return changed
 
+    @property
+    def loaded(self) -> Loaded:
+        """All of them."""
+        return self._loaded
+
+    def replaced(self, loaded: Loaded) -> None:
+        """Take settings that nobody asked for by request: the broker has another role. They are not kept."""
+        self._loaded, self.now = loaded, loaded[BrokerConfig]
+        self._taken(loaded)
+        self.version = DataVersion(self.version.counter + 1, self._clock())
+
     def get(self, config_type: type[Any]) -> Any:
         """One of the other settings dataclasses."""
         return self._loaded[config_type]

@@ -32,6 +32,7 @@ class MemoryNetwork:
         self._listeners: dict[str, MemoryListener] = {}
         self._streams: set[MemoryStream] = set()
         self._unreachable: set[str] = set()
+        self._separated: set[frozenset[str]] = set()
         self._next_port = _FIRST_FREE_PORT
 
     async def listen(self, host: str, port: int) -> Listener:
@@ -45,13 +46,21 @@ class MemoryNetwork:
 
     async def dial(self, address: str) -> ByteStream:
         """See Network. An unreachable host lets a dial wait until its time-out, as a real one does."""
+        return await self.dial_from(self._host, address)
+
+    def of_host(self, host: str) -> HostNetwork:
+        """The same network as a host of its own sees it: what it dials comes from there."""
+        return HostNetwork(self, host)
+
+    async def dial_from(self, host: str, address: str) -> ByteStream:
+        """`dial`, from a host."""
         await trio.lowlevel.checkpoint()
-        while address in self._unreachable:
+        while address in self._unreachable or self.are_separated(host, address.rpartition(":")[0]):
             await trio.sleep(1)
         listener = self._listeners.get(address) or self._any_host(address)
         if listener is None:
             raise ConnectFailed(f"cannot connect to {address}: connection refused")
-        client, server = _stream_pair(self, join_address(self._host, self._free_port()), address)
+        client, server = _stream_pair(self, join_address(host, self._free_port()), address)
         self._streams |= {client, server}
         listener.arrived(server)
         return client
@@ -74,6 +83,30 @@ class MemoryNetwork:
             if stream.lost_something and address in (stream.local, stream.peer):
                 stream.break_both()
 
+    def separate(self, one: str, other: str) -> None:
+        """Swallow all traffic between two hosts, without breaking anything; `*` means every host."""
+        self._separated.add(frozenset((one, other)))
+
+    def unite(self, one: str, other: str) -> None:
+        """End a separation, as `rejoin` an isolation."""
+        self._separated.discard(frozenset((one, other)))
+        for stream in list(self._streams):
+            if stream.lost_something and {one, other} <= {*_hosts(stream), "*"}:
+                stream.break_both()
+
+    def are_separated(self, one: str, other: str) -> bool:
+        """Whether what one of these hosts sends to the other gets lost now."""
+        if not self._separated:
+            return False
+        return any(frozenset(both) in self._separated for both in ((one, other), (one, "*"), (other, "*")))
+
+    def cut_host(self, host: str) -> int:
+        """Break every connection of a host; how many there were."""
+        broken = [stream for stream in self._streams if stream.local.rpartition(":")[0] == host]
+        for stream in broken:
+            stream.break_both()
+        return len(broken)
+
     @property
     def bytes_on_their_way(self) -> int:
         """Sent and not received yet, over all connections."""
@@ -81,7 +114,9 @@ class MemoryNetwork:
 
     def is_isolated(self, stream: MemoryStream) -> bool:
         """Whether what this stream sends gets lost now."""
-        return stream.local in self._unreachable or stream.peer in self._unreachable
+        if stream.local in self._unreachable or stream.peer in self._unreachable:
+            return True
+        return bool(self._separated) and self.are_separated(*_hosts(stream))
 
     def _free_port(self) -> int:
         self._next_port += 1
@@ -100,6 +135,22 @@ class MemoryNetwork:
             self._streams.discard(gone)
         else:
             self._listeners.pop(gone.address, None)
+
+
+class HostNetwork:
+    """A memory network as one host sees it. See Network."""
+
+    def __init__(self, network: MemoryNetwork, host: str) -> None:
+        self._network = network
+        self._host = host
+
+    async def listen(self, host: str, port: int) -> Listener:
+        """See Network."""
+        return await self._network.listen(host, port)
+
+    async def dial(self, address: str) -> ByteStream:
+        """See Network."""
+        return await self._network.dial_from(self._host, address)
 
 
 class MemoryListener:
@@ -228,3 +279,7 @@ class MemoryStream:
 def _stream_pair(network: MemoryNetwork, client: str, server: str) -> tuple[MemoryStream, MemoryStream]:
     there, back = _Pipe(), _Pipe()
     return MemoryStream(network, client, server, back, there), MemoryStream(network, server, client, there, back)
+
+
+def _hosts(stream: MemoryStream) -> tuple[str, str]:
+    return stream.local.rpartition(":")[0], stream.peer.rpartition(":")[0]

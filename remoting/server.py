@@ -74,7 +74,7 @@ class Server:
             unsent_low=config.unsent_low,
             stops_reading=True,
         )
-        self._tls = _contexts(config)
+        self._tls = tls_contexts(config)
         self._numbers = itertools.count(1)
         self._one_is_gone = trio.lowlevel.ParkingLot()
         self.connections: set[Connection] = set()
@@ -160,7 +160,8 @@ async def _shelter(task_status: trio.TaskStatus[trio.Nursery]) -> None:
             await trio.sleep_forever()
 
 
-def _contexts(config: ServerConfig) -> TlsContexts | None:
+def tls_contexts(config: ServerConfig) -> TlsContexts | None:
+    """What TLS connections are served with; None where they are not."""
     if config.tls_mode is TlsMode.DISABLED or not config.tls_cert_path:
         return None
     from rocketlet.remoting.tls import server_contexts  # ssl takes 20 ms to import

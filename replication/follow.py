@@ -35,6 +35,7 @@ log = logging.getLogger("rocketlet.replication.follow")
 
 DIAL_SECONDS = 3.0
 _READ = 128 << 10  # about 4 ms of filing small messages, so that the loop is not held longer
+_ADDRESS_SECONDS = 10.0  # a name server answers a registration sooner
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 
 
@@ -104,8 +105,10 @@ class Follower:
             while True:
                 master = self._place.now
                 if master is None:
-                    self._say("no master is known: neither haMasterAddress nor the name servers name one")
-                    await self._place.change()
+                    with trio.move_on_after(_ADDRESS_SECONDS) as waited:
+                        await self._place.change()
+                    if waited.cancelled_caught:
+                        self._say("no master is known: neither haMasterAddress nor the name servers name one")
                     continue
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._until_moved, nursery.cancel_scope)

@@ -307,14 +307,16 @@ class MessageStore(Lookup):
 
     # ---- following another broker's log
 
-    def follow(self, filter_bits: FilterBits) -> Replica:
-        """Take no messages from now on, but the bytes of another log. REQUIRES an open store that is settled.
+    def follow(self, filter_bits: FilterBits, settle: Callable[[], None] | None = None) -> Replica:
+        """Take no messages from now on, but the bytes of another log. REQUIRES an open store.
 
-        `filter_bits` makes the bit map of a message, where queues keep them.
+        `filter_bits` makes the bit map of a message, where queues keep them; `settle` is called instead of the store's
+        own, which it has to call, by whoever has more to do when messages came.
         """
+        self.settle()
         self._refusal = Following(f"{self._root}: this store follows its master's log; send to the master")
         replay = Replay(self.queues, self._dispatch, filter_bits)
-        return Replica(self.log, replay, self.settle, lambda: not self._dispatch.noted)
+        return Replica(self.log, replay, settle or self.settle, lambda: not self._dispatch.noted)
 
     def lead(self, replica: Replica) -> int:
         """Take messages again, from the end of the last whole record on; returns the bytes of a part of one that are

@@ -26,6 +26,7 @@ from rocketlet.namesrv.namesrv import NameServer
 from rocketlet.remoting.config import PoolConfig, ServerConfig
 from rocketlet.remoting.faults import Faults
 from rocketlet.remoting.transport import Network, TcpNetwork
+from rocketlet.replication.config import ReplicationConfig
 from rocketlet.store.config import StoreConfig
 
 if TYPE_CHECKING:
@@ -146,7 +147,13 @@ class LocalStack:
         if chosen.advertise:
             flags["brokerIP1"] = chosen.advertise
         return load(
-            BrokerConfig, StoreConfig, ServerConfig, PoolConfig, file=chosen.file, flags=flags | dict(chosen.settings)
+            BrokerConfig,
+            StoreConfig,
+            ReplicationConfig,
+            ServerConfig,
+            PoolConfig,
+            file=chosen.file,
+            flags=flags | dict(chosen.settings),
         )
 
     def _disk(self) -> Disk:

@@ -18,13 +18,14 @@ from rocketlet.common.logging_setup import LogConfig
 from rocketlet.common.settings import Setting, settings_of
 from rocketlet.namesrv.config import NamesrvConfig
 from rocketlet.remoting.config import PoolConfig, ServerConfig
+from rocketlet.replication.config import ReplicationConfig
 from rocketlet.store.config import StoreConfig
 
 PAGE = Path(__file__).parent.parent / "docs" / "settings.md"
 
 PROGRAMS: Mapping[str, Sequence[type]] = {
     "mqnamesrv": (NamesrvConfig, ServerConfig, LogConfig),
-    "mqbroker": (BrokerConfig, ServerConfig, PoolConfig, StoreConfig, LogConfig),
+    "mqbroker": (BrokerConfig, ServerConfig, PoolConfig, StoreConfig, ReplicationConfig, LogConfig),
 }
 
 _HEAD = """\

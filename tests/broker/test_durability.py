@@ -7,7 +7,7 @@ from random import Random
 import pytest
 import trio
 
-from rocketlet.broker.durability import AfterFlush, ByWatermark, NoSlave, Promise, Shortfall, call_for_all, promised
+from rocketlet.broker.durability import AfterFlush, ByWatermark, Promise, Shortfall, Then, call_for_all, promised
 from rocketlet.common.clock import TrioWallClock
 from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.store.config import BrokerRole, FlushDiskType, StoreConfig
@@ -18,6 +18,13 @@ from tests.support.virtual_time import START_MS, ManualClock
 from tests.support.waiting_parts import waiting
 
 LATE = ResponseCode.FLUSH_DISK_TIMEOUT
+
+
+class Never:
+    """A guarantee that falls short at once."""
+
+    def call(self, end: int, then: Then) -> None:
+        then(Shortfall(ResponseCode.SLAVE_NOT_AVAILABLE, None, 0))
 
 
 def guarantee(reached: Watermark, nursery: trio.Nursery, timeout_ms: float = 1000) -> ByWatermark:
@@ -83,10 +90,10 @@ async def test_of_several_guarantees_the_last_to_fall_short_is_told_and_a_failur
         assert len(told) == 1, "the second has still time"
         await trio.sleep(0.4)
         assert told[1:] == [Shortfall(LATE, "not within 900 ms", 10)]
-        call_for_all([both[0], NoSlave()], 10, told.append)
+        call_for_all([both[0], Never()], 10, told.append)
         assert told[2:] == [Shortfall(ResponseCode.SLAVE_NOT_AVAILABLE, None, 0)]
         first.fail(FlushFailed("broken"))
-        call_for_all([both[0], NoSlave()], 20, told.append)
+        call_for_all([both[0], Never()], 20, told.append)
         assert told[3:] == [Shortfall(ResponseCode.SYSTEM_ERROR, "broken", 0)]
 
 

@@ -36,6 +36,7 @@ from rocketlet.remoting.protocol.membership import ConsumerData, HeartbeatData, 
 from rocketlet.remoting.protocol.pulling import SUBSCRIPTION, PullMessageHeader
 from rocketlet.remoting.protocol.sending import SendMessageHeaderV2
 from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.replication.config import ReplicationConfig
 from rocketlet.store.config import StoreConfig
 from rocketlet.store.memory_disk import MemoryDisk
 from tests.support.virtual_time import START_MS
@@ -56,7 +57,7 @@ def loaded_settings(**settings: object) -> Loaded:
     """Settings of a broker by the names of their fields, whichever dataclass has them."""
     given: dict[str, object] = {"broker_name": NAME, **SMALL_STORE, **settings}
     configs = []
-    for config_type in (BrokerConfig, StoreConfig, ServerConfig, PoolConfig):
+    for config_type in (BrokerConfig, StoreConfig, ReplicationConfig, ServerConfig, PoolConfig):
         own = {one.field: one for one in settings_of(config_type)}
         values = {
             name: own[name].parse(text) if isinstance(text, str) else text

@@ -1,0 +1,38 @@
+"""All that a slave does: it finds its master, follows its log, and has its tables follow the master's.
+
+The master is the one of `haMasterAddress`, else the one that the name servers name. Of the first its ordinary address
+is taken to be one port lower, as RocketMQ's defaults have it, until a name server says better.
+
+Java: broker/slave/SlaveSynchronize.java, store/ha/HAService.java (HAClient)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rocketlet.remoting.transport import join_address, split_address
+from rocketlet.replication.config import ReplicationConfig
+from rocketlet.replication.follow import Master, MasterPlace
+
+
+class MasterFinder:
+    """Where the master is, by settings and name servers."""
+
+    def __init__(self, config: Callable[[], ReplicationConfig]) -> None:
+        self._config = config
+        self._told: Master | None = None
+        self.place = MasterPlace()
+
+    def told(self, address: str, ha_address: str) -> None:
+        """A name server names the master."""
+        self._told = Master(ha_address, address)
+        self.look_again()
+
+    def look_again(self) -> None:
+        """The settings may have changed."""
+        chosen = self._config().ha_master_address
+        if not chosen or (self._told is not None and self._told.ha_address == chosen):
+            self.place.found(self._told)
+        else:
+            host, port = split_address(chosen)
+            self.place.found(Master(chosen, join_address(host, port - 1)))

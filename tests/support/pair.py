@@ -1,0 +1,171 @@
+"""A name server, a master and its slaves, in one trio run: network and disks in memory, in virtual time.
+
+async with pair(slaves=2) as them:
+    answer = await them.master.send("T", b"hi")
+    await them.caught_up()
+    them.same_log()
+    await them.kill("slave-1")
+    await them.start("slave-1")
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+
+import trio
+
+from rocketlet.broker.broker import Broker
+from rocketlet.common.clock import TrioWallClock
+from rocketlet.common.config_file import Loaded
+from rocketlet.common.settings import settings_of
+from rocketlet.namesrv.config import NamesrvConfig
+from rocketlet.namesrv.memory_files import MemoryFiles
+from rocketlet.namesrv.namesrv import NameServer
+from rocketlet.remoting.config import PoolConfig, ServerConfig
+from rocketlet.remoting.connection_pool import ConnectionPool
+from rocketlet.remoting.memory_network import MemoryNetwork
+from rocketlet.store.memory_disk import MemoryDisk
+from rocketlet.store.message_store import MessageStore
+from tests.support.memory_broker import Client, loaded_settings
+from tests.support.virtual_time import START_MS
+
+NAMESRV = "10.1.0.1:9876"
+NAME = "broker-a"
+
+
+class Member(Client):
+    """One broker of the pair, with a client that talks to it. `broker` is None while it is not running."""
+
+    def __init__(self, name: str, number: int, pool: ConnectionPool) -> None:
+        super().__init__(pool, f"10.1.0.{number + 10}:10911")
+        self.name = name
+        self.number = number
+        self.broker: Broker | None = None
+        self.disk = MemoryDisk()
+        self.scope = trio.CancelScope()
+
+    @property
+    def host(self) -> str:
+        return self.address.rpartition(":")[0]
+
+    @property
+    def ha_address(self) -> str:
+        return f"{self.host}:10912"
+
+    @property
+    def store(self) -> MessageStore:
+        assert self.broker is not None, f"{self.name} is not running"
+        return self.broker.store
+
+    def log(self) -> bytes:
+        return b"".join(bytes(view) for _, view in self.store.log.file_views())
+
+
+class Pair:
+    """Members by name: `master`, `slave-1`, `slave-2` ..."""
+
+    def __init__(
+        self, nursery: trio.Nursery, pool: ConnectionPool, network: MemoryNetwork, settings: dict[str, object]
+    ):
+        self.network = network
+        self.clock = TrioWallClock(START_MS)
+        self.random = Random(7)
+        self.members: dict[str, Member] = {}
+        self._nursery = nursery
+        self._pool = pool
+        self._settings = settings
+
+    @property
+    def master(self) -> Member:
+        return self.members["master"]
+
+    def slave(self, number: int = 1) -> Member:
+        return self.members[f"slave-{number}"]
+
+    async def start(self, name: str, **more: object) -> Member:
+        """Start a member on the disk that it had; a name not seen before gets an empty one."""
+        known = self.members.get(name)
+        if known is None:
+            known = self.members[name] = Member(name, len(self.members), self._pool)
+        member = known
+        role: dict[str, object] = {} if name == "master" else {"broker_role": "SLAVE", "broker_id": member.number}
+        loaded = loaded_settings(
+            **{
+                "broker_name": NAME,
+                "bind_address": member.host,
+                "namesrv_addr": (NAMESRV,),
+                **role,
+                **{key: value for key, value in self._settings.items() if name == "master" or key != "broker_role"},
+                **more,
+            }
+        )
+        broker = Broker(
+            loaded,
+            self.network.of_host(member.host),
+            member.disk,
+            clock=self.clock,
+            chance=Random(self.random.getrandbits(32)),
+        )
+        member.broker = broker
+        await self._nursery.start(self._host, member, broker)
+        return member
+
+    async def _host(
+        self, member: Member, broker: Broker, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        with trio.CancelScope() as scope:
+            member.scope = scope
+            await broker.run(task_status=task_status)
+
+    async def stop(self, name: str) -> None:
+        """End it in order."""
+        member = self.members[name]
+        member.scope.cancel()
+        await trio.sleep(5)
+        member.broker = None
+
+    async def kill(self, name: str, *, power_cut: bool = False) -> None:
+        """As `kill -9`: nothing more gets out of it. With a power cut what was not flushed is lost, in any part."""
+        member = self.members[name]
+        self.network.separate(member.host, "*")
+        disk = member.disk
+        member.disk = disk.crash(self.random) if power_cut else disk.copy()
+        self.network.cut_host(member.host)
+        member.scope.cancel()
+        member.broker = None
+        await trio.sleep(5)
+        self.network.unite(member.host, "*")
+        self.network.cut_host(member.host)
+
+    async def caught_up(self, seconds: float = 60) -> None:
+        """Wait until all running slaves have all of the master's log, filed."""
+        with trio.fail_after(seconds):
+            for member in self.members.values():
+                if member is not self.master and member.broker is not None:
+                    await member.store.dispatched.reach(self.master.store.dispatched.value)
+
+    def same_log(self) -> None:
+        """The logs of all running members are the same bytes."""
+        expected = self.master.log()
+        for member in self.members.values():
+            if member.broker is not None:
+                assert member.log() == expected, f"{member.name}: {len(member.log())} of {len(expected)} bytes"
+
+
+@asynccontextmanager
+async def pair(*, slaves: int = 1, **settings: object) -> AsyncIterator[Pair]:
+    """A master and so many slaves of it. `settings` are all members', but `broker_role` is the master's."""
+    network = MemoryNetwork(host="10.2.0.1")
+    async with trio.open_nursery() as nursery, ConnectionPool(network, PoolConfig()) as pool:
+        configs = (NamesrvConfig(bind_address="10.1.0.1", listen_port=9876), ServerConfig())
+        origins = {one.key: "default" for config in configs for one in settings_of(type(config))}
+        namesrv = NameServer(Loaded(configs, origins), network, files=MemoryFiles())
+        await nursery.start(namesrv.run)
+        them = Pair(nursery, pool, network, settings)
+        await them.start("master")
+        for number in range(1, slaves + 1):
+            await them.start(f"slave-{number}")
+        yield them
+        nursery.cancel_scope.cancel()
