@@ -121,9 +121,7 @@ class Broker:
         self.locks: QueueLocks[WireQueue] = QueueLocks()
         self.pool = ConnectionPool(network, loaded[PoolConfig])
         self.registration = Registration(self.identity, self.settings, self.tables.topics, self.pool)
-        self.targets = SendTargets(
-            self.identity, self.settings, self.tables.topics, self.tables.groups, clock, self._random
-        )
+        self.targets = SendTargets(self.identity, self.settings, self.tables.topics, self.overload, clock, self._random)
         self.send_terms = CurrentTerms()
         self.feed = Feed(
             network,
@@ -324,9 +322,10 @@ class Broker:
         topics, groups, offsets = tables.topics, tables.groups, tables.offsets
         clients, statistics, clock = self.clients, self.statistics, self._clock
         bits = self._filter_bits()
-        detours = Detours(len(parse_delay_levels(store.config.message_delay_level)), topics)
+        levels = len(parse_delay_levels(store.config.message_delay_level))
+        detours = Detours(identity, settings, topics, groups, levels)
         return [
-            self._send_handler(answers, detours),
+            SendMessage(self.targets, detours, answers, store, statistics, None if bits is _no_bits else bits),
             SendBack(identity, settings, topics, groups, store, durability, statistics, self._random, bits),
             ReplyMessage(identity, settings, self.targets, clients.producers, store, clock, self.settle, bits),
             EndTransaction(identity, self._halves, durability),
@@ -360,22 +359,6 @@ class Broker:
             StoreAdmin(identity, topics, clients, tables.filters, offsets, store),
         ]
 
-    def _send_handler(self, answers: SendAnswers, detours: Detours) -> SendMessage:
-        bits = None if self._filter_bits() is _no_bits else self._filter_bits()
-        return SendMessage(
-            self.identity,
-            self.settings,
-            self.tables.topics,
-            self.targets,
-            self.send_terms,
-            answers,
-            self.store,
-            detours,
-            self.statistics,
-            self.overload,
-            bits,
-        )
-
     def _serve_sends(self, serving: bool) -> None:
         self.targets.serving = serving
         self._renew_terms()
@@ -385,7 +368,7 @@ class Broker:
             self.settings.now,
             self.identity.store_host,
             waits=bool(promised(self.store.config)),
-            is_open=self.targets.is_open() and self._filter_bits() is _no_bits,
+            is_open=self.targets.is_open(),
         )
 
     # -- stop

@@ -1,27 +1,63 @@
-"""The two ways on which a message does not go straight into its queue: delayed, and half of a transaction.
+"""Messages that do not go straight into the queue that they were sent to: delayed, half of a transaction, dead.
 
-Both start in the same place of a send, and both write its properties again. WAIT, which the text of a plain send does
-not keep, stays in theirs, behind the others.
+A delayed or half message has its properties written again. WAIT, which the text of a plain send does not keep, stays in
+theirs, as the last one.
 
-Java: broker/processor/SendMessageProcessor.java, store/CommitLog.java
+Java: broker/processor/SendMessageProcessor.java (handleRetryAndDLQ), store/CommitLog.java
 """
 
 from __future__ import annotations
 
-from rocketlet.broker.delay_levels import delay, delay_level
+from rocketlet.broker.config import Settings
+from rocketlet.broker.delay_levels import InvalidDelay, delay, delay_level
 from rocketlet.broker.half_messages import prepare
-from rocketlet.broker.topic_table import TopicTable
-from rocketlet.common.message_properties import WAIT, decode_bytes
-from rocketlet.common.topic import HALF_TOPIC
+from rocketlet.broker.identity import Identity
+from rocketlet.broker.subscription_groups import SubscriptionGroups
+from rocketlet.broker.topic_table import Topic, TopicTable
+from rocketlet.common import topic as names
+from rocketlet.common.message_flags import COMMIT, NOT_TRANSACTION, TRANSACTION_MASK
+from rocketlet.common.message_properties import TRAN_MSG, WAIT, decode_bytes
+from rocketlet.remoting.command import V3_4_9
+from rocketlet.remoting.handler import Refused, Request
+from rocketlet.remoting.protocol.sending import SendMessageHeader, SendMessageHeaderV2
+from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.store.message import Put
+
+Header = SendMessageHeader | SendMessageHeaderV2
 
 
 class Detours:
-    """What becomes of a delayed or a transactional message before it is stored. `levels`: how many there are."""
+    """What becomes of such messages before they are stored. `levels`: how many delay levels there are."""
 
-    def __init__(self, levels: int, topics: TopicTable) -> None:
-        self._levels = levels
+    def __init__(
+        self, identity: Identity, settings: Settings, topics: TopicTable, groups: SubscriptionGroups, levels: int
+    ) -> None:
+        self._identity = identity
+        self._settings = settings
         self._topics = topics
+        self._groups = groups
+        self._levels = levels
+
+    def take(self, request: Request, header: Header, put: Put) -> None:
+        """Change a message that was sent into the one that is to be stored. Raises Refused."""
+        if put.topic.startswith(names.RETRY_PREFIX):
+            dead = self._dead_letters(request, header)
+            if dead is not None:
+                put.topic, put.queue_id = dead.name, 0
+        properties = decode_bytes(put.properties)
+        try:
+            level = delay_level(properties)
+        except InvalidDelay as error:
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        if properties.get(TRAN_MSG, "").lower() == "true" and not (header.reconsumeTimes > 0 and level > 0):
+            if self._settings.now.reject_transaction_message:
+                raise Refused(
+                    ResponseCode.NO_PERMISSION,
+                    f"the broker[{self._identity.address}] sending transaction message is forbidden",
+                )
+            self.half(put)
+        elif level > 0 and put.sys_flag & TRANSACTION_MASK in (NOT_TRANSACTION, COMMIT):
+            self.delayed(put)
 
     def delayed(self, put: Put) -> Put:
         """A message with DELAY, on its way through the schedule topic. REQUIRES: the level is a number above 0."""
@@ -31,9 +67,28 @@ class Detours:
 
     def half(self, put: Put) -> Put:
         """A message with TRAN_MSG, on its way through the half topic."""
-        self._topics.create(HALF_TOPIC, 1, reason="for transactions")
+        self._topics.create(names.HALF_TOPIC, 1, reason="for transactions")
         prepare(put, _properties_of(put))
         return put
+
+    def _dead_letters(self, request: Request, header: Header) -> Topic | None:
+        """For a send to a %RETRY% topic: the dead-letter topic where it was tried too often. Raises Refused."""
+        name = header.topic.removeprefix(names.RETRY_PREFIX)
+        group = self._groups.find(name)
+        if group is None:
+            raise Refused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group not exist, {name}; create it, or set autoCreateSubscriptionGroup=true",
+            )
+        most = group.retryMaxTimes
+        if request.version >= V3_4_9 and header.maxReconsumeTimes is not None:
+            most = header.maxReconsumeTimes
+        if header.reconsumeTimes < most:
+            return None
+        topic = self._topics.create(names.dlq_topic(name), 1, reason="for dead letters")
+        if topic is None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"topic[{names.dlq_topic(name)}] not exist")
+        return topic
 
 
 def _properties_of(put: Put) -> dict[str, str]:

@@ -19,14 +19,14 @@ from rocketlet.remoting.ready_answers import SendAnswer
 class SendTerms:
     """`waits`: whether an acknowledgment promises more than that the message is written (`broker/durability.py`).
 
-    `ready` makes the frame that says nothing but success; `common` is the same while nothing that concerns the broker
-    as a whole stands against a send, so that only the send itself has to be looked at.
+    `ready` makes the frame that says nothing but success. `is_open`: nothing that concerns the broker as a whole stands
+    against a send, so that only the send itself has to be looked at.
     """
 
     store_host: bytes = b""
     waits: bool = False
     ready: SendAnswer | None = None
-    common: SendAnswer | None = None
+    is_open: bool = False
 
 
 class CurrentTerms:
@@ -39,6 +39,6 @@ class CurrentTerms:
 
 
 def send_terms(config: BrokerConfig, store_host: bytes, *, waits: bool, is_open: bool) -> SendTerms:
-    """The terms of a broker with that address; `is_open`: whether sends of the common kind need no further checks."""
+    """The terms of a broker with that address."""
     ready = SendAnswer(config.region_id, config.trace_on, store_host) if len(store_host) == V4_SIZE else None
-    return SendTerms(store_host, waits, ready, ready if is_open else None)
+    return SendTerms(store_host, waits, ready, is_open)

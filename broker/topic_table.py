@@ -22,6 +22,7 @@ import msgspec
 from rocketlet.broker.config import BrokerConfig, Settings
 from rocketlet.broker.statistics import Flow
 from rocketlet.common import topic as names
+from rocketlet.common.message_flags import MULTI_TAGS
 from rocketlet.common.topic import PERM_INHERIT, PERM_READ, PERM_WRITE
 from rocketlet.remoting.protocol.body import without_nulls
 from rocketlet.remoting.protocol.configuration import (
@@ -52,6 +53,7 @@ class Topic:
     __slots__ = (
         "filter_type",
         "flows",
+        "message_flags",
         "name",
         "order",
         "perm",
@@ -82,6 +84,7 @@ class Topic:
         self.order = order
         self.filter_type = filter_type
         self.queues = max(read, write)
+        self.message_flags = MULTI_TAGS if filter_type == MULTI_TAG else 0  # in the sysFlag of all its messages
         self.flows: dict[int, Flow] = {}
         self.saved = True
         self.plain = self._is_plain()
@@ -100,7 +103,7 @@ class Topic:
 
     def _is_plain(self) -> bool:
         special = self.name in names.NOT_SENDABLE or self.name.startswith(names.RETRY_PREFIX)
-        return not special and self.filter_type != MULTI_TAG
+        return not special
 
     def to_config(self, mask: int = -1) -> TopicConfig:
         """As files and registrations carry it; a broker that may not be written to masks the permission."""

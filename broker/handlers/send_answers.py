@@ -54,7 +54,7 @@ class SendAnswers:
     ) -> None:
         self._identity = identity
         self._settings = settings
-        self._terms = terms
+        self.terms = terms
         self._durability = durability
         self._topics_file = topics_file
         self._announced = announced
@@ -70,7 +70,7 @@ class SendAnswers:
         if not topic.saved:
             self._nursery.start_soon(self._answer_when_saved, stored, topic, wait)
             return DEFERRED
-        if self._terms.now.waits:
+        if self.terms.now.waits:
             if wait:
                 return self.answer_when_safe(stored)
             self._durability.hasten()
@@ -124,7 +124,7 @@ class SendAnswers:
             stored.request.reply(self._success(stored))
 
     def _success(self, stored: Stored) -> Answer:
-        request, ready = stored.request, self._terms.now.ready
+        request, ready = stored.request, self.terms.now.ready
         if ready is not None:
             kind, opaque = request.header_type, request.opaque
             if stored.ids:

@@ -12,18 +12,22 @@ Java: broker/processor/SendMessageProcessor.java (sendBatchMessage), common/mess
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rocketlet.broker.handlers.send_answers import Stored
+from rocketlet.broker.handlers.send_targets import SendHeader, born_host_of
 from rocketlet.broker.put_again import FilterBits
+from rocketlet.broker.send_terms import CurrentTerms
 from rocketlet.common.alike_batch import read_alike
+from rocketlet.common.message_flags import TRANSACTION_MASK
 from rocketlet.common.message_properties import tags_and_keys
 from rocketlet.common.message_record import RecordError, split_batch
 from rocketlet.common.subscription import tags_code
 from rocketlet.remoting.handler import Refused, Request
 from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.store.alike_run import AlikeRun
-from rocketlet.store.message_run import MixedRun, Shared
+from rocketlet.store.message_run import LONGEST_TOPIC, MixedRun, Shared
 from rocketlet.store.message_store import MessageStore
 
 if TYPE_CHECKING:
@@ -33,16 +37,30 @@ if TYPE_CHECKING:
 class SendBatch:
     """Stores the messages of a batch. Raises Refused for a body that is none, StoreError for what the store refuses."""
 
-    def __init__(self, store: MessageStore, filter_bits: FilterBits | None) -> None:
+    def __init__(self, store: MessageStore, terms: CurrentTerms, filter_bits: FilterBits | None) -> None:
         self._store = store
+        self._terms = terms
         self._filter_bits = filter_bits
 
-    def put(self, request: Request, shared: Shared, more: bytes) -> tuple[Stored, int, int]:
+    def put(
+        self, request: Request, topic: str, queue_id: int, flags: int, more: bytes, named: Mapping[bytes, bytes]
+    ) -> tuple[Stored, int, int]:
         """What is answered, how many messages, and their bytes in the log.
 
-        `more` are the properties that follow each message's own.
+        `more` are the properties of the request, which follow each message's own; `named` the same by name.
         """
+        header: SendHeader = request.header
+        self._check(request, header, named)
         raw = bytes(request.body)
+        shared = Shared(
+            topic,
+            queue_id,
+            flags,
+            header.bornTimestamp,
+            born_host_of(request.connection),
+            self._terms.now.store_host,
+            header.reconsumeTimes,
+        )
         if self._filter_bits is not None or not shared.fits():
             return self._put_one_by_one(request, mixed_run(raw, shared, more), self._filter_bits)
         run = alike_run(raw, shared, more) or mixed_run(raw, shared, more)
@@ -51,6 +69,23 @@ class SendBatch:
         begin = int(appended.log_offsets[0])
         stored = Stored(request, begin, shared.queue_id, appended.queue_offset, appended.end, ids)
         return stored, len(appended.log_offsets), appended.size
+
+    def _check(self, request: Request, header: SendHeader, named: Mapping[bytes, bytes]) -> None:
+        if len(header.topic) > LONGEST_TOPIC:
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"message topic length too long {len(header.topic)}")
+        try:
+            level = int(named.get(b"DELAY", b"0"))
+        except ValueError:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR, f"the property DELAY of the batch is {named[b'DELAY']!r}"
+            ) from None
+        if header.sysFlag & TRANSACTION_MASK or level > 0:
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch can be neither delayed nor transactional")
+        limit = self._store.config.max_message_size
+        if len(request.body) > limit:
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"a batch of {len(request.body)} bytes; the limit is {limit}")
+        if not request.body:
+            raise Refused(ResponseCode.SYSTEM_ERROR, "the batch is empty")
 
     def _put_one_by_one(
         self, request: Request, run: MixedRun, filter_bits: FilterBits | None

@@ -1,6 +1,6 @@
 """Where a send goes: the checks that come before storing, and the topics that a send creates.
 
-Java: broker/processor/AbstractSendMessageProcessor.java (msgCheck), SendMessageProcessor.java (handleRetryAndDLQ)
+Java: broker/processor/AbstractSendMessageProcessor.java (msgCheck)
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from random import Random
 
 from rocketlet.broker.config import Settings
 from rocketlet.broker.identity import Identity
-from rocketlet.broker.subscription_groups import SubscriptionGroups
+from rocketlet.broker.overload import Overload
 from rocketlet.broker.topic_table import Topic, TopicTable
 from rocketlet.common import topic as names
-from rocketlet.common.host import V4_SIZE, parse_host
+from rocketlet.common.host import parse_host
 from rocketlet.common.topic import PERM_WRITE
-from rocketlet.remoting.command import V3_4_9
 from rocketlet.remoting.connection import Connection
 from rocketlet.remoting.handler import Refused, Request
 from rocketlet.remoting.protocol.configuration import UNIT_SUBSCRIPTION
@@ -38,14 +37,15 @@ class SendTargets:
         identity: Identity,
         settings: Settings,
         topics: TopicTable,
-        groups: SubscriptionGroups,
+        overload: Overload,
         clock: Callable[[], int],
         random: Random,
     ) -> None:
         self._identity = identity
         self._settings = settings
         self._topics = topics
-        self._groups = groups
+        self.find = topics.get
+        self.overload = overload
         self._clock = clock
         self._random = random
         self.serving = False  # from the moment that the broker is ready until it stops
@@ -55,6 +55,12 @@ class SendTargets:
         config = self._settings.now
         accepting = config.start_accept_send_request_time_stamp <= self._clock()
         return self.serving and accepting and bool(config.broker_permission & PERM_WRITE) and not self._identity.slave
+
+    def admit(self, request: Request, header: SendHeader) -> tuple[Topic, int]:
+        """The topic and the queue to store in, after all checks. Raises Refused."""
+        self.overload.check(self._settings.now.wait_time_mills_in_send_queue)
+        topic = self.topic(request, header)
+        return topic, self.queue(request, header, topic)
 
     def topic(self, request: Request, header: SendHeader) -> Topic:
         """The topic to store in; created if that is allowed. Raises Refused."""
@@ -86,25 +92,6 @@ class SendTargets:
             )
         return header.queueId
 
-    def dead_letters(self, request: Request, header: SendHeader) -> Topic | None:
-        """For a send to a %RETRY% topic: the dead-letter topic where it was tried too often. Raises Refused."""
-        name = header.topic.removeprefix(names.RETRY_PREFIX)
-        group = self._groups.find(name)
-        if group is None:
-            raise Refused(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group not exist, {name}; create it, or set autoCreateSubscriptionGroup=true",
-            )
-        most = group.retryMaxTimes
-        if request.version >= V3_4_9 and header.maxReconsumeTimes is not None:
-            most = header.maxReconsumeTimes
-        if header.reconsumeTimes < most:
-            return None
-        topic = self._topics.create(names.dlq_topic(name), 1, reason="for dead letters")
-        if topic is None:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"topic[{names.dlq_topic(name)}] not exist")
-        return topic
-
     def _check_name(self, name: str) -> None:
         try:
             names.check_topic_name(name)
@@ -133,8 +120,8 @@ class SendTargets:
         return topic
 
 
-# Attributes of a connection: the packed address of its other side, and the same only where it is IPv4.
-BORN_HOST, BORN_HOST_V4 = "born_host", "born_host_v4"
+# An attribute of a connection: the packed address of its other side.
+BORN_HOST = "born_host"
 
 
 def born_host_of(connection: Connection) -> bytes:
@@ -142,6 +129,4 @@ def born_host_of(connection: Connection) -> bytes:
     found: bytes | None = connection.attributes.get(BORN_HOST)
     if found is None:
         found = connection.attributes[BORN_HOST] = parse_host(connection.peer)
-        if len(found) == V4_SIZE:
-            connection.attributes[BORN_HOST_V4] = found
     return found

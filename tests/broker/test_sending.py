@@ -15,9 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
+from rocketlet.broker.handlers.send_message import stored_properties
 from rocketlet.common import message_properties
 from rocketlet.common.message_flags import MULTI_TAGS
 from rocketlet.common.message_record import BatchItem, Record, encode_batch
+from rocketlet.common.subscription import tags_code
 from rocketlet.remoting.command import Command
 from rocketlet.remoting.protocol.configuration import CreateTopicHeader
 from rocketlet.remoting.protocol.sending import SendMessageHeader, SendMessageHeaderV2
@@ -459,29 +461,64 @@ async def test_a_send_that_waited_while_the_broker_stood_still_is_refused(autoju
         assert (await one.send("T")).code == 0
 
 
-PROPERTIES = st.dictionaries(
-    st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "WAIT", "mine", "A", "XWAIT"]),
-    st.sampled_from(["true", "false", "A", "k1 k2", " k", "x\x01y", "ü"]),
-    max_size=5,
+# Separators and the names that matter, in every order.
+TANGLED = st.lists(
+    st.sampled_from(
+        ["\x01", "\x02", "A", "WAIT", "XWAIT", "CLUSTER", "TAGS", "KEYS", "UNIQ_KEY", "k1 k2", "true", "ü"]
+    ),
+    max_size=24,
+).map("".join)
+CLUSTER = b"\x02CLUSTER\x01C"
+
+
+@given(TANGLED)
+def test_what_is_stored_of_properties_is_what_a_reader_of_the_text_sees(text: str) -> None:
+    seen = message_properties.decode(text)
+    stored, keys, code, wait, named = stored_properties(text, CLUSTER)
+    expected = {name: value for name, value in seen.items() if name not in ("WAIT", "CLUSTER")}
+    assert message_properties.decode_bytes(stored) == {**expected, "CLUSTER": "C"}
+    assert stored.endswith(CLUSTER) or stored == CLUSTER[1:]
+    assert not stored.removesuffix(CLUSTER).endswith(b"\x02")
+    assert wait == (seen.get("WAIT") != "false")
+    assert keys == message_properties.index_keys(text.encode())
+    assert code == tags_code(seen.get("TAGS", "").encode())
+    assert {name.decode(): value.decode() for name, value in named.items() if name} == seen
+    kept, *rest = stored_properties(text, CLUSTER, keep_wait=True)
+    assert rest == [keys, code, wait, named]
+    if "WAIT" in seen:
+        expected["WAIT"] = seen["WAIT"]
+    assert message_properties.decode_bytes(kept) == {**expected, "CLUSTER": "C"}
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ("", b"CLUSTER\x01C"),
+        ("\x02", b"CLUSTER\x01C"),
+        ("A\x01b", b"A\x01b\x02CLUSTER\x01C"),
+        ("A\x01b\x02\x02", b"A\x01b\x02CLUSTER\x01C"),
+        ("WAIT\x01true", b"CLUSTER\x01C"),
+        ("A\x01b\x02WAIT\x01true\x02D\x01e\x02WAIT\x01true\x02", b"A\x01b\x02D\x01e\x02CLUSTER\x01C"),
+        ("WAIT\x01true\x02WAIT\x01false\x02A\x01b", b"A\x01b\x02CLUSTER\x01C"),
+        ("CLUSTER\x01other\x02A\x01b\x02", b"A\x01b\x02CLUSTER\x01C"),
+        ("\x02\x02A\x01b\x02junk", b"\x02\x02A\x01b\x02junk\x02CLUSTER\x01C"),
+        ("A\x01\ud800", b"A\x01\xed\xa0\x80\x02CLUSTER\x01C"),
+    ],
 )
+def test_stored_properties(text: str, stored: bytes) -> None:
+    assert stored_properties(text, CLUSTER)[0] == stored
 
 
-@given(PROPERTIES, st.sampled_from(["", "\x02"]), st.integers(0, 3), st.booleans())
-def test_the_short_way_stores_what_the_long_way_stores(
-    properties: dict[str, str], end: str, queue_id: int, unusual: bool
-) -> None:
-    """Whatever the properties, a send through `_store_common` and one through `_store_one` leave the same record."""
-    text = message_properties.encode(properties) + end
-    if unusual:
-        text = "\x02\x02" + text + "\x02nothing\x01\x02\x01nobody\x02junk"
+@given(TANGLED, st.integers(0, 3))
+def test_a_send_that_is_checked_stores_what_one_stores_that_needs_no_checks(text: str, queue_id: int) -> None:
     header = {"queueId": queue_id, "properties": text, "flag": 3, "sysFlag": 0x301, "reconsumeTimes": 2}
 
     async def main() -> None:
         async with memory_broker() as one:
             await create_topic(one, "T")
             await one.send("T", b"body", fields=header)
-            assert one.broker.send_terms.now.common is not None
-            one.broker.send_terms.now = replace(one.broker.send_terms.now, common=None)
+            assert one.broker.send_terms.now.is_open
+            one.broker.send_terms.now = replace(one.broker.send_terms.now, is_open=False)
             await one.send("T", b"body", fields=header)
             short, long = stored(one, "T", queue_id)
             assert replace(long, queue_offset=0, log_offset=0) == short

@@ -163,7 +163,7 @@ def test_which_topics_a_send_has_to_look_closer_at() -> None:
     assert Topic("T", 1, 1).plain
     assert not Topic("%RETRY%g", 1, 1).plain
     assert not Topic("SCHEDULE_TOPIC_XXXX", 18, 18).plain
-    assert not Topic("T", 1, 1, filter_type=MULTI_TAG).plain
+    assert Topic("T", 1, 1, filter_type=MULTI_TAG).plain
 
 
 def test_system_topics() -> None:

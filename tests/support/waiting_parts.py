@@ -27,6 +27,7 @@ from rocketlet.broker.detours import Detours
 from rocketlet.broker.half_messages import HalfMessages
 from rocketlet.broker.identity import Identity
 from rocketlet.broker.producer_groups import ProducerGroups
+from rocketlet.broker.subscription_groups import SubscriptionGroups
 from rocketlet.broker.topic_table import TopicTable
 from rocketlet.broker.transaction_check import TransactionCheck
 from rocketlet.common import fastjson, message_properties
@@ -170,15 +171,24 @@ async def waiting(
     identity.settle("127.0.0.1:10911", "127.0.0.1:10912")
     levels = len(parse_delay_levels(store.config.message_delay_level))
     delivery = DelayedDelivery(store, delays, clock, store.settle, no_bits)
-    topics = TopicTable(Settings(BrokerConfig()), clock, lambda: None)
+    settings = Settings(BrokerConfig())
+    topics = TopicTable(settings, clock, lambda: None)
     halves = HalfMessages(store, topics, offsets, identity, clock, no_bits)
     producer, producers = Producer(), ProducerGroups()
     producers.register("P", Member(producer, "producer@1", "PYTHON", 409, clock()))  # type: ignore[arg-type]
-    check = TransactionCheck(
-        halves, producers, identity, Settings(BrokerConfig()), lambda: 72, clock, Random(1), store.settle
-    )
+    check = TransactionCheck(halves, producers, identity, settings, lambda: 72, clock, Random(1), store.settle)
     parts = WaitingParts(
-        disk, store, clock, delays, offsets, delivery, identity, halves, check, producer, Detours(levels, topics)
+        disk,
+        store,
+        clock,
+        delays,
+        offsets,
+        delivery,
+        identity,
+        halves,
+        check,
+        producer,
+        Detours(identity, settings, topics, SubscriptionGroups(settings, clock, lambda: None), levels),
     )
     parts.halves.recover()
     store.settle()
