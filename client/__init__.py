@@ -44,16 +44,16 @@ if TYPE_CHECKING:
     from rocketlet.client.errors import TimedOut as TimedOut
     from rocketlet.client.errors import TooManyInFlight as TooManyInFlight
     from rocketlet.client.errors import Unreachable as Unreachable
-    from rocketlet.client.facades.awaitable import AsyncProducer as AsyncProducer
-    from rocketlet.client.facades.awaitable import AsyncTransactionProducer as AsyncTransactionProducer
-    from rocketlet.client.facades.awaitable_consumers import AsyncPushConsumer as AsyncPushConsumer
-    from rocketlet.client.facades.awaitable_pulling import AsyncLitePullConsumer as AsyncLitePullConsumer
-    from rocketlet.client.facades.awaitable_pulling import AsyncPullConsumer as AsyncPullConsumer
-    from rocketlet.client.facades.blocking import Producer as Producer
-    from rocketlet.client.facades.blocking import TransactionProducer as TransactionProducer
-    from rocketlet.client.facades.blocking_consumers import PushConsumer as PushConsumer
-    from rocketlet.client.facades.blocking_pulling import LitePullConsumer as LitePullConsumer
-    from rocketlet.client.facades.blocking_pulling import PullConsumer as PullConsumer
+    from rocketlet.client.facades.lite_pull_consumers import AsyncLitePullConsumer as AsyncLitePullConsumer
+    from rocketlet.client.facades.lite_pull_consumers import LitePullConsumer as LitePullConsumer
+    from rocketlet.client.facades.producers import AsyncProducer as AsyncProducer
+    from rocketlet.client.facades.producers import AsyncTransactionProducer as AsyncTransactionProducer
+    from rocketlet.client.facades.producers import Producer as Producer
+    from rocketlet.client.facades.producers import TransactionProducer as TransactionProducer
+    from rocketlet.client.facades.pull_consumers import AsyncPullConsumer as AsyncPullConsumer
+    from rocketlet.client.facades.pull_consumers import PullConsumer as PullConsumer
+    from rocketlet.client.facades.push_consumers import AsyncPushConsumer as AsyncPushConsumer
+    from rocketlet.client.facades.push_consumers import PushConsumer as PushConsumer
     from rocketlet.client.hooks import ConsumeHook as ConsumeHook
     from rocketlet.client.hooks import ConsumeHookContext as ConsumeHookContext
     from rocketlet.client.hooks import SendContext as SendContext
@@ -75,13 +75,16 @@ if __name__ == "client":
     __path__ = []
 
 _HOMES = {
-    "rocketlet.client.facades.awaitable": ("AsyncProducer", "AsyncTransactionProducer"),
-    "rocketlet.client.facades.awaitable_consumers": ("AsyncPushConsumer",),
-    "rocketlet.client.facades.awaitable_pulling": ("AsyncLitePullConsumer", "AsyncPullConsumer"),
     "rocketlet.client.sending.batch_splitter": ("split",),
-    "rocketlet.client.facades.blocking": ("Producer", "TransactionProducer"),
-    "rocketlet.client.facades.blocking_consumers": ("PushConsumer",),
-    "rocketlet.client.facades.blocking_pulling": ("LitePullConsumer", "PullConsumer"),
+    "rocketlet.client.facades.lite_pull_consumers": ("AsyncLitePullConsumer", "LitePullConsumer"),
+    "rocketlet.client.facades.producers": (
+        "AsyncProducer",
+        "AsyncTransactionProducer",
+        "Producer",
+        "TransactionProducer",
+    ),
+    "rocketlet.client.facades.pull_consumers": ("AsyncPullConsumer", "PullConsumer"),
+    "rocketlet.client.facades.push_consumers": ("AsyncPushConsumer", "PushConsumer"),
     "rocketlet.client.config": ("ConsumeFrom", "MessageModel", "ProducerConfig", "PullConfig", "PushConfig"),
     "rocketlet.client.consuming.consume_results": ("ConsumeContext", "ConsumeStatus", "Later"),
     "rocketlet.client.errors": (

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from rocketlet.client.consuming.consume_job import AsyncCall, Call
+from rocketlet.client.consuming.consume_job import Call
 from rocketlet.client.consuming.consume_results import ConsumeContext, ListenerAnswer, consumed
 from rocketlet.client.errors import ClientError
 from rocketlet.client.sending.send_result import SendResult
@@ -73,28 +73,6 @@ class ConsumeHook(Protocol):
 
 def hooked(call: Call, hooks: Sequence[ConsumeHook], group: str, clock: WallClock) -> Call:
     """The listener with hooks around it."""
-    if not hooks:
-        return call
-
-    def around(messages: Sequence[ReceivedMessage], context: ConsumeContext) -> ListenerAnswer:
-        seen = _before(hooks, group, messages, context)
-        began = clock()
-        try:
-            answer = call(messages, context)
-            seen.consumed = consumed(answer)
-            return answer
-        except Exception as error:
-            seen.error = error
-            raise
-        finally:
-            seen.elapsed_ms = clock() - began
-            _after(hooks, seen)
-
-    return around
-
-
-def hooked_async(call: AsyncCall, hooks: Sequence[ConsumeHook], group: str, clock: WallClock) -> AsyncCall:
-    """The awaited listener with hooks around it."""
     if not hooks:
         return call
 

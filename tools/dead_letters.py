@@ -56,16 +56,16 @@ class DeadLetters:
         topic = dlq_topic(self._group)
         if await self._engine.session.namesrv.route(topic) is None:
             return []  # it comes into being with the first dead letter
-        queues = await self._engine.queues(topic)
+        queues = await self._engine.queries.queues(topic)
         found = [message for queue in queues for message in await self._read_queue(queue, newest)]
         return sorted(filter(wanted.takes, found), key=lambda message: message.store_timestamp)
 
     async def _read_queue(self, queue: MessageQueue, newest: int | None) -> list[ReceivedMessage]:
-        first = await self._engine.pull(queue, 0, 1, "*", 0)
+        first = await self._engine.pull(queue, 0, 1)
         offset = first.min_offset if newest is None else max(first.min_offset, first.max_offset - newest)
         found: list[ReceivedMessage] = []
         while offset < first.max_offset:
-            result = await self._engine.pull(queue, offset, BATCH, "*", 0)
+            result = await self._engine.pull(queue, offset, BATCH)
             if result.status is PullStatus.NO_NEW_MESSAGE or result.next_offset <= offset:
                 break
             found += result.messages

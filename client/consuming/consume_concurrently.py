@@ -18,8 +18,7 @@ import trio
 from rocketlet.client.consuming.consume_job import ConsumeJob, Finished
 from rocketlet.client.consuming.consume_results import ConsumeContext
 from rocketlet.client.consuming.consume_workers import Workers
-from rocketlet.client.consuming.consumer_statistics import ConsumerStatistics
-from rocketlet.client.consuming.offset_store import OffsetStore
+from rocketlet.client.consuming.consumption import Consuming, Consumption
 from rocketlet.client.consuming.process_queue import ProcessQueue
 from rocketlet.client.consuming.send_back import SendBack
 from rocketlet.client.errors import ClientError
@@ -31,33 +30,16 @@ _TRY_AGAIN_AFTER = 5.0
 _EXPIRED_LEVEL = 3
 
 
-class ConsumeConcurrently:
-    """One consumer's concurrent side. Lives on the engine's loop; only listeners run elsewhere."""
+class ConsumeConcurrently(Consumption):
+    """One consumer's concurrent side."""
 
     def __init__(
-        self,
-        *,
-        workers: Callable[[Finished], Workers],
-        offsets: OffsetStore,
-        send_back: SendBack | None,
-        batch: int,
-        consume_timeout: float,
-        progressed: Callable[[ProcessQueue], None],
-        statistics: ConsumerStatistics,
-        wire_topic: Callable[[str], str],
+        self, consumer: Consuming, workers: Callable[[Finished], Workers], send_back: SendBack | None, batch: int
     ) -> None:
-        self._workers = workers(self._finished)
-        self._offsets = offsets
-        self._send_back = send_back  # None: broadcasting, nothing is tried twice
-        self._batch = batch
-        self._consume_timeout = consume_timeout
-        self._progressed = progressed
-        self._statistics = statistics
-        self._wire_topic = wire_topic
+        super().__init__(consumer, workers, send_back, batch)
         self._running: set[ConsumeJob] = set()
         self._returning = 0  # hand-overs on their way
         self._returned = trio.lowlevel.ParkingLot()
-        self._nursery: trio.Nursery | None = None
 
     def submit(self, process_queue: ProcessQueue, messages: list[ReceivedMessage], shown_queue: MessageQueue) -> None:
         """Have these consumed."""
@@ -68,34 +50,15 @@ class ConsumeConcurrently:
         self._running.update(jobs)
         self._workers.submit(jobs)
 
-    async def run_alone(self, job: ConsumeJob) -> None:
-        """Have one job run that belongs to no queue, and wait for it."""
-        finished = trio.Event()
-        job.on_finished = finished.set
-        self._workers.submit([job])
-        await finished.wait()
-
-    def collect(self) -> None:
-        """Take in what has been consumed up to now."""
-        self._workers.collect()
-
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Consume until cancelled."""
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            await nursery.start(self._workers.run)
-            nursery.start_soon(self._watch_for_expired)
-            task_status.started()
-
-    def abandon(self) -> None:
-        """Begin with nothing more; what was not begun is not consumed."""
-        self._workers.abandon()
-
     async def drain(self) -> None:
         """Wait until nothing is being consumed or handed over."""
         await self._workers.drain()
         while self._returning:
             await self._returned.park()
+
+    async def left(self, process_queue: ProcessQueue) -> None:
+        """Take in what was consumed of a queue that is dropped; what listeners still hold of it is not waited for."""
+        self.collect()
 
     # ---- afterwards
 
@@ -122,14 +85,14 @@ class ConsumeConcurrently:
                 seconds[queue] = now - job.started
         for queue, messages in consumed.items():
             queue.last_consume = now * 1000
-            self._statistics.consumed(queue.queue.topic, len(messages), 0, seconds[queue] * 1000)
+            self._consumer.statistics.consumed(queue.queue.topic, len(messages), 0, seconds[queue] * 1000)
             self._settle(queue, messages)
 
     def _failed(self, job: ConsumeJob, now: float) -> None:
         queue = job.process_queue
         queue.last_consume = now * 1000
         left = job.messages[job.done :]
-        self._statistics.consumed(queue.queue.topic, job.done, len(left), (now - job.started) * 1000)
+        self._consumer.statistics.consumed(queue.queue.topic, job.done, len(left), (now - job.started) * 1000)
         self._settle(queue, job.messages[: job.done])
         if self._send_back is None:
             log.warning("%d broadcast messages of %s were not consumed and are given up", len(left), job.shown_queue)
@@ -140,8 +103,8 @@ class ConsumeConcurrently:
     def _settle(self, queue: ProcessQueue, messages: Iterable[ReceivedMessage]) -> None:
         queue.finish(messages)
         if not queue.dropped:
-            self._offsets.update(queue.queue, queue.committable())
-        self._progressed(queue)
+            self._consumer.offsets.update(queue.queue, queue.committable())
+        self._consumer.progressed(queue)
 
     def _hand_over(self, job: ConsumeJob, messages: list[ReceivedMessage], context: ConsumeContext) -> None:
         assert self._nursery is not None
@@ -164,7 +127,7 @@ class ConsumeConcurrently:
     async def _return_one(self, message: ReceivedMessage, delay_level: int) -> bool:
         assert self._send_back is not None
         try:
-            await self._send_back.concurrent(message, delay_level, self._wire_topic(message.topic))
+            await self._send_back.concurrent(message, delay_level, self._consumer.wire_topic(message.topic))
         except ClientError as error:
             message.reconsume_times += 1
             log.warning("%s stays here and is consumed again in 5 s: %s", message.message_id, error)
@@ -173,10 +136,11 @@ class ConsumeConcurrently:
 
     # ---- listeners that do not come back
 
-    async def _watch_for_expired(self) -> None:
+    async def _watch(self) -> None:
+        timeout = self._consumer.push_config.consume_timeout
         while True:
-            await trio.sleep(min(self._consume_timeout, 60.0))
-            before = trio.current_time() - self._consume_timeout
+            await trio.sleep(min(timeout, 60.0))
+            before = trio.current_time() - timeout
             for job in [job for job in self._running if 0 <= job.started < before and not job.expired]:
                 await self._expire(job)
 

@@ -14,14 +14,14 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
-from rocketlet.client.consuming.consume_results import BatchListener, ConsumeContext, Listener, ListenerAnswer, note
+from rocketlet.client.consuming.consume_results import ConsumeContext, ListenerAnswer, note
 from rocketlet.client.consuming.process_queue import ProcessQueue
 from rocketlet.common.message import MessageQueue, ReceivedMessage
 
 log = logging.getLogger("rocketlet.client.listener")
 
-Call: TypeAlias = Callable[[Sequence[ReceivedMessage], ConsumeContext], ListenerAnswer]
-AsyncCall: TypeAlias = Callable[[Sequence[ReceivedMessage], ConsumeContext], Awaitable[ListenerAnswer]]
+Call: TypeAlias = Callable[[Sequence[ReceivedMessage], ConsumeContext], Awaitable[ListenerAnswer]]
+"""Calls the listener. In a thread, what it awaits never suspends (see `coroutines`)."""
 
 
 class ConsumeJob:
@@ -65,25 +65,8 @@ class ConsumeJob:
         self.on_finished: Callable[[], None] | None = None
         """Called on the engine's loop instead of the consumption's own settling."""
 
-    def run(self, call: Call, now: Callable[[], float]) -> None:
-        """Call the listener, in whatever thread this is. Its exceptions are logged and mean: later."""
-        self.started = now()
-        while (some := self._next()) is not None:
-            if self.done:
-                self.context = ConsumeContext(self.shown_queue, self.orderly)
-            context = self.context
-            try:
-                answer = call(some, context)
-                consumed = note(answer, context)
-            except Exception as error:  # noqa: BLE001 - the user's code may raise anything; it means "again later"
-                self._raised(error, some)
-                return
-            self._answered(consumed, some)
-            if self.failed:
-                return
-
-    async def run_async(self, call: AsyncCall, now: Callable[[], float]) -> None:
-        """The same for a listener that is awaited."""
+    async def run(self, call: Call, now: Callable[[], float]) -> None:
+        """Call the listener, wherever this is. Its exceptions are logged and mean: later."""
         self.started = now()
         while (some := self._next()) is not None:
             if self.done:
@@ -92,7 +75,7 @@ class ConsumeJob:
             try:
                 answer = await call(some, context)
                 consumed = note(answer, context)
-            except Exception as error:  # noqa: BLE001 - see run
+            except Exception as error:  # noqa: BLE001 - the user's code may raise anything; it means "again later"
                 self._raised(error, some)
                 return
             self._answered(consumed, some)
@@ -131,12 +114,3 @@ class ConsumeJob:
 
 Finished: TypeAlias = Callable[[Sequence[ConsumeJob]], None]
 """Is given the jobs that are over, in the order in which they ended. On the engine's loop."""
-
-
-def one_by_one(listener: Listener) -> BatchListener:
-    """A listener of single messages in the shape of a batch listener; its batches have one message."""
-
-    def call(messages: Sequence[ReceivedMessage], context: ConsumeContext) -> ListenerAnswer:
-        return listener(messages[0])
-
-    return call

@@ -20,8 +20,7 @@ import trio
 
 from rocketlet.client.consuming.consume_job import ConsumeJob, Finished
 from rocketlet.client.consuming.consume_workers import Workers
-from rocketlet.client.consuming.consumer_statistics import ConsumerStatistics
-from rocketlet.client.consuming.offset_store import OffsetStore
+from rocketlet.client.consuming.consumption import Consuming, Consumption
 from rocketlet.client.consuming.process_queue import ProcessQueue
 from rocketlet.client.consuming.send_back import SendBack
 from rocketlet.client.errors import ClientError
@@ -34,34 +33,16 @@ _LEAST_SUSPEND = 0.01
 _MOST_SUSPEND = 30.0
 
 
-class ConsumeOrderly:
-    """One consumer's orderly side. Lives on the engine's loop; only listeners run elsewhere."""
+class ConsumeOrderly(Consumption):
+    """One consumer's orderly side."""
 
     def __init__(
-        self,
-        *,
-        workers: Callable[[Finished], Workers],
-        offsets: OffsetStore,
-        send_back: SendBack | None,
-        batch: int,
-        suspend: float,
-        locking: bool,
-        progressed: Callable[[ProcessQueue], None],
-        statistics: ConsumerStatistics,
-        wire_topic: Callable[[str], str],
+        self, consumer: Consuming, workers: Callable[[Finished], Workers], send_back: SendBack | None, batch: int
     ) -> None:
-        self._workers = workers(self._finished)
-        self._offsets = offsets
-        self._send_back = send_back
-        self._batch = batch
-        self._suspend = suspend
-        self._locking = locking  # not for broadcasting: every member has all queues
-        self._progressed = progressed
-        self._statistics = statistics
-        self._wire_topic = wire_topic
+        super().__init__(consumer, workers, send_back, batch)
+        self._locking = not consumer.broadcasting  # every member of a broadcasting group has all queues
         self._active: dict[ProcessQueue, MessageQueue] = {}  # queues that are being worked on
         self._idle = trio.lowlevel.ParkingLot()
-        self._nursery: trio.Nursery | None = None
 
     def submit(self, process_queue: ProcessQueue, messages: list[ReceivedMessage], shown_queue: MessageQueue) -> None:
         """The process queue has got more messages."""
@@ -69,29 +50,6 @@ class ConsumeOrderly:
             assert self._nursery is not None
             self._active[process_queue] = shown_queue
             self._nursery.start_soon(self._work_off, process_queue, shown_queue)
-
-    async def run_alone(self, job: ConsumeJob) -> None:
-        """Have one job run, and wait for it."""
-        finished = trio.Event()
-        job.on_finished = finished.set
-        self._workers.submit([job])
-        await finished.wait()
-
-    def collect(self) -> None:
-        """Take in what has been consumed up to now."""
-        self._workers.collect()
-
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Consume until cancelled."""
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            await nursery.start(self._workers.run)
-            task_status.started()
-            await trio.sleep_forever()
-
-    def abandon(self) -> None:
-        """Begin with nothing more; what was not begun is not consumed."""
-        self._workers.abandon()
 
     async def drain(self) -> None:
         """Wait until no queue is being worked on. Requires: they are dropped, or will run dry."""
@@ -132,13 +90,13 @@ class ConsumeOrderly:
         queue.put_back()
         now = trio.current_time()
         queue.last_consume = now * 1000
-        self._statistics.consumed(queue.queue.topic, job.done, int(job.failed), (now - job.started) * 1000)
+        self._consumer.statistics.consumed(queue.queue.topic, job.done, int(job.failed), (now - job.started) * 1000)
         self._settle(queue, messages[: job.done])
         if not job.failed:
             return None
         failed = messages[job.done : job.done + self._batch]
         if await self._may_try_again(failed):
-            return job.context.suspend if job.context.suspend is not None else self._suspend
+            return job.context.suspend if job.context.suspend is not None else self._consumer.push_config.suspend
         self._settle(queue, failed)
         return None
 
@@ -150,8 +108,8 @@ class ConsumeOrderly:
     def _settle(self, queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
         queue.finish(messages)
         # Also for a queue that is dropped: whoever gets it next waits for our lock, and then reads this offset.
-        self._offsets.update(queue.queue, queue.committable())
-        self._progressed(queue)
+        self._consumer.offsets.update(queue.queue, queue.committable())
+        self._consumer.progressed(queue)
 
     async def _may_try_again(self, messages: list[ReceivedMessage]) -> bool:
         """Counts the try; False when all of them are at their limit and have gone to the dead letters."""
@@ -162,7 +120,7 @@ class ConsumeOrderly:
                 again = True
                 continue
             try:
-                await self._send_back.orderly(message, self._wire_topic(message.topic))
+                await self._send_back.orderly(message, self._consumer.wire_topic(message.topic))
             except ClientError as error:
                 log.warning("%s could not be sent to the dead letters, trying again: %s", message.message_id, error)
                 message.reconsume_times += 1

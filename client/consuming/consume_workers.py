@@ -1,13 +1,13 @@
-"""Who runs the listeners: tasks for those that are awaited, threads for plain functions.
+"""What runs the listeners: tasks for those that are awaited, threads for plain functions.
 
 Both take jobs in the order in which they were submitted and hand them back to `finished`, on the engine's loop.
 
 Threads do not pass each job through a lock. All take from one deque (`popleft` is atomic), and only one that finds it
-empty lies down on a lock of its own. A submission wakes one if all lie. While jobs wait, the loop looks every 2 ms how
-many were taken, and if those awake get through fewer than four each, doubles their number: a listener that takes no
-time keeps one thread busy, without a switch of threads a message, and one that waits for something has all twenty at
-work within 10 ms. Results come back the same way: into a deque, with one call into the loop for all that gather until
-it gets there.
+empty sleeps on a lock of its own. A submission wakes one thread if all sleep. While jobs wait, the loop looks every
+2 ms how many were taken, and if the threads awake took fewer than four each, doubles their number: a listener that
+takes no time keeps one thread busy, without a switch of threads for each message, and one that waits for something has
+all twenty at work within 10 ms. Results come back the same way: into a deque, with one call into the loop for all that
+gather until it gets there.
 
 Java: ConsumeMessageConcurrentlyService.consumeExecutor
 """
@@ -23,7 +23,8 @@ from typing import Protocol
 
 import trio
 
-from rocketlet.client.consuming.consume_job import AsyncCall, Call, ConsumeJob, Finished
+from rocketlet.client.consuming.consume_job import Call, ConsumeJob, Finished
+from rocketlet.client.coroutines import completed
 from rocketlet.client.wakeup import Wakeup
 
 log = logging.getLogger("rocketlet.client.consume_workers")
@@ -54,7 +55,7 @@ class Workers(Protocol):
 class TaskWorkers:
     """So many tasks of the engine's own loop; for listeners that are awaited under trio."""
 
-    def __init__(self, call: AsyncCall, count: int, finished: Finished) -> None:
+    def __init__(self, call: Call, count: int, finished: Finished) -> None:
         self._call = call
         self._count = count
         self._finished = finished
@@ -93,7 +94,7 @@ class TaskWorkers:
             job = self._jobs.popleft()
             self._running += 1
             try:
-                await job.run_async(self._call, clock)
+                await job.run(self._call, clock)
             finally:
                 self._running -= 1
                 if not self._running and not self._jobs:
@@ -105,7 +106,65 @@ class TaskWorkers:
             await self._drained.park()
 
 
-class ThreadWorkers:
+class OffLoopWorkers:
+    """Workers that are not on the engine's loop: jobs go over in one deque, and come back in another."""
+
+    def __init__(
+        self, call: Call, count: int, finished: Finished, post: Callable[[Callable[[], object]], object]
+    ) -> None:
+        self._call = call
+        self._count = count
+        self._finished = finished
+        self._post = post
+        self._jobs: deque[ConsumeJob] = deque()
+        self._results: deque[ConsumeJob] = deque()
+        self._posted = False
+        self._out = 0
+        self._drained = trio.lowlevel.ParkingLot()
+        self._now: Callable[[], float] = lambda: 0.0
+
+    # ---- on the engine's loop
+
+    def _add(self, jobs: Iterable[ConsumeJob]) -> None:
+        before = len(self._jobs)
+        self._jobs.extend(jobs)
+        self._out += len(self._jobs) - before
+
+    def collect(self) -> None:
+        self._posted = False
+        results = self._results
+        jobs = [results.popleft() for _ in range(len(results))]
+        self._out -= len(jobs)
+        self._finished(jobs)
+        if not self._out:
+            self._drained.unpark_all()
+
+    def abandon(self) -> None:
+        while (job := self._next_job()) is not None:
+            job.expired = True
+            self._results.append(job)
+        self.collect()
+
+    async def drain(self) -> None:
+        while self._out:
+            await self._drained.park()
+
+    # ---- where the listeners run
+
+    def _next_job(self) -> ConsumeJob | None:
+        try:
+            return self._jobs.popleft()
+        except IndexError:
+            return None
+
+    def _hand_back(self, job: ConsumeJob) -> None:
+        self._results.append(job)
+        if not self._posted:
+            self._posted = True
+            self._post(self.collect)
+
+
+class ThreadWorkers(OffLoopWorkers):
     """So many threads, started as they are needed; for listeners that are plain functions."""
 
     def __init__(
@@ -113,32 +172,21 @@ class ThreadWorkers:
         call: Call,
         count: int,
         finished: Finished,
-        post: Callable[[Callable[[], None]], None],
+        post: Callable[[Callable[[], object]], object],
         name: str,
     ) -> None:
-        self._call = call
-        self._count = count
-        self._finished = finished
-        self._post = post
+        super().__init__(call, count, finished, post)
         self._name = name
-        self._jobs: deque[ConsumeJob] = deque()
         self._idle: list[LockType] = []
         self._threads: list[threading.Thread] = []
-        self._results: deque[ConsumeJob] = deque()
-        self._posted = False
         self._stopping = False
-        self._out = 0
         self._taken = 0  # jobs begun, nearly: threads count it without a lock
         self._backlog = Wakeup()
-        self._drained = trio.lowlevel.ParkingLot()
-        self._now: Callable[[], float] = lambda: 0.0
 
     # ---- on the loop
 
     def submit(self, jobs: Iterable[ConsumeJob]) -> None:
-        before = len(self._jobs)
-        self._jobs.extend(jobs)
-        self._out += len(self._jobs) - before
+        self._add(jobs)
         if self._jobs:
             if len(self._idle) == len(self._threads):
                 self._wake_one()
@@ -165,15 +213,15 @@ class ThreadWorkers:
         try:
             while True:
                 await self._backlog.wait(1)
-                await self._raise_the_number()
+                await self._wake_more()
         finally:
             self._stopping = True
             self._jobs.clear()
             while self._idle:
                 self._idle.pop().release()
 
-    async def _raise_the_number(self) -> None:
-        """While jobs wait and those awake do not get on with them."""
+    async def _wake_more(self) -> None:
+        """While jobs wait and the threads awake do not keep up with them."""
         while self._jobs:
             before = self._taken
             await trio.sleep(_LOOK_EVERY)
@@ -182,55 +230,28 @@ class ThreadWorkers:
                 for _ in range(max(1, awake)):
                     self._wake_one()
 
-    def collect(self) -> None:
-        self._posted = False
-        results = self._results
-        jobs = [results.popleft() for _ in range(len(results))]
-        self._out -= len(jobs)
-        self._finished(jobs)
-        if not self._out:
-            self._drained.unpark_all()
-
-    def abandon(self) -> None:
-        while True:
-            try:
-                job = self._jobs.popleft()
-            except IndexError:
-                break
-            job.expired = True
-            self._results.append(job)
-        self.collect()
-
-    async def drain(self) -> None:
-        while self._out:
-            await self._drained.park()
-
     # ---- in the threads
 
     def _work(self) -> None:
         mine = allocate_lock()
         mine.acquire()
         while not self._stopping:
-            try:
-                job = self._jobs.popleft()
-            except IndexError:
-                self._lie_down(mine)
+            job = self._next_job()
+            if job is None:
+                self._sleep(mine)
                 continue
             self._taken += 1
-            job.run(self._call, self._now)
-            self._results.append(job)
-            if not self._posted:
-                self._posted = True
-                self._post(self.collect)
+            completed(job.run(self._call, self._now))
+            self._hand_back(job)
 
-    def _lie_down(self, mine: LockType) -> None:
-        """Sleep until woken, unless a job came in the meantime."""
+    def _sleep(self, mine: LockType) -> None:
+        """Until woken, unless a job came in the meantime."""
         self._idle.append(mine)
         if self._jobs or self._stopping:
             try:
                 self._idle.remove(mine)
             except ValueError:
-                pass  # someone has just taken our lock to wake us: the release below is for us
+                pass  # another thread has just taken this lock to wake us: the release below is for us
             else:
                 return
         mine.acquire()

@@ -9,28 +9,18 @@ import logging
 
 import trio
 
-from rocketlet.client import namespace
-from rocketlet.client.config import MessageModel, PullConfig
+from rocketlet.client.config import PullConfig
 from rocketlet.client.consuming import queue_allocation
-from rocketlet.client.consuming.consumer_statistics import ConsumerStatistics
-from rocketlet.client.consuming.offset_store import LocalOffsets, OffsetStore, RemoteOffsets
-from rocketlet.client.consuming.process_queue import ProcessQueue
-from rocketlet.client.consuming.running_info import running_info_handler
+from rocketlet.client.consuming.group_member import GroupMember
 from rocketlet.client.consuming.selector import Selection, subscription_of
 from rocketlet.client.consuming.send_back import SendBack
 from rocketlet.client.errors import ClientError, NoRoute
 from rocketlet.client.sending.inner_producer import InnerProducer
 from rocketlet.client.sending.send_result import PullResult, PullStatus
-from rocketlet.client.talking.broker_calls import subscription_data
-from rocketlet.client.talking.session import Session, World
-from rocketlet.client.talking.topic_queries import TopicQueries
-from rocketlet.client.validators import check_group
-from rocketlet.common import topic as topics
+from rocketlet.client.talking.session import World
 from rocketlet.common.message import MessageQueue, ReceivedMessage
 from rocketlet.common.subscription import Subscription
 from rocketlet.remoting.protocol import pulling
-from rocketlet.remoting.protocol.membership import ConsumerData
-from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 
 log = logging.getLogger("rocketlet.client.pull_consumer")
@@ -38,49 +28,25 @@ log = logging.getLogger("rocketlet.client.pull_consumer")
 _ANSWER_TIMEOUT = 10.0  # RocketMQ's, for a pull that the broker does not hold
 
 
-class PullEngine:
-    """One pull consumer. All of it is called on its loop."""
-
-    consume_type = "CONSUME_ACTIVELY"
+class PullEngine(GroupMember):
+    """One pull consumer. All of it is called on its loop, but for `note_offset`."""
 
     def __init__(self, group: str, config: PullConfig, world: World) -> None:
-        check_group(group, reserved=topics.DEFAULT_CONSUMER_GROUP)
-        self.config = config
-        self.group = namespace.wrap(config.namespace, group)
-        broadcasting = config.model is MessageModel.BROADCASTING
-        self.session = Session(config, world, stable_id=broadcasting)
-        self.queries = TopicQueries(self.session)
-        self.offsets: OffsetStore = (
-            LocalOffsets(config.offset_directory, self.session.client_id, self.group)
-            if broadcasting
-            else RemoteOffsets(self.group, self.session.brokers, self.session.routes.master)
-        )
-        self._send_back = SendBack(
-            self.group,
-            config.max_reconsume_times,
-            self.session.brokers,
-            self.session.routes.master,
-            InnerProducer(self.session).send,
-        )
-        self.subscriptions: dict[str, Subscription] = {}
-        self.statistics = ConsumerStatistics(world.clock)
-        self.started_at = 0
-        self.held: dict[MessageQueue, ProcessQueue] = {}  # its user's affair
+        super().__init__(group, config, world)
+        resend = InnerProducer(self.session).send
+        self._send_back = SendBack(self.group, config, self.session.brokers, self.session.routes.master, resend)
         self._noted: set[MessageQueue] = set()
-        self.session.handlers[int(RequestCode.GET_CONSUMER_RUNNING_INFO)] = running_info_handler(self)
-        self.session.consumers.append(self.consumer_data)
-        self.session.topics.append(lambda: self.subscriptions)
 
     async def run(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Be there until `stop` is set, then commit what was noted and take leave."""
-        self.started_at = self.session.world.clock()
+        self.started_at = self._clock()
         async with self.session.opened(), trio.open_nursery() as nursery:
             nursery.start_soon(self._persist_for_ever)
             task_status.started()
             await stop.wait()
             with trio.CancelScope(shield=True):
                 with trio.move_on_after(self.config.request_timeout):
-                    await self.offsets.persist(self._noted, wait=True)
+                    await self.commit()
                 await self.session.unregister(None, self.group)
             nursery.cancel_scope.cancel()
 
@@ -89,16 +55,12 @@ class PullEngine:
             await trio.sleep(self.config.persist_interval)
             await self.offsets.persist(self._noted)
 
-    async def queues(self, topic: str) -> list[MessageQueue]:
-        """The queues of a topic."""
-        return await self.queries.queues(topic)
-
     async def share(self, topic: str) -> list[MessageQueue]:
         """The queues of a topic that fall to this member of the group now; nothing keeps others from pulling them."""
-        wire = namespace.wrap(self.config.namespace, topic)
+        wire = self.wire_topic(topic)
         self._subscribed(wire, "*")
         route = await self.session.route(wire)
-        await self.session.heartbeat()
+        await self.tell_brokers()
         for broker_name in route.addresses:
             found = self.session.routes.address(broker_name)
             if found is None:
@@ -115,10 +77,10 @@ class PullEngine:
         raise NoRoute("no broker tells the members of the group", topic=topic)
 
     async def pull(
-        self, queue: MessageQueue, offset: int, at_most: int, selection: Selection, hold: float
+        self, queue: MessageQueue, offset: int, at_most: int = 32, selection: Selection = "*", *, hold: float = 0.0
     ) -> PullResult:
-        """One pull; with `hold` the broker may wait so long for a message."""
-        wire = self._wire(queue)
+        """One pull from an offset; `hold` is for how many seconds the broker may wait for a message."""
+        wire = self.wire_queue(queue)
         subscription = self._subscribed(wire.topic, selection)
         await self.session.master_of(wire)
         found = self.session.routes.address(wire.broker_name)
@@ -150,47 +112,29 @@ class PullEngine:
     def _subscribed(self, topic: str, selection: Selection) -> Subscription:
         """What is pulled is subscribed too, so that brokers know what this group consumes."""
         known = self.subscriptions.get(topic)
-        fresh = subscription_of(topic, selection, 0 if known is None else known.version)
+        fresh = subscription_of(topic, selection, 0)
         if known is None or (known.expression, known.expression_type) != (fresh.expression, fresh.expression_type):
-            fresh.version = max(self.session.world.clock(), fresh.version + 1)
-            self.subscriptions[topic] = fresh
-            return fresh
+            known = self.subscriptions[topic] = self.subscription(topic, selection)
         return known
 
     # ---- offsets
 
     async def offset(self, queue: MessageQueue) -> int | None:
         """The group's stored offset."""
-        wire = self._wire(queue)
+        wire = self.wire_queue(queue)
         await self.session.master_of(wire)
         return await self.offsets.read(wire)
 
     def note_offset(self, queue: MessageQueue, offset: int) -> None:
-        """Remember how far a queue is consumed; stored every few seconds, at the end, and by `commit`."""
-        wire = self._wire(queue)
+        """Remember how far a queue is consumed. From any thread."""
+        wire = self.wire_queue(queue)
         self._noted.add(wire)
         self.offsets.update(wire, offset)
 
     async def commit(self) -> None:
-        """Store what was noted, with an answer from the broker."""
+        """Store what was noted now, with an answer from the broker."""
         await self.offsets.persist(self._noted, wait=True)
 
-    async def send_back(self, message: ReceivedMessage, delay_level: int) -> None:
+    async def send_back(self, message: ReceivedMessage, delay_level: int = 0) -> None:
         """Have a message come again on the group's retry topic."""
-        await self._send_back.concurrent(message, delay_level, namespace.wrap(self.config.namespace, message.topic))
-
-    def _wire(self, queue: MessageQueue) -> MessageQueue:
-        if not self.config.namespace:
-            return queue
-        return MessageQueue(namespace.wrap(self.config.namespace, queue.topic), queue.broker_name, queue.queue_id)
-
-    def consumer_data(self) -> ConsumerData:
-        """The group in heartbeats."""
-        return ConsumerData(
-            groupName=self.group,
-            consumeType=self.consume_type,
-            messageModel=self.config.model.value,
-            consumeFromWhere=self.config.consume_from.value,
-            subscriptionDataSet=[subscription_data(subscription) for subscription in self.subscriptions.values()],
-            unitMode=self.config.unit_mode,
-        )
+        await self._send_back.concurrent(message, delay_level, self.wire_topic(message.topic))

@@ -13,7 +13,6 @@ Java: client/impl/consumer/DefaultMQPushConsumerImpl.java#pullMessage, PullMessa
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,10 +20,9 @@ import trio
 
 from rocketlet.client.compression import CannotInflate
 from rocketlet.client.consuming.process_queue import ProcessQueue
-from rocketlet.client.consuming.received_messages import MessageReader
 from rocketlet.client.errors import ClientError, NoRoute, Refused
-from rocketlet.client.talking.broker_calls import BrokerCalls
-from rocketlet.client.talking.route_cache import MASTER, RouteCache
+from rocketlet.client.talking.route_cache import MASTER
+from rocketlet.client.talking.session import Session
 from rocketlet.client.wakeup import Wakeup
 from rocketlet.common.message import MessageQueue, ReceivedMessage
 from rocketlet.common.message_record import RecordError
@@ -54,7 +52,6 @@ _QUICK_ONES = 3
 class PullTerms:
     """What all pulls of one consumer have in common."""
 
-    group: str
     batch: int
     timeout: float
     hold: float
@@ -66,6 +63,16 @@ class PullTerms:
 
 class Puller(Protocol):
     """The consumer on whose behalf a queue is pulled."""
+
+    group: str
+    session: Session
+    terms: PullTerms
+
+    def shown(self, queue: MessageQueue) -> MessageQueue:
+        """The queue as the user knows it."""
+
+    def filter_of(self, topic: str) -> Subscription | None:
+        """What pulls of a topic select by; None once it is unsubscribed."""
 
     def pulled(self, process_queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
         """Messages have been put into the process queue."""
@@ -83,26 +90,12 @@ class Puller(Protocol):
 class PullLoop:
     """One queue's loop."""
 
-    def __init__(
-        self,
-        process_queue: ProcessQueue,
-        *,
-        puller: Puller,
-        terms: PullTerms,
-        subscription: Callable[[], Subscription | None],
-        routes: RouteCache,
-        brokers: BrokerCalls,
-        reader: MessageReader,
-        shown_queue: MessageQueue,
-    ) -> None:
+    def __init__(self, process_queue: ProcessQueue, puller: Puller) -> None:
         self._queue = process_queue
         self._puller = puller
-        self._terms = terms
-        self._subscription = subscription
-        self._routes = routes
-        self._brokers = brokers
-        self._reader = reader
-        self._shown_queue = shown_queue
+        self._terms = puller.terms
+        self._session = puller.session
+        self._shown_queue = puller.shown(process_queue.queue)
         self._broker_id = MASTER
         self._quick = 0
         self._pause_logged = False
@@ -148,15 +141,15 @@ class PullLoop:
 
     async def _pull_once(self) -> None:
         queue = self._queue.queue
-        subscription = self._subscription()
+        subscription = self._puller.filter_of(queue.topic)
         if subscription is None:
             await trio.sleep(_LOOK_AGAIN)  # unsubscribed; the next rebalance takes the queue away
             return
-        found = self._routes.address(queue.broker_name, self._broker_id)
+        found = self._session.routes.address(queue.broker_name, self._broker_id)
         if found is None:
             raise NoRoute("the queue's broker is in no route", topic=queue.topic, broker=queue.broker_name)
         began = trio.current_time()
-        code, answer, body = await self._brokers.pull(
+        code, answer, body = await self._session.brokers.pull(
             found[0], self._header(subscription, found[1]), self._terms.timeout
         )
         if self._queue.dropped:
@@ -173,7 +166,9 @@ class PullLoop:
             )
             self._puller.offset_moved(self._queue, answer.nextBeginOffset)
             return
-        messages = self._reader.pulled(body, self._shown_queue, subscription) if code == ResponseCode.SUCCESS else []
+        messages = []
+        if code == ResponseCode.SUCCESS:
+            messages = self._session.reader.pulled(body, self._shown_queue, subscription)
         progress = answer.nextBeginOffset != self._queue.pulled_to
         self._queue.put(messages, answer.nextBeginOffset)
         self._puller.pulled(self._queue, messages)
@@ -200,7 +195,7 @@ class PullLoop:
             queueOffset=queue.pulled_to,
             maxMsgNums=terms.batch,
             topic=queue.queue.topic,
-            consumerGroup=terms.group,
+            consumerGroup=self._puller.group,
             sysFlag=flags,
             commitOffset=committable if commit else 0,
             suspendTimeoutMillis=round(terms.hold * 1000),

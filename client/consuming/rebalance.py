@@ -19,19 +19,16 @@ Java: client/impl/consumer/RebalanceImpl.java, RebalancePushImpl.java, Rebalance
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from random import Random
+from collections.abc import Iterable
 from typing import Protocol
 
 import trio
 
-from rocketlet.client.config import MessageModel
+from rocketlet.client.config import ConsumerConfig, MessageModel
 from rocketlet.client.consuming import queue_allocation
 from rocketlet.client.consuming.process_queue import ProcessQueue, Totals
-from rocketlet.client.consuming.queue_allocation import Allocation
 from rocketlet.client.errors import ClientError
-from rocketlet.client.talking.broker_calls import BrokerCalls
-from rocketlet.client.talking.route_cache import RouteCache
+from rocketlet.client.talking.session import Session
 from rocketlet.client.wakeup import Wakeup
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.subscription import Subscription
@@ -46,6 +43,14 @@ LOCK_INTERVAL = 20.0
 class QueueOwner(Protocol):
     """The consumer whose queues these are."""
 
+    group: str
+    session: Session
+    subscriptions: dict[str, Subscription]
+
+    @property
+    def config(self) -> ConsumerConfig:
+        """Its settings."""
+
     async def start_offset(self, queue: MessageQueue) -> int:
         """Where to begin. Raises ClientError."""
 
@@ -55,9 +60,6 @@ class QueueOwner(Protocol):
     async def given_up(self, process_queue: ProcessQueue) -> None:
         """Stop pulling and commit; the queue is dropped already. With order: wait for what is being consumed."""
 
-    def balanced(self, topic: str, all_queues: list[MessageQueue], own: set[MessageQueue]) -> None:
-        """A topic's own queues have changed."""
-
     async def tell_brokers(self) -> None:
         """Heartbeat to all brokers, now."""
 
@@ -65,37 +67,18 @@ class QueueOwner(Protocol):
 class Rebalance:
     """The queues of one consumer. Lives on the engine's loop."""
 
-    def __init__(
-        self,
-        group: str,
-        client_id: str,
-        *,
-        subscriptions: Mapping[str, Subscription],
-        routes: RouteCache,
-        brokers: BrokerCalls,
-        owner: QueueOwner,
-        allocation: Allocation,
-        model: MessageModel,
-        locking: bool,
-        random: Random,
-        interval: float,
-    ) -> None:
+    def __init__(self, owner: QueueOwner, *, locking: bool) -> None:
         self.held: dict[MessageQueue, ProcessQueue] = {}
         self.by_hand = False
         """Queues are held as someone else says; there is nothing to balance."""
         self.totals = Totals()
         self.topic_totals: dict[str, Totals] = {}
-        self._group = group
-        self._client_id = client_id
-        self._subscriptions = subscriptions
-        self._routes = routes
-        self._brokers = brokers
         self._owner = owner
-        self._allocation = allocation
-        self._model = model
+        self._group = owner.group
+        self._client_id = owner.session.client_id
+        self._routes = owner.session.routes
+        self._brokers = owner.session.brokers
         self._locking = locking
-        self._random = random
-        self._interval = interval
         self._wakeup = Wakeup()
         self._nursery: trio.Nursery | None = None
         self._leaving: set[MessageQueue] = set()
@@ -117,7 +100,8 @@ class Rebalance:
             task_status.started()
             again = _TRY_AGAIN_AFTER
             while True:
-                woken = await self._wakeup.wait(min(again, self._interval) if self._incomplete else self._interval)
+                interval = self._owner.config.rebalance_interval
+                woken = await self._wakeup.wait(min(again, interval) if self._incomplete else interval)
                 again = _TRY_AGAIN_AFTER if woken or not self._incomplete else 2 * again
                 await self.balance()
 
@@ -131,7 +115,7 @@ class Rebalance:
         self._incomplete = False
         if self.by_hand:
             return
-        topics = list(self._subscriptions)
+        topics = list(self._owner.subscriptions)
         await self._give_up([queue for queue in self.held if queue.topic not in topics])
         for topic in topics:
             await self._balance_topic(topic)
@@ -154,21 +138,19 @@ class Rebalance:
             return  # asked for every 30 s; a new group's retry topic appears with the first heartbeat
         all_queues = list(route.readable)
         own = set(all_queues)
-        if self._model is MessageModel.CLUSTERING:
+        if self._owner.config.model is MessageModel.CLUSTERING:
             members = await self._members(topic)
             if members is None:
                 self._incomplete = True
                 return
-            own = set(queue_allocation.allocate(self._allocation, self._group, self._client_id, all_queues, members))
+            allocation = self._owner.config.allocation
+            own = set(queue_allocation.allocate(allocation, self._group, self._client_id, all_queues, members))
         now = trio.current_time() * 1000
         held = [queue for queue in self.held if queue.topic == topic]
         lost = [queue for queue in held if queue not in own]
         broken = [queue for queue in held if queue in own and self._must_restart(self.held[queue], now)]
         await self._give_up(lost + broken)
-        new = [queue for queue in sorted(own) if queue not in self.held]
-        await self._take(new)
-        if lost or new:
-            self._owner.balanced(topic, all_queues, {queue for queue in own if queue in self.held})
+        await self._take([queue for queue in sorted(own) if queue not in self.held])
 
     def _must_restart(self, process_queue: ProcessQueue, now: float) -> bool:
         if process_queue.is_stalled(now) and not process_queue.dropped:
@@ -180,7 +162,7 @@ class Rebalance:
         """The group's client ids, from any broker of the topic that answers; None if that did not work out."""
         route = self._routes.get(topic)
         names = list(route.addresses) if route is not None else []
-        self._random.shuffle(names)
+        self._owner.session.world.random.shuffle(names)
         for name in names:
             found = self._routes.address(name)
             if found is None:

@@ -22,11 +22,10 @@ from rocketlet.client.talking.session import Session
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.subscription import Subscription
 from rocketlet.remoting.command import VERSION, version_name
-from rocketlet.remoting.handler import Handler, Refused, Reply, Request
+from rocketlet.remoting.handler import Refused
 from rocketlet.remoting.protocol.inspection import (
     ConsumerRunningInfo,
     ConsumeStatus,
-    GetConsumerRunningInfoHeader,
     ProcessQueueInfo,
 )
 from rocketlet.remoting.response_codes import ResponseCode
@@ -54,16 +53,6 @@ class Described(Protocol):
     @property
     def subscriptions(self) -> Mapping[str, Subscription]:
         """By topic on the wire."""
-
-
-def running_info_handler(consumer: Described) -> Handler:
-    """The handler of 307 for a consumer that answers nothing else of the kind."""
-
-    def handle(request: Request) -> Reply:
-        check_group(request.header.consumerGroup, consumer.group)
-        return Reply(body=running_info(consumer, jstack=request.header.jstackEnable).to_json())
-
-    return Handler(handle, GetConsumerRunningInfoHeader)
 
 
 def check_group(asked: str, own: str) -> None:

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from rocketlet.client.config import ConsumerConfig
 from rocketlet.client.errors import ClientError
 from rocketlet.client.talking.broker_calls import BrokerCalls
 from rocketlet.common import message_properties as names
@@ -39,19 +40,17 @@ class SendBack:
     def __init__(
         self,
         group: str,
-        max_reconsume_times: int,
+        config: ConsumerConfig,
         brokers: BrokerCalls,
         master: Callable[[str], str | None],
         resend: RetrySender,
-        *,
-        unit_mode: bool = False,
     ) -> None:
         self._group = group
-        self._max = max_reconsume_times
+        self._max = config.max_reconsume_times
         self._brokers = brokers
         self._master = master
         self._resend = resend
-        self._unit_mode = unit_mode
+        self._unit_mode = config.unit_mode
 
     async def concurrent(self, message: ReceivedMessage, delay_level: int, wire_topic: str) -> None:
         """Have it come again. Raises ClientError if neither way worked; then it stays with this client."""

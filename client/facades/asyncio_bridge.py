@@ -1,4 +1,4 @@
-"""Awaitable clients under asyncio: the user on asyncio's loop, the engine on the process's engine thread.
+"""Clients under asyncio: the user on asyncio's loop, the engine on the process's engine thread.
 
 Calls go over by `EngineThread`; what comes back gathers, and all of one turn takes one call into asyncio's loop.
 Listeners run as tasks of the user's loop.
@@ -12,18 +12,22 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
-from rocketlet.client.consuming.consume_job import AsyncCall, ConsumeJob, Finished
-from rocketlet.client.consuming.consume_workers import Workers
+from rocketlet.client.consuming.consume_job import Call, ConsumeJob, Finished
+from rocketlet.client.consuming.consume_workers import OffLoopWorkers, Workers
 from rocketlet.client.consuming.message_buffer import MessageBuffer
+from rocketlet.client.facades.bridges import LoopPort, SendPort
 from rocketlet.client.facades.engine_thread import EngineThread, HostedRun
-from rocketlet.client.sending.pending_send import PendingSend
+from rocketlet.client.sending.pending_send import Send
+
+if TYPE_CHECKING:
+    from rocketlet.client.sending.producer import ProducerEngine
 
 log = logging.getLogger("rocketlet.client.asyncio_bridge")
 
@@ -36,28 +40,38 @@ class AsyncioBridge:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._engine = EngineThread.acquire()
-        self._run = HostedRun(self._engine, "the client")
+        self._run: HostedRun | None = None
         self._tasks: set[asyncio.Task[Any]] = set()  # held here, for asyncio holds tasks by weak references only
         self._back: deque[Callable[[], object]] = deque()
         self._posted = False
 
-    async def start(self, run: Callable[..., Awaitable[None]]) -> None:
+    async def start(self, run: Callable[..., Awaitable[None]], name: str) -> None:
+        hosted = HostedRun(self._engine, name)
         try:
-            await self._loop.run_in_executor(None, self._run.start, run)
+            await self._loop.run_in_executor(None, hosted.start, run)
         except BaseException:
-            await self._loop.run_in_executor(None, self._engine.release)
+            await self.release()
             raise
+        self._run = hosted
 
     async def stop(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        assert self._run is not None
         try:
             await self._loop.run_in_executor(None, self._run.stop)
         finally:
-            await self._loop.run_in_executor(None, self._engine.release)
+            await self.release()
+
+    async def release(self) -> None:
+        await self._loop.run_in_executor(None, self._engine.release)
+
+    def _check(self) -> None:
+        if self._run is not None:
+            self._run.check()
 
     async def call(self, function: Callable[..., Awaitable[Result]], *args: Any) -> Result:
-        self._run.check()
+        self._check()
         future: asyncio.Future[Result] = self._loop.create_future()
         scope = trio.CancelScope()
         self._engine.spawn(
@@ -69,9 +83,9 @@ class AsyncioBridge:
             self._engine.post(scope.cancel)
             raise
 
-    def post(self, job: Callable[[], object]) -> None:
-        self._run.check()
-        self._engine.post(job)
+    def tell(self, function: Callable[..., object], *args: Any) -> None:
+        self._check()
+        self._engine.post(partial(function, *args) if args else function)
 
     def back(self, job: Callable[[], object]) -> None:
         """Call a plain function on asyncio's loop, soon; from the engine's thread."""
@@ -89,26 +103,18 @@ class AsyncioBridge:
         while back:
             back.popleft()()
 
-    def callback(self, function: Callable[[PendingSend], object], pending: PendingSend) -> Callable[[], object]:
-        return partial(self.back, partial(function, pending))
+    def callback(self, function: Callable[[], object]) -> Callable[[], object]:
+        return partial(self.back, function)
 
-    async def wait_for(self, pending: PendingSend) -> None:
+    async def wait_for(self, send: Send) -> None:
         future: asyncio.Future[None] = self._loop.create_future()
         wake = partial(self.back, partial(_settle, future, None, None))
-        pending._wakers.append(wake)
-        if pending.done:
-            return
-        try:
-            await future
-        except asyncio.CancelledError:
+        if send.when_done(wake):
             try:
-                pending._wakers.remove(wake)
-            except ValueError:
-                pass  # it has been called
-            raise
-
-    def time(self) -> float:
-        return self._loop.time()
+                await future
+            except asyncio.CancelledError:
+                send.take_back(wake)
+                raise
 
     async def wait_for_message(self, buffer: MessageBuffer, seconds: float) -> bool:
         future: asyncio.Future[None] = self._loop.create_future()
@@ -123,15 +129,21 @@ class AsyncioBridge:
             buffer.stop_waiting(wake)
         return True
 
-    def user_call(self, function: Callable[..., Awaitable[Result]]) -> Callable[..., Awaitable[Result]]:
-        async def call(*args: Any) -> Result:
-            finished = trio.Event()
-            outcomes: list[asyncio.Task[Result]] = []
+    def time(self) -> float:
+        return self._loop.time()
 
-            async def run() -> Result:
+    def user_function(self, function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
+        return function
+
+    def user_call(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+        async def call(*args: Any) -> Any:
+            finished = trio.Event()
+            outcomes: list[asyncio.Task[Any]] = []
+
+            async def run() -> Any:
                 return await function(*args)
 
-            def ended(task: asyncio.Task[Result]) -> None:
+            def ended(task: asyncio.Task[Any]) -> None:
                 outcomes.append(task)
                 self._engine.post(finished.set)
 
@@ -147,8 +159,11 @@ class AsyncioBridge:
 
         return call
 
-    def workers(self, call: AsyncCall, count: int, finished: Finished) -> Workers:
-        return AsyncioWorkers(self, call, count, finished)
+    def workers(self, call: Call, count: int, finished: Finished, name: str) -> Workers:
+        return AsyncioWorkers(self, self._engine.post, call, count, finished)
+
+    def send_port(self, engine: ProducerEngine) -> SendPort:
+        return LoopPort(self, engine)
 
 
 def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
@@ -160,38 +175,26 @@ def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | Non
         future.set_result(result)
 
 
-class AsyncioWorkers:
+class AsyncioWorkers(OffLoopWorkers):
     """Runs listeners as tasks of the user's asyncio loop, so many at once."""
 
-    def __init__(self, bridge: AsyncioBridge, call: AsyncCall, count: int, finished: Finished) -> None:
+    def __init__(
+        self,
+        bridge: AsyncioBridge,
+        post: Callable[[Callable[[], object]], object],
+        call: Call,
+        count: int,
+        finished: Finished,
+    ) -> None:
+        super().__init__(call, count, finished, post)
         self._bridge = bridge
-        self._call = call
-        self._count = count
-        self._finished = finished
-        self._jobs: deque[ConsumeJob] = deque()
-        self._results: deque[ConsumeJob] = deque()
         self._running: set[asyncio.Task[None]] = set()
-        self._posted = False
-        self._out = 0
-        self._drained = trio.lowlevel.ParkingLot()
-        self._now: Callable[[], float] = lambda: 0.0
 
     # ---- on the engine's loop
 
     def submit(self, jobs: Iterable[ConsumeJob]) -> None:
-        before = len(self._jobs)
-        self._jobs.extend(jobs)
-        self._out += len(self._jobs) - before
+        self._add(jobs)
         self._bridge.back(self._start_some)
-
-    def collect(self) -> None:
-        self._posted = False
-        results = self._results
-        jobs = [results.popleft() for _ in range(len(results))]
-        self._out -= len(jobs)
-        self._finished(jobs)
-        if not self._out:
-            self._drained.unpark_all()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         self._now = trio.lowlevel.current_clock().current_time
@@ -200,20 +203,6 @@ class AsyncioWorkers:
             await trio.sleep_forever()
         finally:
             self._jobs.clear()
-
-    def abandon(self) -> None:
-        while True:
-            try:
-                job = self._jobs.popleft()
-            except IndexError:
-                break
-            job.expired = True
-            self._results.append(job)
-        self.collect()
-
-    async def drain(self) -> None:
-        while self._out:
-            await self._drained.park()
 
     # ---- on asyncio's
 
@@ -224,16 +213,9 @@ class AsyncioWorkers:
             task.add_done_callback(self._ended)
 
     async def _work(self) -> None:
-        while True:
-            try:
-                job = self._jobs.popleft()
-            except IndexError:
-                return
-            await job.run_async(self._call, self._now)
-            self._results.append(job)
-            if not self._posted:
-                self._posted = True
-                self._bridge.post(self.collect)
+        while (job := self._next_job()) is not None:
+            await job.run(self._call, self._now)
+            self._hand_back(job)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)

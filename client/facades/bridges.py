@@ -1,39 +1,51 @@
-"""Between an awaitable client and its engine: the same loop under trio, another thread's under asyncio.
+"""Between a client and its engine: the same loop under trio, another thread's under asyncio and for plain threads.
 
-Under trio the engine's tasks live in a nursery of the client's `async with` block, so they end with it, a failure of
-theirs ends the block, and a test's mock clock drives them. The way under asyncio is in `asyncio_bridge`.
+The public classes are written once against `Bridge`. There is one for each place where users wait: `trio_bridge`,
+`asyncio_bridge`, `thread_bridge`. What an `async def` of a bridge awaits under an event loop, the thread's bridge waits
+for by blocking, so that it never suspends (see `coroutines`).
 
 Java: none
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
-from functools import partial
+from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import sniffio
-import trio
-from trio.lowlevel import Abort
-
-from rocketlet.client.consuming.consume_job import AsyncCall, Finished
-from rocketlet.client.consuming.consume_workers import TaskWorkers, Workers
+from rocketlet.client.consuming.consume_job import Call, Finished
+from rocketlet.client.consuming.consume_workers import Workers
 from rocketlet.client.consuming.message_buffer import MessageBuffer
-from rocketlet.client.facades.failures import innermost
-from rocketlet.client.sending.pending_send import PendingSend
+from rocketlet.client.errors import TooManyInFlight
+from rocketlet.client.sending.pending_send import Send
+from rocketlet.client.sending.send_result import SendResult
 
-log = logging.getLogger("rocketlet.client.bridges")
+if TYPE_CHECKING:
+    from rocketlet.client.sending.producer import ProducerEngine
 
 Result = TypeVar("Result")
 
 
-class Bridge(Protocol):
-    """How one awaitable client reaches its engine."""
+class SendPort(Protocol):
+    """Where a producer's users hand over their sends."""
 
-    async def start(self, run: Callable[..., Awaitable[None]]) -> None:
+    def make_room(self) -> None:
+        """Wait until fewer than `max_in_flight` are on their way, or raise TooManyInFlight where nothing can wait."""
+
+    def submit(self, send: Send) -> None:
+        """Have it sent. Raises ClientClosed, EngineFailed."""
+
+    async def sent(self, send: Send) -> SendResult:
+        """Have it sent, and wait for the result."""
+
+    def close(self) -> None:
+        """No more sends."""
+
+
+class Bridge(Protocol):
+    """How one client reaches its engine, and its engine the user."""
+
+    async def start(self, run: Callable[..., Awaitable[None]], name: str) -> None:
         """Start the engine. Raises what keeps it from starting."""
 
     async def stop(
@@ -41,118 +53,63 @@ class Bridge(Protocol):
     ) -> None:
         """End the engine in order. Raises what it died of."""
 
+    async def release(self) -> None:
+        """Give back what was taken for an engine that was not started."""
+
     async def call(self, function: Callable[..., Awaitable[Result]], *args: Any) -> Result:
         """Run one of the engine's functions on its loop."""
 
-    def post(self, job: Callable[[], object]) -> None:
-        """Call a plain function on the engine's loop, soon."""
+    def tell(self, function: Callable[..., object], *args: Any) -> None:
+        """Have a plain function called on the engine's loop: before this returns, or soon."""
 
-    def callback(self, function: Callable[[PendingSend], object], pending: PendingSend) -> Callable[[], object]:
-        """See Sender."""
+    def callback(self, function: Callable[[], object]) -> Callable[[], object]:
+        """A user's function in the form that the engine calls on its own loop; it runs where its user's code may."""
 
-    async def wait_for(self, pending: PendingSend) -> None:
-        """See Sender."""
-
-    def time(self) -> float:
-        """Seconds of the user's loop."""
+    async def wait_for(self, send: Send) -> None:
+        """Wait until a send is done."""
 
     async def wait_for_message(self, buffer: MessageBuffer, seconds: float) -> bool:
         """Wait until somebody should look into the buffer again; False if the time was up first."""
 
-    def user_call(self, function: Callable[..., Awaitable[Result]]) -> Callable[..., Awaitable[Result]]:
-        """A user's async function in a form that the engine awaits on its own loop."""
+    def time(self) -> float:
+        """Seconds of the clock that the user waits by."""
 
-    def workers(self, call: AsyncCall, count: int, finished: Finished) -> Workers:
+    def user_function(self, function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
+        """A user's function, plain or async, in a form that is awaited where the user's code runs."""
+
+    def user_call(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+        """The same in a form that the engine awaits on its own loop."""
+
+    def workers(self, call: Call, count: int, finished: Finished, name: str) -> Workers:
         """Who runs listeners."""
 
-
-def bridge() -> Bridge:
-    """The one for the event loop that is running."""
-    if sniffio.current_async_library() == "trio":
-        return TrioBridge()
-    from rocketlet.client.facades.asyncio_bridge import AsyncioBridge
-
-    return AsyncioBridge()
+    def send_port(self, engine: ProducerEngine) -> SendPort:
+        """Where sends are handed over."""
 
 
-class TrioBridge:
-    """Engine and user on one loop."""
+class LoopPort:
+    """The sends of a producer that lives in an event loop. Nothing here can wait for room, so it raises."""
 
-    def __init__(self) -> None:
-        self._stop = trio.Event()
-        self._nursery_manager: AbstractAsyncContextManager[trio.Nursery, bool | None] = trio.open_nursery()
+    def __init__(self, bridge: Bridge, engine: ProducerEngine) -> None:
+        self._bridge = bridge
+        self._pipeline = engine.pipeline
+        self._most = engine.config.max_in_flight
 
-    async def start(self, run: Callable[..., Awaitable[None]]) -> None:
-        nursery = await self._nursery_manager.__aenter__()
-        try:
-            await nursery.start(run, self._stop)
-        except BaseException as error:
-            await self._leave(type(error), error, error.__traceback__)
-            raise
+    def make_room(self) -> None:
+        if len(self._pipeline.on_their_way) >= self._most:
+            raise TooManyInFlight(
+                f"{self._most} sends are on their way",
+                advice="await some of them first, or raise max_in_flight",
+            )
 
-    async def stop(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
-        await self._leave(kind, error, trace)
+    def submit(self, send: Send) -> None:
+        self._bridge.tell(self._pipeline.submit, send)
 
-    async def _leave(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            await self._nursery_manager.__aexit__(kind, error, trace)
-        except BaseException as group:
-            inner = innermost(group)
-            if inner is error:
-                return  # it goes on out of the block by itself, and not in a group
-            if inner is group:
-                raise
-            raise inner from group
+    async def sent(self, send: Send) -> SendResult:
+        self.submit(send)
+        if not send.done:
+            await self._bridge.wait_for(send)
+        return send.outcome()
 
-    async def call(self, function: Callable[..., Awaitable[Result]], *args: Any) -> Result:
-        return await function(*args)
-
-    def post(self, job: Callable[[], object]) -> None:
-        job()
-
-    def callback(self, function: Callable[[PendingSend], object], pending: PendingSend) -> Callable[[], object]:
-        def call() -> None:
-            try:
-                function(pending)
-            except Exception:
-                log.exception("a callback raised")
-
-        return call
-
-    async def wait_for(self, pending: PendingSend) -> None:
-        # One loop: nothing can have been done since the caller looked.
-        wake = partial(trio.lowlevel.reschedule, trio.lowlevel.current_task())
-        pending._wakers.append(wake)
-
-        def abort(_: Any) -> Abort:
-            pending._wakers.remove(wake)
-            return Abort.SUCCEEDED
-
-        await trio.lowlevel.wait_task_rescheduled(abort)
-
-    def time(self) -> float:
-        return trio.current_time()
-
-    async def wait_for_message(self, buffer: MessageBuffer, seconds: float) -> bool:
-        wake = partial(trio.lowlevel.reschedule, trio.lowlevel.current_task())
-        buffer.wakers.append(wake)
-
-        def abort(_: Any) -> Abort:
-            buffer.wakers.remove(wake)
-            return Abort.SUCCEEDED
-
-        with trio.move_on_after(seconds):
-            await trio.lowlevel.wait_task_rescheduled(abort)
-            return True
-        return False
-
-    def user_call(self, function: Callable[..., Awaitable[Result]]) -> Callable[..., Awaitable[Result]]:
-        return function
-
-    def workers(self, call: AsyncCall, count: int, finished: Finished) -> Workers:
-        return TaskWorkers(call, count, finished)
+    def close(self) -> None:
+        """Nobody waits here."""

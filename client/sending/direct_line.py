@@ -33,7 +33,7 @@ from rocketlet.remoting.frame_codec import FrameDecoder
 from rocketlet.remoting.transport import split_address
 
 if TYPE_CHECKING:
-    from rocketlet.client.sending.pending_send import PendingSend
+    from rocketlet.client.sending.pending_send import Send
     from rocketlet.client.talking.session import Session
     from rocketlet.remoting.command import Command
 
@@ -107,7 +107,7 @@ class DirectPath:
         session: Session,
         config: ProducerConfig,
         now: Callable[[], float],
-        carry_on: Callable[[PendingSend, Command | RemotingError], None],
+        carry_on: Callable[[Send, Command | RemotingError], None],
     ) -> None:
         """`now` is the engine's clock; `carry_on` gives a try's end to the pipeline, from this thread."""
         self.usable = hasattr(socket, "MSG_DONTWAIT") and not (
@@ -120,49 +120,49 @@ class DirectPath:
         self._alone = threading.Lock()
         self._lines: dict[str, DirectLine] = {}
 
-    def send(self, pending: PendingSend) -> bool:
+    def send(self, send: Send) -> bool:
         """Send in this thread, unless the send needs more than this can; False: nothing has happened yet."""
         if not self._alone.acquire(blocking=False):
             return False
         try:
-            return self._send(pending)
+            return self._send(send)
         finally:
             self._alone.release()
 
-    def _send(self, pending: PendingSend) -> bool:
-        route = self._session.routes.get(pending._topic)
-        if route is None or not route.writable or pending._select is not None:
+    def _send(self, send: Send) -> bool:
+        route = self._session.routes.get(send.topic)
+        if route is None or not route.writable or send.select is not None or send.oneway:
             return False
-        queue = pending._fixed if pending._fixed is not None else choose(route.writable, route.next_turn())
+        queue = send.fixed if send.fixed is not None else choose(route.writable, route.next_turn())
         address = self._session.routes.master(queue.broker_name)
         line = None if address is None else self._line(self._session.brokers.vip(address))
         if line is None:
             return False
         now = self._now()
-        pending._began = pending._tried_at = now
-        pending._deadline = now + pending._timeout
-        pending._queue = queue
-        pending._tries = 1
-        answer = self._exchange(line, pending)
+        send.began = send.tried_at = now
+        send.deadline = now + send.timeout
+        send.queue = queue
+        send.tries = 1
+        answer = self._exchange(line, send)
         status = None if isinstance(answer, RemotingError) else STATUS_BY_CODE.get(answer.code)
         if isinstance(answer, RemotingError) or status is not SendStatus.SEND_OK:
-            self._carry_on(pending, answer)
+            self._carry_on(send, answer)
         else:
-            pending._settle(result_of(pending, status, answer, self._config.namespace), None)
+            send.settle(result_of(send, status, answer, self._config.namespace), None)
         return True
 
-    def _exchange(self, line: DirectLine, pending: PendingSend) -> Command | RemotingError:
+    def _exchange(self, line: DirectLine, send: Send) -> Command | RemotingError:
         opaque = line.next_opaque()
-        frame = pending._template.frame(
+        frame = send.template.frame(
             opaque,
-            pending._queue.queue_id,
-            pending._sys_flag,
-            pending._born,
-            pending._flag,
-            pending._properties,
-            pending._body,
+            send.queue.queue_id,
+            send.sys_flag,
+            send.born,
+            send.flag,
+            send.properties,
+            send.body,
         )
-        seconds = pending._timeout
+        seconds = send.timeout
         if self._config.try_timeout is not None:
             seconds = min(seconds, self._config.try_timeout)
         whole = False

@@ -1,12 +1,11 @@
-"""A send on its way, and the result that comes of it.
+"""A send on its way: `Send`, the engine's record of it, and `PendingSend`, what its user holds.
 
-Whoever sends gets one of these at once. A plain thread asks for `result()`, which waits; a task awaits it, under trio
-or asyncio; `add_done_callback` is for both. It is also the engine's own record of the send, for a second object a
-message would cost as much as the send's header does.
+A plain thread asks for `result()`, which waits; a task awaits it, under trio or asyncio; callbacks are for both. A send
+that nobody holds while it is on its way, which is every call of `send`, has no `PendingSend`.
 
-A thread may ask while the engine answers. Neither takes a lock: whoever waits first puts its waker into `_wakers` and
-then looks at `done` again; the engine first sets `done` and then takes the wakers out, one by one. So a waker is called
-by one of the two or not needed.
+A thread may ask while the engine answers. Neither takes a lock: whoever waits first adds a waker and then looks at
+`done` again; the engine first sets `done` and then takes the wakers out, one by one. So each waker is called by the
+engine or taken back by the waiter.
 
 Java: client/producer/SendCallback.java
 """
@@ -30,61 +29,156 @@ if TYPE_CHECKING:
 Select: TypeAlias = Callable[[Sequence[MessageQueue]], MessageQueue]
 
 
-class Sender(Protocol):
-    """Whose send it is, and in which world its waiters live: threads, trio or asyncio."""
+class Tries(Protocol):
+    """Who tries a send."""
 
-    def answered(self, pending: PendingSend, answer: Command | RemotingError) -> None:
+    def answered(self, send: Send, answer: Command | RemotingError) -> None:
         """A try has come to an end."""
 
-    def callback(self, function: Callable[[PendingSend], object], pending: PendingSend) -> Callable[[], object]:
+
+class Send:
+    """One send. `prepare` fills in what is sent; the pipeline (or the direct line) keeps its tries here."""
+
+    __slots__ = (
+        "_wakers",
+        "began",
+        "body",
+        "born",
+        "causes",
+        "connection",
+        "counted",
+        "deadline",
+        "done",
+        "error",
+        "fixed",
+        "flag",
+        "message_id",
+        "oneway",
+        "opaque",
+        "properties",
+        "queue",
+        "result",
+        "select",
+        "sys_flag",
+        "template",
+        "timeout",
+        "topic",
+        "tried_at",
+        "tried_by",
+        "tries",
+    )
+
+    # What is sent.
+    tried_by: Tries
+    message_id: str
+    topic: str
+    template: SendTemplate
+    properties: bytes
+    body: bytes
+    sys_flag: int
+    flag: int
+    born: int
+    oneway: bool
+    timeout: float
+    fixed: MessageQueue | None
+    select: Select | None
+
+    # Its tries; times are seconds of the engine's clock.
+    queue: MessageQueue
+    began: float
+    tried_at: float
+    deadline: float
+    opaque: int
+
+    def __init__(self) -> None:
+        self.tries = 0
+        self.causes: list[ClientError] | None = None
+        self.connection: Connection | None = None
+        self.counted = False
+        """Whether the body counts among the bytes in flight."""
+        self.done = False
+        self.result: SendResult | None = None
+        self.error: ClientError | None = None
+        self._wakers: list[Callable[[], object]] = []
+
+    def answered(self, answer: Command | RemotingError) -> None:
+        """A try has come to an end; what connections call."""
+        self.tried_by.answered(self, answer)
+
+    def settle(self, result: SendResult | None, error: ClientError | None) -> None:
+        """The send is over. Wakes whoever waits."""
+        self.result = result
+        self.error = error
+        self.done = True
+        wakers = self._wakers
+        while wakers:
+            try:
+                wake = wakers.pop()
+            except IndexError:
+                return  # a thread has just taken its own back
+            wake()
+
+    # ---- waiting
+
+    def when_done(self, wake: Callable[[], object]) -> bool:
+        """Have this called, by the engine, when the send is over. False: it is over already, and it is not called."""
+        self._wakers.append(wake)
+        return not (self.done and self.take_back(wake))
+
+    def take_back(self, wake: Callable[[], object]) -> bool:
+        """Do not call this any more; False: the engine has done so, or is about to."""
+        try:
+            self._wakers.remove(wake)
+        except ValueError:
+            return False
+        return True
+
+    def wait(self, timeout: float | None = None) -> SendResult:
+        """Wait in this thread for the result. Raises the send's error, or TimedOut."""
+        if not self.done:
+            lock = allocate_lock()
+            lock.acquire()
+            if self.when_done(lock.release) and not lock.acquire(timeout=-1 if timeout is None else max(0.0, timeout)):
+                self.take_back(lock.release)
+                raise TimedOut("the send is still on its way", topic=self.topic, elapsed_ms=1000 * (timeout or 0))
+        return self.outcome()
+
+    def outcome(self) -> SendResult:
+        """The result, or the error raised. Requires: done."""
+        if self.error is not None:
+            raise self.error
+        assert self.result is not None
+        return self.result
+
+
+class Waiting(Protocol):
+    """How users of a client wait: in threads, under trio or under asyncio."""
+
+    def callback(self, function: Callable[[], object]) -> Callable[[], object]:
         """What to call, on the engine's loop, so that the user's function runs where it may."""
 
-    def wait_for(self, pending: PendingSend) -> Awaitable[None]:
+    def wait_for(self, send: Send) -> Awaitable[None]:
         """Wait in a task until it is done."""
 
 
 class PendingSend:
-    """One send. Only what has no underscore is for users."""
+    """A send that was begun and may still be on its way."""
 
-    __slots__ = (
-        "_began",
-        "_body",
-        "_born",
-        "_causes",
-        "_connection",
-        "_deadline",
-        "_engine",
-        "_error",
-        "_fixed",
-        "_flag",
-        "_inside",
-        "_oneway",
-        "_opaque",
-        "_properties",
-        "_queue",
-        "_result",
-        "_select",
-        "_sys_flag",
-        "_template",
-        "_timeout",
-        "_topic",
-        "_tried_at",
-        "_tries",
-        "_wakers",
-        "done",
-        "message_id",
-    )
+    __slots__ = ("_send", "_waiting")
 
-    def __init__(self) -> None:
-        self.done = False
-        """Whether there is a result or an error."""
-        self.message_id = ""
+    def __init__(self, send: Send, waiting: Waiting) -> None:
+        self._send = send
+        self._waiting = waiting
+
+    @property
+    def message_id(self) -> str:
         """The unique id of the message; it is the same in all tries."""
-        self._result: SendResult | None = None
-        self._error: ClientError | None = None
-        self._wakers: list[Callable[[], object]] = []
+        return self._send.message_id
 
-    # ---- for users
+    @property
+    def done(self) -> bool:
+        """Whether there is a result or an error."""
+        return self._send.done
 
     def result(self, timeout: float | None = None) -> SendResult:
         """Wait in this thread, and return the result or raise the error.
@@ -94,82 +188,27 @@ class PendingSend:
 
         Not for the thread of an event loop: there, await it.
         """
-        if not self.done:
-            lock = allocate_lock()
-            lock.acquire()
-            self._wakers.append(lock.release)
-            if not self.done and not lock.acquire(timeout=-1 if timeout is None else timeout):
-                raise TimedOut("the send is still on its way", topic=self._topic, elapsed_ms=1000 * (timeout or 0))
-        return self._outcome()
+        return self._send.wait(timeout)
 
     def exception(self) -> ClientError | None:
         """The error of a send that has failed. Requires: done."""
-        return self._error
+        return self._send.error
 
     def add_done_callback(self, callback: Callable[[PendingSend], object]) -> None:
         """Call this with the send once it is done; in the engine's callback thread, or under trio in its loop.
 
         producer.send_soon(message).add_done_callback(lambda sent: print(sent.exception() or sent.result()))
         """
-        call = self._engine.callback(callback, self)
-        self._wakers.append(call)
-        if self.done:
-            try:
-                self._wakers.remove(call)
-            except ValueError:
-                return  # the engine has taken it, and calls it
+        call = self._waiting.callback(lambda: callback(self))
+        if not self._send.when_done(call):
             call()
 
     def __await__(self) -> Generator[Any, Any, SendResult]:
-        if not self.done:
-            yield from self._engine.wait_for(self).__await__()
-        return self._outcome()
+        if not self._send.done:
+            yield from self._waiting.wait_for(self._send).__await__()
+        return self._send.outcome()
 
     def __repr__(self) -> str:
-        state = "on its way" if not self.done else f"failed: {self._error}" if self._error else "sent"
-        return f"<PendingSend {self.message_id} to {self._topic}: {state}>"
-
-    def _outcome(self) -> SendResult:
-        if self._error is not None:
-            raise self._error
-        assert self._result is not None
-        return self._result
-
-    # ---- for the engine
-
-    _topic: str
-    _template: SendTemplate
-    _body: bytes
-    _properties: bytes
-    _sys_flag: int
-    _flag: int
-    _born: int
-    _oneway: bool
-    _inside: bool
-    _fixed: MessageQueue | None
-    _select: Select | None
-    _queue: MessageQueue
-    _began: float
-    _tried_at: float
-    _deadline: float
-    _timeout: float
-    _tries: int
-    _causes: list[ClientError] | None
-    _connection: Connection | None
-    _opaque: int
-    _engine: Sender
-
-    def _answered(self, answer: Command | RemotingError) -> None:
-        self._engine.answered(self, answer)
-
-    def _settle(self, result: SendResult | None, error: ClientError | None) -> None:
-        self._result = result
-        self._error = error
-        self.done = True
-        wakers = self._wakers
-        while wakers:
-            try:
-                wake = wakers.pop()
-            except IndexError:
-                return  # a thread has just taken its own out
-            wake()
+        send = self._send
+        state = "on its way" if not send.done else f"failed: {send.error}" if send.error else "sent"
+        return f"<PendingSend {send.message_id} to {send.topic}: {state}>"

@@ -1,7 +1,7 @@
 """The producer: checks messages, makes their ids, properties and bodies, and sends them by the pipeline.
 
-`prepare` and its kin touch nothing but the message and counters that any thread may step, so they run in the caller's
-thread: a large body is compressed there and not on the loop. Everything else is called on the loop.
+`prepare` and `prepare_batch` touch nothing but the message and counters that any thread may step, so they run in the
+caller's thread: a large body is compressed there and not on the loop. Everything else is called on the loop.
 
 Java: client/impl/producer/DefaultMQProducerImpl.java
 """
@@ -20,7 +20,7 @@ from rocketlet.client.config import ProducerConfig
 from rocketlet.client.errors import InvalidMessage, ListenerFailed
 from rocketlet.client.hooks import SendContext, SendHook
 from rocketlet.client.sending.batch_splitter import check_batch
-from rocketlet.client.sending.pending_send import PendingSend, Sender
+from rocketlet.client.sending.pending_send import Send, Tries
 from rocketlet.client.sending.queue_selection import Selector, by_hash
 from rocketlet.client.sending.request_reply import Requests
 from rocketlet.client.sending.send_frames import SendTemplate, quoted
@@ -41,7 +41,7 @@ _MOST_TEMPLATES = 10_000
 
 
 class ProducerEngine:
-    """One producer. `waiting` knows how its callers wait: in threads, under trio, under asyncio."""
+    """One producer. All of it is called on its loop, but for `preparer`."""
 
     def __init__(self, group: str, config: ProducerConfig, world: World, hooks: Sequence[SendHook] = ()) -> None:
         check_group(group, reserved=topics.DEFAULT_PRODUCER_GROUP)
@@ -52,7 +52,7 @@ class ProducerEngine:
         self._tracer = Tracer(self.session, config.trace_topic, world.clock) if config.trace else None
         if self._tracer is not None:
             hooks = [*hooks, self._tracer]
-        self.preparer = Preparer(self.group, config, self.session.unique_ids, world.clock, hooks)
+        self.preparer = Preparer(self.group, config, self.pipeline, self.session.unique_ids, world.clock, hooks)
         self.requests = Requests(self.session, self.pipeline, self._introduce)
         self.queries = TopicQueries(self.session)
         self.session.producer_groups.append(self.group)
@@ -92,12 +92,14 @@ class Preparer:
         self,
         group: str,
         config: ProducerConfig,
+        tried_by: Tries,
         unique_ids: Callable[[], str],
         clock: Callable[[], int],
         hooks: Sequence[SendHook] = (),
     ) -> None:
         self._group = group
         self._config = config
+        self._tried_by = tried_by
         self._unique_ids = unique_ids
         self._clock = clock
         self._hooks = hooks
@@ -106,56 +108,50 @@ class Preparer:
 
     def prepare(
         self,
-        sender: Sender,
         message: Message,
-        *,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
         argument: Any = None,
         timeout: float | None = None,
+        *,
         oneway: bool = False,
         extra: dict[str, str] | None = None,
         sys_flag: int = 0,
-    ) -> PendingSend:
+    ) -> Send:
         """Check a message and make its send. `extra` are properties of the client's own."""
         check_message(message, self._config.max_message_size)
-        pending = PendingSend()
-        pending.message_id = unique_id = self._unique_ids()
+        send = Send()
+        send.message_id = unique_id = self._unique_ids()
         topic = message.topic if not self._config.namespace else namespace.wrap(self._config.namespace, message.topic)
         text = self.property_text(message, unique_id, extra)
-        pending._engine = sender
-        pending._topic = topic
+        send.tried_by = self._tried_by
+        send.topic = topic
         template = self._templates.get(topic)
-        pending._template = template if template is not None else self._make_template(self._templates, topic)
-        pending._properties = quoted(text)
-        pending._body = message.body
-        pending._sys_flag = sys_flag
+        send.template = template if template is not None else self._make_template(self._templates, topic)
+        send.properties = quoted(text)
+        send.body = message.body
+        send.sys_flag = sys_flag
         if len(message.body) > self._config.compress_over:
-            self._compress(pending)
-        pending._flag = message.flag
-        pending._born = self._clock()
-        pending._oneway = oneway
-        pending._timeout = self._config.send_timeout if timeout is None else timeout
-        pending._fixed = None
-        pending._select = None
-        pending._inside = False
-        pending._tries = 0
-        pending._causes = None
-        pending._connection = None
+            self._compress(send)
+        send.flag = message.flag
+        send.born = self._clock()
+        send.oneway = oneway
+        send.timeout = self._config.send_timeout if timeout is None else timeout
+        send.fixed = None
+        send.select = None
         if queue is not None or selector is not None or message.sharding_key is not None:
-            self._aim(pending, message, queue, selector, argument)
+            self._aim(send, message, queue, selector, argument)
         if self._hooks:
-            self._before(pending, message)
-        return pending
+            self._before(send, message)
+        return send
 
     def prepare_batch(
         self,
-        sender: Sender,
         messages: Sequence[Message],
         *,
         queue: MessageQueue | None = None,
         timeout: float | None = None,
-    ) -> PendingSend:
+    ) -> Send:
         """One send of many messages."""
         check_batch(messages)
         items, ids = [], []
@@ -174,16 +170,16 @@ class Preparer:
                 advice="cut it with client.split()",
             )
         carrier = Message(first.topic, b"x", wait_store=first.wait_store)
-        pending = self.prepare(sender, carrier, queue=queue, timeout=timeout)
-        template = self._batch_templates.get(pending._topic)
+        send = self.prepare(carrier, queue=queue, timeout=timeout)
+        template = self._batch_templates.get(send.topic)
         if template is None:
-            template = self._make_template(self._batch_templates, pending._topic, batch=True)
-        pending._template = template
-        pending._body = body
+            template = self._make_template(self._batch_templates, send.topic, batch=True)
+        send.template = template
+        send.body = body
         # What stands here is put on each message of the batch, so no unique id.
-        pending._properties = quoted(f"{names.WAIT}\x01{'true' if first.wait_store else 'false'}")
-        pending.message_id = ",".join(ids)
-        return pending
+        send.properties = quoted(f"{names.WAIT}\x01{'true' if first.wait_store else 'false'}")
+        send.message_id = ",".join(ids)
+        return send
 
     def property_text(self, message: Message, unique_id: str, extra: dict[str, str] | None) -> str:
         """The properties as they travel. Raises InvalidMessage where a reader would not see them as they are."""
@@ -223,24 +219,24 @@ class Preparer:
         )
         return template
 
-    def _compress(self, pending: PendingSend) -> None:
-        packed = compress(pending._body, self._config.compress_level)
-        if len(packed) < len(pending._body):
-            pending._body = packed
-            pending._sys_flag |= flags.COMPRESSED
+    def _compress(self, send: Send) -> None:
+        packed = compress(send.body, self._config.compress_level)
+        if len(packed) < len(send.body):
+            send.body = packed
+            send.sys_flag |= flags.COMPRESSED
 
     def _aim(
         self,
-        pending: PendingSend,
+        send: Send,
         message: Message,
         queue: MessageQueue | None,
         selector: Selector | None,
         argument: Any,
     ) -> None:
         if queue is not None:
-            if queue.topic not in (message.topic, pending._topic):
+            if queue.topic not in (message.topic, send.topic):
                 raise InvalidMessage(f"the queue is one of topic {queue.topic}", topic=message.topic)
-            pending._fixed = MessageQueue(pending._topic, queue.broker_name, queue.queue_id)
+            send.fixed = MessageQueue(send.topic, queue.broker_name, queue.queue_id)
             return
         if selector is None:
             selector, argument = by_hash, message.sharding_key
@@ -257,17 +253,17 @@ class Preparer:
                 )
             return chosen
 
-        pending._select = select
+        send.select = select
 
-    def _before(self, pending: PendingSend, message: Message) -> None:
-        context = SendContext(self._group, message, pending.message_id, pending._born)
+    def _before(self, send: Send, message: Message) -> None:
+        context = SendContext(self._group, message, send.message_id, send.born)
         for hook in self._hooks:
             hook.before_send(context)
-        if not pending._oneway:
-            pending._wakers.append(lambda: self._after(pending, context))
+        if not send.oneway:
+            send.when_done(lambda: self._after(send, context))
 
-    def _after(self, pending: PendingSend, context: SendContext) -> None:
-        context.result, context.error = pending._result, pending._error
+    def _after(self, send: Send, context: SendContext) -> None:
+        context.result, context.error = send.result, send.error
         context.elapsed_ms = self._clock() - context.born
         for hook in self._hooks:
             try:

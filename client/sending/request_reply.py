@@ -18,7 +18,7 @@ import trio
 
 from rocketlet.client.compression import CannotInflate, inflate
 from rocketlet.client.errors import ClientError, InvalidMessage, RequestTimedOut
-from rocketlet.client.sending.pending_send import PendingSend
+from rocketlet.client.sending.pending_send import Send
 from rocketlet.client.talking.session import Session
 from rocketlet.common import message_properties as names
 from rocketlet.common.message import Message, MessageQueue, ReceivedMessage
@@ -71,14 +71,14 @@ class Requests:
             names.TTL: str(round(timeout * 1000)),
         }
 
-    async def request(self, pending: PendingSend, correlation: str, timeout: float) -> ReceivedMessage:
+    async def request(self, send: Send, correlation: str, timeout: float) -> ReceivedMessage:
         """Send a request and wait for its reply. Raises RequestTimedOut, or what the send raises."""
         waiting = self._waiting[correlation] = _Waiting()
         began = trio.current_time()
         try:
             with trio.move_on_after(timeout):
-                await self._introduce(pending._topic)
-                await self._pipeline.sent(pending)
+                await self._introduce(send.topic)
+                await self._pipeline.sent(send)
                 await waiting.answered.wait()
         finally:
             del self._waiting[correlation]
@@ -86,7 +86,7 @@ class Requests:
             return waiting.reply
         raise RequestTimedOut(
             "nobody replied in time",
-            topic=pending._topic,
+            topic=send.topic,
             elapsed_ms=(trio.current_time() - began) * 1000,
             advice="is a consumer of the topic running, and does it reply?",
         )

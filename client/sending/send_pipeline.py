@@ -29,7 +29,7 @@ from rocketlet.client.config import ProducerConfig
 from rocketlet.client.errors import ClientClosed, ClientError, NoRoute, SendFailed, TimedOut
 from rocketlet.client.namespace import unwrap
 from rocketlet.client.sending.latency_faults import LatencyFaults
-from rocketlet.client.sending.pending_send import PendingSend
+from rocketlet.client.sending.pending_send import Send
 from rocketlet.client.sending.queue_selection import choose
 from rocketlet.client.sending.send_result import STATUS_BY_CODE, SendResult, SendStatus
 from rocketlet.client.talking.broker_calls import refusal, translated
@@ -57,16 +57,16 @@ class SendPipeline:
         self._session = session
         self._config = config
         self._faults = LatencyFaults(config.latencies_ms, config.avoidances_ms) if config.latency_faults else None
-        self.on_their_way: set[PendingSend] = set()
+        self.on_their_way: set[Send] = set()
         """Not settled yet. Threads look at its size only."""
         self.bytes = 0
         """Of the bodies that were let in; at most `max_bytes_in_flight`, or one body."""
-        self._outside: deque[PendingSend] = deque()
+        self._outside: deque[Send] = deque()
         self.settled: Callable[[], None] | None = None
         """Called after each send: for threads that wait for room."""
         self._lines: dict[str, Connection] = {}
-        self._for_route: dict[str, deque[PendingSend]] = {}
-        self._for_line: dict[str, deque[PendingSend]] = {}
+        self._for_route: dict[str, deque[Send]] = {}
+        self._for_line: dict[str, deque[Send]] = {}
         self._refreshing: set[str] = set()
         self._next_look = math.inf
         self._sleeping = trio.CancelScope()
@@ -94,8 +94,8 @@ class SendPipeline:
     def close(self, error: ClientError) -> None:
         """Fail what is on its way, and what comes from now on."""
         self._closed = error
-        for pending in list(self.on_their_way):
-            self._settle(pending, None, error)
+        for send in list(self.on_their_way):
+            self._settle(send, None, error)
 
     def start_task(self, function: Callable[..., Awaitable[None]], *args: Any) -> None:
         """Run something beside the sends, as long as they run."""
@@ -107,126 +107,124 @@ class SendPipeline:
         while self.on_their_way:
             await self._empty.park()
 
-    async def sent(self, pending: PendingSend) -> SendResult:
+    async def sent(self, send: Send) -> SendResult:
         """Submit and wait, in a task of this loop, whatever world the send's own waiters live in."""
-        self.submit(pending)
-        if not pending.done:
+        self.submit(send)
+        if not send.done:
             finished = trio.Event()
-            pending._wakers.append(finished.set)
+            send.when_done(finished.set)
             await finished.wait()
-        return pending.result()
+        return send.outcome()
 
-    def carry_on(self, pending: PendingSend, answer: Command | RemotingError) -> None:
+    def carry_on(self, send: Send, answer: Command | RemotingError) -> None:
         """Take over a send whose first try was made elsewhere and has come to this end."""
         if self._closed is not None:
-            pending._settle(None, self._closed)
+            send.settle(None, self._closed)
             return
-        self.on_their_way.add(pending)
-        self._look_before(pending._deadline)
-        self.answered(pending, answer)
+        self.on_their_way.add(send)
+        self._look_before(send.deadline)
+        self.answered(send, answer)
 
     # ---- one try
 
-    def submit(self, pending: PendingSend) -> None:
-        """Begin. The result or error goes to `pending`."""
+    def submit(self, send: Send) -> None:
+        """Begin. The result or error goes to `send`."""
         now = trio.current_time()
-        pending._began = pending._tried_at = now
-        pending._deadline = deadline = now + pending._timeout
+        send.began = send.tried_at = now
+        send.deadline = deadline = now + send.timeout
         if self._closed is not None:
-            pending._settle(None, self._closed)
+            send.settle(None, self._closed)
             return
-        self.on_their_way.add(pending)
+        self.on_their_way.add(send)
         if self._config.try_timeout is not None:
             deadline = min(deadline, now + self._config.try_timeout)
         if deadline < self._next_look:
             self._next_look = self._sleeping.deadline = deadline
-        if self._outside or not self._let_in(pending):
-            self._outside.append(pending)
+        if self._outside or not self._let_in(send):
+            self._outside.append(send)
 
-    def _let_in(self, pending: PendingSend) -> bool:
+    def _let_in(self, send: Send) -> bool:
         """Begin with a send if its body finds room beside the others: what waits in a socket's buffer is bounded."""
-        size = len(pending._body)
+        size = len(send.body)
         if self.bytes and self.bytes + size > self._config.max_bytes_in_flight:
             return False
         self.bytes += size
-        pending._inside = True
-        self._try(pending)
+        send.counted = True
+        self._try(send)
         return True
 
-    def _try(self, pending: PendingSend) -> None:
-        topic = pending._topic
+    def _try(self, send: Send) -> None:
+        topic = send.topic
         parked = self._for_route.get(topic)
         if parked is not None:
-            parked.append(pending)
+            parked.append(send)
             return
         route = self._session.routes.get(topic)
         if route is None or not route.writable:
-            self._park_for_route(pending)
+            self._park_for_route(send)
             return
         try:
-            self._go(pending, route.writable, route.next_turn())
+            self._go(send, route.writable, route.next_turn())
         except ClientError as error:
-            self._settle(pending, None, error)
+            self._settle(send, None, error)
 
-    def _go(self, pending: PendingSend, queues: tuple[MessageQueue, ...], turn: int) -> None:
-        if pending._fixed is not None:
-            queue = pending._fixed
-        elif pending._select is not None:
-            queue = pending._select(queues)
+    def _go(self, send: Send, queues: tuple[MessageQueue, ...], turn: int) -> None:
+        if send.fixed is not None:
+            queue = send.fixed
+        elif send.select is not None:
+            queue = send.select(queues)
         else:
-            avoid = pending._queue.broker_name if pending._causes else None
+            avoid = send.queue.broker_name if send.causes else None
             queue = choose(queues, turn, avoid, self._faults, trio.current_time() * 1000)
-        pending._queue = queue
-        pending._tries += 1
+        send.queue = queue
+        send.tries += 1
         address = self._session.routes.master(queue.broker_name)
         if address is None:
-            self._failed(
-                pending, NoRoute("the queue's broker is in no route", topic=pending._topic, broker=queue.broker_name)
-            )
+            self._failed(send, NoRoute("the queue's broker is in no route", topic=send.topic, broker=queue.broker_name))
             return
         address = self._session.brokers.vip(address)
         line = self._lines.get(address)
         if line is None or line.closed:
-            self._park_for_line(pending, address)
+            self._park_for_line(send, address)
         else:
-            self._send(pending, line)
+            self._send(send, line)
 
-    def _send(self, pending: PendingSend, line: Connection) -> None:
-        pending._tried_at = trio.current_time()
-        pending._connection = line
-        pending._opaque = opaque = line.take_opaque()
+    def _send(self, send: Send, line: Connection) -> None:
+        send.tried_at = trio.current_time()
+        send.connection = line
+        send.opaque = opaque = line.take_opaque()
         try:
             if line.header_type is HeaderType.JSON and not line.has_hooks:
-                frame = pending._template.frame(
+                frame = send.template.frame(
                     opaque,
-                    pending._queue.queue_id,
-                    pending._sys_flag,
-                    pending._born,
-                    pending._flag,
-                    pending._properties,
-                    pending._body,
-                    pending._oneway,
+                    send.queue.queue_id,
+                    send.sys_flag,
+                    send.born,
+                    send.flag,
+                    send.properties,
+                    send.body,
+                    send.oneway,
                 )
             else:
-                frame = self._other_frame(pending, line, opaque)
-            if pending._oneway:
+                frame = self._other_frame(send, line, opaque)
+            if send.oneway:
                 line.send_oneway_frame(frame)
-                self._settle(pending, _sent_without_answer(pending), None)
+                self._settle(send, _sent_without_answer(send), None)
             else:
-                line.call_frame_soon(opaque, frame, pending._answered)
+                line.call_frame_soon(opaque, frame, send.answered)
         except RemotingError as error:
-            self.answered(pending, error)
+            self.answered(send, error)
 
-    def _other_frame(self, pending: PendingSend, line: Connection, opaque: int) -> bytes:
-        command = pending._template.command(
+    def _other_frame(self, send: Send, line: Connection, opaque: int) -> bytes:
+        command = send.template.command(
             line.header_type,
-            pending._queue.queue_id,
-            pending._sys_flag,
-            pending._born,
-            pending._flag,
-            pending._properties,
-            pending._body,
-            pending._oneway,
+            send.queue.queue_id,
+            send.sys_flag,
+            send.born,
+            send.flag,
+            send.properties,
+            send.body,
+            send.oneway,
         )
         command.opaque = opaque
         line.sign(command)
@@ -234,82 +232,80 @@ class SendPipeline:
 
     # ---- its end
 
-    def answered(self, pending: PendingSend, answer: Command | RemotingError) -> None:
+    def answered(self, send: Send, answer: Command | RemotingError) -> None:
         """A try has come to an end: an answer, or no answer any more."""
-        if pending.done:
+        if send.done:
             return
         if isinstance(answer, RemotingError):
-            self._failed(pending, translated(answer, _SEND, self._broker(pending), pending._topic))
+            self._failed(send, translated(answer, _SEND, self._broker(send), send.topic))
             return
         if self._faults is not None:
             now = trio.current_time()
-            self._faults.answered(pending._queue.broker_name, (now - pending._tried_at) * 1000, now * 1000)
+            self._faults.answered(send.queue.broker_name, (now - send.tried_at) * 1000, now * 1000)
         status = STATUS_BY_CODE.get(answer.code)
         if status is None:
-            self._refused(pending, answer)
-        elif (
-            status is not SendStatus.SEND_OK and self._config.retry_when_not_stored_safely and self._may_retry(pending)
-        ):
-            self._failed(pending, refusal(answer, _SEND, self._broker(pending), pending._topic))
+            self._refused(send, answer)
+        elif status is not SendStatus.SEND_OK and self._config.retry_when_not_stored_safely and self._may_retry(send):
+            self._failed(send, refusal(answer, _SEND, self._broker(send), send.topic))
         else:
-            self._settle(pending, result_of(pending, status, answer, self._config.namespace), None)
+            self._settle(send, result_of(send, status, answer, self._config.namespace), None)
 
-    def _refused(self, pending: PendingSend, answer: Command) -> None:
-        error = refusal(answer, _SEND, self._broker(pending), pending._topic)
+    def _refused(self, send: Send, answer: Command) -> None:
+        error = refusal(answer, _SEND, self._broker(send), send.topic)
         if answer.code in _STALE_ROUTE:
-            self._refresh_soon(pending._topic)
+            self._refresh_soon(send.topic)
         if answer.code in self._config.retry_codes:
-            self._failed(pending, error)
+            self._failed(send, error)
         else:
-            self._give_up(pending, error)
+            self._give_up(send, error)
 
-    def _failed(self, pending: PendingSend, error: ClientError) -> None:
+    def _failed(self, send: Send, error: ClientError) -> None:
         """A try that another one may follow."""
         now = trio.current_time()
         if self._faults is not None:
-            self._faults.failed(pending._queue.broker_name, (now - pending._tried_at) * 1000, now * 1000)
-        self._refresh_soon(pending._topic)
-        if not self._may_retry(pending) or now >= pending._deadline:
-            self._give_up(pending, error)
+            self._faults.failed(send.queue.broker_name, (now - send.tried_at) * 1000, now * 1000)
+        self._refresh_soon(send.topic)
+        if not self._may_retry(send) or now >= send.deadline:
+            self._give_up(send, error)
             return
-        if pending._causes is None:
-            pending._causes = []
-        pending._causes.append(error)
-        log.info("try %d of message %s failed, trying another broker: %s", pending._tries, pending.message_id, error)
+        if send.causes is None:
+            send.causes = []
+        send.causes.append(error)
+        log.info("try %d of message %s failed, trying another broker: %s", send.tries, send.message_id, error)
         if self._config.try_timeout is not None:
             self._look_before(now + self._config.try_timeout)
-        self._try(pending)
+        self._try(send)
 
-    def _may_retry(self, pending: PendingSend) -> bool:
+    def _may_retry(self, send: Send) -> bool:
         # A chosen queue is not exchanged for another one: it was chosen for order.
-        chosen = pending._fixed is not None or pending._select is not None
-        return not chosen and not pending._oneway and pending._tries <= self._config.retries
+        chosen = send.fixed is not None or send.select is not None
+        return not chosen and not send.oneway and send.tries <= self._config.retries
 
-    def _give_up(self, pending: PendingSend, error: ClientError) -> None:
-        elapsed = (trio.current_time() - pending._began) * 1000
-        if pending._causes:
-            causes = [*pending._causes, error]
+    def _give_up(self, send: Send, error: ClientError) -> None:
+        elapsed = (trio.current_time() - send.began) * 1000
+        if send.causes:
+            causes = [*send.causes, error]
             failure: ClientError = SendFailed(
                 f"the send failed {len(causes)} times, lastly: {error.what}",
                 causes=causes,
-                topic=pending._topic,
-                broker=self._broker(pending),
+                topic=send.topic,
+                broker=self._broker(send),
                 elapsed_ms=elapsed,
-                tries=pending._tries,
+                tries=send.tries,
                 advice=error.advice,
             )
             failure.__cause__ = error
         else:
-            failure = error.after(elapsed, pending._tries)
-        self._settle(pending, None, failure)
+            failure = error.after(elapsed, send.tries)
+        self._settle(send, None, failure)
 
-    def _settle(self, pending: PendingSend, result: SendResult | None, error: ClientError | None) -> None:
-        self.on_their_way.discard(pending)
-        pending._connection = None
-        if pending._inside:
-            pending._inside = False
-            self.bytes -= len(pending._body)
-        pending._settle(result, error)
+    def _settle(self, send: Send, result: SendResult | None, error: ClientError | None) -> None:
+        self.on_their_way.discard(send)
+        send.connection = None
+        if send.counted:
+            send.counted = False
+            self.bytes -= len(send.body)
+        send.settle(result, error)
         while self._outside and (self._outside[0].done or self._let_in(self._outside[0])):
             self._outside.popleft()
         if self.settled is not None:
@@ -317,17 +313,17 @@ class SendPipeline:
         if not self.on_their_way:
             self._empty.unpark_all()
 
-    def _broker(self, pending: PendingSend) -> str:
-        name = pending._queue.broker_name
+    def _broker(self, send: Send) -> str:
+        name = send.queue.broker_name
         address = self._session.routes.master(name)
         return f"{name} at {address}" if address else name
 
     # ---- waiting for a route
 
-    def _park_for_route(self, pending: PendingSend) -> None:
+    def _park_for_route(self, send: Send) -> None:
         assert self._nursery is not None
-        self._for_route[pending._topic] = deque([pending])
-        self._nursery.start_soon(self._get_route, pending._topic)
+        self._for_route[send.topic] = deque([send])
+        self._nursery.start_soon(self._get_route, send.topic)
 
     async def _get_route(self, topic: str) -> None:
         error: ClientError | None = None
@@ -335,13 +331,13 @@ class SendPipeline:
             await self._session.publish_route(topic, self._config.default_topic, self._config.default_topic_queues)
         except ClientError as failure:
             error = failure
-        for pending in self._for_route.pop(topic):
-            if pending.done:
+        for send in self._for_route.pop(topic):
+            if send.done:
                 continue
             if error is None:
-                self._try(pending)
+                self._try(send)
             else:
-                self._give_up(pending, error)
+                self._give_up(send, error)
 
     def _refresh_soon(self, topic: str) -> None:
         if topic not in self._refreshing and self._nursery is not None:
@@ -358,13 +354,13 @@ class SendPipeline:
 
     # ---- waiting for a connection
 
-    def _park_for_line(self, pending: PendingSend, address: str) -> None:
+    def _park_for_line(self, send: Send, address: str) -> None:
         parked = self._for_line.get(address)
         if parked is not None:
-            parked.append(pending)
+            parked.append(send)
             return
         assert self._nursery is not None
-        self._for_line[address] = deque([pending])
+        self._for_line[address] = deque([send])
         self._nursery.start_soon(self._get_line, address)
 
     async def _get_line(self, address: str) -> None:
@@ -377,14 +373,14 @@ class SendPipeline:
         parked = self._for_line.pop(address)
         if line is not None:
             self._lines[address] = line
-        for pending in parked:
-            if pending.done:
+        for send in parked:
+            if send.done:
                 continue
             if line is not None:
-                self._send(pending, line)
+                self._send(send, line)
             else:
                 assert error is not None
-                self.answered(pending, error)
+                self.answered(send, error)
 
     # ---- time
 
@@ -399,39 +395,39 @@ class SendPipeline:
                 await trio.sleep_forever()
             now = trio.current_time()
             self._next_look = math.inf
-            for pending in list(self.on_their_way):
-                deadline = pending._deadline
+            for send in list(self.on_their_way):
+                deadline = send.deadline
                 if try_timeout is not None:
-                    deadline = min(deadline, pending._tried_at + try_timeout)
+                    deadline = min(deadline, send.tried_at + try_timeout)
                 if deadline <= now:
-                    self._late(pending, now)
-                    deadline = pending._deadline if not pending.done else math.inf
+                    self._late(send, now)
+                    deadline = send.deadline if not send.done else math.inf
                 self._next_look = min(self._next_look, deadline)
 
-    def _late(self, pending: PendingSend, now: float) -> None:
-        line = pending._connection
+    def _late(self, send: Send, now: float) -> None:
+        line = send.connection
         if line is not None:
-            line.forget(pending._opaque)
-            pending._connection = None
-        waited = now - (pending._tried_at if line is not None else pending._began)
-        if pending._deadline <= now:
+            line.forget(send.opaque)
+            send.connection = None
+        waited = now - (send.tried_at if line is not None else send.began)
+        if send.deadline <= now:
             what = "the send was not answered" if line is not None else "the send found no route or connection"
-            error = TimedOut(f"{what} in time", topic=pending._topic, advice="it may be stored all the same")
-            self._give_up(pending, error)
+            error = TimedOut(f"{what} in time", topic=send.topic, advice="it may be stored all the same")
+            self._give_up(send, error)
         else:
-            self.answered(pending, CallTimeout(f"no answer within {waited:g} s"))
+            self.answered(send, CallTimeout(f"no answer within {waited:g} s"))
 
 
-def result_of(pending: PendingSend, status: SendStatus, answer: Command, namespace: str) -> SendResult:
+def result_of(send: Send, status: SendStatus, answer: Command, namespace: str) -> SendResult:
     """What an answer of this status says."""
     ext = answer.ext or {}
-    queue = pending._queue
+    queue = send.queue
     queue_id = int(ext.get("queueId", queue.queue_id))
     if queue_id != queue.queue_id or namespace:
         queue = MessageQueue(unwrap(namespace, queue.topic), queue.broker_name, queue_id)
     return SendResult(
         status,
-        pending.message_id,
+        send.message_id,
         ext.get("msgId", ""),
         queue,
         int(ext.get("queueOffset", 0)),
@@ -441,5 +437,5 @@ def result_of(pending: PendingSend, status: SendStatus, answer: Command, namespa
     )
 
 
-def _sent_without_answer(pending: PendingSend) -> SendResult:
-    return SendResult(SendStatus.SEND_OK, pending.message_id, "", pending._queue, -1)
+def _sent_without_answer(send: Send) -> SendResult:
+    return SendResult(SendStatus.SEND_OK, send.message_id, "", send.queue, -1)

@@ -23,7 +23,7 @@ import msgspec
 from rocketlet.client.config import ProducerConfig
 from rocketlet.client.errors import ClientError, InvalidMessage
 from rocketlet.client.hooks import SendHook
-from rocketlet.client.sending.pending_send import PendingSend, Sender
+from rocketlet.client.sending.pending_send import Send
 from rocketlet.client.sending.producer import ProducerEngine
 from rocketlet.client.sending.queue_selection import Selector
 from rocketlet.client.sending.send_result import SendResult, SendStatus, TransactionState
@@ -71,19 +71,17 @@ class TransactionEngine(ProducerEngine):
 
     def prepare_half(
         self,
-        sender: Sender,
         message: Message,
         *,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
         selector_argument: Any = None,
         timeout: float | None = None,
-    ) -> PendingSend:
+    ) -> Send:
         """The half message. In the caller's thread."""
         if message.delay_level:
             raise InvalidMessage("a transactional message cannot be delayed", topic=message.topic)
         return self.preparer.prepare(
-            sender,
             message,
             queue=queue,
             selector=selector,

@@ -59,7 +59,7 @@ class TopicQueries:
         queue = self._wire(queue)
         return await self._session.brokers.earliest_store_time(await self._session.master_of(queue), queue)
 
-    async def create_topic(self, topic: str, queue_count: int = 8, perm: int = 6) -> None:
+    async def create_topic(self, topic: str, queues: int = 8, perm: int = 6) -> None:
         """Create or change a topic on all brokers that carry the default topic."""
         try:
             check_topic_name(topic)
@@ -68,8 +68,8 @@ class TopicQueries:
         route = await self._session.route(DEFAULT_TOPIC)
         header = CreateTopicHeader(
             topic=namespace.wrap(self._namespace, topic),
-            readQueueNums=queue_count,
-            writeQueueNums=queue_count,
+            readQueueNums=queues,
+            writeQueueNums=queues,
             perm=perm,
         )
         for broker_name in route.addresses:
@@ -78,7 +78,7 @@ class TopicQueries:
                 await self._session.brokers.create_topic(address, header)
 
     async def view(self, message_id: str, topic: str = "") -> ReceivedMessage:
-        """One message, by its offset message id, or with its topic also by its unique id."""
+        """One message by its offset message id, or with its topic also by its unique id."""
         try:
             ip, port, log_offset = parse_offset_message_id(message_id)
         except InvalidMessageId as error:
@@ -101,7 +101,7 @@ class TopicQueries:
     async def query(
         self, topic: str, key: str, at_most: int = 64, begin: int = 0, end: int = _NO_END, *, unique: bool = False
     ) -> list[ReceivedMessage]:
-        """Messages by key (a word of `keys`, or a unique id), newest first, from all brokers of the topic.
+        """Messages by key (a word of `keys`, or a unique id), newest first, from all brokers; times in milliseconds.
 
         Brokers look up hashes; what merely has the same hash is left out here. A broker that cannot be asked is logged
         and its messages are missing, unless none could be asked.

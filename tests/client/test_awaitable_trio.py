@@ -3,8 +3,8 @@ from __future__ import annotations
 import trio
 
 from rocketlet.client.config import ConsumeFrom
-from rocketlet.client.facades.awaitable import AsyncProducer
-from rocketlet.client.facades.awaitable_consumers import AsyncPushConsumer
+from rocketlet.client.facades.producers import AsyncProducer
+from rocketlet.client.facades.push_consumers import AsyncPushConsumer
 from rocketlet.common.message import Message, ReceivedMessage
 from tests.support.memory_cluster import memory_cluster
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketlet.client.facades.blocking import Producer
+from rocketlet.client.facades.producers import Producer
 from rocketlet.common.message import Message
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.tools.local import LocalSettings

@@ -1,0 +1,78 @@
+"""Between pulled messages and the listener: what consuming with and without order have in common.
+
+Java: client/impl/consumer/ConsumeMessageService.java
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import trio
+
+from rocketlet.client.config import PushConfig
+from rocketlet.client.consuming.consume_job import ConsumeJob, Finished
+from rocketlet.client.consuming.consume_workers import Workers
+from rocketlet.client.consuming.consumer_statistics import ConsumerStatistics
+from rocketlet.client.consuming.offset_store import OffsetStore
+from rocketlet.client.consuming.process_queue import ProcessQueue
+from rocketlet.client.consuming.send_back import SendBack
+
+
+class Consuming(Protocol):
+    """The consumer whose messages these are."""
+
+    push_config: PushConfig
+    broadcasting: bool
+    offsets: OffsetStore
+    statistics: ConsumerStatistics
+
+    def progressed(self, process_queue: ProcessQueue) -> None:
+        """Messages have been consumed: there may be room for more."""
+
+    def wire_topic(self, topic: str) -> str:
+        """A topic's name on the wire."""
+
+
+class Consumption:
+    """One consumer's way to its listener. Lives on the engine's loop; only listeners run elsewhere."""
+
+    def __init__(
+        self, consumer: Consuming, workers: Callable[[Finished], Workers], send_back: SendBack | None, batch: int
+    ) -> None:
+        self._consumer = consumer
+        self._workers = workers(self._finished)
+        self._send_back = send_back  # None: broadcasting, nothing is tried twice
+        self._batch = batch
+        self._nursery: trio.Nursery | None = None
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Consume until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            await nursery.start(self._workers.run)
+            nursery.start_soon(self._watch)
+            task_status.started()
+
+    async def _watch(self) -> None:
+        """Runs beside the listeners."""
+        await trio.sleep_forever()
+
+    async def run_alone(self, job: ConsumeJob) -> None:
+        """Have one job run, and wait for it; what came of it is for the caller to settle."""
+        finished = trio.Event()
+        job.on_finished = finished.set
+        self._workers.submit([job])
+        await finished.wait()
+
+    def collect(self) -> None:
+        """Take in what has been consumed up to now."""
+        self._workers.collect()
+
+    def abandon(self) -> None:
+        """Begin with nothing more; what was not begun is not consumed."""
+        self._workers.abandon()
+
+    def _finished(self, jobs: Sequence[ConsumeJob]) -> None:
+        """Jobs are over."""
+        raise NotImplementedError

@@ -1,0 +1,163 @@
+"""A member of a consumer group: who it is for brokers, what it subscribes to, and where its offsets are.
+
+This is what all consumers share, also one that is given its messages without holding queues. A consumer that holds
+queues is a `QueueHolder`.
+
+Java: client/impl/consumer/MQConsumerInner.java
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+import trio
+
+from rocketlet.client import namespace
+from rocketlet.client.config import ConsumerConfig, MessageModel
+from rocketlet.client.consuming.consumer_statistics import ConsumerStatistics
+from rocketlet.client.consuming.offset_store import LocalOffsets, OffsetStore, RemoteOffsets
+from rocketlet.client.consuming.process_queue import ProcessQueue
+from rocketlet.client.consuming.running_info import check_group as check_own_group
+from rocketlet.client.consuming.running_info import running_info
+from rocketlet.client.consuming.selector import Selection, subscription_of
+from rocketlet.client.errors import ClientError
+from rocketlet.client.talking.broker_calls import subscription_data
+from rocketlet.client.talking.session import Session, World
+from rocketlet.client.talking.topic_queries import TopicQueries
+from rocketlet.client.validators import check_group
+from rocketlet.common import topic as topics
+from rocketlet.common.message import MessageQueue
+from rocketlet.common.subscription import TAG, Subscription
+from rocketlet.remoting.handler import Handler, Reply, Request
+from rocketlet.remoting.protocol.inspection import GetConsumerRunningInfoHeader
+from rocketlet.remoting.protocol.membership import ConsumerData
+from rocketlet.remoting.request_codes import RequestCode
+
+log = logging.getLogger("rocketlet.client.group_member")
+
+
+class GroupMember:
+    """One member. Lives on its loop."""
+
+    consume_type = "CONSUME_ACTIVELY"
+
+    def __init__(self, group: str, config: ConsumerConfig, world: World) -> None:
+        check_group(group, reserved=topics.DEFAULT_CONSUMER_GROUP)
+        self.group = namespace.wrap(config.namespace, group)
+        self.broadcasting = config.model is MessageModel.BROADCASTING
+        self.session = Session(config, world, stable_id=self.broadcasting)
+        self.queries = TopicQueries(self.session)
+        self.subscriptions: dict[str, Subscription] = {}
+        """By topic on the wire."""
+        self.statistics = ConsumerStatistics(world.clock)
+        self.started_at = 0
+        self.offsets: OffsetStore = (
+            LocalOffsets(config.offset_directory, self.session.client_id, self.group)
+            if self.broadcasting
+            else RemoteOffsets(self.group, self.session.brokers, self.session.routes.master)
+        )
+        self._settings = config
+        self._clock = world.clock
+        self._nursery: trio.Nursery | None = None
+        """Of the tasks of this consumer, while it runs."""
+        self.session.handlers[int(RequestCode.GET_CONSUMER_RUNNING_INFO)] = Handler(
+            self._running_info, GetConsumerRunningInfoHeader
+        )
+        self.session.consumers.append(self.consumer_data)
+        self.session.topics.append(self.topics_in_use)
+
+    @property
+    def config(self) -> ConsumerConfig:
+        """Its settings."""
+        return self._settings
+
+    @property
+    def held(self) -> Mapping[MessageQueue, ProcessQueue]:
+        """The queues that it consumes now, and those that it is about to give up."""
+        return {}
+
+    def topics_in_use(self) -> Iterable[str]:
+        """Those whose routes are wanted, by their names on the wire."""
+        return self.subscriptions
+
+    # ---- names
+
+    def wire_topic(self, topic: str) -> str:
+        """A topic's name on the wire."""
+        return namespace.wrap(self._settings.namespace, topic)
+
+    def wire_queue(self, queue: MessageQueue) -> MessageQueue:
+        """A queue of the user's, as brokers know it."""
+        return self._renamed(queue, namespace.wrap)
+
+    def shown(self, queue: MessageQueue) -> MessageQueue:
+        """The queue as the user knows it."""
+        return self._renamed(queue, namespace.unwrap)
+
+    def _renamed(self, queue: MessageQueue, rename: Callable[[str, str], str]) -> MessageQueue:
+        if not self._settings.namespace:
+            return queue
+        return MessageQueue(rename(self._settings.namespace, queue.topic), queue.broker_name, queue.queue_id)
+
+    # ---- subscriptions
+
+    def subscription(self, topic: str, selection: Selection) -> Subscription:
+        """A subscription newer than all before: brokers take only versions that grow."""
+        newest = max((subscription.version for subscription in self.subscriptions.values()), default=0)
+        return subscription_of(topic, selection, max(self._clock(), newest + 1))
+
+    async def check_filters(self) -> None:
+        """Raises Refused for an SQL condition that a broker cannot filter by."""
+        for subscription in list(self.subscriptions.values()):
+            route = self.session.routes.get(subscription.topic)
+            if subscription.expression_type == TAG or route is None:
+                continue
+            for broker_name in route.addresses:
+                found = self.session.routes.address(broker_name)
+                if found is not None:
+                    await self.session.brokers.check_subscription(
+                        found[0], self.session.client_id, self.group, subscription
+                    )
+
+    # ---- to the brokers
+
+    async def meet_the_brokers(self) -> None:
+        """Ask for the routes of all topics, have filters checked, and make this consumer known."""
+        for topic in list(self.topics_in_use()):
+            await self.refresh(topic)
+        await self.check_filters()
+        await self.tell_brokers()
+
+    async def refresh(self, topic: str) -> None:
+        """Ask for a topic's route; one that is not known yet is asked for again by the session."""
+        try:
+            await self.session.refresh(topic)
+        except ClientError as error:
+            log.warning("the route of %s is not known yet: %s", topic, error)
+
+    async def tell_brokers(self) -> None:
+        """Heartbeat to all brokers, now."""
+        await self.session.heartbeat()
+
+    def consumer_data(self) -> ConsumerData:
+        """The group in heartbeats."""
+        config = self._settings
+        return ConsumerData(
+            groupName=self.group,
+            consumeType=self.consume_type,
+            messageModel=config.model.value,
+            consumeFromWhere=config.consume_from.value,
+            subscriptionDataSet=[subscription_data(subscription) for subscription in self.subscriptions.values()],
+            unitMode=config.unit_mode,
+        )
+
+    # ---- from the brokers
+
+    def collect(self) -> None:
+        """Take in what has been consumed up to now."""
+
+    def _running_info(self, request: Request) -> Reply:
+        check_own_group(request.header.consumerGroup, self.group)
+        self.collect()
+        return Reply(body=running_info(self, jstack=request.header.jstackEnable).to_json())

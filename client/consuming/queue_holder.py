@@ -1,0 +1,219 @@
+"""A member of a group that holds queues: it is given its share of them, pulls each in a loop, and commits its offsets.
+
+What becomes of pulled messages is a subclass's: a push consumer calls a listener, a lite pull consumer keeps them for
+`poll`.
+
+Java: client/impl/consumer/DefaultMQPushConsumerImpl.java, DefaultLitePullConsumerImpl.java
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import trio
+
+from rocketlet.client.config import ConsumerConfig
+from rocketlet.client.consuming.group_member import GroupMember
+from rocketlet.client.consuming.process_queue import ProcessQueue
+from rocketlet.client.consuming.pull_loop import PullLoop, PullTerms
+from rocketlet.client.consuming.rebalance import Rebalance
+from rocketlet.client.consuming.selector import Selection
+from rocketlet.client.consuming.start_offset import HALF_AN_HOUR_MS, start_offset
+from rocketlet.client.talking.session import World
+from rocketlet.common.message import MessageQueue, ReceivedMessage
+from rocketlet.common.subscription import Subscription
+from rocketlet.remoting.handler import Handler, Reply, Request
+from rocketlet.remoting.protocol.membership import NotifyConsumerIdsChangedHeader
+from rocketlet.remoting.request_codes import RequestCode
+
+
+class QueueHolder(GroupMember):
+    """One consumer with queues. Lives on its loop."""
+
+    def __init__(
+        self, group: str, config: ConsumerConfig, world: World, *, terms: PullTerms, locking: bool = False
+    ) -> None:
+        super().__init__(group, config, world)
+        self.rebalance = Rebalance(self, locking=locking)
+        self.terms = terms
+        self._timestamp = config.consume_timestamp
+        self._loops: dict[ProcessQueue, tuple[PullLoop, trio.CancelScope]] = {}
+        self._running = False
+        self.session.handlers[int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)] = Handler(
+            self._members_changed, NotifyConsumerIdsChangedHeader
+        )
+        self.session.routes_changed.append(lambda topic: self.rebalance.wake())
+
+    @property
+    def held(self) -> Mapping[MessageQueue, ProcessQueue]:
+        return self.rebalance.held
+
+    def assignment(self) -> set[MessageQueue]:
+        """The queues that are this consumer's now."""
+        return {self.shown(queue) for queue, held in list(self.rebalance.held.items()) if not held.dropped}
+
+    # ---- life
+
+    async def run(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Consume until `stop` is set, then end in order. Started when the first queues are held."""
+        self.started_at = self._clock()
+        self._timestamp = self.config.consume_timestamp or self.started_at - HALF_AN_HOUR_MS
+        async with self.session.opened(), trio.open_nursery() as nursery:
+            self._nursery = nursery
+            await self._begin(nursery)
+            self._running = True
+            await self._began()
+            task_status.started()
+            await stop.wait()
+            with trio.CancelScope(shield=True):
+                self._running = False
+                await self._leave()
+                await self.session.unregister(None, self.group)
+            nursery.cancel_scope.cancel()
+
+    async def _begin(self, nursery: trio.Nursery) -> None:
+        """Meet the brokers and take the first queues."""
+        await self.meet_the_brokers()
+        await nursery.start(self.rebalance.run)
+
+    async def _began(self) -> None:
+        """The first queues are held."""
+
+    async def _leave(self) -> None:
+        """Commit and give up all queues."""
+        raise NotImplementedError
+
+    # ---- subscriptions
+
+    def subscribe(self, topic: str, selection: Selection = "*") -> None:
+        """Want a topic, before the start or after."""
+        wire = self.wire_topic(topic)
+        self.subscriptions[wire] = self.subscription(wire, selection)
+        if self._running:
+            assert self._nursery is not None
+            self._nursery.start_soon(self._subscribed, wire)
+
+    def unsubscribe(self, topic: str) -> None:
+        """No longer want it; its queues are given up."""
+        self.subscriptions.pop(self.wire_topic(topic), None)
+        if self._running:
+            assert self._nursery is not None
+            self._nursery.start_soon(self.tell_brokers)
+            self.rebalance.wake()
+
+    async def _subscribed(self, topic: str) -> None:
+        await self.refresh(topic)
+        await self.tell_brokers()
+        self.rebalance.wake()
+
+    def filter_of(self, topic: str) -> Subscription | None:
+        """What pulls of a topic select by."""
+        return self.subscriptions.get(topic)
+
+    # ---- offsets
+
+    async def persist(self, *, wait: bool = False) -> None:
+        """Commit how far all held queues are consumed; with `wait` the brokers answer."""
+        self.collect()
+        for process_queue in self.rebalance.held.values():
+            if not process_queue.dropped:
+                self.offsets.update(process_queue.queue, process_queue.committable())
+        await self.offsets.persist(list(self.rebalance.held), wait=wait)
+
+    async def _persist_for_ever(self, first: float) -> None:
+        await trio.sleep(first)
+        while True:
+            await self.persist()
+            await trio.sleep(self.config.persist_interval)
+
+    # ---- as the owner of queues (rebalance)
+
+    async def start_offset(self, queue: MessageQueue) -> int:
+        """Where to begin."""
+        return await start_offset(
+            queue,
+            await self.session.master_of(queue),
+            offsets=self.offsets,
+            brokers=self.session.brokers,
+            consume_from=self.config.consume_from,
+            timestamp=self._timestamp,
+        )
+
+    def taken(self, process_queue: ProcessQueue) -> None:
+        """Begin to pull a queue."""
+        assert self._nursery is not None
+        loop = PullLoop(process_queue, self)
+        scope = trio.CancelScope()
+        self._loops[process_queue] = loop, scope
+        self._nursery.start_soon(self._pull, loop, scope)
+
+    async def _pull(self, loop: PullLoop, scope: trio.CancelScope) -> None:
+        with scope:
+            await loop.run()
+
+    def stop_pulling(self, process_queue: ProcessQueue) -> None:
+        """The queue is not pulled any more; an answer that the broker still holds is dropped."""
+        _, scope = self._loops.pop(process_queue)
+        scope.cancel()
+
+    async def given_up(self, process_queue: ProcessQueue) -> None:
+        """Stop pulling a queue, and commit it where somebody else goes on from there."""
+        self.stop_pulling(process_queue)
+        await self._finished(process_queue)
+        queue = process_queue.queue
+        if self._commits and not self.rebalance.is_restarting(queue):
+            self.offsets.update(queue, process_queue.committable())
+            await self.offsets.persist([queue])
+        self.offsets.forget(queue)
+
+    _commits = True
+    """Whether offsets are committed without being asked."""
+
+    async def _finished(self, process_queue: ProcessQueue) -> None:
+        """What was consumed of a queue is taken in. Requires: it is dropped."""
+        self.collect()
+
+    # ---- as the one on whose behalf is pulled (pull_loop)
+
+    def pulled(self, process_queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
+        """Messages have been put into the process queue."""
+        raise NotImplementedError
+
+    def full(self, process_queue: ProcessQueue) -> str:
+        """Why a queue must not be pulled now."""
+        raise NotImplementedError
+
+    def _full_alone(self, process_queue: ProcessQueue, max_span: int | None) -> str:
+        if process_queue.count >= self.config.queue_max_messages:
+            return f"{process_queue.count} messages are not consumed yet"
+        if process_queue.bytes >= self.config.queue_max_bytes:
+            return f"{process_queue.bytes} bytes are not consumed yet"
+        if max_span is not None and process_queue.span > max_span:
+            return f"the oldest message is {process_queue.span} behind the newest"
+        return ""
+
+    def unknown(self) -> None:
+        """Tell the brokers who this is."""
+        self.session.heartbeat_soon()
+
+    def offset_moved(self, process_queue: ProcessQueue, offset: int) -> None:
+        """Go on from an offset that the broker has."""
+        self.rebalance.restart(process_queue, offset)
+
+    def progressed(self, process_queue: ProcessQueue) -> None:
+        """Messages have been consumed: there may be room for more."""
+        loop = self._loops.get(process_queue)
+        if loop is not None:
+            loop[0].room.set()
+
+    def pull_again(self) -> None:
+        """Let all loops see whether they may pull."""
+        for loop, _ in self._loops.values():
+            loop.room.set()
+
+    # ---- from the brokers
+
+    def _members_changed(self, request: Request) -> Reply:
+        if request.header.consumerGroup == self.group:
+            self.rebalance.wake()
+        return Reply()

@@ -1,0 +1,219 @@
+"""What all public classes are made of: one body for threads, trio and asyncio.
+
+Each public method is written once, as an `async def` against a `Bridge`. A class that also inherits from `OnEventLoop`
+has it as it is. One that inherits from `InThreads` gets a plain method made of it, which runs the coroutine to its end
+in the calling thread. Type checkers see both: `shared` is a descriptor that tells by the class what a call returns.
+
+    class Asking(Facade[Engine]):
+        @shared
+        async def max_offset(self, queue: MessageQueue) -> int: ...
+
+    class Producer(Asking, InThreads): ...             # producer.max_offset(queue)
+    class AsyncProducer(Asking, OnEventLoop): ...      # await producer.max_offset(queue)
+
+A method that the engine has as users want it needs no body: `seek = engine_method(LitePullEngine.seek)`.
+
+Java: none
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Coroutine, Mapping
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
+
+import sniffio
+import trio
+
+from rocketlet.client.config import ClientConfig, configured
+from rocketlet.client.coroutines import completed
+from rocketlet.client.errors import ClientClosed
+from rocketlet.client.facades.bridges import Bridge
+from rocketlet.client.facades.thread_bridge import ThreadBridge
+from rocketlet.client.talking.session import Session, World
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+class Engine(Protocol):
+    """What lives on the engine's loop."""
+
+    session: Session
+
+    async def run(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = ...) -> None:
+        """Work until `stop` is set, then end in order."""
+
+
+EngineT = TypeVar("EngineT", bound=Engine)
+
+
+class shared(Generic[Parameters, Result]):
+    """A public method, written once. See the module."""
+
+    def __init__(self, function: Callable[Concatenate[Any, Parameters], Coroutine[Any, Any, Result]]) -> None:
+        self.function = function
+
+    # For type checkers: every class has real functions in these places, see `__init_subclass__` below.
+    @overload
+    def __get__(self, instance: InThreads, owner: object) -> Callable[Parameters, Result]: ...
+    @overload
+    def __get__(self, instance: OnEventLoop, owner: object) -> Callable[Parameters, Coroutine[Any, Any, Result]]: ...
+    @overload
+    def __get__(self, instance: None, owner: object) -> Callable[Concatenate[Any, Parameters], Any]: ...
+    def __get__(self, instance: object, owner: object) -> Any:
+        return functools.partial(self.function, instance)
+
+
+def engine_method(
+    function: Callable[Concatenate[Any, Parameters], Coroutine[Any, Any, Result]], part: str = ""
+) -> shared[Parameters, Result]:
+    """A public method that is one of the engine's, or of one of its parts, with its name and documentation."""
+
+    async def method(self: Facade[Any], /, *args: Parameters.args, **named: Parameters.kwargs) -> Result:
+        bridge, engine = self._running()
+        owner = getattr(engine, part) if part else engine
+        return await bridge.call(functools.partial(function, owner, *args, **named))
+
+    functools.update_wrapper(method, function)
+    return shared(method)
+
+
+def _methods(cls: type) -> Mapping[str, shared[..., Any]]:
+    found = {name: inspect.getattr_static(cls, name) for name in dir(cls)}
+    return {name: method for name, method in found.items() if isinstance(method, shared)}
+
+
+class Facade(Generic[EngineT]):
+    """A client as its user sees it: its configuration, and the engine while it runs."""
+
+    _role = "client"
+    _how_to_run: str
+
+    def __init__(
+        self,
+        group: str,
+        kind: type[ClientConfig],
+        config: ClientConfig | None,
+        namesrv: str | None,
+        world: World | None,
+        settings: Mapping[str, Any],
+    ) -> None:
+        self.config: Any = configured(kind, config, namesrv, settings, os.environ)
+        self.group = group
+        self._world = world
+        self._now: tuple[Bridge, EngineT] | None = None
+
+    def _make_engine(self, bridge: Bridge, world: World) -> EngineT:
+        raise NotImplementedError
+
+    async def _open(self, bridge: Bridge) -> None:
+        try:
+            engine = self._make_engine(bridge, self._world or World())
+        except BaseException:
+            await bridge.release()
+            raise
+        await bridge.start(engine.run, f"{self._role} {self.group}")
+        self._now = bridge, engine
+        await self._opened(bridge, engine)
+
+    async def _opened(self, bridge: Bridge, engine: EngineT) -> None:
+        """The engine has just started."""
+
+    def _comes_to_its_end(self) -> None:
+        """The user's block ended without an error."""
+
+    async def _close(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        (bridge, _), self._now = self._running(), None
+        await bridge.stop(kind, error, trace)
+
+    def _running(self) -> tuple[Bridge, EngineT]:
+        if self._now is None:
+            raise ClientClosed(f"the {self._role} is not running", advice=self._how_to_run)
+        return self._now
+
+    @property
+    def client_id(self) -> str:
+        """The name under which brokers know this member of the group."""
+        return self._running()[1].session.client_id
+
+
+class InThreads(Facade[Any]):
+    """A client for plain threads: any number of them may share it."""
+
+    _how_to_run = "start() it, or use it in a with block"
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name, method in _methods(cls).items():
+            setattr(cls, name, _blocking(method.function))
+
+    def start(self) -> None:
+        """Begin; `with` does it."""
+        if self._now is None:
+            completed(self._open(ThreadBridge()))
+
+    def shutdown(self) -> None:
+        """Finish what is on its way, take leave of the brokers, end. Raises EngineFailed if it had died."""
+        if self._now is not None:
+            completed(self._close(None, None, None))
+
+    def close(self) -> None:
+        """The same as `shutdown`, for `contextlib.closing` and out of habit."""
+        self.shutdown()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None and self._now is not None:
+            self._comes_to_its_end()
+        self.shutdown()
+
+
+def _blocking(function: Callable[..., Coroutine[Any, Any, Result]]) -> Callable[..., Result]:
+    @functools.wraps(function)
+    def call(*args: Any, **named: Any) -> Result:
+        return completed(function(*args, **named))
+
+    return call
+
+
+class OnEventLoop(Facade[Any]):
+    """A client for trio or asyncio, as an `async with` block: any number of tasks may share it."""
+
+    _how_to_run = "use it in an async with block"
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name, method in _methods(cls).items():
+            setattr(cls, name, method.function)
+
+    async def __aenter__(self) -> Self:
+        await self._open(_bridge_of_this_loop())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._comes_to_its_end()
+        await self._close(kind, error, trace)
+
+
+def _bridge_of_this_loop() -> Bridge:
+    if sniffio.current_async_library() == "trio":
+        from rocketlet.client.facades.trio_bridge import TrioBridge
+
+        return TrioBridge()
+    from rocketlet.client.facades.asyncio_bridge import AsyncioBridge
+
+    return AsyncioBridge()

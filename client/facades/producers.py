@@ -1,0 +1,326 @@
+"""The producers, for threads and for event loops.
+
+Java: client/producer/DefaultMQProducer.java, TransactionMQProducer.java
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+import trio
+
+from rocketlet.client.config import ProducerConfig
+from rocketlet.client.errors import ClientError, InvalidUse
+from rocketlet.client.facades.bridges import Bridge, SendPort
+from rocketlet.client.facades.facade import Facade, InThreads, OnEventLoop, engine_method, shared
+from rocketlet.client.facades.thread_bridge import ThreadBridge
+from rocketlet.client.hooks import SendHook
+from rocketlet.client.sending.inner_producer import InnerProducer
+from rocketlet.client.sending.pending_send import PendingSend
+from rocketlet.client.sending.producer import ProducerEngine
+from rocketlet.client.sending.queue_selection import Selector
+from rocketlet.client.sending.request_reply import DEFAULT_REQUEST_TIMEOUT, reply_to
+from rocketlet.client.sending.send_result import SendResult, TransactionState
+from rocketlet.client.sending.transaction_producer import (
+    AsyncChecker,
+    AsyncExecutor,
+    Checker,
+    Executor,
+    Transaction,
+    TransactionEngine,
+    outcome_of_half,
+)
+from rocketlet.client.talking.session import World
+from rocketlet.client.talking.topic_queries import TopicQueries
+from rocketlet.common import message_properties as names
+from rocketlet.common.message import Message, MessageQueue, ReceivedMessage
+
+log = logging.getLogger("rocketlet.client.producer")
+
+CheckerT = TypeVar("CheckerT")
+ExecutorT = TypeVar("ExecutorT")
+
+
+class Sending(Facade[ProducerEngine]):
+    """What every producer does."""
+
+    _role = "producer"
+
+    def __init__(
+        self,
+        group: str,
+        config: ProducerConfig | None = None,
+        *,
+        namesrv: str | None = None,
+        hooks: Sequence[SendHook] = (),
+        world: World | None = None,
+        **settings: Any,
+    ) -> None:
+        """`settings` are single fields of ProducerConfig by name. `world` is for tests."""
+        super().__init__(group, ProducerConfig, config, namesrv, world, settings)
+        self._hooks = tuple(hooks)
+        self._port: SendPort | None = None
+
+    def _make_engine(self, bridge: Bridge, world: World) -> ProducerEngine:
+        return ProducerEngine(self.group, self.config, world, self._hooks)
+
+    async def _opened(self, bridge: Bridge, engine: ProducerEngine) -> None:
+        self._port = bridge.send_port(engine)
+
+    def _sending(self) -> tuple[ProducerEngine, SendPort]:
+        _, engine = self._running()
+        assert self._port is not None
+        return engine, self._port
+
+    # ---- sending
+
+    @shared
+    async def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        argument: Any = None,
+        timeout: float | None = None,
+    ) -> SendResult:
+        """Send a message and wait until it is stored, trying up to `retries` times more within `timeout`.
+
+            result = producer.send(Message("orders", b"...", tags="new", keys=["order-7"]))
+
+        `queue` fixes where it goes; `selector(queues, message, argument)` chooses, and so does the message's
+        `sharding_key`; then it is tried there only. Raises InvalidMessage before anything is sent; SendFailed, Refused,
+        TimedOut, Unreachable or NoRoute after the last try. A task that is cancelled stops waiting; the message may be
+        stored.
+        """
+        engine, port = self._sending()
+        return await port.sent(engine.preparer.prepare(message, queue, selector, argument, timeout))
+
+    def send_soon(
+        self,
+        message: Message,
+        callback: Callable[[PendingSend], object] | None = None,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        argument: Any = None,
+        timeout: float | None = None,
+    ) -> PendingSend:
+        """Begin to send a message, and go on; many may be on their way at once.
+
+            pending = [producer.send_soon(Message("T", b"%d" % n)) for n in range(100)]
+            results = [each.result() for each in pending]          # in a task: await each
+
+        Messages to one queue are stored in the order of these calls unless one of them has to be tried again. While
+        `max_in_flight` are on their way a thread waits here, and a task gets TooManyInFlight. `callback(pending)` is
+        called when it is done, in a thread of its own or by the event loop.
+        """
+        engine, port = self._sending()
+        port.make_room()
+        send = engine.preparer.prepare(message, queue, selector, argument, timeout)
+        pending = PendingSend(send, self._running()[0])
+        if callback is not None:
+            pending.add_done_callback(callback)
+        port.submit(send)
+        return pending
+
+    @shared
+    async def send_oneway(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        argument: Any = None,
+    ) -> None:
+        """Send a message that nobody answers: it may be lost, and nobody would know.
+
+            producer.send_oneway(Message("metrics", b"load 0.7"))
+
+        Returns once it is handed to the connection. Raises NoRoute and Unreachable.
+        """
+        engine, port = self._sending()
+        await port.sent(engine.preparer.prepare(message, queue, selector, argument, oneway=True))
+
+    @shared
+    async def send_batch(
+        self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout: float | None = None
+    ) -> SendResult:
+        """Send many small messages of one topic in one request; all are stored in one queue, or none.
+
+            producer.send_batch([Message("T", b"a"), Message("T", b"b")])
+
+        `split(messages)` cuts what is too large for one request.
+        """
+        engine, port = self._sending()
+        return await port.sent(engine.preparer.prepare_batch(messages, queue=queue, timeout=timeout))
+
+    @shared
+    async def request(
+        self,
+        message: Message,
+        timeout: float = DEFAULT_REQUEST_TIMEOUT,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        argument: Any = None,
+    ) -> ReceivedMessage:
+        """Send a message and wait for the reply of whoever consumes it. Raises RequestTimedOut.
+
+        reply = producer.request(Message("prices", b"ACME"), timeout=5)
+        """
+        bridge, engine = self._running()
+        extra = engine.requests.properties(timeout)
+        send = engine.preparer.prepare(message, queue, selector, argument, timeout, extra=extra)
+        return await bridge.call(engine.requests.request, send, extra[names.CORRELATION_ID], timeout)
+
+    @shared
+    async def reply(self, request: ReceivedMessage, body: bytes) -> None:
+        """Answer a message that was sent by `request`; from within its listener, say.
+
+        def listener(message):
+            producer.reply(message, b"42")
+        """
+        bridge, engine = self._running()
+        message, extra = reply_to(request, body)
+        await bridge.call(InnerProducer(engine.session, engine.group).reply, message, extra, self.config.send_timeout)
+
+    # ---- asking
+
+    publish_queues = engine_method(ProducerEngine.publish_queues)
+    max_offset = engine_method(TopicQueries.max_offset, "queries")
+    min_offset = engine_method(TopicQueries.min_offset, "queries")
+    offset_at = engine_method(TopicQueries.offset_at, "queries")
+    earliest_store_time = engine_method(TopicQueries.earliest_store_time, "queries")
+    view = engine_method(TopicQueries.view, "queries")
+    query = engine_method(TopicQueries.query, "queries")
+    create_topic = engine_method(TopicQueries.create_topic, "queries")
+
+
+class Producer(Sending, InThreads):
+    """Sends messages, from any number of threads.
+
+    with Producer("group", namesrv="127.0.0.1:9876") as producer:
+        result = producer.send(Message("T", b"hi"))
+    """
+
+    def request_soon(
+        self,
+        message: Message,
+        callback: Callable[[ReceivedMessage | None, ClientError | None], object],
+        timeout: float = DEFAULT_REQUEST_TIMEOUT,
+    ) -> None:
+        """Send a request, and have `callback(reply, error)` called, in a thread of its own, with one of the two.
+
+        producer.request_soon(Message("prices", b"ACME"), lambda reply, error: print(reply or error))
+        """
+        bridge, engine = self._running()
+        assert isinstance(bridge, ThreadBridge)
+        thread = bridge.thread
+        extra = engine.requests.properties(timeout)
+        send = engine.preparer.prepare(message, timeout=timeout, extra=extra)
+
+        def done(reply: Any, error: BaseException | None) -> None:
+            failure = error if error is None or isinstance(error, ClientError) else ClientError(repr(error))
+            thread.call_back(lambda: callback(reply, failure))
+
+        correlation = extra[names.CORRELATION_ID]
+        thread.spawn(engine.requests.request, (send, correlation, timeout), done, trio.CancelScope())
+
+
+class AsyncProducer(Sending, OnEventLoop):
+    """Sends messages, from trio or asyncio; for as many tasks as like.
+
+    async with AsyncProducer("group", namesrv="127.0.0.1:9876") as producer:
+        result = await producer.send(Message("T", b"hi"))
+    """
+
+
+class SendingInTransactions(Sending, Generic[CheckerT, ExecutorT]):
+    """What every transaction producer does."""
+
+    def __init__(
+        self,
+        group: str,
+        checker: CheckerT,
+        config: ProducerConfig | None = None,
+        *,
+        namesrv: str | None = None,
+        hooks: Sequence[SendHook] = (),
+        world: World | None = None,
+        **settings: Any,
+    ) -> None:
+        """`settings` are single fields of ProducerConfig by name. `world` is for tests."""
+        super().__init__(group, config, namesrv=namesrv, hooks=hooks, world=world, **settings)
+        self._checker: Any = checker
+
+    def _make_engine(self, bridge: Bridge, world: World) -> ProducerEngine:
+        return TransactionEngine(self.group, self.config, world, bridge.user_call(self._checker), self._hooks)
+
+    @shared
+    async def send_in_transaction(
+        self,
+        message: Message,
+        executor: ExecutorT,
+        argument: Any = None,
+        *,
+        queue: MessageQueue | None = None,
+        timeout: float | None = None,
+    ) -> SendResult:
+        """Store a message half, run the local transaction here, and tell the broker how it came out.
+
+        `result.state` says it. An executor that raises or returns nothing leaves it UNKNOWN: the checker is asked
+        later. Raises what `send` raises; then the executor was not run.
+        """
+        bridge, engine = self._running()
+        assert isinstance(engine, TransactionEngine)
+        function: Any = executor
+        if not callable(function):
+            raise InvalidUse(f"the local executor is {executor!r}", advice="give a function of one Transaction")
+        _, port = self._sending()
+        result = await port.sent(engine.prepare_half(message, queue=queue, timeout=timeout))
+        state, failure = outcome_of_half(result), None
+        if state is None:
+            try:
+                state = await bridge.user_function(function)(Transaction(message, result.message_id, argument))
+            except Exception as error:
+                log.exception("the local executor raised on message %s; its transaction is unknown", result.message_id)
+                failure = error
+        return await bridge.call(engine.end, result, state or TransactionState.UNKNOWN, failure)
+
+
+class TransactionProducer(SendingInTransactions[Checker, Executor], Producer):
+    """Sends messages that are delivered only if a local transaction succeeds, from any number of threads.
+
+        def execute(transaction):
+            book(transaction.message)
+            return TransactionState.COMMIT
+
+        def check(message):
+            return TransactionState.COMMIT if booked(message.message_id) else TransactionState.ROLLBACK
+
+        with TransactionProducer("group", check, namesrv="127.0.0.1:9876") as producer:
+            producer.send_in_transaction(Message("T", b"booking 7"), execute)
+
+    The checker is asked about transactions of the whole group, also those of clients that have died; it runs in
+    threads of the client's.
+    """
+
+
+class AsyncTransactionProducer(SendingInTransactions[AsyncChecker, AsyncExecutor], AsyncProducer):
+    """Sends messages that are delivered only if a local transaction succeeds, from trio or asyncio.
+
+        async def execute(transaction):
+            await book(transaction.message)
+            return TransactionState.COMMIT
+
+        async def check(message):
+            return TransactionState.COMMIT if await booked(message.message_id) else TransactionState.ROLLBACK
+
+        async with AsyncTransactionProducer("group", check, namesrv="127.0.0.1:9876") as producer:
+            await producer.send_in_transaction(Message("T", b"booking 7"), execute)
+
+    The checker is asked about transactions of the whole group, also those of clients that have died.
+    """

@@ -1,0 +1,154 @@
+"""The push consumers, for threads and for event loops.
+
+Java: client/consumer/DefaultMQPushConsumer.java
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+from rocketlet.client.config import PushConfig
+from rocketlet.client.consuming.consume_job import Finished
+from rocketlet.client.consuming.consume_results import (
+    AsyncBatchListener,
+    AsyncListener,
+    BatchListener,
+    ConsumeContext,
+    Listener,
+    ListenerAnswer,
+)
+from rocketlet.client.consuming.consume_workers import Workers
+from rocketlet.client.consuming.push_consumer import PushEngine
+from rocketlet.client.consuming.selector import Selection
+from rocketlet.client.errors import InvalidUse
+from rocketlet.client.facades.bridges import Bridge
+from rocketlet.client.facades.facade import Facade, InThreads, OnEventLoop, engine_method
+from rocketlet.client.facades.thread_bridge import ThreadBridge
+from rocketlet.client.hooks import ConsumeHook, hooked
+from rocketlet.client.talking.session import World
+from rocketlet.common.message import MessageQueue, ReceivedMessage
+
+_STILL_ALIVE = 1.0  # how often a wait without end looks whether the engine lives
+
+ListenerT = TypeVar("ListenerT")
+BatchListenerT = TypeVar("BatchListenerT")
+
+
+class Pushed(Facade[PushEngine], Generic[ListenerT, BatchListenerT]):
+    """What every push consumer does."""
+
+    _role = "consumer"
+
+    def __init__(
+        self,
+        group: str,
+        listener: ListenerT | None = None,
+        *,
+        batch_listener: BatchListenerT | None = None,
+        topics: Mapping[str, Selection] | None = None,
+        config: PushConfig | None = None,
+        namesrv: str | None = None,
+        hooks: Sequence[ConsumeHook] = (),
+        world: World | None = None,
+        **settings: Any,
+    ) -> None:
+        """`settings` are single fields of PushConfig by name. `world` is for tests."""
+        if (listener is None) == (batch_listener is None):
+            raise InvalidUse("a push consumer needs a listener", advice="give it one: listener or batch_listener")
+        super().__init__(group, PushConfig, config, namesrv, world, settings)
+        self._listener: Any = listener
+        self._batch_listener: Any = batch_listener
+        self._hooks = tuple(hooks)
+        self._topics: dict[str, Selection] = dict(topics or {})
+
+    def _make_engine(self, bridge: Bridge, world: World) -> PushEngine:
+        one = bridge.user_function(self._listener)
+        several = bridge.user_function(self._batch_listener)
+
+        async def call_one(messages: Sequence[ReceivedMessage], context: ConsumeContext) -> ListenerAnswer:
+            answer: ListenerAnswer = await one(messages[0])
+            return answer
+
+        call = call_one if self._batch_listener is None else several
+
+        def workers(finished: Finished, hooks: Sequence[ConsumeHook]) -> Workers:
+            name = f"ConsumeMessageThread_{self.group}"
+            return bridge.workers(hooked(call, hooks, self.group, world.clock), self.config.threads, finished, name)
+
+        batch = self.config.batch if self._batch_listener is not None else 1
+        engine = PushEngine(self.group, self.config, world, workers=workers, batch=batch, hooks=self._hooks)
+        for topic, selection in self._topics.items():
+            engine.subscribe(topic, selection)
+        return engine
+
+    # ---- what it consumes
+
+    def subscribe(self, topic: str, selection: Selection = "*") -> None:
+        """Want a topic: all of it, some tags (`"A || B"`), or what an `Sql` condition selects. At any time."""
+        self._topics[topic] = selection
+        if self._now is not None:
+            bridge, engine = self._now
+            bridge.tell(engine.subscribe, topic, selection)
+
+    def unsubscribe(self, topic: str) -> None:
+        """No longer want it."""
+        self._topics.pop(topic, None)
+        if self._now is not None:
+            bridge, engine = self._now
+            bridge.tell(engine.unsubscribe, topic)
+
+    def suspend(self) -> None:
+        """Stop pulling; what is pulled already, and what the broker holds, is still consumed."""
+        bridge, engine = self._running()
+        bridge.tell(engine.suspend)
+
+    def resume(self) -> None:
+        """Go on pulling."""
+        bridge, engine = self._running()
+        bridge.tell(engine.resume)
+
+    commit = engine_method(PushEngine.commit)
+
+    def queues(self) -> set[MessageQueue]:
+        """The queues that are this consumer's now."""
+        return self._running()[1].assignment()
+
+
+class PushConsumer(Pushed[Listener, BatchListener], InThreads):
+    """Calls a listener with the messages of its topics, in threads of its own.
+
+        def listener(message):
+            print(message.body)
+
+        with PushConsumer("group", listener, topics={"T": "*"}, namesrv="127.0.0.1:9876") as consumer:
+            consumer.wait()
+
+    A listener that returns has consumed its message; one that raises, or returns `Later()`, gets it again.
+    """
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Sleep while it consumes: for so long, or until Ctrl-C. Raises EngineFailed if it dies."""
+        until = math.inf if timeout is None else time.monotonic() + timeout
+        sleeping = threading.Event()
+        while (left := until - time.monotonic()) > 0:
+            bridge, _ = self._running()
+            assert isinstance(bridge, ThreadBridge)
+            bridge.check()
+            sleeping.wait(min(left, _STILL_ALIVE))
+
+
+class AsyncPushConsumer(Pushed[AsyncListener, AsyncBatchListener], OnEventLoop):
+    """Calls a listener with the messages of its topics, under trio or asyncio.
+
+        async def listener(message):
+            print(message.body)
+
+        async with AsyncPushConsumer("group", listener, topics={"T": "*"}, namesrv="127.0.0.1:9876"):
+            await trio.sleep_forever()
+
+    A listener that returns has consumed its message; one that raises, or returns `Later()`, gets it again.
+    """

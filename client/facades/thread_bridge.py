@@ -1,0 +1,212 @@
+"""Clients in plain threads: the engine on the process's engine thread, users in as many threads as like.
+
+A send is prepared in its caller's thread. A thread that sends alone then writes and reads itself (`direct_line`). Else
+the send goes over to the engine's loop in a deque, together with whatever other threads send at that moment, and its
+thread sleeps on a bare lock until the answer is there.
+
+Java: none; a JVM client owns its threads
+"""
+
+from __future__ import annotations
+
+import time
+from _thread import LockType, allocate_lock
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import trio
+
+from rocketlet.client.consuming.consume_job import Call, Finished
+from rocketlet.client.consuming.consume_workers import ThreadWorkers, Workers
+from rocketlet.client.consuming.message_buffer import MessageBuffer
+from rocketlet.client.coroutines import as_coroutine_function, called
+from rocketlet.client.errors import InvalidUse
+from rocketlet.client.facades.engine_thread import EngineThread, HostedRun
+from rocketlet.client.sending.direct_line import DirectPath
+from rocketlet.client.sending.pending_send import Send
+from rocketlet.client.sending.send_result import SendResult
+from rocketlet.remoting.command import Command
+from rocketlet.remoting.errors import RemotingError
+
+if TYPE_CHECKING:
+    from rocketlet.client.sending.producer import ProducerEngine
+
+Result = TypeVar("Result")
+
+_USER_CALLS = 4  # of the engine to its user, such as a checker of transactions, at work at once
+_STILL_ALIVE = 1.0  # seconds between two looks of a thread that waits without end at whether the engine lives
+
+
+class ThreadBridge:
+    """The user in threads, the engine on its own. No `async def` here ever suspends."""
+
+    def __init__(self) -> None:
+        self.thread = EngineThread.acquire()
+        self.run: HostedRun | None = None
+        self._port: ThreadPort | None = None
+
+    # ---- life
+
+    async def start(self, run: Callable[..., Awaitable[None]], name: str) -> None:
+        hosted = HostedRun(self.thread, name)
+        try:
+            hosted.start(run)
+        except BaseException:
+            await self.release()
+            raise
+        self.run = hosted
+
+    async def stop(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self.run is not None
+        try:
+            self.run.stop()
+        finally:
+            if self._port is not None:
+                self._port.close()
+            await self.release()
+
+    async def release(self) -> None:
+        self.thread.release()
+
+    def check(self) -> None:
+        """Raises EngineFailed if the engine has died."""
+        if self.run is not None:
+            self.run.check()
+
+    # ---- to the engine
+
+    async def call(self, function: Callable[..., Awaitable[Result]], *args: Any) -> Result:
+        return self.thread.call(function, *args)
+
+    def tell(self, function: Callable[..., object], *args: Any) -> None:
+        self.thread.call(called, function, *args)
+
+    def send_port(self, engine: ProducerEngine) -> ThreadPort:
+        assert self.run is not None
+        self._port = ThreadPort(engine, self.thread, self.run)
+        return self._port
+
+    # ---- waiting
+
+    async def wait_for(self, send: Send) -> None:
+        raise InvalidUse("a send of a blocking producer cannot be awaited", advice="use result(), or an AsyncProducer")
+
+    async def wait_for_message(self, buffer: MessageBuffer, seconds: float) -> bool:
+        until = time.monotonic() + seconds
+        lock = allocate_lock()
+        lock.acquire()
+        waker = lock.release
+        buffer.wakers.append(waker)
+        try:
+            while not buffer.batches and not buffer.closed:
+                self.check()
+                left = until - time.monotonic()
+                if left <= 0:
+                    return False
+                if lock.acquire(timeout=min(left, _STILL_ALIVE)):
+                    break
+        finally:
+            buffer.stop_waiting(waker)
+        return True
+
+    def time(self) -> float:
+        return time.monotonic()
+
+    # ---- to the user
+
+    def callback(self, function: Callable[[], object]) -> Callable[[], object]:
+        # In the callback thread, so that it may send and wait.
+        return partial(self.thread.call_back, function)
+
+    def user_function(self, function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
+        return as_coroutine_function(function)
+
+    def user_call(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+        limiter = trio.CapacityLimiter(_USER_CALLS)
+
+        async def call(*args: Any) -> Any:
+            return await trio.to_thread.run_sync(function, *args, limiter=limiter)
+
+        return call
+
+    def workers(self, call: Call, count: int, finished: Finished, name: str) -> Workers:
+        return ThreadWorkers(call, count, finished, self.thread.post, name)
+
+
+class ThreadPort:
+    """Where threads hand over their sends. One a producer."""
+
+    def __init__(self, engine: ProducerEngine, thread: EngineThread, run: HostedRun) -> None:
+        self._pipeline = engine.pipeline
+        self._thread = thread
+        self._run = run
+        self._most = most = engine.config.max_in_flight
+        # Room for so many wakes a thread that waits for it. Few enough that the broker has work while the thread makes
+        # the next sends: with half of 1024 they take turns, at half of the rate.
+        self._step = max(1, min(128, most // 4))
+        self._handed: deque[Send] = deque()
+        self._posted = False
+        self._for_room: deque[LockType] = deque()
+        self._pipeline.settled = self._settled
+        self._direct = DirectPath(engine.session, engine.config, thread.now, self._carry_on)
+
+    # ---- in threads
+
+    async def sent(self, send: Send) -> SendResult:
+        """Have it sent and wait: by this thread itself if it sends alone, else with the sends of the others."""
+        self._thread.check_thread()
+        self._run.check()
+        alone = not self._handed and not self._pipeline.on_their_way
+        if not (alone and self._direct.usable and self._direct.send(send)):
+            self.submit(send)
+        return send.wait()
+
+    def _carry_on(self, send: Send, answer: Command | RemotingError) -> None:
+        self._run.check()
+        self._thread.post(partial(self._pipeline.carry_on, send, answer))
+
+    def submit(self, send: Send) -> None:
+        self._handed.append(send)
+        if not self._posted:
+            self._posted = True
+            self._run.check()
+            self._thread.post(self._take)
+
+    def make_room(self) -> None:
+        """Until fewer than `max_in_flight` are on their way, and no body waits for others to make room."""
+        while self._is_full():
+            self._run.check()
+            lock = allocate_lock()
+            lock.acquire()
+            self._for_room.append(lock)
+            if self._is_full():
+                lock.acquire()
+
+    def _is_full(self) -> bool:
+        pipeline = self._pipeline
+        return len(pipeline.on_their_way) + len(self._handed) >= self._most or pipeline.is_crowded
+
+    def close(self) -> None:
+        """No more sends; who waits for room may see that."""
+        self._direct.close()
+        while self._for_room:
+            self._for_room.popleft().release()
+
+    # ---- on the loop
+
+    def _take(self) -> None:
+        self._posted = False
+        handed, submit = self._handed, self._pipeline.submit
+        while handed:
+            submit(handed.popleft())
+
+    def _settled(self) -> None:
+        room = self._most - len(self._pipeline.on_their_way)
+        if self._for_room and room >= self._step and not self._pipeline.is_crowded:
+            while self._for_room:
+                self._for_room.popleft().release()
