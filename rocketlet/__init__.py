@@ -17,27 +17,27 @@ from __future__ import annotations
 import os.path
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rocketlet.client import *  # noqa: F403
-
 _here = os.path.dirname(__file__)
 if not os.path.isdir(os.path.join(_here, "common")):
-    __path__.append(os.path.dirname(_here))  # noqa: F405
+    __path__.append(os.path.dirname(_here))
 
+# Type checkers see the names themselves: with `__getattr__`, misspelt ones would have a type too.
+if TYPE_CHECKING:
+    from rocketlet.client import *  # noqa: F403
+else:
 
-def __getattr__(name: str) -> object:
-    if name.startswith("__"):
-        raise AttributeError(f"module 'rocketlet' has no attribute {name!r}")
-    from importlib import import_module  # not `from rocketlet import client`, which would ask this function again
+    def __getattr__(name: str) -> object:
+        if name.startswith("__"):
+            raise AttributeError(f"module 'rocketlet' has no attribute {name!r}")
+        from importlib import import_module  # not `from rocketlet import client`, which would ask this function again
 
-    if name not in (client := import_module("rocketlet.client")).__all__:
-        raise AttributeError(f"module 'rocketlet' has no attribute {name!r}")
-    found: object = getattr(client, name)
-    globals()[name] = found
-    return found
+        if name not in (client := import_module("rocketlet.client")).__all__:
+            raise AttributeError(f"module 'rocketlet' has no attribute {name!r}")
+        found: object = getattr(client, name)
+        globals()[name] = found
+        return found
 
+    def __dir__() -> list[str]:
+        from importlib import import_module
 
-def __dir__() -> list[str]:
-    from importlib import import_module
-
-    return [*globals(), *import_module("rocketlet.client").__all__]
+        return [*globals(), *import_module("rocketlet.client").__all__]

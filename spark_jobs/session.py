@@ -14,9 +14,11 @@ from types import MappingProxyType
 
 from pyspark.sql import SparkSession
 
+import rocketlet
 from rocketlet.spark_jobs.java_home import use_java
 
-_OUR_ROOT = str(Path(__file__).resolve().parent.parent)
+# Where `import rocketlet` finds us: the repository, or the environment that has the wheel.
+_OUR_ROOT = str(Path(rocketlet.__file__).resolve().parent.parent)
 
 _SETTINGS = {
     # Python data sources may filter while they read only where this is on.
@@ -66,7 +68,7 @@ def spark_session(
 
 
 def _add_to_path(variable: str, folder: str) -> None:
-    """Workers are started by the JVM and get its environment, not our sys.path."""
+    """Workers are started by the JVM and get its environment, not our sys.path. What the user has there comes first."""
     parts = [part for part in os.environ.get(variable, "").split(os.pathsep) if part]
     if folder not in parts:
-        os.environ[variable] = os.pathsep.join([folder, *parts])
+        os.environ[variable] = os.pathsep.join([*parts, folder])
