@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 import zipfile
 from collections.abc import Iterator
+from pathlib import Path
 
-PARTS = ["common", "remoting", "store", "replication", "namesrv", "broker", "client", "spark_jobs", "tools"]
-SCRIPTS = ["rocketlet", "mqnamesrv", "mqbroker", "mqadmin"]
+PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text("utf-8"))
+PARTS = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]["parts"]
+SCRIPTS = list(PROJECT["project"]["scripts"])
 
 
 def findings(wheel: zipfile.ZipFile) -> Iterator[str]:

@@ -14,11 +14,10 @@ from types import MappingProxyType
 
 from pyspark.sql import SparkSession
 
-import rocketlet
 from rocketlet.spark_jobs.java_home import use_java
 
 # Where `import rocketlet` finds us: the repository, or the environment that has the wheel.
-_OUR_ROOT = str(Path(rocketlet.__file__).resolve().parent.parent)
+_OUR_ROOT = str(Path(str(sys.modules["rocketlet"].__file__)).resolve().parent.parent)
 
 _SETTINGS = {
     # Python data sources may filter while they read only where this is on.

@@ -7,6 +7,7 @@ second half plants a violation of each rule in a tree of its own, to see that it
 from __future__ import annotations
 
 import graphlib
+import tomllib
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -157,6 +158,14 @@ def findings(tree: SourceTree) -> Iterator[str]:
     yield from architecture.inhabited_packages(tree, FACADES)
     yield from architecture.badly_named_classes(tree, SUFFIXES)
     yield from architecture.without_docstring(tree)
+
+
+def test_every_package_is_in_the_wheel_and_seen_by_mypy() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    hook = project["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
+    assert sorted(hook["parts"]) == sorted(PACKAGES), "pyproject.toml: the parts of the wheel"
+    linked = {path.name for path in (ROOT / ".typing" / "rocketlet").iterdir() if path.is_dir()}
+    assert linked == set(PACKAGES), ".typing/rocketlet: ln -s ../../PACKAGE .typing/rocketlet/PACKAGE"
 
 
 def test_the_tree_keeps_every_rule(tree: SourceTree) -> None:

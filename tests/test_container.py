@@ -63,8 +63,9 @@ def test_the_build_is_sent_what_the_wheel_needs_and_no_more() -> None:
     kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
-    packages = {path.partition("/")[0] for path in (*wheel["packages"], *wheel["force-include"])}
-    needed = {"pyproject.toml", project["project"]["readme"], *project["project"]["license-files"]}
+    hook = wheel["hooks"]["custom"]
+    packages = {*wheel["packages"], *hook["parts"]}
+    needed = {"pyproject.toml", hook["path"], project["project"]["readme"], *project["project"]["license-files"]}
     assert kept == packages | needed
     assert all((ROOT / name).exists() for name in kept)
 

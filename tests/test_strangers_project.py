@@ -31,21 +31,31 @@ SECONDS = 120
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs of an environment that has the wheel and nothing else of ours."""
+    folder = tmp_path_factory.mktemp("installed")
+    packages = environment_without_us(folder)
+    run([sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)], folder)
+    (wheel,) = folder.glob("*.whl")
+    install(folder, str(wheel))
+    assert (packages / "rocketlet" / "common").is_dir()
+    return folder / "venv" / "bin"
+
+
+def environment_without_us(folder: Path) -> Path:
+    """A new environment below the folder, with the packages of this one; the place where it keeps its own."""
     missing = [name for name in ("build", "hatchling", "pip") if importlib.util.find_spec(name) is None]
     if missing:
         pytest.skip(f"no {', '.join(missing)} in this environment; the dev extra has all but pip, which venv brings")
-    folder = tmp_path_factory.mktemp("installed")
-    run([sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)], folder)
     run([sys.executable, "-m", "venv", "--without-pip", str(folder / "venv")], folder)
     (packages,) = (folder / "venv" / "lib").glob("python3*/site-packages")
-    ours = [path for path in sys.path if path.endswith("-packages")]
+    shared = [path for path in sys.path if path.endswith("-packages")]
     # Lines of .pth files found there are not read, so an editable installation of this repository is not seen.
-    (packages / "shared.pth").write_text("".join(f"{path}\n" for path in ours))
-    programs = folder / "venv" / "bin"
-    (wheel,) = folder.glob("*.whl")
-    pip = [sys.executable, "-m", "pip", "--python", str(programs / "python"), "install", "--no-index", "--no-deps"]
-    run([*pip, "--ignore-installed", str(wheel)], folder)
-    return programs
+    (packages / "shared.pth").write_text("".join(f"{path}\n" for path in shared))
+    return packages
+
+
+def install(folder: Path, *what: str) -> None:
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "venv" / "bin" / "python"), "install", "--no-index"]
+    run([*pip, "--no-deps", "--no-build-isolation", "--ignore-installed", *what], folder)
 
 
 @pytest.fixture
@@ -96,6 +106,13 @@ def namesrv(installed: Path, project: Path) -> Iterator[str]:
     up = [str(installed / "rocketlet"), "up", "--memory", "--port", "0", "--broker-port", "0", "--print-addr"]
     with server(up, project) as said:
         yield said.readline().strip()
+
+
+def test_an_editable_installation_copies_nothing(tmp_path: Path) -> None:
+    """A copy would be imported in place of the repository, and go stale."""
+    packages = environment_without_us(tmp_path)
+    install(tmp_path, "--editable", str(ROOT))
+    assert not list(packages.rglob("*.py"))
 
 
 def test_both_find_their_own(installed: Path, project: Path) -> None:

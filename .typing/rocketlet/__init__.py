@@ -1,0 +1,1 @@
+../../rocketlet/__init__.py
