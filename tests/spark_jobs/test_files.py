@@ -48,6 +48,7 @@ def test_writing_leaves_holes(tmp_path: Path) -> None:
     assert not exists(path)
 
 
+@pytest.mark.process
 def test_a_lock_of_another_process_is_seen_and_not_taken(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     assert not is_locked(str(lock))

@@ -63,6 +63,7 @@ def test_the_java_on_the_path_through_its_links(tmp_path: Path) -> None:
     assert environment["JAVA_HOME"] == str(home)
 
 
+@pytest.mark.process
 def test_the_package_where_the_path_has_none_or_too_old_a_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     packaged = jdk(tmp_path / "it's packaged", "21.0.8")
     monkeypatch.setattr(java_home, "_packaged", lambda: packaged)
