@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from rocketlet.broker.config import VIP_STEP, BrokerConfig
 from rocketlet.common import command_line
 from rocketlet.common.errors import RocketletError, leaves
+from rocketlet.metrics.config import MetricsConfig
 from rocketlet.remoting.config import PoolConfig, ServerConfig
 from rocketlet.replication.config import ReplicationConfig
 from rocketlet.store.config import StoreConfig
@@ -39,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     loaded = command_line.read(
         PROGRAM,
         "The broker: takes messages, keeps them, and hands them out.",
-        [BrokerConfig, StoreConfig, ReplicationConfig, ServerConfig, PoolConfig],
+        [BrokerConfig, StoreConfig, ReplicationConfig, ServerConfig, PoolConfig, MetricsConfig],
         arguments=arguments,
         environment=os.environ,
     )

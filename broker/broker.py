@@ -21,6 +21,7 @@ import trio
 
 from rocketlet.broker.clients import Clients
 from rocketlet.broker.config import VIP_STEP, BrokerConfig
+from rocketlet.broker.consumer_lag import ConsumerLag
 from rocketlet.broker.delayed_delivery import DelayedDelivery
 from rocketlet.broker.detours import Detours
 from rocketlet.broker.durability import BySlave, Durability, promised
@@ -46,6 +47,8 @@ from rocketlet.broker.handlers.store_admin import StoreAdmin
 from rocketlet.broker.handlers.topic_admin import TopicAdmin
 from rocketlet.broker.identity import Identity
 from rocketlet.broker.long_poll import LongPoll
+from rocketlet.broker.metrics.source import BrokerSource
+from rocketlet.broker.metrics.watched import Watched
 from rocketlet.broker.overload import Overload
 from rocketlet.broker.own_address import LOOPBACK, ip_of, own_address
 from rocketlet.broker.put_again import FilterBits
@@ -60,6 +63,8 @@ from rocketlet.broker.tables import Tables
 from rocketlet.broker.transaction_check import TransactionCheck
 from rocketlet.common.clock import WallClock, system_clock
 from rocketlet.common.config_file import Loaded
+from rocketlet.metrics.config import MetricsConfig
+from rocketlet.metrics.endpoint import Endpoint
 from rocketlet.remoting.config import PoolConfig, ServerConfig
 from rocketlet.remoting.connection_pool import ConnectionPool
 from rocketlet.remoting.faults import Faults
@@ -142,6 +147,23 @@ class Broker:
             self.store, self.tables.topics, self.tables.offsets, self.identity, clock, self._filter_bits()
         )
         self._delays = DelayedDelivery(self.store, self.tables.delays, clock, self.settle, self._filter_bits())
+        self._lag = ConsumerLag(self.tables.topics, self.clients, self.tables.offsets, self.store, clock)
+        self._metrics_config = loaded[MetricsConfig]
+        self._watched = Watched(
+            self.identity,
+            self.settings,
+            self.tables,
+            self.clients,
+            self.statistics,
+            self.store,
+            self._halves,
+            self.long_poll,
+            self.registration,
+            self._lag,
+            clock,
+            self._metrics_config.metrics_lag_per_queue,
+        )
+        self.metrics = BrokerSource(self._watched)
 
     async def run(self, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED) -> None:
         """Starts with the address that clients are told, once it serves. Raises what the store and the ports raise."""
@@ -172,6 +194,7 @@ class Broker:
             await self._start_background(background)
             async with trio.open_nursery() as ports:
                 await self._start_ports(ports, background)
+                await self._start_metrics(background)
                 background.start_soon(self.registration.run)
                 await self.registration.told()
                 self._say_ready()
@@ -272,10 +295,14 @@ class Broker:
             self.tables.topics_file,
             self.registration.known,
             background,
+            self.statistics.put_times,
         )
+
+        put, times = self.statistics.put, self.statistics.put_times
 
         def after_turn() -> None:
             self.settle()
+            times.turn(put.calls - answers.waits, self.overload.pass_ms())
             answers.after_turn()
 
         table = self.overload.around(handler_table(self._handlers(answers, durability, background)))
@@ -284,12 +311,22 @@ class Broker:
         main = Server(table, self._network, self._server_config, events=[self.clients], after_turn=after_turn)
         bound: str = await ports.start(main.serve, config.bind_address, config.listen_port)
         self._settle_identity(bound)
+        self._watched.servers["main"] = main
         if config.listen_port:
             vip = Server(
                 _without_pulls(table), self._network, self._server_config, events=[self.clients], after_turn=after_turn
             )
             await ports.start(vip.serve, config.bind_address, config.listen_port - VIP_STEP)
+            self._watched.servers["vip"] = vip
         await background.start(self.role.run, self._as_master, self._as_slave)
+
+    async def _start_metrics(self, nursery: trio.Nursery) -> None:
+        config = self._metrics_config
+        if config.is_on:
+            endpoint = Endpoint(self._network, [self.metrics], config.metrics_max_series)
+            host = config.metrics_prom_exporter_host or self.settings.now.bind_address
+            address: str = await nursery.start(endpoint.serve, host, config.metrics_prom_exporter_port)
+            log.info("metrics are at http://%s/metrics, health at /healthz and /readyz", address)
 
     def _settle_identity(self, bound: str) -> None:
         config = self.settings.now
@@ -324,11 +361,13 @@ class Broker:
         bits = self._filter_bits()
         levels = len(parse_delay_levels(store.config.message_delay_level))
         detours = Detours(identity, settings, topics, groups, levels)
+        state = BrokerState(settings, store, statistics, self._delay_progress, self._disk.usage, clock)
+        self._watched.state = state
         return [
             SendMessage(self.targets, detours, answers, store, statistics, None if bits is _no_bits else bits),
             SendBack(identity, settings, topics, groups, store, durability, statistics, self._random, bits),
             ReplyMessage(identity, settings, self.targets, clients.producers, store, clock, self.settle, bits),
-            EndTransaction(identity, self._halves, durability),
+            EndTransaction(identity, self._halves, durability, statistics),
             PullMessage(
                 identity,
                 settings,
@@ -354,13 +393,16 @@ class Broker:
             Configuration(settings, self.registration),
             Connections(clients),
             ClientRelays(identity, clients, topics, offsets, store),
-            ConsumeProgress(identity, topics, groups, clients, offsets, tables.offsets_file, store, statistics, clock),
-            BrokerState(settings, store, statistics, self._delay_progress, self._disk.usage, clock),
+            ConsumeProgress(
+                identity, topics, groups, clients, self._lag, offsets, tables.offsets_file, store, statistics, clock
+            ),
+            state,
             StoreAdmin(identity, topics, clients, tables.filters, offsets, store),
         ]
 
     def _serve_sends(self, serving: bool) -> None:
         self.targets.serving = serving
+        self.metrics.serving = serving
         self._renew_terms()
 
     def _renew_terms(self) -> None:

@@ -62,6 +62,10 @@ class Overload(trio.abc.Instrument):
         if took > WORTH_A_LINE:
             log.warning("the broker was busy or stood still for %.1f s: a slow disk, too little CPU?", took)
 
+    def pass_ms(self) -> float:
+        """How long this pass has taken so far."""
+        return (self._now() - self._woke) * 1000
+
     def check(self, limit_ms: int) -> None:
         """Raises Refused where what is read now may have waited longer than that."""
         if self.waited_ms > limit_ms and self._settings.now.broker_fast_failure_enable:

@@ -14,7 +14,7 @@ Java: broker/BrokerController.java (registerBrokerAll), broker/out/BrokerOuterAP
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import trio
@@ -96,6 +96,10 @@ class Registration:
         """The same, for a moment at most."""
         with trio.move_on_after(MOST_WAIT):
             await self.told()
+
+    def places(self) -> Iterator[tuple[str, bool]]:
+        """Each name server, and whether it has this broker, as far as is known."""
+        return ((place.address, place.error == "") for place in self._places)
 
     async def run(self) -> None:
         """Register on changes and regularly, until cancelled."""

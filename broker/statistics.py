@@ -18,6 +18,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from rocketlet.broker.put_times import PutTimes
+
 MINUTE_EVERY, HOUR_EVERY, DAY_EVERY = 10_000, 600_000, 3_600_000
 MINUTE_KEPT, HOUR_KEPT, DAY_KEPT = 7, 7, 25
 TOTALS_KEPT = 61
@@ -58,13 +60,14 @@ class History:
 class Flow:
     """Calls, messages and bytes so far. `extra` is what batches carry above one message a call."""
 
-    __slots__ = ("bytes", "calls", "extra", "history", "milliseconds")
+    __slots__ = ("bytes", "calls", "extra", "history", "milliseconds", "pulled_to")
 
     def __init__(self) -> None:
         self.calls = 0
         self.extra = 0
         self.bytes = 0
         self.milliseconds = 0  # of pulls only
+        self.pulled_to = 0  # the offset after the last message pulled
         self.history: History | None = None  # since the first sample: queues that nobody uses cost nothing
 
     @property
@@ -128,6 +131,9 @@ class Statistics:
     put_failed: int = 0
     pulls_found: int = 0
     pulls_missed: int = 0
+    committed: int = 0
+    rolled_back: int = 0
+    put_times: PutTimes = field(default_factory=PutTimes)
     today: Today = field(default_factory=Today)
     _put: dict[str, dict[int, Flow]] = field(default_factory=dict)
     _got: dict[tuple[str, str], dict[int, Flow]] = field(default_factory=dict)
@@ -167,12 +173,32 @@ class Statistics:
         for flow in self._flows():
             flow.remember(now)
         self._totals.append(self.totals(now))
+        self.put_times.tick(now)
         today = self.today
         if day != today.day:
             if today.day is not None:
                 today.put_yesterday_morning, today.put_this_morning = today.put_this_morning, self.put.messages
                 today.get_yesterday_morning, today.get_this_morning = today.get_this_morning, self.got.messages
             today.day = day
+
+    def put_of(self, topic: str) -> tuple[int, int]:
+        """Messages and bytes put into a topic since the start."""
+        flows = self._put.get(topic, {}).values()
+        return sum(flow.messages for flow in flows), sum(flow.bytes for flow in flows)
+
+    def got_of(self, group: str, topic: str) -> tuple[int, int]:
+        """Messages and bytes that a group pulled from a topic since the start."""
+        flows = self._got.get((group, topic), {}).values()
+        return sum(flow.messages for flow in flows), sum(flow.bytes for flow in flows)
+
+    def pulled(self) -> list[tuple[str, str]]:
+        """(group, topic) of everything that was pulled."""
+        return list(self._got)
+
+    def pulled_to(self, group: str, topic: str, queue_id: int) -> int:
+        """The offset after the last message that a group pulled; 0 where it pulled none."""
+        flow = self._got.get((group, topic), {}).get(queue_id)
+        return flow.pulled_to if flow is not None else 0
 
     def per_second(self, number: str, seconds: int, now: int) -> float:
         """The rate of one of the totals over the last so many seconds, or as far as the broker has run."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from rocketlet.common import command_line
 from rocketlet.common.errors import RocketletError, leaves
+from rocketlet.metrics.config import MetricsConfig
 from rocketlet.namesrv.advertised import is_loopback
 from rocketlet.namesrv.config import NamesrvConfig, kept_in_its_file
 from rocketlet.remoting.config import ServerConfig
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     loaded = command_line.read(
         PROGRAM,
         "The name server: tells clients which broker serves which topic.",
-        [NamesrvConfig, ServerConfig],
+        [NamesrvConfig, ServerConfig, MetricsConfig],
         arguments=arguments,
         environment=os.environ,
     )

@@ -14,6 +14,8 @@ from contextlib import AsyncExitStack
 import trio
 
 from rocketlet.common.config_file import Loaded
+from rocketlet.metrics.config import MetricsConfig
+from rocketlet.metrics.endpoint import Endpoint
 from rocketlet.namesrv.config import NamesrvConfig
 from rocketlet.namesrv.durable_file import DurableFile, Files
 from rocketlet.namesrv.handlers.cluster_test import ClusterTestHandlers
@@ -23,6 +25,7 @@ from rocketlet.namesrv.handlers.registration import RegistrationHandlers
 from rocketlet.namesrv.handlers.routes import RouteHandlers
 from rocketlet.namesrv.kv_config import KvConfig
 from rocketlet.namesrv.liveness import Liveness, now_ms
+from rocketlet.namesrv.metrics import NamesrvSource
 from rocketlet.namesrv.route_table import RouteTable
 from rocketlet.namesrv.run_time_settings import RunTimeSettings
 from rocketlet.remoting.config import ServerConfig
@@ -37,7 +40,7 @@ log = logging.getLogger("rocketlet.namesrv.namesrv")
 class NameServer:
     """`run` serves until it is cancelled. `files` is a test's, else the disk; `faults` are a test's too.
 
-    Requires: settings of NamesrvConfig and ServerConfig in `loaded`.
+    Requires: settings of NamesrvConfig, ServerConfig and MetricsConfig in `loaded`.
     """
 
     def __init__(
@@ -45,9 +48,11 @@ class NameServer:
     ) -> None:
         self._config = loaded[NamesrvConfig]
         self._server_config = loaded[ServerConfig]
+        self._metrics_config = loaded[MetricsConfig]
         self._network = network
         self._faults = faults
         self._table = RouteTable()
+        self.metrics = NamesrvSource(self._table)
         self._liveness = Liveness(self._table)
         self._kv = KvConfig(DurableFile(self._config.kv_config_path, files))
         self._settings = RunTimeSettings(loaded, DurableFile(self._config.config_store_path, files))
@@ -76,10 +81,20 @@ class NameServer:
             server = Server(table, self._network, self._server_config, events=[self._liveness])
             async with trio.open_nursery() as nursery:
                 address: str = await nursery.start(server.serve, self._config.bind_address, self._config.listen_port)
+                self.metrics.address, self.metrics.server = address, server
+                await self._start_metrics(nursery)
                 nursery.start_soon(self._liveness.scan)
                 nursery.start_soon(self._kv.print_periodically)
                 self._settings.listens_on(split_address(address)[1])
                 task_status.started(address)
+
+    async def _start_metrics(self, nursery: trio.Nursery) -> None:
+        config = self._metrics_config
+        if config.is_on:
+            endpoint = Endpoint(self._network, [self.metrics], config.metrics_max_series)
+            host = config.metrics_prom_exporter_host or self._config.bind_address
+            address: str = await nursery.start(endpoint.serve, host, config.metrics_prom_exporter_port)
+            log.info("metrics are at http://%s/metrics, health at /healthz and /readyz", address)
 
     async def _cluster_test(self, routes: RouteHandlers, held: AsyncExitStack) -> ClusterTestHandlers:
         # Late: no other mode needs a client's side of remoting.

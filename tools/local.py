@@ -21,9 +21,13 @@ import trio
 from rocketlet.broker.broker import Broker
 from rocketlet.broker.config import BrokerConfig
 from rocketlet.common.config_file import ConfigFile, Loaded, load
+from rocketlet.metrics.config import MetricsConfig
+from rocketlet.metrics.endpoint import Endpoint
+from rocketlet.metrics.page import Source
 from rocketlet.namesrv.config import NamesrvConfig
 from rocketlet.namesrv.namesrv import NameServer
 from rocketlet.remoting.config import PoolConfig, ServerConfig
+from rocketlet.remoting.errors import ListenFailed
 from rocketlet.remoting.faults import Faults
 from rocketlet.remoting.transport import Network, TcpNetwork
 from rocketlet.replication.config import ReplicationConfig
@@ -56,6 +60,10 @@ class LocalSettings:
     broker_port: int = 10911
     namesrvs: int = 1
     brokers: int = 1
+    metrics_port: int | None = None
+    """One page of metrics for all that runs here; 0 takes a free port, None serves none."""
+    metrics_port_may_differ: bool = False
+    """Whether a free port will do where that one is taken."""
     settings: Mapping[str, str] = field(default_factory=dict)
     file: ConfigFile | None = None
 
@@ -68,6 +76,7 @@ class Addresses:
     namesrvs: tuple[str, ...]
     brokers: Mapping[str, str]
     loopback: Mapping[str, str] = field(default_factory=dict)
+    metrics: str = ""
     recovered: Mapping[str, str] = field(default_factory=dict)
     """What a broker did to its store before it was ready, where it had not been stopped in order."""
 
@@ -81,6 +90,7 @@ class LocalStack:
         self.faults = Faults(self._settle)
         self.namesrv_faults = Faults()
         self.brokers: dict[str, Broker] = {}
+        self._namesrvs: list[NameServer] = []
         self._loaded = [self._broker_settings(number, ()) for number in range(chosen.brokers)]
         self.warnings = self._loaded[0].warnings if self._loaded else ()
 
@@ -102,7 +112,8 @@ class LocalStack:
                         for name, broker in self.brokers.items()
                         if not broker.store.report.was_clean
                     }
-                    task_status.started(Addresses(";".join(namesrvs), namesrvs, told, here, recovered))
+                    metrics = await self._start_metrics(nursery)
+                    task_status.started(Addresses(";".join(namesrvs), namesrvs, told, here, metrics, recovered))
                     await trio.sleep_forever()
             finally:
                 shelter.cancel_scope.cancel()
@@ -113,6 +124,20 @@ class LocalStack:
         address: str = await nursery.start(broker.run)
         self.brokers[broker.identity.name] = broker
         return broker.identity.name, address
+
+    async def _start_metrics(self, nursery: trio.Nursery) -> str:
+        port = self._chosen.metrics_port
+        if port is None:
+            return ""
+        sources: list[Source] = [one.metrics for one in (*self._namesrvs, *self.brokers.values())]
+        endpoint = Endpoint(self._network, sources, self._loaded[0][MetricsConfig].metrics_max_series)
+        try:
+            address: str = await nursery.start(endpoint.serve, self._chosen.host, port)
+        except ListenFailed:
+            if not self._chosen.metrics_port_may_differ:
+                raise
+            address = await nursery.start(endpoint.serve, self._chosen.host, 0)
+        return address
 
     async def _start_namesrv(self, nursery: trio.Nursery, number: int) -> str:
         chosen = self._chosen
@@ -125,9 +150,10 @@ class LocalStack:
         else:
             folder = f"{chosen.directory}/namesrv" + (f"-{number}" if number else "")
             flags |= {"kvConfigPath": f"{folder}/kvConfig.json", "configStorePath": f"{folder}/namesrv.properties"}
-        loaded = load(NamesrvConfig, ServerConfig, flags=flags)
+        loaded = load(NamesrvConfig, ServerConfig, MetricsConfig, flags=flags)
         server = NameServer(loaded, self._network, files=files, faults=self.namesrv_faults)
         address: str = await nursery.start(server.run)
+        self._namesrvs.append(server)
         host, _, port = address.rpartition(":")
         return f"{LOOPBACK}:{port}" if host in ("0.0.0.0", "[::]") else address
 
@@ -144,6 +170,8 @@ class LocalStack:
             flags |= {"storePathRootDir": "store", **IN_MEMORY}
         else:
             flags["storePathRootDir"] = f"{chosen.directory}/broker-{letter}"
+        if chosen.metrics_port is not None:
+            flags["metricsExporterType"] = "DISABLE"  # one page tells of all
         if chosen.advertise:
             flags["brokerIP1"] = chosen.advertise
         return load(
@@ -152,6 +180,7 @@ class LocalStack:
             ReplicationConfig,
             ServerConfig,
             PoolConfig,
+            MetricsConfig,
             file=chosen.file,
             flags=flags | dict(chosen.settings),
         )

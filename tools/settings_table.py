@@ -16,6 +16,7 @@ from rocketlet.common import rocketmq_keys
 from rocketlet.common.config_file import title_of
 from rocketlet.common.logging_setup import LogConfig
 from rocketlet.common.settings import Setting, settings_of
+from rocketlet.metrics.config import MetricsConfig
 from rocketlet.namesrv.config import NamesrvConfig
 from rocketlet.remoting.config import PoolConfig, ServerConfig
 from rocketlet.replication.config import ReplicationConfig
@@ -24,8 +25,8 @@ from rocketlet.store.config import StoreConfig
 PAGE = Path(__file__).parent.parent / "docs" / "settings.md"
 
 PROGRAMS: Mapping[str, Sequence[type]] = {
-    "mqnamesrv": (NamesrvConfig, ServerConfig, LogConfig),
-    "mqbroker": (BrokerConfig, ServerConfig, PoolConfig, StoreConfig, ReplicationConfig, LogConfig),
+    "mqnamesrv": (NamesrvConfig, ServerConfig, MetricsConfig, LogConfig),
+    "mqbroker": (BrokerConfig, ServerConfig, PoolConfig, StoreConfig, ReplicationConfig, MetricsConfig, LogConfig),
 }
 
 _HEAD = """\

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rocketlet.tools.local import Addresses, LocalSettings
 
 DEFAULT_DIRECTORY = "rocketlet-data"
+METRICS_PORT = 5557  # RocketMQ 5's
 
 
 @click.command()
@@ -46,6 +47,10 @@ DEFAULT_DIRECTORY = "rocketlet-data"
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="A broker setting, as in broker.conf; repeatable."
 )
+@click.option(
+    "--metrics-port", type=click.IntRange(-1, 65535), metavar="PORT",
+    help="Of the page of metrics: 5557, or a free one where that is taken. 0: a free one. -1: none.",
+)  # fmt: skip
 @click.option("--print-addr", is_flag=True, help="Print the name server's address alone, once ready; for test suites.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON once ready.")
 @click.option("-v", "--verbose", is_flag=True, help="Log what happens, to stderr.")
@@ -70,6 +75,8 @@ def up(print_addr: bool, as_json: bool, verbose: bool, **chosen: Any) -> int:
             namesrv_port=chosen["port"],
             broker_port=chosen["broker_port"],
             brokers=chosen["brokers"],
+            metrics_port=_metrics_port(chosen["metrics_port"], chosen["port"]),
+            metrics_port_may_differ=chosen["metrics_port"] is None,
             settings=_pairs(chosen["settings"]),
             file=read_file(file) if file else None,
         )
@@ -82,6 +89,12 @@ def up(print_addr: bool, as_json: bool, verbose: bool, **chosen: Any) -> int:
         click.echo(f"rocketlet up: {warning}", err=True)
     how = "address" if print_addr else "json" if as_json else "person"
     return _run(stack, wanted, how)
+
+
+def _metrics_port(chosen: int | None, namesrv_port: int) -> int | None:
+    if chosen is not None:
+        return chosen if chosen >= 0 else None
+    return METRICS_PORT if namesrv_port else 0  # who wants free ports wants them all
 
 
 def _pairs(texts: Sequence[str]) -> dict[str, str]:
@@ -150,6 +163,7 @@ def _say(addresses: Addresses, wanted: LocalSettings, how: str) -> None:
                     "namesrv": addresses.namesrv,
                     "brokers": dict(addresses.brokers),
                     "onThisHost": dict(addresses.loopback),
+                    "metrics": f"http://{addresses.metrics}/metrics" if addresses.metrics else "",
                     "directory": wanted.directory,
                     "pid": os.getpid(),
                 }
@@ -171,6 +185,8 @@ def _greeting(addresses: Addresses, wanted: LocalSettings) -> str:
         f"  data          {wanted.directory or 'in memory, gone at the end'}",
         f"  connect       NAMESRV_ADDR={addresses.namesrv} with any RocketMQ client",
     ]
+    if addresses.metrics:
+        lines.append(f"  metrics       http://{addresses.metrics}/metrics, also /healthz and /readyz")
     if open_to_all:
         host = next(iter(addresses.brokers.values())).rpartition(":")[0]
         port = addresses.namesrv.rpartition(":")[2]

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from rocketlet.broker.clients import Clients
+from rocketlet.broker.consumer_lag import ConsumerLag
 from rocketlet.broker.consumer_offsets import ConsumerOffsets, OffsetRefused
 from rocketlet.broker.handlers.acknowledged import acknowledged
 from rocketlet.broker.identity import Identity
@@ -58,6 +59,7 @@ class ConsumeProgress:
         topics: TopicTable,
         groups: SubscriptionGroups,
         clients: Clients,
+        lag: ConsumerLag,
         offsets: ConsumerOffsets,
         offsets_file: JsonFile,
         store: MessageStore,
@@ -68,6 +70,7 @@ class ConsumeProgress:
         self._topics = topics
         self._groups = groups
         self._clients = clients
+        self._lag = lag
         self._offsets = offsets
         self._offsets_file = offsets_file
         self._store = store
@@ -87,7 +90,7 @@ class ConsumeProgress:
     def of_group(self, request: Request) -> Reply:
         header: GetConsumeStatsHeader = request.header
         stats = ConsumeStats()
-        for topic in self._topics_of(header.consumerGroup, header.topic):
+        for topic in self._lag.topics_of(header.consumerGroup, header.topic):
             stats.offsetTable.update(self._progress(header.consumerGroup, topic, topic.read))
             stats.consumeTps += self._consume_tps(header.consumerGroup, topic.name)
         return Reply(body=stats.to_json())
@@ -97,7 +100,7 @@ class ConsumeProgress:
         found, behind = [], 0
         for group in list(self._groups):
             stats = []
-            for topic in self._topics_of(group.groupName, None):
+            for topic in self._lag.topics_of(group.groupName):
                 if header.isOrder and not topic.order:
                     continue
                 table = self._progress(group.groupName, topic, topic.write)
@@ -135,7 +138,7 @@ class ConsumeProgress:
 
     async def clone(self, request: Request) -> Reply:
         header: CloneGroupOffsetHeader = request.header
-        for topic in self._topics_of(header.srcGroup, header.topic, offline=header.offline):
+        for topic in self._lag.topics_of(header.srcGroup, header.topic, offline=header.offline):
             try:
                 self._offsets.clone(header.srcGroup, header.destGroup, topic.name)
             except OffsetRefused as refused:
@@ -143,19 +146,6 @@ class ConsumeProgress:
             self._offsets_file.changed()
         await acknowledged(self._offsets_file)
         return Reply()
-
-    def _topics_of(self, group: str, only: str | None, *, offline: bool = False) -> list[Topic]:
-        """Topics that a group consumes: with offsets, existing, and subscribed where it is online."""
-        online = self._clients.consumers.get(group)
-        found = []
-        for name in [only] if only else self._offsets.topics_of(group):
-            topic = self._topics.get(name)
-            if topic is None:
-                continue
-            if online is not None and online.subscriptions and name not in online.subscriptions and not offline:
-                continue
-            found.append(topic)
-        return found
 
     def _progress(self, group: str, topic: Topic, queues: int) -> dict[MessageQueue, OffsetWrapper]:
         table = {}

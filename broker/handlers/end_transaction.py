@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from rocketlet.broker.durability import Durability
 from rocketlet.broker.half_messages import EndRefused, HalfMessages
 from rocketlet.broker.identity import Identity
+from rocketlet.broker.statistics import Statistics
 from rocketlet.common.message_id import InvalidMessageId, parse_offset_message_id
 from rocketlet.remoting.access import ANY_ACCOUNT
 from rocketlet.remoting.handler import Answer, Deferred, Handler, HandlerTable, Refused, Reply, Request
@@ -38,10 +39,13 @@ log = logging.getLogger("rocketlet.broker.handlers.end_transaction")
 class EndTransaction:
     """Ends transactions as their producers say."""
 
-    def __init__(self, identity: Identity, halves: HalfMessages, durability: Durability) -> None:
+    def __init__(
+        self, identity: Identity, halves: HalfMessages, durability: Durability, statistics: Statistics
+    ) -> None:
         self._identity = identity
         self._halves = halves
         self._durability = durability
+        self._statistics = statistics
 
     def table(self) -> HandlerTable:
         return {
@@ -70,8 +74,12 @@ class EndTransaction:
         return self._durability.answer(request, appended.end, Reply(), ResponseCode.FLUSH_DISK_TIMEOUT)
 
     def _end(self, header: EndTransactionHeader) -> Appended:
-        end = self._halves.commit if header.commitOrRollback == COMMIT else self._halves.roll_back
-        return end(header.commitLogOffset, header.tranStateTableOffset, header.producerGroup)
+        is_commit = header.commitOrRollback == COMMIT
+        end = self._halves.commit if is_commit else self._halves.roll_back
+        appended = end(header.commitLogOffset, header.tranStateTableOffset, header.producerGroup)
+        self._statistics.committed += is_commit
+        self._statistics.rolled_back += not is_commit
+        return appended
 
     def resume(self, request: Request) -> Answer | Deferred:
         header: ResumeCheckHalfMessageHeader = request.header

@@ -273,6 +273,7 @@ class PullMessage:
         if result.count:
             flow = statistics.pull_flow(header.consumerGroup, header.topic, header.queueId)
             flow.add(result.count, result.size)
+            flow.pulled_to = result.next_offset
             flow.milliseconds += int((trio.current_time() - request.received_at) * 1000)
             statistics.got.add(result.count, result.size)
             statistics.pulls_found += 1

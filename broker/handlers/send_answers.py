@@ -10,7 +10,7 @@ Java: broker/processor/SendMessageProcessor.java (handlePutMessageResult)
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,6 +20,7 @@ from rocketlet.broker.config import Settings
 from rocketlet.broker.durability import Durability, Shortfall
 from rocketlet.broker.identity import Identity
 from rocketlet.broker.json_file import JsonFile, NotSaved
+from rocketlet.broker.put_times import PutTimes
 from rocketlet.broker.send_terms import CurrentTerms
 from rocketlet.broker.topic_table import Topic
 from rocketlet.remoting.handler import DEFERRED, Answer, Deferred, Reply, Request
@@ -51,6 +52,7 @@ class SendAnswers:
         topics_file: JsonFile,
         announced: Callable[[], Awaitable[None]],
         nursery: trio.Nursery,
+        times: PutTimes,
     ) -> None:
         self._identity = identity
         self._settings = settings
@@ -60,6 +62,9 @@ class SendAnswers:
         self._announced = announced
         self._nursery = nursery
         self._waiting: list[Stored] = []
+        self._times = times
+        self.waits = 0
+        """How many sends were not answered in their turn."""
 
     def refused_header(self) -> SendRefusedHeader:
         """What a refusal says all the same."""
@@ -68,6 +73,7 @@ class SendAnswers:
     def answer(self, stored: Stored, topic: Topic, *, wait: bool) -> Answer | Deferred:
         """The answer, or DEFERRED where it has to wait."""
         if not topic.saved:
+            self.waits += 1
             self._nursery.start_soon(self._answer_when_saved, stored, topic, wait)
             return DEFERRED
         if self.terms.now.waits:
@@ -79,6 +85,7 @@ class SendAnswers:
     def answer_when_safe(self, stored: Stored) -> Deferred:
         """Together with the others of this turn."""
         self._waiting.append(stored)
+        self.waits += 1
         return DEFERRED
 
     def after_turn(self) -> None:
@@ -89,6 +96,7 @@ class SendAnswers:
 
     def _answer_all(self, waiting: list[Stored], shortfall: Shortfall | None) -> None:
         """Those of one turn, so of one connection."""
+        self._note(waiting)
         answers = [
             (
                 stored.request,
@@ -121,7 +129,12 @@ class SendAnswers:
             self._durability.call(stored.end, partial(self._answer_all, [stored]))
         else:
             self._durability.hasten()
+            self._note([stored])
             stored.request.reply(self._success(stored))
+
+    def _note(self, waited: Sequence[Stored]) -> None:
+        """How long sends of one turn took that were not answered in it."""
+        self._times.note(len(waited), (trio.current_time() - waited[0].request.received_at) * 1000)
 
     def _success(self, stored: Stored) -> Answer:
         request, ready = stored.request, self.terms.now.ready

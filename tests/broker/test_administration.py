@@ -402,7 +402,7 @@ class TestNumbers:
                 await one.send("T", DELAY=level)
             table = (await told(one, Code.GET_BROKER_RUNTIME_INFO))["table"]
             # How long puts take is not measured one by one: they take microseconds, in a turn of many.
-            assert expected - table.keys() == {"putLatency99", "putLatency999", "putMessageDistributeTime"}
+            assert expected - table.keys() == set()
 
     async def test_statistics_by_name(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:

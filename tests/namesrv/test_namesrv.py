@@ -11,6 +11,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from rocketlet.common.config_file import load
+from rocketlet.metrics.config import MetricsConfig
 from rocketlet.namesrv.config import NamesrvConfig
 from rocketlet.namesrv.liveness import Liveness
 from rocketlet.namesrv.memory_files import MemoryFiles
@@ -41,7 +42,9 @@ NEVER_IDLE = PoolConfig(client_channel_max_idle_time_seconds=1_000_000)
 async def running(network: MemoryNetwork, files: MemoryFiles | None = None, **settings: str) -> AsyncIterator[str]:
     """A name server until the block ends; its address."""
     flags = {"bindAddress": HOST, "listenPort": "0", "kvConfigPath": "kv", "configStorePath": "conf", **settings}
-    server = NameServer(load(NamesrvConfig, ServerConfig, flags=flags), network, files=files or MemoryFiles())
+    server = NameServer(
+        load(NamesrvConfig, ServerConfig, MetricsConfig, flags=flags), network, files=files or MemoryFiles()
+    )
     async with trio.open_nursery() as nursery:
         yield await nursery.start(server.run)
         nursery.cancel_scope.cancel()

@@ -16,6 +16,7 @@ from rocketlet.broker.broker import Broker
 from rocketlet.common.clock import system_clock
 from rocketlet.common.config_file import Loaded
 from rocketlet.common.settings import settings_of
+from rocketlet.metrics.config import MetricsConfig
 from rocketlet.namesrv.config import NamesrvConfig
 from rocketlet.namesrv.memory_files import MemoryFiles
 from rocketlet.namesrv.namesrv import NameServer
@@ -35,7 +36,7 @@ def local_stack(**settings: object) -> Iterator[str]:
 
     async def serve() -> None:
         token.append(trio.lowlevel.current_trio_token())
-        configs = (NamesrvConfig(listen_port=0), ServerConfig())
+        configs = (NamesrvConfig(listen_port=0), ServerConfig(), MetricsConfig())
         origins = {one.key: "default" for config in configs for one in settings_of(type(config))}
         with scope:
             async with trio.open_nursery() as nursery:

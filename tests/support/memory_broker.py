@@ -26,6 +26,7 @@ from rocketlet.common.config_file import Loaded
 from rocketlet.common.message_record import Record, decode_all
 from rocketlet.common.settings import settings_of
 from rocketlet.common.subscription import parse_tags
+from rocketlet.metrics.config import MetricsConfig
 from rocketlet.remoting.command import Command
 from rocketlet.remoting.config import PoolConfig, ServerConfig
 from rocketlet.remoting.connection_pool import ConnectionPool
@@ -57,7 +58,7 @@ def loaded_settings(**settings: object) -> Loaded:
     """Settings of a broker by the names of their fields, whichever dataclass has them."""
     given: dict[str, object] = {"broker_name": NAME, **SMALL_STORE, **settings}
     configs = []
-    for config_type in (BrokerConfig, StoreConfig, ReplicationConfig, ServerConfig, PoolConfig):
+    for config_type in (BrokerConfig, StoreConfig, ReplicationConfig, ServerConfig, PoolConfig, MetricsConfig):
         own = {one.field: one for one in settings_of(config_type)}
         values = {
             name: own[name].parse(text) if isinstance(text, str) else text

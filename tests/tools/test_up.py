@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from rocketlet.client import ConsumeFrom, LitePullConsumer, Message, Producer
 
@@ -84,9 +87,43 @@ def test_what_a_person_is_told(tmp_path: Path) -> None:
     assert (process.returncode, last, errors) == (0, "SIGINT: stopping\n", "")
     assert said.startswith("Rocketlet is ready.\n")
     assert "clients are told broker-a at 127.0.0.1:" in said
+    assert re.search(r"metrics +http://127\.0\.0\.1:\d+/metrics", said)
     assert f"data          {tmp_path}/rocketlet-data" in said
     assert f"Ctrl-C, or kill {process.pid}" in said
     assert "It listens on this host only; --listen 0.0.0.0" in said
+
+
+def test_metrics_of_all_that_runs_are_on_one_page(tmp_path: Path) -> None:
+    with up(*FREE_PORTS, "--memory", "--brokers", "2", "--json", directory=tmp_path) as process:
+        told = ready(process)
+        with Producer("up", namesrv=told["namesrv"]) as producer:
+            producer.send(Message("up", b"1"))
+        with urllib.request.urlopen(told["metrics"], timeout=30) as answer:
+            families = {one.name: one for one in text_string_to_metric_families(answer.read().decode())}
+        with urllib.request.urlopen(told["metrics"].replace("/metrics", "/readyz"), timeout=30) as answer:
+            assert answer.read() == b"ok\n"
+    assert {one.labels["broker"] for one in families["rocketlet_broker_role"].samples} == {"broker-a", "broker-b"}
+    assert [one.value for one in families["rocketlet_namesrv_brokers"].samples] == [2]
+    assert sum(one.value for one in families["rocketmq_messages_in"].samples if one.labels["topic"] == "up") == 1
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool (of Prometheus) is not on this machine")
+def test_promtool_finds_nothing_wrong_with_the_names_that_we_chose(tmp_path: Path) -> None:
+    with (
+        up(*FREE_PORTS, "--memory", "--json", directory=tmp_path) as process,
+        urllib.request.urlopen(ready(process)["metrics"], timeout=30) as answer,
+    ):
+        text = answer.read()
+    checked = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, check=False)
+    assert checked.returncode in (0, 3)  # 3: it reads the page, and dislikes some names
+    # Those of the exporter are as they are.
+    complaints = [line for line in checked.stderr.decode().splitlines() if "rocketmq_" not in line.partition(" ")[0]]
+    assert complaints == []
+
+
+def test_no_page_of_metrics_where_none_is_wanted(tmp_path: Path) -> None:
+    with up(*FREE_PORTS, "--memory", "--metrics-port", "-1", "--json", directory=tmp_path) as process:
+        assert ready(process)["metrics"] == ""
 
 
 def test_a_test_suite_in_any_language_gets_the_address_alone(tmp_path: Path) -> None:

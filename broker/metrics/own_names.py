@@ -1,0 +1,97 @@
+"""What the other two sets have no names for: lag by queue and in seconds, flush, limits, who is registered where.
+
+Base units, as Prometheus asks for: seconds and bytes.
+
+Java: (none)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rocketlet.broker.consumer_offsets import MAX_ENTRIES
+from rocketlet.broker.metrics.watched import Progress, Watched
+from rocketlet.broker.subscription_groups import MAX_GROUPS
+from rocketlet.broker.topic_table import MAX_TOPICS
+from rocketlet.metrics.page import Page
+
+_BROKER = ("cluster", "broker")
+_QUEUE = (*_BROKER, "topic", "group", "queue")
+
+
+def of_broker(watched: Watched, page: Page) -> Iterator[None]:
+    """The broker as a whole."""
+    identity, store, numbers = watched.identity, watched.store.statistics(), watched.statistics
+    this = (identity.cluster, identity.name)
+    page.gauge("rocketlet_broker_role", "1, with the role as a label", (*_BROKER, "role", "broker_id")).add(
+        (*this, watched.store.config.broker_role.value, str(identity.broker_id)), 1
+    )
+    for name, help, value in (
+        ("puts_total", "Sends that were stored", numbers.put.calls),
+        ("puts_failed_total", "Sends that were refused", numbers.put_failed),
+        ("pulls_found_total", "Pulls that found messages", numbers.pulls_found),
+        ("pulls_missed_total", "Pulls that found none", numbers.pulls_missed),
+        ("flush_rounds_total", "Flushes of the log", store.flush_rounds),
+    ):
+        page.counter(f"rocketlet_{name}", help, _BROKER).add(this, value)
+    for name, help, value in (
+        ("flush_waiting", "Turns whose answers wait for the disk", store.waiting),
+        ("pulls_held", "Pulls that wait for messages", watched.long_poll.statistics().parked),
+        ("log_files", "Files of the log", store.log_files),
+        ("queues", "Queues that have or had messages", store.queues),
+        ("index_entries", "Keys that can be found", store.index_entries),
+        ("sends_refused", "1 while the store takes no messages: a full disk", 1 if store.refusal else 0),
+    ):
+        page.gauge(f"rocketlet_{name}", help, _BROKER).add(this, value)
+    times = numbers.put_times
+    page.histogram("rocketlet_put_seconds", "From the turn that read a send to its answer", _BROKER).add_histogram(
+        this, {round(bound / 1000, 6): count for bound, count in times.since_start().items()}, times.total_ms / 1000
+    )
+    yield
+    connections = page.gauge("rocketlet_connections", "Open connections", (*_BROKER, "port"))
+    for port, server in watched.servers.items():
+        connections.add((*this, port), server.statistics().connections)
+    used = page.gauge("rocketlet_limit_used", "How much of a limit is used", (*_BROKER, "limit"))
+    limits = page.gauge("rocketlet_limit", "The limit itself", (*_BROKER, "limit"))
+    for name, value, limit in (
+        ("topics", len(watched.tables.topics), MAX_TOPICS),
+        ("groups", len(watched.tables.groups), MAX_GROUPS),
+        ("consumer_offsets", len(watched.tables.offsets), MAX_ENTRIES),
+        ("held_pulls", watched.long_poll.statistics().parked, watched.settings.now.pull_thread_pool_queue_capacity),
+    ):
+        used.add((*this, name), value)
+        limits.add((*this, name), limit)
+    registered = page.gauge("rocketlet_registered", "1 where the name server has this broker", (*_BROKER, "namesrv"))
+    for address, is_known in watched.registration.places():
+        registered.add((*this, address), 1 if is_known else 0)
+    yield
+
+
+def of_clients(watched: Watched, page: Page) -> Iterator[None]:
+    """Groups whose members say different things, and so lose messages."""
+    this = (watched.identity.cluster, watched.identity.name)
+    family = page.gauge(
+        "rocketlet_differing_subscriptions", "Topics on which the members of a group disagree", (*_BROKER, "group")
+    )
+    for group in list(watched.clients.consumers.all()):
+        differences = group.differences()
+        if differences:
+            family.add((*this, group.name), len(differences))
+        yield
+
+
+def of_progress(watched: Watched, page: Page, progress: Progress) -> None:
+    """Lag by queue, or by topic where queues are too many."""
+    this = (watched.identity.cluster, watched.identity.name, progress.topic.name, progress.group)
+    if watched.queue_lag:
+        messages = page.gauge("rocketlet_consumer_lag_messages", "Messages not consumed", _QUEUE)
+        seconds = page.gauge("rocketlet_consumer_lag_seconds", "Age of the first message not consumed", _QUEUE)
+        for queue in progress.queues:
+            messages.add((*this, str(queue.queue_id)), queue.messages)
+            seconds.add((*this, str(queue.queue_id)), queue.milliseconds / 1000)
+    else:
+        labels = _QUEUE[:-1]
+        page.gauge("rocketlet_consumer_lag_messages", "Messages not consumed", labels).add(this, progress.messages)
+        page.gauge("rocketlet_consumer_lag_seconds", "Age of the first message not consumed", labels).add(
+            this, progress.milliseconds / 1000
+        )

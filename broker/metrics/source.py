@@ -1,0 +1,61 @@
+"""A broker as a source of metrics, and whether clients can be served by it.
+
+Groups that consume by broadcast keep their offsets themselves: their lag is not known here, and none is told.
+
+Java: broker/metrics/BrokerMetricsManager.java (5.x)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rocketlet.broker.metrics import exporter_names, own_names, rocketmq5_names
+from rocketlet.broker.metrics.watched import Progress, Watched
+from rocketlet.metrics.page import Page
+
+
+class BrokerSource:
+    """See `metrics.page.Source`. `serving` is false while the broker starts and stops."""
+
+    def __init__(self, watched: Watched) -> None:
+        self._watched = watched
+        self.serving = False
+
+    def fill(self, page: Page) -> Iterator[None]:
+        watched = self._watched
+        exporter_names.declare(page)
+        for fill in (
+            exporter_names.of_broker,
+            rocketmq5_names.of_broker,
+            own_names.of_broker,
+            exporter_names.of_topics,
+            rocketmq5_names.of_topics,
+            exporter_names.of_clients,
+            rocketmq5_names.of_clients,
+            own_names.of_clients,
+            rocketmq5_names.of_pulls,
+        ):
+            yield from fill(watched, page)
+        for group in [one.groupName for one in watched.tables.groups]:
+            online = watched.clients.consumers.get(group)
+            if online is not None and online.broadcasting:
+                continue
+            for topic in watched.lag.topics_of(group):
+                progress = Progress(group, topic, list(watched.lag.of(group, topic)))
+                exporter_names.of_progress(watched, page, progress)
+                rocketmq5_names.of_progress(watched, page, progress)
+                own_names.of_progress(watched, page, progress)
+                yield
+
+    def not_ready(self) -> Sequence[str]:
+        if not self.serving:
+            return [f"broker {self._watched.identity.name} is starting or stopping"]
+        reasons = []
+        refusal = self._watched.store.refusal
+        if refusal:
+            reasons.append(f"broker {self._watched.identity.name} takes no messages: {refusal}")
+        places = list(self._watched.registration.places())
+        if places and not any(is_known for _, is_known in places):
+            asked = ", ".join(address for address, _ in places)
+            reasons.append(f"broker {self._watched.identity.name} is known to none of its name servers: {asked}")
+        return reasons

@@ -1,0 +1,92 @@
+"""How long sends took to be stored: counts by duration, for the broker's runtime info and for metrics.
+
+A send is measured from the turn that read it to the turn's answer; with SYNC_FLUSH to the flush. Sends of one turn take
+equally long, so the clock is read once a turn. Pure: durations and the time are given.
+
+Java: store/StoreStatsService.java (putMessageDistributeTime, putLatency99)
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+
+# In milliseconds, each bound included.
+BOUNDS = (
+    0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0,
+    2000.0, 3000.0, 4000.0, 5000.0, 10000.0, float("inf"),
+)  # fmt: skip
+# RocketMQ's names, and the last of our bounds that belongs to each.
+NAMED = {
+    "<=0ms": 1.0,
+    "0~10ms": 10.0,
+    "10~50ms": 50.0,
+    "50~100ms": 100.0,
+    "100~200ms": 200.0,
+    "200~500ms": 500.0,
+    "500ms~1s": 1000.0,
+    "1~2s": 2000.0,
+    "2~3s": 3000.0,
+    "3~4s": 4000.0,
+    "4~5s": 5000.0,
+    "5~10s": 10000.0,
+    "10s~": float("inf"),
+}
+WINDOW_MS = 60_000
+
+
+class PutTimes:
+    """Counts since the start, and those of the last full minute."""
+
+    def __init__(self) -> None:
+        self._counts = [0] * len(BOUNDS)
+        self._before = list(self._counts)  # at the beginning of this minute
+        self._minute = list(self._counts)  # in the last one
+        self._began: int | None = None
+        self._known = 0
+        self.longest_ms = 0.0
+        self.total_ms = 0.0
+
+    def turn(self, sends: int, ms: float) -> None:
+        """A turn is over. `sends`: how many the broker has answered at once since it started."""
+        new, self._known = sends - self._known, sends
+        if new > 0:
+            self.note(new, ms)
+
+    def note(self, count: int, ms: float) -> None:
+        """So many sends took so long."""
+        self._counts[bisect_left(BOUNDS, ms)] += count
+        self.total_ms += count * ms
+        if ms > self.longest_ms:
+            self.longest_ms = ms
+
+    def tick(self, now: int) -> None:
+        """Every ten seconds."""
+        if self._began is None:
+            self._began = now
+        elif now - self._began >= WINDOW_MS:
+            self._minute = [count - before for count, before in zip(self._counts, self._before, strict=True)]
+            self._before, self._began = list(self._counts), now
+
+    def minute(self) -> Mapping[str, int]:
+        """RocketMQ's thirteen counts of the last full minute."""
+        found, at = {}, 0
+        for name, bound in NAMED.items():
+            until = BOUNDS.index(bound) + 1
+            found[name] = sum(self._minute[at:until])
+            at = until
+        return found
+
+    def percentile(self, share: float) -> float:
+        """In milliseconds: below which bound so many of the last full minute's sends were. 0 where there were none."""
+        wanted = share * sum(self._minute)
+        seen = 0
+        for bound, count in zip(BOUNDS, self._minute, strict=True):
+            seen += count
+            if count and seen >= wanted:
+                return min(bound, self.longest_ms)
+        return 0.0
+
+    def since_start(self) -> Mapping[float, int]:
+        """Counts by bound."""
+        return dict(zip(BOUNDS, self._counts, strict=True))

@@ -1,0 +1,347 @@
+"""What a broker's page of metrics tells, beside what administrators are told of the same things."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+import trio.testing
+from prometheus_client.parser import text_string_to_metric_families
+
+from rocketlet.broker.put_times import NAMED
+from rocketlet.remoting.protocol.configuration import DeleteSubscriptionGroupHeader, DeleteTopicHeader
+from rocketlet.remoting.protocol.inspection import ConsumeStats, GetConsumeStatsHeader
+from rocketlet.remoting.protocol.kv import KVTable
+from rocketlet.remoting.protocol.offsets import UpdateConsumerOffsetHeader
+from rocketlet.remoting.request_codes import RequestCode
+from tests.support.memory_broker import RunningBroker, memory_broker, tags
+
+# All of rocketmq-exporter's, without those that only consumers know.
+EXPORTER = [
+    "rocketmq_broker_commitlog_diff",
+    "rocketmq_broker_qps",
+    "rocketmq_broker_tps",
+    "rocketmq_brokeruntime_commitlog_disk_ratio",
+    "rocketmq_brokeruntime_commitlog_maxoffset",
+    "rocketmq_brokeruntime_commitlog_minoffset",
+    "rocketmq_brokeruntime_commitlogdir_capacity_free",
+    "rocketmq_brokeruntime_commitlogdir_capacity_total",
+    "rocketmq_brokeruntime_consumequeue_disk_ratio",
+    "rocketmq_brokeruntime_dispatch_behind_bytes",
+    "rocketmq_brokeruntime_dispatch_maxbuffer",
+    "rocketmq_brokeruntime_earliest_message_timestamp",
+    "rocketmq_brokeruntime_getfound_tps10",
+    "rocketmq_brokeruntime_getfound_tps60",
+    "rocketmq_brokeruntime_getfound_tps600",
+    "rocketmq_brokeruntime_getmessage_entire_time_max",
+    "rocketmq_brokeruntime_getmiss_tps10",
+    "rocketmq_brokeruntime_getmiss_tps60",
+    "rocketmq_brokeruntime_getmiss_tps600",
+    "rocketmq_brokeruntime_gettotal_tps10",
+    "rocketmq_brokeruntime_gettotal_tps60",
+    "rocketmq_brokeruntime_gettotal_tps600",
+    "rocketmq_brokeruntime_gettransfered_tps10",
+    "rocketmq_brokeruntime_gettransfered_tps60",
+    "rocketmq_brokeruntime_gettransfered_tps600",
+    "rocketmq_brokeruntime_msg_gettotal_today_now",
+    "rocketmq_brokeruntime_msg_gettotal_todaymorning",
+    "rocketmq_brokeruntime_msg_gettotal_yesterdaymorning",
+    "rocketmq_brokeruntime_msg_put_total_today_now",
+    "rocketmq_brokeruntime_msg_puttotal_todaymorning",
+    "rocketmq_brokeruntime_msg_puttotal_yesterdaymorning",
+    "rocketmq_brokeruntime_pagecache_lock_time_mills",
+    "rocketmq_brokeruntime_pmdt_0ms",
+    "rocketmq_brokeruntime_pmdt_0to10ms",
+    "rocketmq_brokeruntime_pmdt_100to200ms",
+    "rocketmq_brokeruntime_pmdt_10stomore",
+    "rocketmq_brokeruntime_pmdt_10to50ms",
+    "rocketmq_brokeruntime_pmdt_1to2s",
+    "rocketmq_brokeruntime_pmdt_200to500ms",
+    "rocketmq_brokeruntime_pmdt_2to3s",
+    "rocketmq_brokeruntime_pmdt_3to4s",
+    "rocketmq_brokeruntime_pmdt_4to5s",
+    "rocketmq_brokeruntime_pmdt_500to1s",
+    "rocketmq_brokeruntime_pmdt_50to100ms",
+    "rocketmq_brokeruntime_pmdt_5to10s",
+    "rocketmq_brokeruntime_pull_threadpoolqueue_capacity",
+    "rocketmq_brokeruntime_pull_threadpoolqueue_headwait_timemills",
+    "rocketmq_brokeruntime_pull_threadpoolqueue_size",
+    "rocketmq_brokeruntime_put_latency_99",
+    "rocketmq_brokeruntime_put_latency_999",
+    "rocketmq_brokeruntime_put_message_average_size",
+    "rocketmq_brokeruntime_put_message_size_total",
+    "rocketmq_brokeruntime_put_tps10",
+    "rocketmq_brokeruntime_put_tps60",
+    "rocketmq_brokeruntime_put_tps600",
+    "rocketmq_brokeruntime_putmessage_entire_time_max",
+    "rocketmq_brokeruntime_putmessage_times_total",
+    "rocketmq_brokeruntime_query_threadpool_queue_capacity",
+    "rocketmq_brokeruntime_query_threadpoolqueue_headwait_timemills",
+    "rocketmq_brokeruntime_query_threadpoolqueue_size",
+    "rocketmq_brokeruntime_remain_howmanydata_toflush",
+    "rocketmq_brokeruntime_remain_transientstore_buffer_numbs",
+    "rocketmq_brokeruntime_send_threadpool_queue_size",
+    "rocketmq_brokeruntime_send_threadpoolqueue_capacity",
+    "rocketmq_brokeruntime_send_threadpoolqueue_headwait_timemills",
+    "rocketmq_brokeruntime_start_accept_sendrequest_time",
+    "rocketmq_consumer_message_size",
+    "rocketmq_consumer_offset",
+    "rocketmq_consumer_tps",
+    "rocketmq_group_consume_total_offset",
+    "rocketmq_group_consume_tps",
+    "rocketmq_group_count",
+    "rocketmq_group_diff",
+    "rocketmq_group_dlqdiff",
+    "rocketmq_group_get_latency_by_storetime",
+    "rocketmq_group_retrydiff",
+    "rocketmq_producer_count",
+    "rocketmq_producer_message_size",
+    "rocketmq_producer_offset",
+    "rocketmq_producer_tps",
+    "rocketmq_send_back_nums",
+    "rocketmq_topic_dlq_offset",
+    "rocketmq_topic_retry_offset",
+]
+ROCKETMQ5 = [
+    "broker_permission",
+    "topic_number",
+    "consumer_group_number",
+    "storage_size",
+    "storage_flush_behind_bytes",
+    "storage_dispatch_behind_bytes",
+    "storage_message_reserve_time",
+    "half_messages",
+    "commit_messages_total",
+    "rollback_messages_total",
+    "processor_watermark",
+    "messages_in_total",
+    "messages_out_total",
+    "throughput_in_total",
+    "throughput_out_total",
+    "send_to_dlq_messages_total",
+    "producer_connections",
+    "consumer_connections",
+    "consumer_lag_messages",
+    "consumer_lag_latency",
+    "consumer_inflight_messages",
+    "consumer_ready_messages",
+    "consumer_queueing_latency",
+]
+
+Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+class Page:
+    """A scrape: `page.value(name, label=value…)` is the one series that has these labels, or the sum of several."""
+
+    def __init__(self, text: str) -> None:
+        self.families = {family.name: family for family in text_string_to_metric_families(text)}
+        self.samples = [sample for family in self.families.values() for sample in family.samples]
+
+    def values(self, name: str, **labels: str) -> list[float]:
+        return [one.value for one in self.samples if one.name == name and labels.items() <= one.labels.items()]
+
+    def value(self, name: str, **labels: str) -> float:
+        found = self.values(name, **labels)
+        assert found, f"{name} {labels} is not told"
+        return sum(found)
+
+
+@asynccontextmanager
+async def measured(**settings: object) -> AsyncIterator[RunningBroker]:
+    async with memory_broker(metrics_exporter_type="PROM", **settings) as one:
+        yield one
+
+
+async def get(one: RunningBroker, path: str) -> tuple[int, str]:
+    stream = await one.network.dial(f"{one.broker.settings.now.bind_address}:5557")
+    await stream.send_all(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    data = b""
+    while more := await stream.receive_some():
+        data += more
+    await stream.aclose()
+    head, _, body = data.partition(b"\r\n\r\n")
+    return int(head.split(b" ")[1]), body.decode()
+
+
+async def scrape(one: RunningBroker) -> Page:
+    await trio.sleep(1.5)  # a page is kept for a second
+    status, text = await get(one, "/metrics")
+    assert status == 200
+    return Page(text)
+
+
+async def commit(one: RunningBroker, group: str, topic: str, offset: int, queue_id: int = 0) -> None:
+    header = UpdateConsumerOffsetHeader(consumerGroup=group, topic=topic, queueId=queue_id, commitOffset=offset)
+    assert (await one.call(RequestCode.UPDATE_CONSUMER_OFFSET, header)).code == 0
+
+
+async def test_every_name_of_the_exporter_and_of_rocketmq_5_is_told(autojump_clock: trio.testing.MockClock) -> None:
+    async with measured() as one:
+        for topic in ("T", "%RETRY%CG", "%DLQ%CG"):
+            assert (await one.send(topic)).code == 0
+        await one.heartbeat("c1", "CG", tags("T"), tags("%RETRY%CG"), tags("%DLQ%CG"), producer="PG")
+        assert (await one.pull("T", 0, 0)).code == 0
+        for topic in ("T", "%RETRY%CG", "%DLQ%CG"):
+            await commit(one, "CG", topic, 0)
+        await trio.sleep(65)
+        page = await scrape(one)
+    assert len(EXPORTER) == 83
+    assert [name for name in EXPORTER if page.families[name].type != "gauge"] == []
+    # A master without slaves has no difference to tell; nothing was sent back.
+    empty = [name for name in EXPORTER if not page.families[name].samples]
+    assert empty == ["rocketmq_broker_commitlog_diff", "rocketmq_send_back_nums"]
+    told = {sample.name for sample in page.samples}
+    assert [name for name in ROCKETMQ5 if f"rocketmq_{name}" not in told] == []
+
+
+async def test_numbers_are_those_that_administrators_are_told(autojump_clock: trio.testing.MockClock) -> None:
+    async with measured() as one:
+        for number in range(10):
+            await one.send("T", b"x" * 100, number % 4)
+        await trio.sleep(125)
+        table = KVTable.from_json(bytes((await one.call(RequestCode.GET_BROKER_RUNTIME_INFO)).body)).table
+        page = await scrape(one)
+    prefix = "rocketmq_brokeruntime_"
+    for name, key in {
+        "msg_put_total_today_now": "msgPutTotalTodayNow",
+        "commitlog_maxoffset": "commitLogMaxOffset",
+        "put_message_size_total": "putMessageSizeTotal",
+        "put_message_average_size": "putMessageAverageSize",
+        "earliest_message_timestamp": "earliestMessageTimeStamp",
+        "pull_threadpoolqueue_capacity": "pullThreadPoolQueueCapacity",
+        "commitlog_disk_ratio": "commitLogDiskRatio",
+        "put_latency_99": "putLatency99",
+    }.items():
+        assert page.value(prefix + name) == float(table[key]), name
+    for place, seconds in enumerate((10, 60, 600)):
+        assert page.value(f"{prefix}put_tps{seconds}") == pytest.approx(float(table["putTps"].split()[place]), abs=0.1)
+    assert page.value("rocketmq_brokeruntime_msg_put_total_today_now", boottime=table["bootTimestamp"]) == 10
+    told = dict(part.strip("[").split("]:") for part in table["putMessageDistributeTime"].split())
+    assert list(told) == list(NAMED)
+    assert (
+        page.value("rocketmq_producer_offset", topic="T") == page.value("rocketmq_messages_in_total", topic="T") == 10
+    )
+    assert page.value("rocketlet_put_seconds_count") == 10
+
+
+async def test_lag_by_queue_in_messages_and_in_seconds(autojump_clock: trio.testing.MockClock) -> None:
+    async with measured() as one:
+        for _ in range(5):
+            await one.send("T", queue_id=0)
+        await one.send("T", queue_id=1)
+        await trio.sleep(100)
+        await one.send("T", queue_id=0)
+        await one.heartbeat("c1", "CG", tags("T"))
+        assert len((await one.pull("T", 0, 0, maxMsgNums=4)).records) == 4
+        await commit(one, "CG", "T", 2, queue_id=0)
+        await commit(one, "CG", "T", 1, queue_id=1)
+        page = await scrape(one)
+        stats = ConsumeStats.from_json(
+            bytes((await one.call(RequestCode.GET_CONSUME_STATS, GetConsumeStatsHeader(consumerGroup="CG"))).body)
+        )
+        assert page.value("rocketlet_consumer_lag_messages", group="CG", queue="0") == 4
+        assert page.value("rocketlet_consumer_lag_messages", group="CG", queue="1") == 0
+        assert page.value("rocketlet_consumer_lag_seconds", group="CG", queue="0") == pytest.approx(101.5, abs=0.1)
+        assert page.value("rocketlet_consumer_lag_seconds", group="CG", queue="1") == 0
+        behind = sum(queue.brokerOffset - queue.consumerOffset for queue in stats.offsetTable.values())
+        assert page.value("rocketmq_group_diff", group="CG", topic="T") == behind == 4
+        assert page.value("rocketmq_group_diff", countOfOnlineConsumers="1", msgModel="1") == 4
+        assert page.value("rocketmq_consumer_lag_messages", consumer_group="CG") == 4
+        assert page.value("rocketmq_consumer_inflight_messages", consumer_group="CG") == 2
+        assert page.value("rocketmq_consumer_ready_messages", consumer_group="CG") == 2
+        assert page.value("rocketmq_consumer_lag_latency", consumer_group="CG") == pytest.approx(101_500, abs=100)
+        # An offset beyond the end, which an administrator may set, is no negative lag.
+        await commit(one, "CG", "T", 1000, queue_id=0)
+        page = await scrape(one)
+        lags = [sample for sample in page.samples if "lag" in sample.name or "diff" in sample.name]
+        assert lags
+        assert [sample for sample in lags if sample.value < 0] == []
+
+
+async def test_series_go_with_their_topic_and_their_group(autojump_clock: trio.testing.MockClock) -> None:
+    async with measured() as one:
+        for topic in ("T", "U"):
+            await one.send(topic)
+            await one.pull(topic, 0, 0)
+            await commit(one, "CG", topic, 0)
+        page = await scrape(one)
+        assert page.value("rocketmq_group_diff", topic="U") == 1
+        await one.call(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicHeader(topic="U"))
+        page = await scrape(one)
+        assert [sample for sample in page.samples if sample.labels.get("topic") == "U"] == []
+        assert page.value("rocketmq_group_diff", topic="T") == 1
+        header = DeleteSubscriptionGroupHeader(groupName="CG", cleanOffset=True)
+        await one.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+        page = await scrape(one)
+        assert [sample for sample in page.samples if "CG" in sample.labels.values()] == []
+
+
+async def test_groups_that_consume_by_broadcast_have_no_lag_here(autojump_clock: trio.testing.MockClock) -> None:
+    async with measured() as one:
+        await one.send("T")
+        await one.heartbeat("c1", "CG", tags("T"), model="BROADCASTING")
+        await commit(one, "CG", "T", 0)
+        page = await scrape(one)
+    assert page.values("rocketlet_consumer_lag_messages", group="CG") == []
+    assert page.value("rocketmq_consumer_connections", consumer_group="CG") == 1
+
+
+async def test_differing_subscriptions_are_told(autojump_clock: trio.testing.MockClock) -> None:
+    async with measured() as one, one.client() as other:
+        await one.heartbeat("c1", "CG", tags("T", "A"))
+        await other.heartbeat("c2", "CG", tags("T", "B"))
+        page = await scrape(one)
+    assert page.value("rocketlet_differing_subscriptions", group="CG") == 1
+
+
+async def test_a_page_is_limited_whatever_clients_create(autojump_clock: trio.testing.MockClock) -> None:
+    async with measured(metrics_max_series=1000) as one:
+        for number in range(300):
+            await one.send("T" + str(number))
+        page = await scrape(one)
+    assert page.value("rocketlet_metrics_series_left_out") > 0
+    ours = [sample for sample in page.samples if not sample.name.startswith(("process_", "python_"))]
+    assert len(ours) <= 1000
+
+
+async def test_lag_may_be_told_by_topic_alone(autojump_clock: trio.testing.MockClock) -> None:
+    async with measured(metrics_lag_per_queue=False) as one:
+        for queue_id in range(3):
+            await one.send("T", queue_id=queue_id)
+        await commit(one, "CG", "T", 0)
+        await one.pull("T", 0, 0)
+        page = await scrape(one)
+    assert page.values("rocketlet_consumer_lag_messages", group="CG") == [3]
+
+
+async def test_ready_while_it_serves_and_not_before_nor_after(autojump_clock: trio.testing.MockClock) -> None:
+    async with measured() as one:
+        assert await get(one, "/readyz") == (200, "ok\n")
+        assert await get(one, "/healthz") == (200, "ok\n")
+        one.broker.metrics.serving = False
+        assert await get(one, "/readyz") == (503, "broker broker-a is starting or stopping\n")
+
+
+async def test_a_broker_that_no_name_server_knows_is_not_ready(autojump_clock: trio.testing.MockClock) -> None:
+    async with measured(namesrv_addr=("10.9.9.9:9876",)) as one:
+        status, text = await get(one, "/readyz")
+        page = await scrape(one)
+    assert (status, text) == (503, "broker broker-a is known to none of its name servers: 10.9.9.9:9876\n")
+    assert page.value("rocketlet_registered", namesrv="10.9.9.9:9876") == 0
+
+
+async def test_nothing_listens_unless_it_is_asked_for(autojump_clock: trio.testing.MockClock) -> None:
+    async with memory_broker() as one:
+        with pytest.raises(Exception, match="5557"):
+            await one.network.dial(f"{one.broker.settings.now.bind_address}:5557")
+
+
+async def test_with_sync_flush_a_send_is_measured_to_its_flush(autojump_clock: trio.testing.MockClock) -> None:
+    async with measured(flush_disk_type="SYNC_FLUSH") as one:
+        for _ in range(3):
+            assert (await one.send("T")).code == 0
+        page = await scrape(one)
+    assert page.value("rocketlet_put_seconds_count") == 3
