@@ -129,7 +129,8 @@ class LocalStack:
         port = self._chosen.metrics_port
         if port is None:
             return ""
-        sources: list[Source] = [one.metrics for one in (*self._namesrvs, *self.brokers.values())]
+        sources: list[Source] = [server.metrics for server in self._namesrvs]
+        sources += [broker.metrics for broker in self.brokers.values()]
         endpoint = Endpoint(self._network, sources, self._loaded[0][MetricsConfig].metrics_max_series)
         try:
             address: str = await nursery.start(endpoint.serve, self._chosen.host, port)
