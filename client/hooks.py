@@ -72,15 +72,13 @@ class ConsumeHook(Protocol):
 
 
 def hooked(call: Call, hooks: Sequence[ConsumeHook], group: str, clock: WallClock) -> Call:
-    """The listener with hooks around it."""
-    if not hooks:
-        return call
+    """A listener that is awaited, with hooks around it."""
 
     async def around(messages: Sequence[ReceivedMessage], context: ConsumeContext) -> ListenerAnswer:
         seen = _before(hooks, group, messages, context)
         began = clock()
         try:
-            answer = await call(messages, context)
+            answer: ListenerAnswer = await call(messages, context)
             seen.consumed = consumed(answer)
             return answer
         except Exception as error:

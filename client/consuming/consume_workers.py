@@ -24,7 +24,6 @@ from typing import Protocol
 import trio
 
 from rocketlet.client.consuming.consume_job import Call, ConsumeJob, Finished
-from rocketlet.client.coroutines import completed
 from rocketlet.client.wakeup import Wakeup
 
 log = logging.getLogger("rocketlet.client.consume_workers")
@@ -94,7 +93,7 @@ class TaskWorkers:
             job = self._jobs.popleft()
             self._running += 1
             try:
-                await job.run(self._call, clock)
+                await job.run_in_task(self._call, clock)
             finally:
                 self._running -= 1
                 if not self._running and not self._jobs:
@@ -241,7 +240,7 @@ class ThreadWorkers(OffLoopWorkers):
                 self._sleep(mine)
                 continue
             self._taken += 1
-            completed(job.run(self._call, self._now))
+            job.run(self._call, self._now)
             self._hand_back(job)
 
     def _sleep(self, mine: LockType) -> None:

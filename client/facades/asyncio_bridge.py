@@ -22,7 +22,7 @@ import trio
 from rocketlet.client.consuming.consume_job import Call, ConsumeJob, Finished
 from rocketlet.client.consuming.consume_workers import OffLoopWorkers, Workers
 from rocketlet.client.consuming.message_buffer import MessageBuffer
-from rocketlet.client.facades.bridges import LoopPort, SendPort
+from rocketlet.client.facades.bridges import LoopPort, SendPort, Wrapper
 from rocketlet.client.facades.engine_thread import EngineThread, HostedRun
 from rocketlet.client.sending.pending_send import Send
 
@@ -135,6 +135,9 @@ class AsyncioBridge:
     def user_function(self, function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
         return function
 
+    def wrapped(self, function: Callable[..., Any], wrapper: Wrapper) -> Callable[..., Any]:
+        return wrapper(function)
+
     def user_call(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
         async def call(*args: Any) -> Any:
             finished = trio.Event()
@@ -214,7 +217,7 @@ class AsyncioWorkers(OffLoopWorkers):
 
     async def _work(self) -> None:
         while (job := self._next_job()) is not None:
-            await job.run(self._call, self._now)
+            await job.run_in_task(self._call, self._now)
             self._hand_back(job)
 
     def _ended(self, task: asyncio.Task[None]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from rocketlet.client.consuming.consume_job import Call, Finished
 from rocketlet.client.consuming.consume_workers import Workers
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rocketlet.client.sending.producer import ProducerEngine
 
 Result = TypeVar("Result")
+Wrapper: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class SendPort(Protocol):
@@ -76,6 +77,9 @@ class Bridge(Protocol):
 
     def user_function(self, function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
         """A user's function, plain or async, in a form that is awaited where the user's code runs."""
+
+    def wrapped(self, function: Callable[..., Any], wrapper: Wrapper) -> Callable[..., Any]:
+        """A user's function inside of an async one, called as the function itself is."""
 
     def user_call(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
         """The same in a form that the engine awaits on its own loop."""

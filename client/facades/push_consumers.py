@@ -9,6 +9,7 @@ import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from rocketlet.client.config import PushConfig
@@ -19,7 +20,6 @@ from rocketlet.client.consuming.consume_results import (
     BatchListener,
     ConsumeContext,
     Listener,
-    ListenerAnswer,
 )
 from rocketlet.client.consuming.consume_workers import Workers
 from rocketlet.client.consuming.push_consumer import PushEngine
@@ -66,18 +66,17 @@ class Pushed(Facade[PushEngine], Generic[ListenerT, BatchListenerT]):
         self._topics: dict[str, Selection] = dict(topics or {})
 
     def _make_engine(self, bridge: Bridge, world: World) -> PushEngine:
-        one = bridge.user_function(self._listener)
-        several = bridge.user_function(self._batch_listener)
+        listener = self._listener
 
-        async def call_one(messages: Sequence[ReceivedMessage], context: ConsumeContext) -> ListenerAnswer:
-            answer: ListenerAnswer = await one(messages[0])
-            return answer
+        def call_with_one(messages: Sequence[ReceivedMessage], context: ConsumeContext) -> Any:
+            return listener(messages[0])
 
-        call = call_one if self._batch_listener is None else several
+        call = self._batch_listener or call_with_one
 
         def workers(finished: Finished, hooks: Sequence[ConsumeHook]) -> Workers:
             name = f"ConsumeMessageThread_{self.group}"
-            return bridge.workers(hooked(call, hooks, self.group, world.clock), self.config.threads, finished, name)
+            around = partial(hooked, hooks=hooks, group=self.group, clock=world.clock)
+            return bridge.workers(bridge.wrapped(call, around) if hooks else call, self.config.threads, finished, name)
 
         batch = self.config.batch if self._batch_listener is not None else 1
         engine = PushEngine(self.group, self.config, world, workers=workers, batch=batch, hooks=self._hooks)

@@ -22,8 +22,9 @@ import trio
 from rocketlet.client.consuming.consume_job import Call, Finished
 from rocketlet.client.consuming.consume_workers import ThreadWorkers, Workers
 from rocketlet.client.consuming.message_buffer import MessageBuffer
-from rocketlet.client.coroutines import as_coroutine_function, called
+from rocketlet.client.coroutines import as_coroutine_function, called, completed
 from rocketlet.client.errors import InvalidUse
+from rocketlet.client.facades.bridges import Wrapper
 from rocketlet.client.facades.engine_thread import EngineThread, HostedRun
 from rocketlet.client.sending.direct_line import DirectPath
 from rocketlet.client.sending.pending_send import Send
@@ -125,6 +126,10 @@ class ThreadBridge:
 
     def user_function(self, function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
         return as_coroutine_function(function)
+
+    def wrapped(self, function: Callable[..., Any], wrapper: Wrapper) -> Callable[..., Any]:
+        around = wrapper(as_coroutine_function(function))
+        return lambda *args: completed(around(*args))
 
     def user_call(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
         limiter = trio.CapacityLimiter(_USER_CALLS)

@@ -21,7 +21,7 @@ from trio.lowlevel import Abort
 from rocketlet.client.consuming.consume_job import Call, Finished
 from rocketlet.client.consuming.consume_workers import TaskWorkers, Workers
 from rocketlet.client.consuming.message_buffer import MessageBuffer
-from rocketlet.client.facades.bridges import LoopPort, SendPort
+from rocketlet.client.facades.bridges import LoopPort, SendPort, Wrapper
 from rocketlet.client.facades.failures import innermost
 from rocketlet.client.sending.pending_send import Send
 
@@ -99,6 +99,9 @@ class TrioBridge:
 
     def user_function(self, function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
         return function
+
+    def wrapped(self, function: Callable[..., Any], wrapper: Wrapper) -> Callable[..., Any]:
+        return wrapper(function)
 
     def user_call(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
         return function

@@ -10,7 +10,6 @@ import trio
 from rocketlet.client.consuming.consume_job import ConsumeJob
 from rocketlet.client.consuming.consume_workers import ThreadWorkers
 from rocketlet.client.consuming.process_queue import ProcessQueue
-from rocketlet.client.coroutines import as_coroutine_function
 from rocketlet.common.message import MessageQueue
 from tests.support.builders import received
 
@@ -28,7 +27,7 @@ async def run_workers(
     """The finished jobs, and how many threads there were in the end."""
     finished: list[ConsumeJob] = []
     token = trio.lowlevel.current_trio_token()
-    workers = ThreadWorkers(as_coroutine_function(call), threads, finished.extend, token.run_sync_soon, "worker")
+    workers = ThreadWorkers(call, threads, finished.extend, token.run_sync_soon, "worker")
     async with trio.open_nursery() as nursery:
         await nursery.start(workers.run)
         for batch in batches:
