@@ -35,6 +35,8 @@ from rocketlet.broker.handlers.end_transaction import EndTransaction
 from rocketlet.broker.handlers.group_admin import GroupAdmin
 from rocketlet.broker.handlers.lock_queues import LockQueues
 from rocketlet.broker.handlers.membership import Membership
+from rocketlet.broker.handlers.pull_answers import PullAnswers
+from rocketlet.broker.handlers.pull_checks import PullChecks
 from rocketlet.broker.handlers.pull_message import PullMessage
 from rocketlet.broker.handlers.queries import Queries
 from rocketlet.broker.handlers.queue_offsets import QueueOffsets
@@ -120,7 +122,7 @@ class Broker:
         self.store = MessageStore(disk, self._store_config, clock)
         self.tables = Tables(self.settings, disk, self._store_config.store_path_root_dir, clock, self._topics_changed)
         self.statistics = Statistics(self.identity.cluster)
-        self.long_poll = LongPoll()
+        self.long_poll = LongPoll(self.settings)
         self.overload = Overload(self.settings)
         self.clients = Clients(self.settings, self.tables.groups, self.tables.filters, self.long_poll, clock)
         self.locks: QueueLocks[WireQueue] = QueueLocks()
@@ -370,17 +372,11 @@ class Broker:
             EndTransaction(identity, self._halves, durability, statistics),
             PullMessage(
                 identity,
-                settings,
-                topics,
-                groups,
-                clients,
-                tables.filters,
+                PullChecks(identity, settings, self.overload, tables, clients),
+                PullAnswers(identity, settings, store, statistics, self._recent_bytes, nursery),
                 offsets,
                 store,
                 self.long_poll,
-                statistics,
-                self._recent_bytes,
-                nursery,
             ),
             Queries(store),
             QueueOffsets(offsets, tables.offsets_file, store, self._recent_bytes, nursery),

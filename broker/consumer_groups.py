@@ -14,10 +14,11 @@ Java: broker/client/ConsumerManager.java, ConsumerGroupInfo.java
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from rocketlet.broker.filter.message_filter import MessageFilter, by_tags
 from rocketlet.common.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class ConsumerGroup:
     consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
     members: dict[Connection, Member] = field(default_factory=dict)
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    tag_filters: dict[str, MessageFilter] = field(default_factory=dict)
+    """Of each subscription by its topic, as if it were one of tags: made once, not at every pull."""
     warned: frozenset[str] = frozenset()
 
     @property
@@ -79,9 +82,10 @@ class ConsumerGroup:
                 changed = True
             if old is None or new.version > old.version:
                 self.subscriptions[new.topic] = new
+                self.tag_filters[new.topic] = by_tags(new)
         gone = self.subscriptions.keys() - {new.topic for new in latest}
         for topic in gone:
-            del self.subscriptions[topic]
+            del self.subscriptions[topic], self.tag_filters[topic]
         return changed or bool(gone)
 
     def differences(self) -> list[str]:
@@ -127,6 +131,7 @@ class ConsumerGroups:
     def __init__(self, expiry_ms: int = EXPIRY_MS) -> None:
         self._expiry = expiry_ms
         self._groups: dict[str, ConsumerGroup] = {}
+        self.get: Callable[[str], ConsumerGroup | None] = self._groups.get
         self._of_connection: dict[Connection, set[str]] = {}
 
     def register(self, member: Member, consuming: Consuming) -> bool:
@@ -181,9 +186,6 @@ class ConsumerGroups:
             for member in group.members.values()
             if now - member.seen > self._expiry
         ]
-
-    def get(self, name: str) -> ConsumerGroup | None:
-        return self._groups.get(name)
 
     def all(self) -> Iterable[ConsumerGroup]:
         return self._groups.values()

@@ -22,6 +22,7 @@ from itertools import count
 
 import trio
 
+from rocketlet.broker.config import Settings
 from rocketlet.remoting.handler import Answer, Deferred, Refused, Reply, Request
 from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.store.watermark import Waiter, Watermark
@@ -30,6 +31,8 @@ log = logging.getLogger("rocketlet.broker.long_poll")
 
 # Beside `drain` after each turn, for progress that nobody drained behind; RocketMQ looks every 5 s.
 SWEEP_SECONDS = 1.0
+# Clients give up at 30 s, and a connection without traffic is closed at 120 s.
+LONGEST_HOLD_MS = 120_000
 
 # Tries a parked pull again. True: it must be answered now. Returns an answer, DEFERRED where somebody else will give
 # it, or the offset to wait for next.
@@ -62,7 +65,8 @@ class LongPollStatistics:
 class LongPoll:
     """All parked pulls of one broker."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._of_connection: dict[Hashable, set[Parked]] = {}
         self._parked = 0
         self._ready: list[Parked] = []
@@ -70,8 +74,14 @@ class LongPoll:
         self._orders = count()
         self._sooner = trio.Event()
 
-    def park(self, request: Request, watermark: Watermark, offset: int, deadline: float, attempt: Attempt) -> None:
-        """Hold a pull until its queue's end reaches `offset`. Requires: its handler returns DEFERRED."""
+    def park(self, request: Request, watermark: Watermark, offset: int, hold_ms: int, attempt: Attempt) -> None:
+        """Hold a pull until its queue's end reaches `offset`, for as long as its client and the settings allow.
+
+        Requires: its handler returns DEFERRED.
+        """
+        config = self._settings.now
+        hold = hold_ms if config.long_polling_enable else config.short_polling_time_mills
+        deadline = request.received_at + min(max(hold, 0), LONGEST_HOLD_MS) / 1000
         parked = Parked(request, watermark, deadline, next(self._orders), attempt)
         self._parked += 1
         self._of_connection.setdefault(parked.connection, set()).add(parked)

@@ -27,9 +27,8 @@ log = logging.getLogger("rocketlet.broker.overload")
 # Shorter passes are everyday: a turn over a full buffer, a collection of garbage.
 WORTH_A_LOOK = 0.05
 WORTH_A_LINE = 0.5
-# How long requests of a family may have waited. Sends look themselves, once a turn.
+# How long requests of a family may have waited. Sends and pulls look themselves.
 LIMITS: Mapping[str, Callable[[BrokerConfig], int]] = {
-    "pull": lambda config: config.wait_time_mills_in_pull_queue,
     "heartbeat": lambda config: config.wait_time_mills_in_heartbeat_queue,
     "transaction": lambda config: config.wait_time_mills_in_transaction_queue,
 }

@@ -136,6 +136,8 @@ class Statistics:
     put_times: PutTimes = field(default_factory=PutTimes)
     today: Today = field(default_factory=Today)
     _put: dict[str, dict[int, Flow]] = field(default_factory=dict)
+    pull_flows: dict[tuple[str, str, int], Flow] = field(default_factory=dict)
+    """By group, topic and queue; `pull_flow` makes a new one."""
     _got: dict[tuple[str, str], dict[int, Flow]] = field(default_factory=dict)
     _sent_back: dict[tuple[str, str], Flow] = field(default_factory=dict)
     _totals: deque[Totals] = field(default_factory=lambda: deque(maxlen=TOTALS_KEPT))
@@ -145,10 +147,11 @@ class Statistics:
         return self._put.setdefault(topic, {}).setdefault(queue_id, Flow())
 
     def pull_flow(self, group: str, topic: str, queue_id: int) -> Flow:
-        flows = self._got.get((group, topic))
-        if flows is None:
-            flows = self._got[group, topic] = {}
-        return flows.get(queue_id) or flows.setdefault(queue_id, Flow())
+        flow = self.pull_flows.get((group, topic, queue_id))
+        if flow is None:
+            flow = self.pull_flows[group, topic, queue_id] = Flow()
+            self._got.setdefault((group, topic), {})[queue_id] = flow
+        return flow
 
     def count_sent_back(self, group: str, topic: str) -> None:
         self._sent_back.setdefault((group, topic), Flow()).add(1, 0)
@@ -162,7 +165,8 @@ class Statistics:
 
     def _forget(self, keys: Iterable[tuple[str, str]]) -> None:
         for key in keys:
-            self._got.pop(key, None)
+            for queue_id in self._got.pop(key, ()):
+                del self.pull_flows[*key, queue_id]
             self._sent_back.pop(key, None)
 
     def totals(self, now: int) -> Totals:

@@ -177,6 +177,8 @@ class Dispatch:
         elif answer is not None and not request.flag & ONEWAY:
             if isinstance(answer, bytes) and not self._hooks:
                 request.connection.out.append(answer)
+            elif isinstance(answer, list) and not self._hooks:
+                request.connection.out.extend(answer)
             else:
                 request.connection.out.extend(self._buffers(request, cast(Answer, answer)))
 

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+NOWHERE = 1 << 63  # behind every offset
+
+
 class CreateFileFailed(StoreError):
     """The next log file could not be made: CREATE_MAPPED_FILE_FAILED, answered as SYSTEM_ERROR (1)."""
 
@@ -36,7 +39,7 @@ class CreateFileFailed(StoreError):
 class CommitLog:
     """The log over its files. Places are log offsets: they begin at 0 with the first record ever."""
 
-    __slots__ = ("_base", "_buffer", "_ready", "_written", "end", "files")
+    __slots__ = ("_base", "_buffer", "_ready", "end", "files", "tail", "tail_begin")
 
     def __init__(self, disk: Disk, directory: str, file_size: int) -> None:
         self.files = MappedFileQueue(disk, directory, file_size)
@@ -46,6 +49,9 @@ class CommitLog:
         self._buffer = memoryview(b"")
         self._base = 0
         self._ready = 0
+        # The same file for readers, whose records are all there from `tail_begin` on.
+        self.tail = memoryview(b"")
+        self.tail_begin = NOWHERE
 
     @property
     def begin(self) -> int:
@@ -60,6 +66,7 @@ class CommitLog:
         """Go on writing there. REQUIRES zeros behind it."""
         self.end = end
         self._ready = 0
+        self.tail, self.tail_begin = memoryview(b""), NOWHERE
 
     def append(
         self,
@@ -117,6 +124,8 @@ class CommitLog:
             ready = file.make_room(at, at + size + BLANK_SIZE, zeros=True)
         except OSError as error:
             raise _no_room(error, file.path) from error
+        if file.begin != self.tail_begin:
+            self.tail, self.tail_begin = file.buffer.toreadonly(), file.begin
         self._buffer, self._base = file.buffer, file.begin
         self._ready = file.begin + ready - BLANK_SIZE
         return self.end

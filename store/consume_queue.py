@@ -123,6 +123,9 @@ class ConsumeQueue:
     def entries(self, offset: int, count: int) -> memoryview:
         """Bytes of up to `count` entries from an offset on, no farther than the end of their file; may be empty."""
         at = offset * ENTRY_SIZE
+        inside = at - self._base
+        if 0 <= inside < self._ready:  # the file that is being written, which nearly all pulls read
+            return self._buffer[inside : min(at + count * ENTRY_SIZE, self.end * ENTRY_SIZE) - self._base].toreadonly()
         file = self.files.find(at)
         if file is None:
             return memoryview(b"")

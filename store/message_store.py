@@ -397,7 +397,7 @@ class MessageStore(Lookup):
     ) -> GetResult:
         """Messages of a queue from an offset on. A result that is `cold` needs `load` before its body is there."""
         self._gets += 1
-        queue = self.queues.find(topic, queue_id)
+        queue = self.queues.queues.get((topic, queue_id))
         return self._reading.get(queue, offset, max_count, self.config, match, match_unit, match_record, max_bytes)
 
     async def load(self, result: GetResult) -> GetResult:

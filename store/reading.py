@@ -21,7 +21,7 @@ from typing import NamedTuple
 from rocketlet.store.commit_log import CommitLog
 from rocketlet.store.config import StoreConfig
 from rocketlet.store.consume_queue import LOST, ConsumeQueue
-from rocketlet.store.layout.consume_queue_entry import ENTRY, is_pre_blank
+from rocketlet.store.layout.consume_queue_entry import ENTRY, PRE_BLANK_SIZE, is_pre_blank
 from rocketlet.store.layout.queue_ext_layout import ExtUnit, is_address
 
 # Entries looked at by one pull: what Java makes of maxFilterMessageSize 16000 / 20, more for a larger pull.
@@ -132,9 +132,10 @@ class Reading:
         count = size = 0
         spans: list[list[int]] = []
         status = GetStatus.NO_MATCHED_MESSAGE
-        log_begin, log_end = log.begin, log.end
+        files = log.files.files
+        log_begin, log_end = files[0].begin if files else 0, log.end
         for log_offset, record_size, tags_code in ENTRY.iter_unpack(entries):
-            if tags_code == LOST or is_pre_blank(log_offset, record_size):
+            if tags_code == LOST or (record_size == PRE_BLANK_SIZE and is_pre_blank(log_offset, record_size)):
                 offset += 1
                 continue
             if count:
@@ -181,11 +182,15 @@ class Reading:
 
     def _take(self, result: GetResult, hot_from: int) -> None:
         """Views of what is hot, bytes of what the page cache has, and nothing of all where it has to wait."""
-        slices: list[memoryview | bytes] = []
+        log, slices = self._log, list[memoryview | bytes]()
         file, view = None, memoryview(b"")
         for log_offset, size in result.spans:
+            if log_offset >= log.tail_begin and log_offset >= hot_from:
+                at = log_offset - log.tail_begin
+                slices.append(log.tail[at : at + size])
+                continue
             if file is None or not file.begin <= log_offset < file.end:
-                file = self._log.files.find(log_offset)
+                file = log.files.find(log_offset)
                 assert file is not None
                 view = file.buffer.toreadonly()
             at = log_offset - file.begin

@@ -24,7 +24,8 @@ ENTRY = Struct(">qiq")
 ENTRY_SIZE = ENTRY.size
 DEFAULT_FILE_SIZE = 300_000 * ENTRY_SIZE
 
-PRE_BLANK = ENTRY.pack(0, INT32_MAX, 0)  # a size of 0 would end the queue for a recovering Java broker
+PRE_BLANK_SIZE = INT32_MAX
+PRE_BLANK = ENTRY.pack(0, PRE_BLANK_SIZE, 0)  # a size of 0 would end the queue for a recovering Java broker
 
 # The tags code of an entry whose message was lost to damage in the log. Pulls pass over it. It is no 32-bit hash, no
 # address of an extension unit, and as a delivery time it never comes. On disk: DO NOT CHANGE.
@@ -60,7 +61,7 @@ def place_of(queue_offset: int, file_size: int = DEFAULT_FILE_SIZE) -> tuple[int
 
 
 def is_pre_blank(log_offset: int, size: int) -> bool:
-    return size == INT32_MAX and log_offset == 0
+    return size == PRE_BLANK_SIZE and log_offset == 0
 
 
 def is_valid(log_offset: int, size: int) -> bool:

@@ -11,6 +11,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketlet.broker.config import BrokerConfig, Settings
 from rocketlet.broker.long_poll import LongPoll
 from rocketlet.remoting.handler import Answer, Refused, Reply
 from rocketlet.store.watermark import Watermark
@@ -23,6 +24,7 @@ class FakeRequest:
         self.connection = connection
         self.answers: list[Any] = []
         self.time: float | None = None
+        self.received_at = trio.current_time()
 
     def reply(self, answer: Answer) -> None:
         self.answers.append(answer)
@@ -38,7 +40,7 @@ class Pull:
         self.offset = queue.value
         self.needs = needs
         self.tries: list[bool] = []
-        poll.park(self.request, queue, self.offset + 1, trio.current_time() + 15, self.attempt)  # type: ignore[arg-type]
+        poll.park(self.request, queue, self.offset + 1, 15_000, self.attempt)  # type: ignore[arg-type]
 
     def attempt(self, last: bool) -> Answer | int:
         self.tries.append(last)
@@ -53,7 +55,7 @@ class Pull:
 
 @asynccontextmanager
 async def long_poll() -> Any:
-    poll = LongPoll()
+    poll = LongPoll(Settings(BrokerConfig()))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(poll.run)
         yield poll
@@ -94,7 +96,7 @@ async def test_a_shorter_time_out_is_not_kept_waiting_by_a_longer_one(autojump_c
         await trio.sleep(0.001)
         request = FakeRequest()
         started = trio.current_time()
-        poll.park(request, Watermark(0), 1, started + 0.05, lambda last: Reply(19))  # type: ignore[arg-type]
+        poll.park(request, Watermark(0), 1, 50, lambda last: Reply(19))  # type: ignore[arg-type]
         await trio.sleep(1)
         assert request.time == pytest.approx(started + 0.05)
 
@@ -148,8 +150,8 @@ async def test_a_try_that_fails_is_answered(
     async with long_poll() as poll:
         queue = Watermark(0)
         refused, crashed = FakeRequest(), FakeRequest()
-        poll.park(refused, queue, 1, 100, refuse)  # type: ignore[arg-type]
-        poll.park(crashed, queue, 1, 100, crash)  # type: ignore[arg-type]
+        poll.park(refused, queue, 1, 100_000, refuse)  # type: ignore[arg-type]
+        poll.park(crashed, queue, 1, 100_000, crash)  # type: ignore[arg-type]
         queue.advance(1)
         poll.drain()
     assert (refused.answers[0].code, refused.answers[0].remark) == (17, "no topic any more")

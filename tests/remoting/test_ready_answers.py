@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from rocketlet.common.host import pack_host
 from rocketlet.common.message_id import offset_message_id
 from rocketlet.remoting.command import HeaderType
-from rocketlet.remoting.frame_codec import encode_answer
+from rocketlet.remoting.frame_codec import FRAME_LIMIT, encode_answer
+from rocketlet.remoting.protocol.pulling import PullMessageAnswerHeader
 from rocketlet.remoting.protocol.sending import SendMessageAnswerHeader
-from rocketlet.remoting.ready_answers import SendAnswer
+from rocketlet.remoting.ready_answers import SendAnswer, pull_answer
 
 HOSTS = st.sampled_from([pack_host("127.0.0.1", 10911), pack_host("2001:db8::1", 65535)])
 REGIONS = st.one_of(st.sampled_from(["DefaultRegion", "%d %s", "@id", '"']), st.text(max_size=20))
@@ -53,3 +54,33 @@ def test_msgpack_goes_the_general_way() -> None:
     ready = SendAnswer("R", True, pack_host("127.0.0.1", 1))
     assert ready.frame(HeaderType.MSGPACK, 1, 2, 3, 4) is None
     assert ready.frame_of_ids(HeaderType.MSGPACK, 1, "2", 3, 4) is None
+
+
+LONG = st.integers(-(1 << 63), (1 << 63) - 1)
+
+
+@given(
+    st.sampled_from([HeaderType.JSON, HeaderType.ROCKETMQ]),
+    st.integers(-(1 << 31), (1 << 31) - 1),
+    st.sampled_from([0, 19, 20, 21]),
+    st.sampled_from(["FOUND", "OFFSET_TOO_SMALL", "100 %"]),
+    st.tuples(LONG, LONG, LONG, LONG),
+    st.lists(st.binary(max_size=9), max_size=3),
+)
+def test_the_answer_to_a_pull(
+    header_type: HeaderType,
+    opaque: int,
+    code: int,
+    remark: str,
+    numbers: tuple[int, int, int, int],
+    slices: list[bytes],
+) -> None:
+    expected = encode_answer(header_type, opaque, code, PullMessageAnswerHeader(*numbers), slices, remark)
+    made = pull_answer(header_type, opaque, code, remark, numbers, slices, sum(map(len, slices)))
+    assert made is not None
+    assert b"".join(made) == b"".join(expected)
+
+
+def test_pulls_that_the_general_way_answers() -> None:
+    assert pull_answer(HeaderType.MSGPACK, 1, 0, "FOUND", (0, 1, 0, 1), [], 0) is None
+    assert pull_answer(HeaderType.JSON, 1, 0, "FOUND", (0, 1, 0, 1), [], FRAME_LIMIT) is None

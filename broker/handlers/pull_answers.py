@@ -1,0 +1,122 @@
+"""What a pull is answered: the code and offsets of what was found, and from which broker to pull next.
+
+Java: broker/processor/PullMessageProcessor.java (processRequest, its second half)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import trio
+
+from rocketlet.broker.config import Settings
+from rocketlet.broker.identity import Identity
+from rocketlet.broker.statistics import Statistics
+from rocketlet.remoting.handler import DEFERRED, Answer, Deferred, Reply, Request
+from rocketlet.remoting.protocol.configuration import SubscriptionGroupConfig
+from rocketlet.remoting.protocol.pulling import PullMessageAnswerHeader, PullMessageHeader
+from rocketlet.remoting.ready_answers import pull_answer
+from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.store.message_store import MessageStore
+from rocketlet.store.reading import GetResult, GetStatus
+
+log = logging.getLogger("rocketlet.broker.handlers.pull_answers")
+
+_CODES = {
+    GetStatus.FOUND: ResponseCode.SUCCESS,
+    GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+
+
+def code_of(result: GetResult, header: PullMessageHeader) -> ResponseCode:
+    """The code of what was found; the table is in `pull_message.py`."""
+    code = _CODES.get(result.status)
+    if code is None:  # nothing in the queue, or no queue: an offset other than 0 cannot be right
+        return ResponseCode.PULL_OFFSET_MOVED if header.queueOffset != 0 else ResponseCode.PULL_NOT_FOUND
+    return code
+
+
+class PullAnswers:
+    """Answers pulls. `recent_bytes`: how far from the end of the log a message still counts as recent."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        settings: Settings,
+        store: MessageStore,
+        statistics: Statistics,
+        recent_bytes: Callable[[], int],
+        nursery: trio.Nursery,
+    ) -> None:
+        self._identity = identity
+        self._settings = settings
+        self._store = store
+        self._statistics = statistics
+        self._total = statistics.got
+        self._recent_bytes = recent_bytes
+        self._nursery = nursery
+
+    def answer(self, request: Request, group: SubscriptionGroupConfig, result: GetResult) -> Answer | Deferred:
+        """The answer, or DEFERRED where the disk has to be waited for."""
+        if result.cold:
+            self._nursery.start_soon(self._answer_cold, request, group, result)
+            return DEFERRED
+        header: PullMessageHeader = request.header
+        code = code_of(result, header)
+        self._count(request, header, result)
+        suggested, following = self._suggest(group, result), result.next_offset
+        if self._identity.slave and code == ResponseCode.PULL_OFFSET_MOVED:
+            # A slave may simply not have got there yet: its master knows.
+            code, suggested, following = ResponseCode.PULL_RETRY_IMMEDIATELY, group.brokerId, header.queueOffset
+        numbers = (suggested, following, result.min_offset, result.max_offset)
+        remark = result.status.name
+        frame = pull_answer(request.header_type, request.opaque, code, remark, numbers, result.slices, result.size)
+        if frame is not None:
+            return frame
+        return Reply(code, PullMessageAnswerHeader(*numbers), result.slices, remark)
+
+    def _count(self, request: Request, header: PullMessageHeader, result: GetResult) -> None:
+        statistics = self._statistics
+        if not result.count:
+            statistics.pulls_missed += 1
+            return
+        flow = statistics.pull_flows.get((header.consumerGroup, header.topic, header.queueId))
+        if flow is None:
+            flow = statistics.pull_flow(header.consumerGroup, header.topic, header.queueId)
+        for one in (flow, self._total):
+            one.calls += 1
+            one.extra += result.count - 1
+            one.bytes += result.size
+        flow.pulled_to = result.next_offset
+        flow.milliseconds += int((trio.current_time() - request.received_at) * 1000)
+        statistics.pulls_found += 1
+
+    async def _answer_cold(self, request: Request, group: SubscriptionGroupConfig, result: GetResult) -> None:
+        """Messages that the disk has to be waited for."""
+        header: PullMessageHeader = request.header
+        try:
+            await self._store.load(result)
+        except OSError as error:
+            # Deleted between the two looks, or the disk is broken: the client asks again after a second.
+            log.warning(
+                "queue %d of %s cannot be read at %d: %s", header.queueId, header.topic, header.queueOffset, error
+            )
+            request.reply(Reply(ResponseCode.SYSTEM_ERROR, remark=f"the messages cannot be read: {error.strerror}"))
+            return
+        answer = self.answer(request, group, result)
+        assert not isinstance(answer, Deferred)
+        request.reply(answer)
+
+    def _suggest(self, group: SubscriptionGroupConfig, result: GetResult) -> int:
+        """Which broker of this name to pull from next: 0 unless slaves may be read from."""
+        if not self._settings.now.slave_read_enable:
+            return 0
+        if result.log_gap > self._recent_bytes():
+            return group.whichBrokerWhenConsumeSlowly
+        return group.brokerId

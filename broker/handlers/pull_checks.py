@@ -1,0 +1,141 @@
+"""Whether a pull may be served, and with which filter: the checks that come before reading.
+
+Java: broker/processor/PullMessageProcessor.java (processRequest, its first half)
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from rocketlet.broker.clients import Clients
+from rocketlet.broker.config import Settings
+from rocketlet.broker.filter.lexer import FilterSyntaxError
+from rocketlet.broker.filter.message_filter import MessageFilter, by_consumer_filter, by_origin, by_selector, by_tags
+from rocketlet.broker.filter.selector import compiled
+from rocketlet.broker.identity import Identity
+from rocketlet.broker.overload import Overload
+from rocketlet.broker.tables import Tables
+from rocketlet.broker.topic_table import Topic
+from rocketlet.common.subscription import SQL92, TAG, InvalidSubscription, parse_tags
+from rocketlet.common.topic import PERM_READ, RETRY_PREFIX
+from rocketlet.remoting.handler import Refused, Request
+from rocketlet.remoting.protocol.configuration import SubscriptionGroupConfig
+from rocketlet.remoting.protocol.pulling import SUBSCRIPTION, PullMessageHeader
+from rocketlet.remoting.response_codes import ResponseCode
+
+
+class PullChecks:
+    """The order of the checks, and their codes: `pull_message.py`. Each raises Refused."""
+
+    def __init__(
+        self, identity: Identity, settings: Settings, overload: Overload, tables: Tables, clients: Clients
+    ) -> None:
+        self._identity = identity
+        self._settings = settings
+        self._overload = overload
+        self._groups = tables.groups
+        self._known_group = tables.groups.known
+        self._topic = tables.topics.get
+        self._filters = tables.filters
+        self._members = clients.consumers.get
+
+    def admit(self, request: Request) -> tuple[SubscriptionGroupConfig, MessageFilter]:
+        """The group and the filter of a pull that has just come."""
+        if self._overload.waited_ms:
+            self._overload.check(self._settings.now.wait_time_mills_in_pull_queue)
+        return self.check(request)
+
+    def check(self, request: Request) -> tuple[SubscriptionGroupConfig, MessageFilter]:
+        """The same of one that has been parked meanwhile."""
+        header: PullMessageHeader = request.header
+        if not self._settings.now.broker_permission & PERM_READ:
+            raise Refused(
+                ResponseCode.NO_PERMISSION, f"the broker[{self._identity.address}] pulling message is forbidden"
+            )
+        group = self._known_group(header.consumerGroup) or self._groups.find(header.consumerGroup)
+        if group is None:
+            raise Refused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group [{header.consumerGroup}] does not exist; create it, or set "
+                "autoCreateSubscriptionGroup=true",
+            )
+        if not group.consumeEnable:
+            raise Refused(ResponseCode.NO_PERMISSION, f"subscription group no permission, {header.consumerGroup}")
+        topic = self._topic(header.topic)
+        if topic is None:
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!")
+        if not topic.perm & PERM_READ:
+            raise Refused(ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] pulling message is forbidden")
+        if not 0 <= header.queueId < topic.read:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"queueId[{header.queueId}] is illegal, topic:[{header.topic}] topicConfig.readQueueNums:"
+                f"[{topic.read}] consumer:[{request.connection.peer}]",
+            )
+        if header.sysFlag & SUBSCRIPTION:
+            return group, self._filter_of_pull(header)
+        return group, self._filter_of_heartbeats(header, group, topic)
+
+    def _filter_of_pull(self, header: PullMessageHeader) -> MessageFilter:
+        kind = header.expressionType or TAG
+        if kind != TAG:
+            self._check_filters_on(kind)
+        try:
+            return _parsed(header.topic, header.subscription or "", kind)
+        except (InvalidSubscription, FilterSyntaxError) as error:
+            raise Refused(
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}"
+            ) from None
+
+    def _filter_of_heartbeats(
+        self, header: PullMessageHeader, group: SubscriptionGroupConfig, topic: Topic
+    ) -> MessageFilter:
+        members = self._members(header.consumerGroup)
+        if members is None:
+            raise Refused(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist, {header.consumerGroup}"
+            )
+        if not group.consumeBroadcastEnable and members.broadcasting:
+            raise Refused(
+                ResponseCode.NO_PERMISSION,
+                f"the consumer group[{header.consumerGroup}] can not consume by broadcast way",
+            )
+        subscription = members.subscriptions.get(header.topic)
+        if subscription is None:
+            raise Refused(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST,
+                f"the consumer's subscription not exist: group {header.consumerGroup}, topic {header.topic}",
+            )
+        if subscription.version < header.subVersion:
+            raise Refused(
+                ResponseCode.SUBSCRIPTION_NOT_LATEST,
+                f"the consumer's subscription not latest: group {header.consumerGroup}, topic {header.topic}",
+            )
+        if subscription.expression_type == TAG:
+            if self._settings.now.filter_support_retry and topic.name.startswith(RETRY_PREFIX):
+                return by_origin(topic.name, self._filters)
+            return members.tag_filters[header.topic]
+        self._check_filters_on(subscription.expression_type)
+        known = self._filters.get(header.topic, header.consumerGroup)
+        if known is None:
+            raise Refused(
+                ResponseCode.FILTER_DATA_NOT_EXIST, f"the consumer's filter data not exist: {header.consumerGroup}"
+            )
+        if known.client_version < header.subVersion:
+            raise Refused(
+                ResponseCode.FILTER_DATA_NOT_LATEST, f"the consumer's filter data not latest: {header.consumerGroup}"
+            )
+        return by_consumer_filter(known, self._filters.bloom)
+
+    def _check_filters_on(self, kind: str) -> None:
+        if kind != SQL92 or not self._settings.now.enable_property_filter:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}"
+            )
+
+
+@lru_cache(4096)
+def _parsed(topic: str, expression: str, kind: str) -> MessageFilter:
+    if kind == TAG:
+        return by_tags(parse_tags(topic, expression, 0))
+    return by_selector(compiled(expression))
