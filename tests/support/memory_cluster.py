@@ -21,6 +21,7 @@ from rocketlet.client.talking.session import World
 from rocketlet.common.clock import TrioWallClock
 from rocketlet.common.config_file import Loaded
 from rocketlet.common.settings import settings_of
+from rocketlet.metrics.config import MetricsConfig
 from rocketlet.namesrv.config import NamesrvConfig
 from rocketlet.namesrv.memory_files import MemoryFiles
 from rocketlet.namesrv.namesrv import NameServer
@@ -66,6 +67,7 @@ class Cluster:
         configs = (
             NamesrvConfig(bind_address=HOST, listen_port=port, order_message_enable=True),
             ServerConfig(**self._tls),
+            MetricsConfig(),
         )
         origins = {one.key: "default" for config in configs for one in settings_of(type(config))}
         server = NameServer(Loaded(configs, origins), self.network, files=MemoryFiles())
