@@ -25,6 +25,7 @@ from rocketlet.broker.consumer_lag import ConsumerLag
 from rocketlet.broker.delayed_delivery import DelayedDelivery
 from rocketlet.broker.detours import Detours
 from rocketlet.broker.durability import BySlave, Durability, promised
+from rocketlet.broker.followed_tables import FollowedTables
 from rocketlet.broker.half_messages import HalfMessages
 from rocketlet.broker.handlers.broker_state import BrokerState
 from rocketlet.broker.handlers.client_relays import ClientRelays
@@ -40,6 +41,7 @@ from rocketlet.broker.handlers.pull_checks import PullChecks
 from rocketlet.broker.handlers.pull_message import PullMessage
 from rocketlet.broker.handlers.queries import Queries
 from rocketlet.broker.handlers.queue_offsets import QueueOffsets
+from rocketlet.broker.handlers.replicas import Replicas
 from rocketlet.broker.handlers.reply_message import ReplyMessage
 from rocketlet.broker.handlers.send_answers import SendAnswers
 from rocketlet.broker.handlers.send_back import SendBack
@@ -144,6 +146,7 @@ class Broker:
         self.registration.on_master = self.finder.told
         self._dial = dial_of(network, loaded[PoolConfig], use_tls=loaded[ReplicationConfig].ha_use_tls)
         self.follower: Follower | None = None  # while a slave
+        self.followed_tables: FollowedTables | None = None  # likewise
         self._replica: Replica | None = None  # from the first time as a slave until the next as a master
         self._halves = HalfMessages(
             self.store, self.tables.topics, self.tables.offsets, self.identity, clock, self._filter_bits()
@@ -225,6 +228,9 @@ class Broker:
         if self._replica is not None:
             self.store.lead(self._replica)
             self._replica = None
+            moved = self.tables.offsets.keep_below(self.store.queue_end)
+            if moved:
+                log.warning("%d consumer offsets lay behind what there is of their queues, and were moved there", moved)
         self._halves.recover()
         self._delays = DelayedDelivery(self.store, self.tables.delays, self._clock, self.settle, self._filter_bits())
         check = TransactionCheck(
@@ -254,13 +260,15 @@ class Broker:
         self.follower = Follower(
             self._dial, self.pool, self._replication_config, self.store, self._replica, self.finder.place
         )
+        self.followed_tables = FollowedTables(self.tables, self.store, self.pool, self.follower, self._clock)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.follower.run)
+                nursery.start_soon(self.followed_tables.run)
                 self._serve_sends(True)
                 task_status.started()
         finally:
-            self.follower = None
+            self.follower = self.followed_tables = None
 
     def _role_changed(self) -> None:
         self._renew_terms()
@@ -382,10 +390,8 @@ class Broker:
             QueueOffsets(offsets, tables.offsets_file, store, self._recent_bytes, nursery),
             Membership(settings, topics, groups, clients),
             LockQueues(self.locks, clock),
-            TopicAdmin(
-                identity, topics, tables.topics_file, self.registration, store, offsets, tables.offsets_file, statistics
-            ),
-            GroupAdmin(identity, groups, tables.groups_file, offsets, tables.offsets_file, statistics),
+            TopicAdmin(identity, tables, self.registration, store, statistics),
+            GroupAdmin(identity, tables, statistics),
             Configuration(settings, self.registration),
             Connections(clients),
             ClientRelays(identity, clients, topics, offsets, store),
@@ -394,6 +400,18 @@ class Broker:
             ),
             state,
             StoreAdmin(identity, topics, clients, tables.filters, offsets, store),
+            Replicas(
+                identity,
+                self.role,
+                self,
+                tables,
+                store,
+                self.feed,
+                self.pool,
+                clock,
+                self._serve_sends,
+                nursery,
+            ),
         ]
 
     def _serve_sends(self, serving: bool) -> None:

@@ -4,6 +4,11 @@ Any value is taken, also a smaller one (a group set back) and a negative one (No
 which then counts as absent. The table is written every 5 s when it changed and when the broker stops, and before the
 answer where an administrator changed it. On disk and wire it is `{"offsetTable":{"topic@group":{"0":5}}}`. Pure.
 
+Each offset has a *stamp*: the time of its commit, but always more than the stamp of the offset that it replaced. So of
+two offsets that a master and its slave have for one queue the one with the higher stamp was committed later, whatever
+their clocks say: that one counts, be it lower or higher. Stamps live in memory; an offset out of the file has 0, and of
+two with 0 the higher one counts.
+
 Invariants: names are legal, so that `topic@group` splits at its one `@`; there are at most MAX_ENTRIES offsets,
 whatever peers commit; `version` grows with every change.
 
@@ -13,7 +18,9 @@ Java: broker/offset/ConsumerOffsetManager.java
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from rocketlet.common.errors import RocketletError
@@ -24,6 +31,24 @@ log = logging.getLogger("rocketlet.broker.consumer_offsets")
 # 40 MB of memory and file. A group that consumes 1,000 topics of 16 queues has 16,000.
 MAX_ENTRIES = 1_000_000
 
+_UNKNOWN = (0, 0, False)
+
+
+Key = tuple[str, str, int]  # group, topic, queue id
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetChange:
+    """An offset as it is told to another broker."""
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+    stamp: int
+    own: bool = False
+    """Whether it was committed here, and not taken over."""
+
 
 class OffsetRefused(RocketletError):
     """An offset that is not kept: an illegal name or queue, or a full table; the text says which."""
@@ -32,13 +57,20 @@ class OffsetRefused(RocketletError):
 class ConsumerOffsets:
     """The offset table of one broker."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], int] = lambda: 1) -> None:
         self._groups: dict[str, dict[str, dict[int, int]]] = {}
         self._entries = 0
+        self._clock = clock
+        # (version, stamp, whether committed here) of each offset; in the order of their last changes.
+        self._changes: dict[Key, tuple[int, int, bool]] = {}
         self.version = 0
+        self.on_change: Callable[[], None] | None = None
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Raises OffsetRefused."""
+        self._commit(group, topic, queue_id, offset, None)
+
+    def _commit(self, group: str, topic: str, queue_id: int, offset: int, stamp: int | None) -> None:
         queues = self._groups.get(group, {}).get(topic)
         if queues is not None and queue_id in queues:
             if offset < queues[queue_id]:
@@ -54,6 +86,60 @@ class ConsumerOffsets:
         else:
             self._add(group, topic, queue_id, offset)
         self.version += 1
+        key = group, topic, queue_id
+        before = self._changes.pop(key, _UNKNOWN)[1]
+        own = stamp is None
+        self._changes[key] = self.version, max(self._clock(), before + 1) if stamp is None else stamp, own
+        if self.on_change is not None:
+            self.on_change()
+
+    # -- between master and slave
+
+    def stamp_of(self, group: str, topic: str, queue_id: int) -> int:
+        """0 where there is no offset, or one out of the file."""
+        return self._changes.get((group, topic, queue_id), _UNKNOWN)[1]
+
+    def changed_since(self, version: int, most: int) -> tuple[list[OffsetChange], int]:
+        """At most so many of the offsets that have changed since a version, the earliest first; and the version that
+        they bring whoever knows them up to."""
+        newest: list[Key] = []
+        for key in reversed(self._changes):
+            if self._changes[key][0] <= version or len(newest) > most:
+                break
+            newest.append(key)
+        if len(newest) > most:  # far behind: from the other end
+            newest = list(islice((key for key, (at, _, _) in self._changes.items() if at > version), most))
+        else:
+            newest.reverse()
+        if not newest:
+            return [], self.version
+        upto = self.version if len(newest) < most else self._changes[newest[-1]][0]
+        changes = []
+        for key in newest:
+            _, stamp, own = self._changes[key]
+            changes.append(OffsetChange(*key, self._groups[key[0]][key[1]][key[2]], stamp, own))
+        return changes, upto
+
+    def merge(self, change: OffsetChange) -> bool:
+        """Take an offset of another broker if it is the newer one; whether it was. Raises OffsetRefused."""
+        known = self._groups.get(change.group, {}).get(change.topic, {}).get(change.queue_id)
+        if known is not None:
+            stamp = self.stamp_of(change.group, change.topic, change.queue_id)
+            if (change.stamp, change.offset if change.stamp == 0 else 0) <= (stamp, known if stamp == 0 else 0):
+                return False
+        self._commit(change.group, change.topic, change.queue_id, change.offset, change.stamp)
+        return True
+
+    def keep_below(self, end_of: Callable[[str, int], int]) -> int:
+        """Move offsets that lie behind the ends of their queues to these; returns how many."""
+        moved = 0
+        for group, topic, queues in list(self._all()):
+            for queue_id, offset in list(queues.items()):
+                end = end_of(topic, queue_id)
+                if offset > end:
+                    self.commit(group, topic, queue_id, end)
+                    moved += 1
+        return moved
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
         """The next offset to consume, or None where nothing, or something negative, was committed."""
@@ -77,7 +163,10 @@ class ConsumerOffsets:
 
     def forget_topic(self, topic: str) -> None:
         for group in self.groups_of(topic):
-            self._entries -= len(self._groups[group].pop(topic))
+            queues = self._groups[group].pop(topic)
+            self._entries -= len(queues)
+            for queue_id in queues:
+                self._changes.pop((group, topic, queue_id), None)
             if not self._groups[group]:
                 del self._groups[group]
             self.version += 1
@@ -86,6 +175,9 @@ class ConsumerOffsets:
         topics = self._groups.pop(group, None)
         if topics is not None:
             self._entries -= sum(map(len, topics.values()))
+            for topic, queues in topics.items():
+                for queue_id in queues:
+                    self._changes.pop((group, topic, queue_id), None)
             self.version += 1
 
     def to_body(self) -> dict[str, dict[str, dict[int, int]]]:
@@ -100,6 +192,8 @@ class ConsumerOffsets:
             for queue_id, offset in (queues if isinstance(queues, dict) else {"": None}).items():
                 try:
                     self._add(group, topic, int(queue_id), int(str(offset)))
+                    self.version += 1
+                    self._changes[group, topic, int(queue_id)] = self.version, 0, False
                 except (OffsetRefused, TypeError, ValueError) as error:
                     log.warning("consumer offset %s:%s of %s is left out: %s", queue_id, offset, key, error)
 

@@ -12,7 +12,7 @@ Java: broker/subscription/SubscriptionGroupManager.java, common/subscription/Sub
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -81,6 +81,15 @@ class SubscriptionGroups:
         log.info("group %s deleted", name)
         self._changed()
         return True
+
+    def follow(self, groups: Iterable[SubscriptionGroupConfig], gone: Iterable[str], version: DataVersion) -> None:
+        """Take over groups of the master, and its version of the table with them. Requires: checked names."""
+        self._groups.update((group.groupName, group) for group in groups)
+        for name in gone:
+            if self._groups.pop(name, None) is not None:
+                log.info("group %s was deleted at the master", name)
+        self.version = version
+        self._on_change()
 
     def __iter__(self) -> Iterator[SubscriptionGroupConfig]:
         return iter(self._groups.values())

@@ -20,6 +20,7 @@ from rocketlet.broker.filter.bloom import Bloom
 from rocketlet.broker.filter.consumer_filters import ConsumerFilters
 from rocketlet.broker.json_file import JsonFile, NotSaved
 from rocketlet.broker.subscription_groups import SubscriptionGroups
+from rocketlet.broker.tombstones import Tombstones
 from rocketlet.broker.topic_table import TopicTable
 from rocketlet.store.disk import Disk
 
@@ -27,6 +28,20 @@ log = logging.getLogger("rocketlet.broker.tables")
 
 DELAY_OFFSET_SECONDS = 10.0
 FILTER_SECONDS = 10.0
+
+
+class News:
+    """Tells of changes; costs next to nothing while nobody waits."""
+
+    def __init__(self) -> None:
+        self._waiting = trio.lowlevel.ParkingLot()
+
+    def tell(self) -> None:
+        if self._waiting:
+            self._waiting.unpark_all()
+
+    async def wait(self) -> None:
+        await self._waiting.park()
 
 
 class Tables:
@@ -41,16 +56,21 @@ class Tables:
         self._on_topics = on_topics
         self.topics = TopicTable(settings, clock, self._topics_changed)
         self.groups = SubscriptionGroups(settings, clock, self._groups_changed)
-        self.offsets = ConsumerOffsets()
+        self.offsets = ConsumerOffsets(clock)
         self.filters = ConsumerFilters(
             Bloom.for_groups(config.expect_consumer_num_use_filter, config.max_error_rate_of_bloom_filter)
         )
         self.delays = DelayOffsets()
+        self.tombstones = Tombstones()
         self.topics_file = JsonFile(disk, f"{root}/config/topics.json", self.topics.to_body)
         self.groups_file = JsonFile(disk, f"{root}/config/subscriptionGroup.json", self.groups.to_body)
         self.offsets_file = JsonFile(disk, f"{root}/config/consumerOffset.json", self.offsets.to_body)
         self.filters_file = JsonFile(disk, f"{root}/config/consumerFilter.json", self.filters.to_body)
         self.delays_file = JsonFile(disk, f"{root}/config/delayOffset.json", self.delays.to_body)
+        self.tombstones_file = JsonFile(disk, f"{root}/rocketlet/tombstones.json", self.tombstones.to_body)
+        self.news = News()
+        """Wakes whoever waits for a change of any table."""
+        self.offsets.on_change = self.news.tell
         # What was written last of the tables that count their changes themselves.
         self._written = {self.offsets_file: 0, self.filters_file: 0, self.delays_file: 0}
 
@@ -61,6 +81,7 @@ class Tables:
         self.offsets.load(self.offsets_file.load())
         self.filters.load(self.filters_file.load(), self._clock())
         self.delays.load(self.delays_file.load())
+        self.tombstones.load(self.tombstones_file.load())
         for file, version in self._versions().items():
             self._written[file] = version
         self.topics.create_own(broker_name)
@@ -77,6 +98,7 @@ class Tables:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.topics_file.keep_saving)
             nursery.start_soon(self.groups_file.keep_saving)
+            nursery.start_soon(self.tombstones_file.keep_saving)
             nursery.start_soon(
                 self._save_regularly,
                 self.offsets_file,
@@ -87,18 +109,26 @@ class Tables:
 
     async def save_all(self) -> None:
         """Write whatever has changed: the broker stops."""
-        for file in (self.topics_file, self.groups_file, *self._written):
+        for file in (self.topics_file, self.groups_file, self.tombstones_file, *self._written):
             try:
                 await self._save(file)
             except NotSaved as error:
                 log.error("%s", error)
 
+    def bury(self, kind: str, name: str, log_offset: int) -> None:
+        """Note for slaves that something was deleted, at this end of the log."""
+        self.tombstones.add(kind, name, log_offset)
+        self.tombstones_file.changed()
+        self.news.tell()
+
     def _topics_changed(self) -> None:
         self.topics_file.changed()
+        self.news.tell()
         self._on_topics()
 
     def _groups_changed(self) -> None:
         self.groups_file.changed()
+        self.news.tell()
 
     def _versions(self) -> dict[JsonFile, int]:
         return {

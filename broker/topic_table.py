@@ -182,6 +182,19 @@ class TopicTable:
         self._changed()
         return True
 
+    def follow(self, topics: Iterable[Topic], gone: Iterable[str], version: DataVersion) -> None:
+        """Take over topics of the master, and its version of the table with them. Requires: checked names."""
+        for topic in topics:
+            old = self._topics.get(topic.name)
+            if old is not None:
+                topic.flows = old.flows
+            self._topics[topic.name] = topic
+        for name in gone:
+            if self._topics.pop(name, None) is not None:
+                log.info("topic %s was deleted at the master", name)
+        self.version = version
+        self._on_change()
+
     def mark_unit_subscription(self, name: str, has: bool) -> None:
         """Note in a topic whether a consumer of a unit subscribes it."""
         topic = self._topics.get(name)

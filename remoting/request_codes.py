@@ -187,6 +187,12 @@ class RequestCode(IntEnum):
     POP_ROLLBACK = 200056
     BATCH_ACK_MESSAGE = 200151
 
+    # Ours, among brokers of ours (`protocol/replication.py`); a RocketMQ server answers 3.
+    FOLLOW_TABLES = 30001
+    PROMOTE_SLAVE = 30002
+    HAND_OVER = 30003
+    DEMOTE_MASTER = 30004
+
 
 def request_name(code: int) -> str:
     """`SEND_MESSAGE_V2`, or `request 9999` for a number nobody gave a name."""

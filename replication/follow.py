@@ -91,7 +91,8 @@ class Follower:
         self.following: Master | None = None
         """The master that the log follows now: it is connected, and its log continues ours."""
         self.heard_at = 0.0
-        self.received = 0
+        self.received = 0  # bytes, and ...
+        self._since = 0.0  # ... since when, of the present connection
         self.changed = trio.lowlevel.ParkingLot()
         """Wakes whoever waits for `following`."""
 
@@ -99,6 +100,12 @@ class Follower:
     def trouble(self) -> str:
         """Why no master is followed; empty while one is."""
         return "" if self.following else self._trouble or "not connected yet"
+
+    def bytes_per_second(self) -> int:
+        """Over the present connection."""
+        if self.following is None:
+            return 0
+        return int(self.received / max(trio.current_time() - self._since, 1))
 
     async def run(self) -> None:
         try:
@@ -223,6 +230,7 @@ class Follower:
     def _followed(self, master: Master) -> None:
         log.info("follows master %s from log offset %d on", master.ha_address, self._store.log.end)
         self.following, self._trouble, self._pause = master, "", SHORTEST_PAUSE
+        self.received, self._since = 0, trio.current_time()
         self.changed.unpark_all()
 
     async def _report(self, stream: ByteStream, said: int) -> None:

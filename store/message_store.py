@@ -448,16 +448,19 @@ class MessageStore(Lookup):
             queue for queue in self.queues
             if queue.begin == queue.end == queue.next_offset and queue.end and not is_system_topic(queue.topic)
         ]  # fmt: skip
-        self._drop(gone)
+        self.drop_queues(gone)
         return len(gone)
 
     def delete_topic(self, topic: str) -> int:
         """Delete the queues of a topic; its messages stay in the log until that is deleted. Returns how many."""
         queues = self.queues.of_topic(topic)
-        self._drop(queues)
+        self.drop_queues(queues)
         return len(queues)
 
-    def _drop(self, queues: list[ConsumeQueue]) -> None:
+    def drop_queues(self, queues: list[ConsumeQueue]) -> None:
+        """Delete queues with their files; their messages stay in the log."""
+        if not queues:
+            return
         self.queues.drop(queues)
         self._thorough.saved = -1  # the progress point tells of queues that are gone
 

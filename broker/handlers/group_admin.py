@@ -10,12 +10,11 @@ Java: broker/processor/AdminBrokerProcessor.java
 
 from __future__ import annotations
 
-from rocketlet.broker.consumer_offsets import ConsumerOffsets
 from rocketlet.broker.handlers.acknowledged import acknowledged, refuse_on_slave
 from rocketlet.broker.identity import Identity
-from rocketlet.broker.json_file import JsonFile
 from rocketlet.broker.statistics import Statistics
-from rocketlet.broker.subscription_groups import SubscriptionGroups
+from rocketlet.broker.tables import Tables
+from rocketlet.broker.tombstones import GROUP, OFFSETS
 from rocketlet.common import topic as names
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol.configuration import DeleteSubscriptionGroupHeader, SubscriptionGroupConfig
@@ -26,20 +25,10 @@ from rocketlet.remoting.response_codes import ResponseCode
 class GroupAdmin:
     """The group table, as administrators see and change it."""
 
-    def __init__(
-        self,
-        identity: Identity,
-        groups: SubscriptionGroups,
-        groups_file: JsonFile,
-        offsets: ConsumerOffsets,
-        offsets_file: JsonFile,
-        statistics: Statistics,
-    ) -> None:
+    def __init__(self, identity: Identity, tables: Tables, statistics: Statistics) -> None:
         self._identity = identity
-        self._groups = groups
-        self._groups_file = groups_file
-        self._offsets = offsets
-        self._offsets_file = offsets_file
+        self._tables = tables
+        self._groups = tables.groups
         self._statistics = statistics
 
     def table(self) -> HandlerTable:
@@ -57,18 +46,21 @@ class GroupAdmin:
         except names.InvalidName as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
         self._groups.update(group)
-        await acknowledged(self._groups_file)
+        await acknowledged(self._tables.groups_file)
         return Reply()
 
     async def delete(self, request: Request) -> Reply:
         refuse_on_slave(self._identity)
         header: DeleteSubscriptionGroupHeader = request.header
         self._groups.delete(header.groupName)
+        self._tables.bury(GROUP, header.groupName, 0)
         self._statistics.forget_group(header.groupName)
         if header.removeOffset or header.cleanOffset:
-            self._offsets.forget_group(header.groupName)
-            self._offsets_file.changed()
-        await acknowledged(self._groups_file, self._offsets_file)
+            self._tables.offsets.forget_group(header.groupName)
+            self._tables.offsets_file.changed()
+            self._tables.bury(OFFSETS, header.groupName, 0)
+        tables = self._tables
+        await acknowledged(tables.groups_file, tables.offsets_file, tables.tombstones_file)
         return Reply()
 
     def all(self, request: Request) -> Reply:

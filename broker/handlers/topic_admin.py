@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import trio
 
-from rocketlet.broker.consumer_offsets import ConsumerOffsets
 from rocketlet.broker.handlers.acknowledged import acknowledged, refuse_on_slave
 from rocketlet.broker.identity import Identity
-from rocketlet.broker.json_file import JsonFile
 from rocketlet.broker.registration import Registration
 from rocketlet.broker.statistics import Statistics
-from rocketlet.broker.topic_table import Topic, TopicTable
+from rocketlet.broker.tables import Tables
+from rocketlet.broker.tombstones import TOPIC
+from rocketlet.broker.topic_table import Topic
 from rocketlet.common import topic as names
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol.configuration import FILTER_TYPES, CreateTopicHeader, DeleteTopicHeader
@@ -41,21 +41,16 @@ class TopicAdmin:
     def __init__(
         self,
         identity: Identity,
-        topics: TopicTable,
-        topics_file: JsonFile,
+        tables: Tables,
         registration: Registration,
         store: MessageStore,
-        offsets: ConsumerOffsets,
-        offsets_file: JsonFile,
         statistics: Statistics,
     ) -> None:
         self._identity = identity
-        self._topics = topics
-        self._topics_file = topics_file
+        self._tables = tables
+        self._topics = tables.topics
         self._registration = registration
         self._store = store
-        self._offsets = offsets
-        self._offsets_file = offsets_file
         self._statistics = statistics
 
     def table(self) -> HandlerTable:
@@ -70,7 +65,7 @@ class TopicAdmin:
         header: CreateTopicHeader = request.header
         self._check_changeable(header.topic)
         self._topics.update(self._topic_of(header))
-        await acknowledged(self._topics_file)
+        await acknowledged(self._tables.topics_file)
         with trio.move_on_after(REGISTRATION_SECONDS):
             await self._registration.register_now()
         return Reply()
@@ -79,11 +74,12 @@ class TopicAdmin:
         header: DeleteTopicHeader = request.header
         self._check_changeable(header.topic)
         self._topics.delete(header.topic)
-        self._offsets.forget_topic(header.topic)
-        self._offsets_file.changed()
+        self._tables.offsets.forget_topic(header.topic)
+        self._tables.offsets_file.changed()
         self._statistics.forget_topic(header.topic)
         self._store.delete_topic(header.topic)
-        await acknowledged(self._topics_file, self._offsets_file)
+        self._tables.bury(TOPIC, header.topic, self._store.log.end)
+        await acknowledged(self._tables.topics_file, self._tables.offsets_file, self._tables.tombstones_file)
         self._registration.register_soon()
         return Reply()
 

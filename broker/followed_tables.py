@@ -1,0 +1,278 @@
+"""A slave's tables follow its master's: topics, groups, consumer offsets, filters, progress of delays.
+
+Only those of a master whose log is followed, so that a master which lost its disk does not take the tables with it. Of
+a master of ours the slave asks for news and gets them at once (`protocol/replication.py`); of RocketMQ's it asks for
+whole tables every ten seconds, as RocketMQ's slave does. Then:
+
+- topics and groups: what the master has is taken. What is gone is told by a tombstone, or, by a RocketMQ master, by
+  having been in the table before on the same connection. An empty table says nothing.
+- offsets: the newer one counts. Ours carry stamps (`consumer_offsets.py`), and what was committed here while the master
+  was away goes to it. A RocketMQ master's offset counts when it has changed since it was last heard; the first one that
+  is heard counts if it is higher, since the master may have come back with what it had saved before it went.
+- delays: the master's count, for only it delivers.
+
+What may lie behind a queue's end here, because the log is behind, is brought into the queue where it is used.
+
+Java: broker/slave/SlaveSynchronize.java
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from typing import TypeVar
+
+import msgspec
+import trio
+
+from rocketlet.broker.consumer_offsets import Key, OffsetChange, OffsetRefused
+from rocketlet.broker.subscription_groups import read_group
+from rocketlet.broker.tables import Tables
+from rocketlet.broker.tombstones import OFFSETS, TOPIC, Tombstone
+from rocketlet.broker.topic_table import Topic, read_topic
+from rocketlet.common.clock import WallClock
+from rocketlet.common.topic import InvalidName
+from rocketlet.remoting.command import Command, request
+from rocketlet.remoting.connection_pool import ConnectionPool
+from rocketlet.remoting.errors import BodyError, RemotingError
+from rocketlet.remoting.protocol.body import Body
+from rocketlet.remoting.protocol.configuration import (
+    SubscriptionGroupConfig,
+    SubscriptionGroupTable,
+    TopicConfigTable,
+)
+from rocketlet.remoting.protocol.offsets import ConsumerOffsetTable, DelayOffsetTable
+from rocketlet.remoting.protocol.replication import TablesNews, TablesSeen
+from rocketlet.remoting.request_codes import RequestCode, request_name
+from rocketlet.remoting.response_codes import ResponseCode, response_name
+from rocketlet.replication.continuity import MasterAway, ends_of
+from rocketlet.replication.follow import Follower
+from rocketlet.store.message_store import MessageStore
+
+log = logging.getLogger("rocketlet.broker.followed_tables")
+
+EVERY_SECONDS = 10.0  # RocketMQ's pause between two rounds
+LEAST_PAUSE = 0.2  # between two questions for news: commits of consumers never end
+HOLD_MS = 5000
+CALL_SECONDS = 10.0
+OFFSETS_AT_ONCE = 5000
+_AT_ONCE = 1000  # entries between two looks of other tasks
+
+B = TypeVar("B", bound=Body)
+
+
+class NotTold(Exception):
+    """The master did not give a table."""
+
+
+class FollowedTables:
+    """See the module. One object while a broker is a slave."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        store: MessageStore,
+        pool: ConnectionPool,
+        follower: Follower,
+        clock: WallClock,
+    ) -> None:
+        self._clock = clock
+        self._tables = tables
+        self._store = store
+        self._pool = pool
+        self._follower = follower
+        self._seen = TablesSeen()
+        self._pushed = tables.offsets.version  # our offsets up to here are known to the master
+        # What the master's tables held when it was last asked for them.
+        self._topics_of_master: set[str] = set()
+        self._groups_of_master: set[str] = set()
+        self._forget_heard()
+        self._pending: list[Tombstone] = []
+        self._trouble = ""
+        self.master_end = -1
+        """Where the master's log ended when it was last asked; -1: never."""
+        self.asked_at = 0.0
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        while True:
+            while (master := self._follower.following) is None:
+                self._seen = TablesSeen()
+                self._forget_heard()
+                await self._follower.changed.park()
+            try:
+                pause = await self._round(master.address)
+                self._trouble = ""
+            except (RemotingError, BodyError, MasterAway, NotTold) as error:
+                pause = EVERY_SECONDS / 2
+                if str(error) != self._trouble:
+                    log.warning("the tables of master %s are not followed: %s", master.address, error)
+                    self._trouble = str(error)
+            self._apply_pending()
+            await trio.sleep(pause)
+
+    def _forget_heard(self) -> None:
+        """What a RocketMQ master's tables held in the last round on this connection."""
+        self._heard_topics: set[str] = set()
+        self._heard_groups: set[str] = set()
+        self._heard_offsets: dict[Key, int] = {}
+
+    async def _round(self, address: str) -> float:
+        """Take over what is new; returns the pause until the next round. Raises RemotingError, BodyError, NotTold."""
+        seen = self._seen
+        changes, upto = self._tables.offsets.changed_since(self._pushed, OFFSETS_AT_ONCE)
+        own = [(one.group, one.topic, one.queue_id, one.offset, one.stamp) for one in changes if one.own]
+        seen.offsets, seen.holdMillis = own, 0 if own else HOLD_MS
+        answer = await self._pool.call(
+            address, request(RequestCode.FOLLOW_TABLES, None, seen.to_json()), CALL_SECONDS + HOLD_MS / 1000
+        )
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            await self._round_with_rocketmq(address)
+            self.master_end, self.asked_at = (await ends_of(self._pool, address)).end, trio.current_time()
+            return EVERY_SECONDS
+        news = TablesNews.from_json(_checked(answer, RequestCode.FOLLOW_TABLES).body)
+        self._pushed = upto
+        await self._take(address, news)
+        self.master_end, self.asked_at = news.logEnd, trio.current_time()
+        return 0.0 if news.more else LEAST_PAUSE
+
+    # ---- a master of ours
+
+    async def _take(self, address: str, news: TablesNews) -> None:
+        seen, tables = self._seen, self._tables
+        if news.run != seen.run or news.topics != seen.topics:
+            topics = await self._ask(address, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable)
+            await self._take_topics(topics, ())
+        if news.run != seen.run or news.groups != seen.groups:
+            groups = await self._ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupTable)
+            await self._take_groups(groups, ())
+        for stone in news.gone:
+            self._bury(Tombstone(*stone))
+        for number, one in enumerate(news.offsets):
+            if number % _AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+            try:
+                tables.offsets.merge(OffsetChange(*one))
+            except OffsetRefused as refused:
+                log.warning("an offset of the master is left out: %s", refused)
+        if news.filterTable is not None:
+            tables.filters.load(news.filterTable, self._clock())
+        for level, offset in (news.delayTable or {}).items():
+            tables.delays.set(level, offset)
+        self._seen = TablesSeen(
+            news.run, news.topics, news.groups, news.filters, news.delays, news.offsetsSeen, news.tombstones
+        )
+
+    def _bury(self, stone: Tombstone) -> None:
+        """Do as the master did. What it has in its tables now was made anew since, and stays."""
+        tables = self._tables
+        if stone.kind == TOPIC:
+            tables.offsets.forget_topic(stone.name)
+            if stone.name not in self._topics_of_master and tables.topics.get(stone.name) is not None:
+                tables.topics.follow((), [stone.name], tables.topics.version)
+            self._pending.append(stone)  # its messages may not all have come yet
+        elif stone.kind == OFFSETS:
+            tables.offsets.forget_group(stone.name)
+        elif stone.name not in self._groups_of_master and tables.groups.known(stone.name) is not None:
+            tables.groups.follow((), [stone.name], tables.groups.version)
+        if not tables.tombstones.has(stone):
+            tables.bury(stone.kind, stone.name, stone.log_offset)
+
+    def _apply_pending(self) -> None:
+        """Delete the queues of deleted topics, once the log is as far as the master's was; what was made anew stays."""
+        left = []
+        for stone in self._pending:
+            if self._store.log.end < stone.log_offset:
+                left.append(stone)
+                continue
+            self._store.drop_queues(
+                [one for one in self._store.queues.of_topic(stone.name) if one.log_end() <= stone.log_offset]
+            )
+        self._pending = left
+
+    # ---- a master of RocketMQ's
+
+    async def _round_with_rocketmq(self, address: str) -> None:
+        tables = self._tables
+        topics = await self._ask(address, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable)
+        if topics.topicConfigTable:
+            gone = self._heard_topics - topics.topicConfigTable.keys()
+            await self._take_topics(topics, gone)
+            for name in gone:
+                tables.offsets.forget_topic(name)
+                self._store.delete_topic(name)
+            self._heard_topics = set(topics.topicConfigTable)
+        await self._take_offsets(await self._ask(address, RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsetTable))
+        delays = await self._ask(address, RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetTable)
+        for level, offset in delays.offsetTable.items():
+            tables.delays.set(int(level), offset)
+        groups = await self._ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupTable)
+        if groups.subscriptionGroupTable:
+            gone = self._heard_groups - groups.subscriptionGroupTable.keys()
+            await self._take_groups(groups, gone)
+            self._heard_groups = set(groups.subscriptionGroupTable)
+
+    async def _take_offsets(self, body: ConsumerOffsetTable) -> None:
+        heard, offsets = self._heard_offsets, self._tables.offsets
+        found: dict[Key, int] = {}
+        for name, queues in body.offsetTable.items():
+            topic, _, group = name.partition("@")
+            for queue_id, offset in queues.items():
+                found[group, topic, int(queue_id)] = int(offset)
+        for number, (key, offset) in enumerate(found.items()):
+            if number % _AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+            known, before = offsets.of(key[0], key[1]).get(key[2]), heard.get(key)
+            if offset not in (known, before) and (before is not None or known is None or offset > known):
+                try:
+                    offsets.commit(*key, offset)
+                except OffsetRefused as refused:
+                    log.warning("an offset of the master is left out: %s", refused)
+        if found:
+            self._heard_offsets = found
+
+    # ---- both
+
+    async def _take_topics(self, body: TopicConfigTable, gone: Collection[str]) -> None:
+        found: list[Topic] = []
+        known = self._tables.topics
+        for number, (name, config) in enumerate(body.topicConfigTable.items()):
+            if number % _AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+            try:
+                topic = read_topic(name, msgspec.to_builtins(config))
+            except (msgspec.ValidationError, InvalidName) as error:
+                log.warning("topic %r of the master is left out: %s", name, error)
+                continue
+            old = known.get(topic.name)
+            if old is None or old.to_config() != topic.to_config():
+                found.append(topic)
+        self._topics_of_master = set(body.topicConfigTable)
+        if found or gone or known.version != body.dataVersion:
+            known.follow(found, gone, body.dataVersion)
+
+    async def _take_groups(self, body: SubscriptionGroupTable, gone: Collection[str]) -> None:
+        found: list[SubscriptionGroupConfig] = []
+        known = self._tables.groups
+        for number, (name, config) in enumerate(body.subscriptionGroupTable.items()):
+            if number % _AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+            try:
+                group = read_group(msgspec.to_builtins(config))
+            except (msgspec.ValidationError, InvalidName) as error:
+                log.warning("group %r of the master is left out: %s", name, error)
+                continue
+            if known.known(group.groupName) != group:
+                found.append(group)
+        self._groups_of_master = set(body.subscriptionGroupTable)
+        if found or gone or known.version != body.dataVersion:
+            known.follow(found, gone, body.dataVersion)
+
+    async def _ask(self, address: str, code: RequestCode, kind: type[B]) -> B:
+        return kind.from_json(_checked(await self._pool.call(address, request(code), CALL_SECONDS), code).body)
+
+
+def _checked(answer: Command, code: RequestCode) -> Command:
+    if answer.code != ResponseCode.SUCCESS:
+        raise NotTold(f"{request_name(code)} is answered {response_name(answer.code)}: {answer.remark or 'no remark'}")
+    return answer

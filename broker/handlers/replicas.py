@@ -1,0 +1,312 @@
+"""907 GET_BROKER_HA_STATUS (of 5.x), 30001 FOLLOW_TABLES, 30002 PROMOTE_SLAVE, 30003 HAND_OVER, 30004 DEMOTE_MASTER.
+
+907 says who follows whom and how closely. 30001 is a slave's question for news of the tables, held until there are
+some; what the slave's own consumers committed comes with it.
+
+30002 makes a slave the master. Planned, the old master is asked first (30003): it takes no sends any more and tells
+where its log ends; when the slave has all of that, the master is told to become a slave, durably, and only when it has
+done so the slave becomes the master. So nothing that was acknowledged is lost, and there are never two masters; a step
+that fails leaves the old master, or, if its last answer is lost, none, and says so. Forced, nobody is asked, and the
+answer says how far the old master's log was known to go.
+
+30004 makes a master a slave.
+
+Java: nothing of the kind in 4.9; 907 is broker/processor/AdminBrokerProcessor.java (getBrokerHaStatus) of 5.x
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+import trio
+
+from rocketlet.broker.consumer_offsets import OffsetChange, OffsetRefused
+from rocketlet.broker.followed_tables import OFFSETS_AT_ONCE, FollowedTables
+from rocketlet.broker.identity import Identity
+from rocketlet.broker.role import MASTER_ID, Role, Standing
+from rocketlet.broker.tables import Tables
+from rocketlet.remoting.command import request as command
+from rocketlet.remoting.connection_pool import ConnectionPool
+from rocketlet.remoting.errors import RemotingError
+from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
+from rocketlet.remoting.protocol.header import from_ext
+from rocketlet.remoting.protocol.replication import (
+    DEMOTE,
+    RESUME,
+    STOP,
+    DemoteHeader,
+    HAClientRuntimeInfo,
+    HAConnectionRuntimeInfo,
+    HandOverAnswerHeader,
+    HandOverHeader,
+    HARuntimeInfo,
+    PromoteAnswerHeader,
+    PromoteHeader,
+    TablesNews,
+    TablesSeen,
+)
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.response_codes import ResponseCode, response_name
+from rocketlet.replication.feed import Feed
+from rocketlet.replication.follow import Follower
+from rocketlet.store.config import BrokerRole
+from rocketlet.store.message_store import MessageStore
+
+log = logging.getLogger("rocketlet.broker.handlers.replicas")
+
+LONGEST_HOLD_MS = 30_000
+HAND_OVER_SECONDS = 10.0  # how long a slave may take for what it lacks; then the old master goes on
+STOPPED_SECONDS = 15.0  # how long a master takes no sends for a slave that says nothing any more
+_AT_ONCE = 1000
+
+
+class Sends(Protocol):
+    """The switch of the broker that stops sends."""
+
+    def __call__(self, serving: bool) -> None: ...
+
+
+class Duties(Protocol):
+    """What the broker has while it is a slave."""
+
+    @property
+    def follower(self) -> Follower | None: ...
+
+    @property
+    def followed_tables(self) -> FollowedTables | None: ...
+
+
+class Replicas:
+    """See the module."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        role: Role,
+        duties: Duties,
+        tables: Tables,
+        store: MessageStore,
+        feed: Feed,
+        pool: ConnectionPool,
+        clock: Callable[[], int],
+        serve_sends: Sends,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._identity = identity
+        self._role = role
+        self._duties = duties
+        self._tables = tables
+        self._store = store
+        self._feed = feed
+        self._pool = pool
+        self._clock = clock
+        self._serve_sends = serve_sends
+        self._nursery = nursery
+        self._run = f"{identity.name}-{clock()}-{id(self):x}"
+        self._stopped: trio.CancelScope | None = None
+        self._changing = False
+
+    def table(self) -> HandlerTable:
+        return {
+            RequestCode.GET_BROKER_HA_STATUS: Handler(self.status),
+            RequestCode.FOLLOW_TABLES: Handler(self.news, None, "replica", parks=True),
+            RequestCode.PROMOTE_SLAVE: Handler(self.promote, PromoteHeader),
+            RequestCode.HAND_OVER: Handler(self.hand_over, HandOverHeader),
+            RequestCode.DEMOTE_MASTER: Handler(self.demote, DemoteHeader),
+        }
+
+    # ---- what is
+
+    def status(self, request: Request) -> Reply:
+        follower, end = self._duties.follower, self._store.log.end
+        info = HARuntimeInfo(follower is None, end)
+        for slave in self._feed.statuses():
+            info.inSyncSlaveNums += slave.in_sync
+            info.haConnectionInfo.append(
+                HAConnectionRuntimeInfo(
+                    slave.address, slave.acked, slave.behind, slave.in_sync, slave.bytes_per_second, slave.sent
+                )
+            )
+        if follower is not None:
+            tables = self._duties.followed_tables
+            ago = int((trio.current_time() - follower.heard_at) * 1000) if follower.heard_at else 0
+            heard = self._clock() - ago if follower.heard_at else 0
+            info.haClientRuntimeInfo = HAClientRuntimeInfo(
+                follower.following.ha_address if follower.following else "",
+                follower.bytes_per_second(),
+                end,
+                heard,
+                heard,
+                tables.master_end if tables is not None else -1,
+                follower.following is not None,
+                follower.trouble,
+            )
+        return Reply(body=info.to_json())
+
+    async def news(self, request: Request) -> Reply:
+        if self._identity.slave:
+            raise Refused(ResponseCode.SYSTEM_ERROR, "this broker is a slave itself; ask its master")
+        seen = TablesSeen.from_json(request.body)
+        await self._merge(seen)
+        with trio.move_on_after(min(max(seen.holdMillis, 0), LONGEST_HOLD_MS) / 1000):
+            while not self._has_news(seen):
+                await self._tables.news.wait()
+        return Reply(body=self._news(seen).to_json())
+
+    async def _merge(self, seen: TablesSeen) -> None:
+        for number, one in enumerate(seen.offsets[:OFFSETS_AT_ONCE]):
+            if number % _AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+            try:
+                self._tables.offsets.merge(OffsetChange(*one))
+            except OffsetRefused as refused:
+                log.warning("an offset of a slave is left out: %s", refused)
+
+    def _has_news(self, seen: TablesSeen) -> bool:
+        tables = self._tables
+        return (
+            seen.run != self._run
+            or (seen.topics, seen.groups) != (tables.topics.version.counter, tables.groups.version.counter)
+            or (seen.filters, seen.delays) != (tables.filters.version, tables.delays.version)
+            or (seen.offsetsSeen, seen.tombstones) != (tables.offsets.version, tables.tombstones.last)
+        )
+
+    def _news(self, seen: TablesSeen) -> TablesNews:
+        tables = self._tables
+        if seen.run != self._run:
+            seen = TablesSeen()
+        changes, upto = tables.offsets.changed_since(seen.offsetsSeen, OFFSETS_AT_ONCE)
+        return TablesNews(
+            self._run,
+            tables.topics.version.counter,
+            tables.groups.version.counter,
+            tables.filters.version,
+            tables.delays.version,
+            upto,
+            tables.tombstones.last,
+            upto != tables.offsets.version,
+            [(one.group, one.topic, one.queue_id, one.offset, one.stamp) for one in changes],
+            [(one.number, one.kind, one.name, one.log_offset) for one in tables.tombstones.after(seen.tombstones)],
+            tables.filters.to_body() if seen.filters != tables.filters.version else None,
+            tables.delays.to_body()["offsetTable"] if seen.delays != tables.delays.version else None,
+            self._store.log.end,
+        )
+
+    # ---- what changes
+
+    async def promote(self, request: Request) -> Reply:
+        header: PromoteHeader = request.header
+        follower, tables = self._duties.follower, self._duties.followed_tables
+        if follower is None or tables is None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, "this broker is a master already")
+        if self._changing:
+            raise Refused(ResponseCode.SYSTEM_BUSY, "the role of this broker is being changed already")
+        self._changing = True
+        try:
+            if header.force:
+                master_end = max(tables.master_end, self._store.log.end) if tables.master_end >= 0 else -1
+                missing = "unknown" if master_end < 0 else str(max(master_end - self._store.log.end, 0))
+                log.warning(
+                    "%s forces this slave to be the master; bytes missing: %s", request.connection.peer, missing
+                )
+            else:
+                master_end = await self._take_over(follower)
+            role = BrokerRole.SYNC_MASTER if header.syncMaster else BrokerRole.ASYNC_MASTER
+            await self._become(Standing(role, MASTER_ID))
+        finally:
+            self._changing = False
+        return Reply(header=PromoteAnswerHeader(self._store.log.end, master_end))
+
+    async def _take_over(self, follower: Follower) -> int:
+        """Have the master stop, take what it has, and have it become a slave. Raises Refused."""
+        master = follower.following
+        if master is None:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"this slave does not follow its master now ({follower.trouble}), so it may lack messages; --force"
+                " promotes it all the same",
+            )
+        end = await self._ask_master(master.address, STOP)
+        try:
+            with trio.move_on_after(HAND_OVER_SECONDS) as waited:
+                await self._store.dispatched.reach(end)
+            if waited.cancelled_caught:
+                raise Refused(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"this slave has the log up to {self._store.log.end} and its master up to {end}; after"
+                    f" {HAND_OVER_SECONDS:g} s they still differ, so nothing was changed",
+                )
+        except BaseException:
+            with trio.CancelScope(shield=True), trio.move_on_after(HAND_OVER_SECONDS):
+                await self._ask_master(master.address, RESUME)
+            raise
+        await self._ask_master(master.address, DEMOTE)
+        return end
+
+    async def _ask_master(self, address: str, step: str) -> int:
+        """One step of the hand-over; where the master's log ends. Raises Refused."""
+        header = HandOverHeader(step, self._identity.broker_id, self._identity.ha_address)
+        try:
+            answer = await self._pool.call(address, command(RequestCode.HAND_OVER, header), HAND_OVER_SECONDS)
+        except RemotingError as error:
+            more = "; look whether it became a slave (mqadmin haStatus) before you force anything" * (step == DEMOTE)
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"master {address} does not hand over: {error}{more}") from None
+        if answer.code != ResponseCode.SUCCESS:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"master {address} does not hand over: {response_name(answer.code)} {answer.remark or ''}",
+            )
+        return from_ext(HandOverAnswerHeader, answer.ext).logEnd
+
+    async def hand_over(self, request: Request) -> Reply:
+        header: HandOverHeader = request.header
+        if self._identity.slave:
+            raise Refused(ResponseCode.SYSTEM_ERROR, "this broker is no master")
+        log.warning("%s wants to take over: %s", request.connection.peer, header.step)
+        if header.step == STOP:
+            self._stop_sends()
+            await self._store.flush()
+        elif self._stopped is None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, "nobody has stopped the sends of this master, or not lately")
+        elif header.step == RESUME:
+            self._stopped.cancel()
+        elif header.step == DEMOTE:
+            self._stopped = None
+            await self._become(Standing(BrokerRole.SLAVE, int(header.brokerId), header.haAddress))
+        else:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"{header.step!r} is no step of handing over")
+        return Reply(header=HandOverAnswerHeader(self._store.log.end))
+
+    def _stop_sends(self) -> None:
+        """For a moment: whoever asked may never come back."""
+        self._serve_sends(False)
+        if self._stopped is not None:
+            self._stopped.deadline = trio.current_time() + STOPPED_SECONDS
+            return
+        self._stopped = scope = trio.CancelScope(deadline=trio.current_time() + STOPPED_SECONDS)
+        self._nursery.start_soon(self._resume_after, scope)
+
+    async def _resume_after(self, scope: trio.CancelScope) -> None:
+        with scope:
+            await trio.sleep_forever()
+        if self._stopped is scope:
+            self._stopped = None
+            log.warning("this master takes sends again: nobody has taken over")
+            self._serve_sends(True)
+
+    async def demote(self, request: Request) -> Reply:
+        header: DemoteHeader = request.header
+        if self._identity.slave:
+            raise Refused(ResponseCode.SYSTEM_ERROR, "this broker is a slave already")
+        if header.brokerId <= MASTER_ID:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"brokerId {header.brokerId}: a slave's is 1 or more")
+        await self._become(Standing(BrokerRole.SLAVE, int(header.brokerId), header.masterHaAddress))
+        return Reply(header=HandOverAnswerHeader(self._store.log.end))
+
+    async def _become(self, standing: Standing) -> None:
+        try:
+            await self._role.become(standing)
+        except OSError as error:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"the role cannot be kept, so it stays: {error}") from None

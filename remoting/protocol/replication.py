@@ -1,0 +1,129 @@
+"""Masters and slaves of ours on the ordinary port: tables that follow (30001), handing over (30002 to 30004), and
+907 of RocketMQ 5: who follows whom, and how closely.
+
+30001 is a slave's question for news: it names what it knows, and is answered as soon as there is more, or after
+`holdMillis`. A RocketMQ master answers 3, and is asked for whole tables (21, 43, 45, 201).
+
+Java: common/protocol/body/HARuntimeInfo.java (5.x); the rest is nothing of RocketMQ's
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import field
+
+from rocketlet.remoting.protocol.body import Body
+from rocketlet.remoting.protocol.header import Header, Long
+
+# group, topic, queue id, offset, stamp (see broker/consumer_offsets.py)
+OffsetChange = tuple[str, str, int, int, int]
+
+
+class TablesSeen(Body):
+    """What a slave knows of its master's tables. `run` names the life of the master that the numbers are of.
+
+    `offsets` are those that were committed at the slave itself, for the master to take where they are newer.
+    """
+
+    run: str = ""
+    topics: int = -1
+    groups: int = -1
+    filters: int = -1
+    delays: int = -1
+    offsetsSeen: int = 0
+    tombstones: int = 0
+    holdMillis: int = 0
+    offsets: list[OffsetChange] = field(default_factory=list)
+
+
+class TablesNews(Body):
+    """What is new. `topics` and `groups` are versions: the tables themselves are asked for by 21 and 201."""
+
+    run: str = ""
+    topics: int = 0
+    groups: int = 0
+    filters: int = 0
+    delays: int = 0
+    offsetsSeen: int = 0
+    tombstones: int = 0
+    more: bool = False
+    offsets: list[OffsetChange] = field(default_factory=list)
+    gone: list[tuple[int, str, str, int]] = field(default_factory=list)
+    filterTable: Any = None
+    delayTable: dict[int, int] | None = None
+    logEnd: int = 0
+
+
+class HandOverHeader(Header):
+    """30003, slave to master. `step` STOP: take no sends any more, for a moment; the answer tells the log's end.
+    DEMOTE: become a slave of the asker, with the id that it had. RESUME: go on as if nothing had been asked."""
+
+    step: str = ""
+    brokerId: Long = 1
+    haAddress: str = ""
+
+
+class HandOverAnswerHeader(Header):
+    """Where the master's log ends."""
+
+    logEnd: Long = 0
+
+
+STOP, DEMOTE, RESUME = "stop", "demote", "resume"
+
+
+class PromoteHeader(Header):
+    """30002, to a slave: become the master. Planned, unless `force`: then the old master is not asked."""
+
+    force: bool = False
+    syncMaster: bool = False
+
+
+class PromoteAnswerHeader(Header):
+    """How far the new master's log goes, and the old one's as far as was known; -1: not known."""
+
+    logEnd: Long = 0
+    masterLogEnd: Long = -1
+
+
+class DemoteHeader(Header):
+    """30004, to a master: become a slave with that id, of the broker at that port for slaves, or of whom the name
+    servers name."""
+
+    brokerId: Long = 1
+    masterHaAddress: str = ""
+
+
+class HAConnectionRuntimeInfo(Body):
+    """One slave of a master, in the answer to 907."""
+
+    addr: str = ""
+    slaveAckOffset: int = 0
+    diff: int = 0
+    inSync: bool = False
+    transferredByteInSecond: int = 0
+    transferFromWhere: int = 0
+
+
+class HAClientRuntimeInfo(Body):
+    """A slave's view of its master, in the answer to 907."""
+
+    masterAddr: str = ""
+    transferredByteInSecond: int = 0
+    maxOffset: int = 0
+    lastReadTimestamp: int = 0
+    lastWriteTimestamp: int = 0
+    masterFlushOffset: int = 0
+    isActivated: bool = False
+    trouble: str = ""
+
+
+class HARuntimeInfo(Body):
+    """The answer to 907."""
+
+    master: bool = False
+    masterCommitLogMaxOffset: int = 0
+    inSyncSlaveNums: int = 0
+    haConnectionInfo: list[HAConnectionRuntimeInfo] = field(default_factory=list)
+    haClientRuntimeInfo: HAClientRuntimeInfo = field(default_factory=HAClientRuntimeInfo)

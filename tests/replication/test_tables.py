@@ -1,0 +1,136 @@
+"""A slave's tables follow its master's: at once where both are ours, and what is newer counts."""
+
+from __future__ import annotations
+
+import trio
+from trio.testing import MockClock
+
+from rocketlet.remoting.protocol.configuration import DeleteSubscriptionGroupHeader, SubscriptionGroupConfig
+from rocketlet.remoting.protocol.header import to_ext
+from rocketlet.remoting.protocol.offsets import QueryConsumerOffsetHeader, UpdateConsumerOffsetHeader
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.response_codes import ResponseCode
+from tests.support.memory_broker import tags
+from tests.support.pair import Member, pair
+
+SOON = 1.0
+
+
+async def commit(member: Member, offset: int, *, group: str = "CG", queue_id: int = 0) -> None:
+    header = UpdateConsumerOffsetHeader(queue_id, offset, "T", group)
+    assert (await member.call(RequestCode.UPDATE_CONSUMER_OFFSET, header)).code == 0
+
+
+async def committed(member: Member, group: str = "CG", queue_id: int = 0) -> int | None:
+    answer = await member.call(RequestCode.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetHeader(queue_id, "T", group))
+    return int((answer.ext or {})["offset"]) if answer.code == 0 else None
+
+
+async def test_topics_groups_and_offsets_follow_within_a_second(autojump_clock: MockClock) -> None:
+    async with pair() as them:
+        master, slave = them.master, them.slave()
+        for _ in range(8):
+            await master.send("T", b"x")
+        await master.call(
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, SubscriptionGroupConfig(groupName="CG").to_json()
+        )
+        await them.caught_up()
+        await trio.sleep(SOON)
+        assert len((await slave.pull("T", 0, 0)).records) == 8
+        for offset in (5, 7, 2):  # also a reset backwards
+            await commit(master, offset)
+            await trio.sleep(SOON)
+            assert await committed(slave) == offset
+        assert slave.broker is not None
+        assert master.broker is not None
+        assert slave.broker.tables.topics.version == master.broker.tables.topics.version
+        assert slave.broker.tables.topics.to_body() == master.broker.tables.topics.to_body()
+        assert slave.broker.tables.groups.to_body() == master.broker.tables.groups.to_body()
+
+
+async def test_what_is_committed_at_the_slave_while_the_master_is_away_counts(autojump_clock: MockClock) -> None:
+    async with pair() as them:
+        for _ in range(8):
+            await them.master.send("T", b"x")
+        await them.caught_up()
+        await commit(them.master, 3)
+        await trio.sleep(SOON)
+        await them.kill("master")
+        await commit(them.slave(), 6)
+        await commit(them.slave(), 4, queue_id=1)
+        await them.start("master")
+        await trio.sleep(20)
+        for member in (them.slave(), them.master):
+            assert await committed(member) == 6, member.name
+            assert await committed(member, queue_id=1) == 4
+        await commit(them.master, 1)
+        await trio.sleep(SOON)
+        assert await committed(them.slave()) == 1
+
+
+async def test_deletions_arrive(autojump_clock: MockClock) -> None:
+    async with pair() as them:
+        master, slave = them.master, them.slave()
+        for number in range(4):
+            await master.send("T", b"old %d" % number)
+        await master.heartbeat("c", "CG", tags("T"))
+        await commit(master, 2)
+        await them.caught_up()
+        await trio.sleep(SOON)
+        assert slave.store.queue("T", 0) is not None
+        assert (await master.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})).code == 0
+        await trio.sleep(SOON)
+        assert slave.store.queue("T", 0) is None
+        assert slave.broker is not None
+        assert slave.broker.tables.topics.get("T") is None
+        assert slave.broker.tables.offsets.of("CG", "T") == {}
+        await master.send("T", b"new")
+        await them.caught_up()
+        await trio.sleep(SOON)
+        assert [record.body for record in (await slave.pull("T", 0, 0)).records] == [b"new"]
+        header = DeleteSubscriptionGroupHeader("CG", True)
+        assert (await master.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, to_ext(header))).code == 0
+        await trio.sleep(SOON)
+        assert slave.broker.tables.groups.known("CG") is None
+
+
+async def test_deletions_arrive_at_a_slave_that_was_down_and_after_a_restart_of_the_master(
+    autojump_clock: MockClock,
+) -> None:
+    async with pair() as them:
+        await them.master.send("T", b"old")
+        await them.master.send("U", b"kept")
+        await them.caught_up()
+        await trio.sleep(SOON)
+        await them.kill("slave-1")
+        await them.master.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
+        await them.kill("master")
+        await them.start("master")
+        slave = await them.start("slave-1")
+        await trio.sleep(10)
+        assert slave.broker is not None
+        assert slave.broker.tables.topics.get("T") is None
+        assert slave.store.queue("T", 0) is None
+        assert slave.store.queue_end("U", 0) == 1
+
+
+async def test_a_master_that_lost_its_disk_takes_nothing_with_it(autojump_clock: MockClock) -> None:
+    async with pair() as them:
+        await them.master.send("T", b"precious")
+        await them.caught_up()
+        await trio.sleep(SOON)
+        slave = them.slave()
+        log = slave.log()
+        await them.kill("master")
+        them.master.disk = type(them.master.disk)()
+        await them.start("master")
+        for _ in range(5):
+            await them.master.send("Other", b"of another life" * 20)
+        await trio.sleep(60)
+        assert slave.log() == log
+        assert slave.broker is not None
+        assert slave.broker.tables.topics.get("T") is not None
+        assert slave.broker.tables.topics.get("Other") is None
+        assert slave.broker.follower is not None
+        assert "rocketlet store reseed" in slave.broker.follower.trouble
+        assert (await slave.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})).code == ResponseCode.SYSTEM_ERROR
