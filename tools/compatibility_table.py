@@ -31,11 +31,12 @@ NOT_ANSWERED = {
 }
 # From 330 on, and these below.
 _OF_VERSION_5 = {18, 47, 60, 61, 217, 225}
+_OURS = range(30_000, 30_100)  # among brokers of ours
 
 
 def is_of_version_5(code: RequestCode) -> bool:
     """Whether only RocketMQ 5 knows it."""
-    return code >= 330 or code in _OF_VERSION_5
+    return (code >= 330 and code not in _OURS) or code in _OF_VERSION_5
 
 
 def answered_by() -> dict[RequestCode, list[str]]:
@@ -71,6 +72,7 @@ def table() -> str:
         parties = answered.get(code, [])
         if parties or not is_of_version_5(code):
             note = "RocketMQ 5" if is_of_version_5(code) else "" if parties else NOT_ANSWERED.get(code, "planned")
+            note = "ours, among brokers" if code in _OURS else note
             rows.append(f"| {code} | {code.name} | {', '.join(parties) or '–'} | {note} |\n")
     return "".join(rows)
 
