@@ -10,14 +10,14 @@ Java: client/hook/SendMessageHook.java, ConsumeMessageHook.java, CheckForbiddenH
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from rocketlet.client.consuming.consume_job import Call
 from rocketlet.client.consuming.consume_results import ConsumeContext, ListenerAnswer, consumed
 from rocketlet.client.errors import ClientError
-from rocketlet.client.sending.send_result import SendResult
+from rocketlet.client.sending.send_result import SendResult, TransactionState
 from rocketlet.common.clock import WallClock
 from rocketlet.common.message import Message, MessageQueue, ReceivedMessage
 
@@ -32,10 +32,15 @@ class SendContext:
     message: Message
     message_id: str
     born: int
+    body_size: int
+    is_half: bool = False
+    """Whether it is the first half of a transaction."""
     result: SendResult | None = None
     error: ClientError | None = None
     elapsed_ms: float = 0.0
     notes: dict[str, Any] = field(default_factory=dict)
+    properties: dict[str, str] = field(default_factory=dict)
+    """What a hook puts here before the send travels with the message, which is left as it is; not with a batch."""
 
 
 class SendHook(Protocol):
@@ -46,6 +51,31 @@ class SendHook(Protocol):
 
     def after_send(self, context: SendContext) -> None:
         """There is a result or an error. Not for one-way sends."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransactionContext:
+    """The broker was told how a transaction came out: by the send itself, or because it asked."""
+
+    group: str
+    topic: str
+    tags: str
+    keys: str
+    message_id: str
+    transaction_id: str
+    broker_name: str
+    region_id: str | None
+    state: TransactionState
+    from_check: bool
+    properties: Mapping[str, str]
+
+
+@runtime_checkable
+class EndTransactionHook(Protocol):
+    """After the end of each transaction; a hook of sends may have this too."""
+
+    def after_end_transaction(self, context: EndTransactionContext) -> None:
+        """It was told, or could not be: then the broker asks."""
 
 
 @dataclass(slots=True)
@@ -69,6 +99,15 @@ class ConsumeHook(Protocol):
 
     def after_consume(self, context: ConsumeHookContext) -> None:
         """It has returned or raised."""
+
+
+def run_end_hooks(hooks: Sequence[EndTransactionHook], context: EndTransactionContext) -> None:
+    """Each of them; one that raises does no harm."""
+    for hook in hooks:
+        try:
+            hook.after_end_transaction(context)
+        except Exception:
+            log.exception("a hook raised after the transaction of message %s", context.message_id)
 
 
 def hooked(call: Call, hooks: Sequence[ConsumeHook], group: str, clock: WallClock) -> Call:

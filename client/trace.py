@@ -1,8 +1,16 @@
 """Message traces: one message a second or so to the trace topic, telling what was sent and consumed, when and how.
 
-A record is text: its kind (Pub, SubBefore, SubAfter, EndTransaction) and fields, joined by 0x01 and ended by 0x02. The
-trace message bears the ids and keys of all messages it tells of as its own keys, so that a query by message id finds
-it. Traces are best effort: what cannot be sent is logged and dropped, and the newest are dropped when too many wait.
+A record is text: its kind and fields, joined by 0x01 and ended by 0x02.
+
+    Pub            time region group topic id tags keys storeHost length cost type offsetId success
+    SubBefore      time region group request id retries keys
+    SubAfter       request id cost success keys code time group
+    EndTransaction time region group topic id tags keys storeHost type transactionId state fromCheck
+
+The trace message bears the ids and keys of all messages it tells of as its own keys, so that a query by message id
+finds it. As in Java, what was not stored is not told of, nor what the broker (`traceOn=false`) or the message itself
+(property TRACE_ON=false) wants untold. Traces are best effort: what cannot be sent is logged and dropped, and the
+newest are dropped when too many wait.
 
 Java: client/trace/TraceDataEncoder.java, AsyncTraceDispatcher.java, client/trace/hook/
 """
@@ -11,13 +19,15 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Iterable, Mapping
 from itertools import count
 
 import trio
 
 from rocketlet.client.errors import ClientError
-from rocketlet.client.hooks import ConsumeHookContext, SendContext
+from rocketlet.client.hooks import ConsumeHookContext, EndTransactionContext, SendContext
 from rocketlet.client.sending.inner_producer import InnerProducer
+from rocketlet.client.sending.send_result import SendStatus
 from rocketlet.client.talking.session import Session
 from rocketlet.common import message_properties as names
 from rocketlet.common.clock import WallClock
@@ -27,20 +37,30 @@ log = logging.getLogger("rocketlet.client.trace")
 
 _EVERY = 1.0
 _AT_ONCE = 100  # records a trace message holds
+_MOST_BYTES = 128_000  # of records in one; Java: maxMsgSize of its trace producer
+_MOST_KEYS = 24_000  # characters of keys in one, for properties have 32,767 bytes
 _MOST_WAITING = 10_000
 _DEFAULT_REGION = "DefaultRegion"
-_NORMAL, _HALF, _DELAYED = 0, 1, 3
-_SUCCESS, _EXCEPTION = 0, 2
+_NORMAL, _HALF, _COMMIT, _DELAYED = range(4)  # Java: MessageType
+_SUCCESS, _TIME_OUT, _EXCEPTION, _NULL, _FAILED = range(5)  # Java: ConsumeReturnType; no listener of ours returns null
+
+
+_Record = tuple[str, tuple[str, ...]]
+"""Its text, and the keys that it shall be found by."""
 
 
 class Tracer:
-    """The traces of one producer or consumer; a hook of both kinds. Records come from any thread."""
+    """The traces of one producer or consumer; a hook of both kinds. Records come from any thread.
 
-    def __init__(self, session: Session, topic: str, clock: WallClock) -> None:
+    `consume_timeout`: seconds after which consumption counts as timed out.
+    """
+
+    def __init__(self, session: Session, topic: str, clock: WallClock, consume_timeout: float = 900.0) -> None:
         self._topic = topic
         self._clock = clock
+        self._consume_timeout_ms = consume_timeout * 1000
         self._numbers = count(1)
-        self._waiting: deque[tuple[str, tuple[str, ...]]] = deque()
+        self._waiting: deque[_Record] = deque()
         self._session = session
 
     async def run(self) -> None:
@@ -53,13 +73,25 @@ class Tracer:
         """Send what has gathered."""
         producer = InnerProducer(self._session, "_INNER_TRACE_PRODUCER")
         while self._waiting:
-            records = [self._waiting.popleft() for _ in range(min(_AT_ONCE, len(self._waiting)))]
-            keys = dict.fromkeys(key for _, some in records for key in some if key)
+            records = self._next_records()
+            keys = _fitting(dict.fromkeys(key for _, some in records for key in some if key))
             body = "".join(text for text, _ in records).encode()
             try:
                 await producer.send(Message(self._topic, body, keys=tuple(keys)), 0, 0)
             except ClientError as error:
                 log.warning("%d message traces were not sent: %s", len(records), error)
+
+    def _next_records(self) -> list[_Record]:
+        """As many as one message holds; a single one may be longer."""
+        records = [self._waiting.popleft()]
+        size, keys = _sizes(records[0])
+        while self._waiting and len(records) < _AT_ONCE:
+            more, more_keys = _sizes(self._waiting[0])
+            size, keys = size + more, keys + more_keys
+            if size > _MOST_BYTES or keys > _MOST_KEYS:
+                break
+            records.append(self._waiting.popleft())
+        return records
 
     def _add(self, fields: list[object], keys: tuple[str, ...]) -> None:
         if len(self._waiting) < _MOST_WAITING:
@@ -71,40 +103,69 @@ class Tracer:
         """Nothing yet: the record is written when the outcome is known."""
 
     def after_send(self, context: SendContext) -> None:
-        """Pub."""
+        """Pub, where the message was stored and is to be told of."""
         message, result = context.message, context.result
-        if message.topic == self._topic:
+        if (
+            result is None
+            or message.topic == self._topic
+            or not result.trace_on
+            or _untold({**message.properties, **context.properties})
+        ):
             return
-        kind = _DELAYED if message.delay_level else _NORMAL
-        if result is not None and result.state is not None:
-            kind = _HALF
+        kind = _HALF if context.is_half else _DELAYED if message.delay_level else _NORMAL
         keys = message.keys if isinstance(message.keys, str) else " ".join(message.keys)
         self._add(
             [
                 "Pub",
                 context.born,
-                (result.region_id if result is not None else None) or _DEFAULT_REGION,
+                result.region_id or _DEFAULT_REGION,
                 context.group,
                 message.topic,
                 context.message_id,
                 message.tags or "",
                 keys,
-                result.queue.broker_name if result is not None else "",
-                len(message.body),
+                self._address_of(result.queue.broker_name),
+                context.body_size,
                 round(context.elapsed_ms),
                 kind,
-                result.offset_message_id if result is not None else "",
-                "true" if result is not None else "false",
+                result.offset_message_id,
+                "true" if result.status is SendStatus.SEND_OK else "false",
             ],
-            (context.message_id, *keys.split()),
+            (*context.message_id.split(","), *keys.split()),
         )
+
+    def after_end_transaction(self, context: EndTransactionContext) -> None:
+        """EndTransaction."""
+        if _untold(context.properties):
+            return
+        self._add(
+            [
+                "EndTransaction",
+                self._clock(),
+                context.region_id or _DEFAULT_REGION,
+                context.group,
+                context.topic,
+                context.message_id,
+                context.tags,
+                context.keys,
+                self._address_of(context.broker_name),
+                _COMMIT,
+                context.transaction_id,
+                f"{context.state.name}_MESSAGE" if context.state.value else "UNKNOW",  # Java: LocalTransactionState
+                "true" if context.from_check else "false",
+            ],
+            (context.message_id, *context.keys.split()),
+        )
+
+    def _address_of(self, broker_name: str) -> str:
+        return self._session.routes.master(broker_name) or ""
 
     # ---- consuming
 
     def before_consume(self, context: ConsumeHookContext) -> None:
         """SubBefore, one record a message."""
         context.notes["request"] = request = f"{self._clock():x}-{next(self._numbers):x}"
-        for message in context.messages:
+        for message in _told(context):
             self._add(
                 [
                     "SubBefore",
@@ -121,21 +182,53 @@ class Tracer:
 
     def after_consume(self, context: ConsumeHookContext) -> None:
         """SubAfter, one record a message."""
-        for message in context.messages:
+        told = _told(context)
+        for message in told:
             self._add(
                 [
                     "SubAfter",
                     context.notes.get("request", ""),
                     message.message_id,
-                    round(context.elapsed_ms),
+                    round(context.elapsed_ms / len(told)),
                     "true" if context.consumed else "false",
                     " ".join(message.keys),
-                    _SUCCESS if context.error is None else _EXCEPTION,
+                    self._outcome(context),
                     self._clock(),
                     context.group,
                 ],
                 _keys(message),
             )
+
+    def _outcome(self, context: ConsumeHookContext) -> int:
+        if context.error is not None:
+            return _EXCEPTION
+        if context.elapsed_ms >= self._consume_timeout_ms:
+            return _TIME_OUT
+        return _SUCCESS if context.consumed else _FAILED
+
+
+def _sizes(record: _Record) -> tuple[int, int]:
+    text, keys = record
+    return len(text.encode()), sum(len(key.encode()) + 1 for key in keys)
+
+
+def _fitting(keys: Iterable[str]) -> list[str]:
+    """As many as a message has room for: its id comes first."""
+    found, size = [], 0
+    for key in keys:
+        size += len(key.encode()) + 1
+        if size > _MOST_KEYS:
+            break
+        found.append(key)
+    return found
+
+
+def _untold(properties: Mapping[str, str]) -> bool:
+    return properties.get(names.TRACE_ON) == "false"
+
+
+def _told(context: ConsumeHookContext) -> list[ReceivedMessage]:
+    return [message for message in context.messages if not _untold(message.properties)]
 
 
 def _keys(message: ReceivedMessage) -> tuple[str, ...]:

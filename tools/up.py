@@ -77,7 +77,7 @@ def up(print_addr: bool, as_json: bool, verbose: bool, **chosen: Any) -> int:
             brokers=chosen["brokers"],
             metrics_port=_metrics_port(chosen["metrics_port"], chosen["port"]),
             metrics_port_may_differ=chosen["metrics_port"] is None,
-            settings=_pairs(chosen["settings"]),
+            settings={"traceTopicEnable": "true", **_pairs(chosen["settings"])},
             file=read_file(file) if file else None,
         )
         stack = LocalStack(wanted)

@@ -72,7 +72,9 @@ class PushEngine(QueueHolder):
         )
         super().__init__(group, config, world, terms=terms, locking=config.orderly and clustering)
         self.push_config = config
-        self.tracer = Tracer(self.session, config.trace_topic, world.clock) if config.trace else None
+        self.tracer = (
+            Tracer(self.session, config.trace_topic, world.clock, config.consume_timeout) if config.trace else None
+        )
         around = [*hooks, self.tracer] if self.tracer is not None else list(hooks)
         send_back = None
         if clustering:

@@ -288,7 +288,7 @@ class SendingInTransactions(Sending, Generic[CheckerT, ExecutorT]):
             except Exception as error:
                 log.exception("the local executor raised on message %s; its transaction is unknown", result.message_id)
                 failure = error
-        return await bridge.call(engine.end, result, state or TransactionState.UNKNOWN, failure)
+        return await bridge.call(engine.end, message, result, state or TransactionState.UNKNOWN, failure)
 
 
 class TransactionProducer(SendingInTransactions[Checker, Executor], Producer):

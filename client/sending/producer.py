@@ -18,7 +18,7 @@ from rocketlet.client import namespace
 from rocketlet.client.compression import compress
 from rocketlet.client.config import ProducerConfig
 from rocketlet.client.errors import InvalidMessage, ListenerFailed
-from rocketlet.client.hooks import SendContext, SendHook
+from rocketlet.client.hooks import EndTransactionHook, SendContext, SendHook
 from rocketlet.client.sending.batch_splitter import check_batch
 from rocketlet.client.sending.pending_send import Send, Tries
 from rocketlet.client.sending.queue_selection import Selector, by_hash
@@ -52,6 +52,7 @@ class ProducerEngine:
         self._tracer = Tracer(self.session, config.trace_topic, world.clock) if config.trace else None
         if self._tracer is not None:
             hooks = [*hooks, self._tracer]
+        self.end_hooks = [hook for hook in hooks if isinstance(hook, EndTransactionHook)]
         self.preparer = Preparer(self.group, config, self.pipeline, self.session.unique_ids, world.clock, hooks)
         self.requests = Requests(self.session, self.pipeline, self._introduce)
         self.queries = TopicQueries(self.session)
@@ -122,7 +123,11 @@ class Preparer:
         check_message(message, self._config.max_message_size)
         send = Send()
         send.message_id = unique_id = self._unique_ids()
+        send.oneway = oneway
         topic = message.topic if not self._config.namespace else namespace.wrap(self._config.namespace, message.topic)
+        send.born = self._clock()
+        if self._hooks:
+            extra = self._before(send, message, extra, is_half=bool(sys_flag & flags.PREPARED))
         text = self.property_text(message, unique_id, extra)
         send.tried_by = self._tried_by
         send.topic = topic
@@ -134,15 +139,11 @@ class Preparer:
         if len(message.body) > self._config.compress_over:
             self._compress(send)
         send.flag = message.flag
-        send.born = self._clock()
-        send.oneway = oneway
         send.timeout = self._config.send_timeout if timeout is None else timeout
         send.fixed = None
         send.select = None
         if queue is not None or selector is not None or message.sharding_key is not None:
             self._aim(send, message, queue, selector, argument)
-        if self._hooks:
-            self._before(send, message)
         return send
 
     def prepare_batch(
@@ -255,15 +256,19 @@ class Preparer:
 
         send.select = select
 
-    def _before(self, send: Send, message: Message) -> None:
-        context = SendContext(self._group, message, send.message_id, send.born)
+    def _before(self, send: Send, message: Message, extra: dict[str, str] | None, *, is_half: bool) -> dict[str, str]:
+        """Run the hooks; the properties that they and the client add."""
+        context = SendContext(self._group, message, send.message_id, send.born, len(message.body), is_half)
         for hook in self._hooks:
             hook.before_send(context)
         if not send.oneway:
             send.when_done(lambda: self._after(send, context))
+        return {**(extra or {}), **context.properties}
 
     def _after(self, send: Send, context: SendContext) -> None:
         context.result, context.error = send.result, send.error
+        if send.message_id != context.message_id:  # a batch: all of them
+            context.message_id, context.body_size = send.message_id, len(send.body)
         context.elapsed_ms = self._clock() - context.born
         for hook in self._hooks:
             try:

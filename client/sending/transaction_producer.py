@@ -22,7 +22,7 @@ import msgspec
 
 from rocketlet.client.config import ProducerConfig
 from rocketlet.client.errors import ClientError, InvalidMessage
-from rocketlet.client.hooks import SendHook
+from rocketlet.client.hooks import EndTransactionContext, SendHook, run_end_hooks
 from rocketlet.client.sending.pending_send import Send
 from rocketlet.client.sending.producer import ProducerEngine
 from rocketlet.client.sending.queue_selection import Selector
@@ -91,7 +91,9 @@ class TransactionEngine(ProducerEngine):
             sys_flag=flags.PREPARED,
         )
 
-    async def end(self, result: SendResult, state: TransactionState, failure: BaseException | None) -> SendResult:
+    async def end(
+        self, message: Message, result: SendResult, state: TransactionState, failure: BaseException | None
+    ) -> SendResult:
         """Tell the broker how it came out. It is told once; if that is lost, it asks."""
         remark = None if failure is None else f"executeLocalTransactionBranch exception: {failure!r}"
         header = EndTransactionHeader(
@@ -110,6 +112,7 @@ class TransactionEngine(ProducerEngine):
                 await self.session.brokers.end_transaction(address, header, remark)
         except ClientError as error:
             log.warning("the broker was not told of %s of %s, it will ask: %s", state.name, result.message_id, error)
+        self._ended(message, result.message_id, result.queue.broker_name, result.region_id, state, from_check=False)
         return msgspec.structs.replace(result, state=state, transaction_id=result.message_id)
 
     # ---- asked by the broker
@@ -141,6 +144,35 @@ class TransactionEngine(ProducerEngine):
             request.connection.send_oneway(Command(int(RequestCode.END_TRANSACTION), remark=remark, ext=to_ext(answer)))
         except RemotingError as error:
             log.warning("the broker was not told of %s of %s, it will ask: %s", state.name, message.message_id, error)
+        region = message.properties.get(names.MSG_REGION)
+        self._ended(message, answer.msgId or "", header.bname or "", region, state, from_check=True)
+
+    def _ended(
+        self,
+        message: Message | ReceivedMessage,
+        message_id: str,
+        broker_name: str,
+        region_id: str | None,
+        state: TransactionState,
+        *,
+        from_check: bool,
+    ) -> None:
+        if self.end_hooks:
+            keys = message.keys if isinstance(message.keys, str) else " ".join(message.keys)
+            context = EndTransactionContext(
+                self.group,
+                message.topic,
+                message.tags or "",
+                keys,
+                message_id,
+                message_id,
+                broker_name,
+                region_id,
+                state,
+                from_check,
+                message.properties,
+            )
+            run_end_hooks(self.end_hooks, context)
 
 
 def outcome_of_half(result: SendResult) -> TransactionState | None:
