@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rocketlet.client.consuming.idempotence import SqliteKeys as SqliteKeys
     from rocketlet.client.consuming.idempotence import once as once
     from rocketlet.client.consuming.selector import Sql as Sql
+    from rocketlet.client.errors import BadAnswer as BadAnswer
     from rocketlet.client.errors import ClientClosed as ClientClosed
     from rocketlet.client.errors import ClientError as ClientError
     from rocketlet.client.errors import EngineFailed as EngineFailed
@@ -88,6 +89,7 @@ _HOMES = {
     "rocketlet.client.config": ("ConsumeFrom", "MessageModel", "ProducerConfig", "PullConfig", "PushConfig"),
     "rocketlet.client.consuming.consume_results": ("ConsumeContext", "ConsumeStatus", "Later"),
     "rocketlet.client.errors": (
+        "BadAnswer",
         "ClientClosed",
         "ClientError",
         "EngineFailed",

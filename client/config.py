@@ -203,13 +203,53 @@ def configured(
         if name not in known:
             similar = ", ".join(difflib.get_close_matches(name, known)) or ", ".join(known)
             raise InvalidUse(f"there is no setting {name}", advice=f"did you mean {similar}?")
+    if config is not None and not isinstance(config, kind):
+        raise InvalidUse(f"the config is of type {type(config).__name__}", advice=f"give a {kind.__name__}")
     chosen = config if config is not None else kind()
     if namesrv is not None:
         settings = {**settings, "namesrv": namesrv}
     chosen = replace(chosen, **settings)
+    for field in fields(chosen):
+        _check(field.name, getattr(chosen, field.name), field.default)
     if not chosen.namesrv:
         chosen = replace(chosen, namesrv=environ.get(NAMESRV_VARIABLE) or DEFAULT_NAMESRV)
     return chosen
+
+
+# What a setting may be at the least; other numbers are more than 0.
+_MAY_BE_NONE = {"try_timeout": 1.0}
+_LEAST = {
+    **dict.fromkeys(("topic_max_messages", "topic_max_bytes", "max_reconsume_times"), -1),
+    **dict.fromkeys(("header_type", "retries", "compress_over", "compress_level", "consume_timestamp", "max_span"), 0),
+    **dict.fromkeys(("suspend", "poll_timeout", "pull_interval", "shutdown_timeout"), 0),
+}
+_MOST = {"header_type": 2, "compress_level": 9, "threads": 10_000, "default_topic_queues": 65_536}
+_MOST_SECONDS = 1e9
+
+
+def _check(name: str, value: Any, default: Any) -> None:
+    """Raises InvalidUse for a value that cannot be one of this setting."""
+    if name in _MAY_BE_NONE:
+        if value is None:
+            return
+        default = _MAY_BE_NONE[name]
+    if isinstance(default, float):
+        fits = type(value) in (int, float) and (value > 0 or value == _LEAST.get(name)) and value < _MOST_SECONDS
+    elif type(default) is int:
+        fits = type(value) is int and _LEAST.get(name, 1) <= value <= _MOST.get(name, 1 << 62)
+    elif name == "namesrv":
+        fits = isinstance(value, (str, tuple, list)) and all(isinstance(address, str) for address in value)
+    elif name == "allocation":
+        fits = callable(value)
+    elif isinstance(default, (frozenset, tuple)):
+        fits = isinstance(value, (set, frozenset, tuple, list)) and all(type(number) is int for number in value)
+    else:
+        fits = isinstance(value, type(default))
+    if not fits:
+        kind = "a number that can be used there" if isinstance(default, (int, float)) else f"a {type(default).__name__}"
+        if isinstance(default, bool):
+            kind = "True or False"
+        raise InvalidUse(f"the setting {name} is {value!r}", advice=f"it must be {kind}, such as {default!r}")
 
 
 def name_servers(namesrv: str | tuple[str, ...]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ about it. The parts are attributes too (`error.topic`, `error.tries`), so that a
       NoRoute             nobody serves the topic, or no name server could be asked
       TooManyInFlight     more sends are on their way than the client holds; slow down or raise the limit
       Refused             a broker or name server answered with an error code (`error.code`, `error.remark`)
+      BadAnswer           a broker or name server answered with what cannot be read
       Unreachable         a connection could not be made, or broke before the answer
       TimedOut            no answer came in time; a send may have been stored all the same
       SendFailed          every try of a send failed; `error.causes` has one error a try
@@ -112,6 +113,10 @@ class Refused(ClientError):
         self.code = code
         self.remark = remark
         super().__init__(what, topic=topic, broker=broker, elapsed_ms=elapsed_ms, tries=tries, advice=advice)
+
+
+class BadAnswer(ClientError):
+    """A broker or name server answered with what cannot be read, or cannot be meant. A send may have been stored."""
 
 
 class Unreachable(ClientError):

@@ -5,10 +5,13 @@ Java: client/Validators.java
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from inspect import iscoroutinefunction
+
 from rocketlet.client.errors import InvalidMessage, InvalidUse
 from rocketlet.common import message_properties as names
 from rocketlet.common import topic as topics
-from rocketlet.common.message import Message
+from rocketlet.common.message import Message, MessageQueue
 
 MAX_MESSAGE_SIZE = 4 << 20  # RocketMQ's maxMessageSize, of client and broker
 
@@ -34,6 +37,17 @@ def check_topic(topic: str) -> None:
 
 def check_message(message: Message, max_size: int = MAX_MESSAGE_SIZE) -> None:
     """Raises InvalidMessage if no broker would take the message, or no reader could read it."""
+    if not (
+        type(message) is Message
+        and type(message.topic) is str
+        and type(message.body) is bytes
+        and (message.tags is None or type(message.tags) is str)
+        and type(message.delay_level) is int
+        and type(message.flag) is int
+        and type(message.properties) is dict
+        and (message.sharding_key is None or type(message.sharding_key) is str)
+    ):
+        check_types(message)
     check_topic(message.topic)
     if not message.body:
         raise InvalidMessage("the message has no body", topic=message.topic, advice="send at least one byte")
@@ -45,11 +59,75 @@ def check_message(message: Message, max_size: int = MAX_MESSAGE_SIZE) -> None:
         )
     if message.properties:
         check_properties(message)
+    if not -(1 << 31) <= message.flag < 1 << 31:
+        raise InvalidMessage(f"the flag {message.flag} has more than 32 bits", topic=message.topic)
+    if not 0 <= message.delay_level < 1 << 31:
+        raise InvalidMessage(
+            f"the delay level is {message.delay_level}", topic=message.topic, advice="levels begin at 1"
+        )
+
+
+_WANTED: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "topic": (str, "a str"),
+    "body": ((bytes, bytearray, memoryview), "bytes: encode text, or use Message.json() for a value"),
+    "tags": ((str, type(None)), "a str"),
+    "keys": (Sequence, "a str, or a sequence of them"),
+    "delay_level": (int, "an int, one of the broker's delay levels"),
+    "flag": (int, "an int of 32 bits"),
+    "properties": (Mapping, "a dict of str to str"),
+    "sharding_key": ((str, type(None)), "a str"),
+}
+
+
+def check_types(message: Message) -> None:
+    """Raises InvalidMessage, with what is expected, for a field of another type."""
+    if not isinstance(message, Message):
+        raise InvalidMessage(f"{_shown(message)} is no message", advice='send Message("topic", b"body")')
+    for name, (kind, expected) in _WANTED.items():
+        value = getattr(message, name)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise InvalidMessage(
+                f"the message's {name} is {_shown(value)}",
+                topic=message.topic if isinstance(message.topic, str) else "",
+                advice=f"it must be {expected}",
+            )
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return f"of type {type(value).__name__}: {text if len(text) <= 60 else text[:60] + '...'}"
+
+
+def check_queue(queue: MessageQueue) -> None:
+    """Raises InvalidUse for what is no queue."""
+    if not isinstance(queue, MessageQueue):
+        raise InvalidUse(f"the queue is {_shown(queue)}", advice="give a MessageQueue, one of those of queues(topic)")
+
+
+def check_seconds(name: str, value: float) -> None:
+    """Raises InvalidUse for what is no time that one can wait."""
+    if type(value) not in (int, float) or not 0 <= value < 1e9:
+        raise InvalidUse(f"{name} is {_shown(value)}", advice="give a number of seconds")
+
+
+def check_callable(name: str, value: object, *, in_threads: bool = False) -> None:
+    """Raises InvalidUse for what cannot be called, or in a thread would only make a coroutine."""
+    if not callable(value):
+        raise InvalidUse(f"the {name} is {_shown(value)}", advice="give a function")
+    if in_threads and (iscoroutinefunction(value) or iscoroutinefunction(getattr(value, "__call__", None))):  # noqa: B004
+        raise InvalidUse(
+            f"the {name} is an async function, which a client for threads cannot await",
+            advice="make it a plain function, or use the Async class",
+        )
 
 
 def check_properties(message: Message) -> None:
     """Names and values of the user's own properties."""
     for name, value in message.properties.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise InvalidMessage(
+                f"property {name!r} is {_shown(value)}", topic=message.topic, advice="names and values are str"
+            )
         try:
             names.check_property(name, value)
         except names.InvalidProperty as error:
@@ -58,6 +136,8 @@ def check_properties(message: Message) -> None:
 
 def check_group(group: str, reserved: str = "") -> None:
     """Raises InvalidUse for a group name that no broker accepts, and for the default one, which all would share."""
+    if not isinstance(group, str):
+        raise InvalidUse(f"the group is {_shown(group)}", advice="give it a name, a str")
     try:
         topics.check_group_name(group)
     except topics.InvalidName as error:

@@ -72,7 +72,7 @@ class ConsumeJob:
         while (some := self._next()) is not None:
             try:
                 answer = call(some, self.context)
-            except Exception as error:  # noqa: BLE001 - the user's code may raise anything; it means "again later"
+            except BaseException as error:  # noqa: BLE001 - the user's code may raise anything, and even call sys.exit
                 self._raised(error, some)
             else:
                 self._answered(answer, some)
@@ -114,7 +114,7 @@ class ConsumeJob:
             self.done += max(0, min(part, len(some)))
         self.failed = self.done < len(self.messages)
 
-    def _raised(self, error: Exception, some: list[ReceivedMessage]) -> None:
+    def _raised(self, error: BaseException, some: list[ReceivedMessage]) -> None:
         log.exception(
             "the listener raised on %s at offset %d (message %s); it comes again",
             self.shown_queue,

@@ -25,7 +25,7 @@ from rocketlet.client.errors import ClientError
 from rocketlet.client.talking.broker_calls import subscription_data
 from rocketlet.client.talking.session import Session, World
 from rocketlet.client.talking.topic_queries import TopicQueries
-from rocketlet.client.validators import check_group
+from rocketlet.client.validators import check_group, check_queue
 from rocketlet.common import topic as topics
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.subscription import TAG, Subscription
@@ -88,7 +88,8 @@ class GroupMember:
         return namespace.wrap(self._settings.namespace, topic)
 
     def wire_queue(self, queue: MessageQueue) -> MessageQueue:
-        """A queue of the user's, as brokers know it."""
+        """A queue of the user's, as brokers know it. Raises InvalidUse."""
+        check_queue(queue)
         return self._renamed(queue, namespace.wrap)
 
     def shown(self, queue: MessageQueue) -> MessageQueue:

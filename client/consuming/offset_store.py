@@ -124,8 +124,13 @@ class LocalOffsets:
         return self._noted.get(queue)
 
     async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
-        if self._noted != self._written:
+        if self._noted == self._written:
+            return
+        try:
             self._write(self._noted)
+        except OSError as error:
+            log.error("the offsets were not written to %s, trying again at the next commit: %s", self._path, error)
+        else:
             self._written = dict(self._noted)
 
     def _write(self, table: Mapping[MessageQueue, int]) -> None:

@@ -17,6 +17,7 @@ from rocketlet.client.consuming.send_back import SendBack
 from rocketlet.client.errors import ClientError, NoRoute
 from rocketlet.client.sending.inner_producer import InnerProducer
 from rocketlet.client.sending.send_result import PullResult, PullStatus
+from rocketlet.client.talking.broker_calls import readable
 from rocketlet.client.talking.session import World
 from rocketlet.common.message import MessageQueue, ReceivedMessage
 from rocketlet.common.subscription import Subscription
@@ -101,7 +102,10 @@ class PullEngine(GroupMember):
         )
         timeout = max(self.config.pull_timeout, hold + _ANSWER_TIMEOUT) if hold else _ANSWER_TIMEOUT
         code, answer, body = await self.session.brokers.pull(found[0], header, timeout)
-        messages = self.session.reader.pulled(body, queue, subscription) if code == ResponseCode.SUCCESS else []
+        messages = []
+        if code == ResponseCode.SUCCESS:
+            with readable("what was pulled", found[0], queue.topic):
+                messages = self.session.reader.pulled(body, queue, subscription)
         status = PullStatus(code)
         if status is PullStatus.FOUND and not messages:
             status = PullStatus.NO_MATCHED_MESSAGE

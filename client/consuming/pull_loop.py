@@ -20,7 +20,7 @@ import trio
 
 from rocketlet.client.compression import CannotInflate
 from rocketlet.client.consuming.process_queue import ProcessQueue
-from rocketlet.client.errors import ClientError, NoRoute, Refused
+from rocketlet.client.errors import BadAnswer, ClientError, NoRoute, Refused
 from rocketlet.client.talking.route_cache import MASTER
 from rocketlet.client.talking.session import Session
 from rocketlet.client.wakeup import Wakeup
@@ -35,6 +35,7 @@ log = logging.getLogger("rocketlet.client.pull_loop")
 _AFTER_ERROR = 1.0
 _AFTER_FLOW_CONTROL = 0.02  # the broker's own, code 215
 _LOOK_AGAIN = 1.0
+_BEFORE_MOVE = 0.1
 _UNKNOWN_HERE = frozenset(
     {
         int(ResponseCode.SUBSCRIPTION_NOT_EXIST),
@@ -155,7 +156,10 @@ class PullLoop:
         if self._queue.dropped:
             return
         self._broker_id = answer.suggestWhichBrokerId
+        if code == ResponseCode.PULL_OFFSET_MOVED and answer.nextBeginOffset == self._queue.pulled_to:
+            raise BadAnswer(f"the broker moves offset {self._queue.pulled_to} to itself", topic=queue.topic)
         if code == ResponseCode.PULL_OFFSET_MOVED:
+            await trio.sleep(_BEFORE_MOVE)  # a broker that moves it to and fro is not asked without end
             log.warning(
                 "%s has no offset %d (it has %d to %d); going on at %d",
                 queue,

@@ -143,8 +143,14 @@ class Rebalance:
             if members is None:
                 self._incomplete = True
                 return
-            allocation = self._owner.config.allocation
-            own = set(queue_allocation.allocate(allocation, self._group, self._client_id, all_queues, members))
+            try:
+                allocation = self._owner.config.allocation
+                own = set(queue_allocation.allocate(allocation, self._group, self._client_id, all_queues, members))
+            except Exception:
+                # It may be the user's own. Queues that are held stay.
+                log.exception("the allocation of the queues of %s to %s raised; trying again", topic, self._group)
+                self._incomplete = True
+                return
         now = trio.current_time() * 1000
         held = [queue for queue in self.held if queue.topic == topic]
         lost = [queue for queue in held if queue not in own]

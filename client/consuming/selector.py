@@ -5,12 +5,14 @@ Java: client/consumer/MessageSelector.java
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from rocketlet.client.errors import InvalidUse
 from rocketlet.common import subscription as subscriptions
 from rocketlet.common.subscription import Subscription
+from rocketlet.common.topic import InvalidName, check_topic_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +28,34 @@ class Sql:
 Selection: TypeAlias = str | Sql
 
 
+def check_selection(topic: str, selection: Selection) -> None:
+    """Raises InvalidUse for a topic name or a selection that no broker accepts."""
+    if not isinstance(topic, str):
+        raise InvalidUse(f"the topic {topic!r} is no str")
+    try:
+        check_topic_name(topic)
+    except InvalidName as error:
+        raise InvalidUse(str(error), topic=topic) from None
+    subscription_of(topic, selection, 0)
+
+
+def check_topics(topics: Mapping[str, Selection] | None) -> dict[str, Selection]:
+    """A copy of what a consumer is told to subscribe to. Raises InvalidUse."""
+    if not isinstance(topics, (Mapping, type(None))):
+        raise InvalidUse(f"the topics are {topics!r}", advice="give a dict of topics to selections: {'orders': '*'}")
+    for topic, selection in (topics or {}).items():
+        check_selection(topic, selection)
+    return dict(topics or {})
+
+
 def subscription_of(topic: str, selection: Selection, version: int) -> Subscription:
     """The subscription of `*`, `TagA || TagB` or an Sql condition. Raises InvalidUse."""
+    if not isinstance(selection, (str, Sql)):
+        raise InvalidUse(
+            f"the selection {selection!r} is neither tags nor an Sql condition",
+            topic=topic,
+            advice="give '*', 'TagA || TagB' or Sql('a > 1')",
+        )
     try:
         if isinstance(selection, Sql):
             return subscriptions.parse_expression(topic, selection.condition, subscriptions.SQL92, version)

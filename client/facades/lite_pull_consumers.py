@@ -13,12 +13,13 @@ from typing import Any, Self
 from rocketlet.client.config import PullConfig
 from rocketlet.client.consuming.lite_pull_consumer import LitePullEngine, QueuesChanged
 from rocketlet.client.consuming.message_buffer import Batch
-from rocketlet.client.consuming.selector import Selection
+from rocketlet.client.consuming.selector import Selection, check_selection, check_topics
 from rocketlet.client.coroutines import called, completed
 from rocketlet.client.facades.bridges import Bridge
 from rocketlet.client.facades.facade import Facade, InThreads, OnEventLoop, engine_method, shared
 from rocketlet.client.talking.session import World
 from rocketlet.client.talking.topic_queries import TopicQueries
+from rocketlet.client.validators import check_queue, check_seconds
 from rocketlet.common.message import MessageQueue, ReceivedMessage
 
 
@@ -52,7 +53,7 @@ class LitePulled(Facade[LitePullEngine]):
     ) -> None:
         """`settings` are single fields of PullConfig by name. `world` is for tests."""
         super().__init__(group, PullConfig, config, namesrv, world, settings)
-        self._topics = dict(topics or {})
+        self._topics = check_topics(topics)
         self._queues: tuple[list[MessageQueue], Selection] | None = None
         self._hand = self._hand_type()
 
@@ -74,6 +75,7 @@ class LitePulled(Facade[LitePullEngine]):
     @shared
     async def poll(self, timeout: float = 5.0) -> list[ReceivedMessage]:
         """The next messages of one queue, or none if none came in time. What the last poll gave is now consumed."""
+        check_seconds("timeout", timeout)
         bridge, engine = self._running()
         self._came_back(engine)
         self._leave_iteration()
@@ -124,6 +126,7 @@ class LitePulled(Facade[LitePullEngine]):
     @shared
     async def subscribe(self, topic: str, selection: Selection = "*") -> None:
         """Share a topic with the other members of the group; before the start or after."""
+        check_selection(topic, selection)
         self._topics[topic] = selection
         if self._now is not None:
             bridge, engine = self._now
@@ -140,7 +143,11 @@ class LitePulled(Facade[LitePullEngine]):
     @shared
     async def assign(self, queues: Iterable[MessageQueue], selection: Selection = "*") -> None:
         """Pull exactly these queues, whoever else does; before the start or after."""
-        self._queues = list(queues), selection
+        chosen = list(queues)
+        for queue in chosen:
+            check_queue(queue)
+            check_selection(queue.topic, selection)
+        self._queues = chosen, selection
         if self._now is not None:
             bridge, engine = self._now
             await bridge.call(engine.assign, *self._queues)

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import trio
 
 from rocketlet.client.config import ProducerConfig
-from rocketlet.client.errors import ClientError, InvalidUse
+from rocketlet.client.errors import ClientError
 from rocketlet.client.facades.bridges import Bridge, SendPort
 from rocketlet.client.facades.facade import Facade, InThreads, OnEventLoop, engine_method, shared
 from rocketlet.client.facades.thread_bridge import ThreadBridge
@@ -34,6 +34,7 @@ from rocketlet.client.sending.transaction_producer import (
 )
 from rocketlet.client.talking.session import World
 from rocketlet.client.talking.topic_queries import TopicQueries
+from rocketlet.client.validators import check_callable, check_seconds
 from rocketlet.common import message_properties as names
 from rocketlet.common.message import Message, MessageQueue, ReceivedMessage
 
@@ -122,6 +123,7 @@ class Sending(Facade[ProducerEngine]):
         send = engine.preparer.prepare(message, queue, selector, argument, timeout)
         pending = PendingSend(send, self._running()[0])
         if callback is not None:
+            check_callable("callback", callback)
             pending.add_done_callback(callback)
         port.submit(send)
         return pending
@@ -171,6 +173,7 @@ class Sending(Facade[ProducerEngine]):
 
         reply = producer.request(Message("prices", b"ACME"), timeout=5)
         """
+        check_seconds("timeout", timeout)
         bridge, engine = self._running()
         extra = engine.requests.properties(timeout)
         send = engine.preparer.prepare(message, queue, selector, argument, timeout, extra=extra)
@@ -216,6 +219,8 @@ class Producer(Sending, InThreads):
 
         producer.request_soon(Message("prices", b"ACME"), lambda reply, error: print(reply or error))
         """
+        check_seconds("timeout", timeout)
+        check_callable("callback", callback)
         bridge, engine = self._running()
         assert isinstance(bridge, ThreadBridge)
         thread = bridge.thread
@@ -253,6 +258,7 @@ class SendingInTransactions(Sending, Generic[CheckerT, ExecutorT]):
         **settings: Any,
     ) -> None:
         """`settings` are single fields of ProducerConfig by name. `world` is for tests."""
+        check_callable("checker", checker, in_threads=isinstance(self, InThreads))
         super().__init__(group, config, namesrv=namesrv, hooks=hooks, world=world, **settings)
         self._checker: Any = checker
 
@@ -277,8 +283,7 @@ class SendingInTransactions(Sending, Generic[CheckerT, ExecutorT]):
         bridge, engine = self._running()
         assert isinstance(engine, TransactionEngine)
         function: Any = executor
-        if not callable(function):
-            raise InvalidUse(f"the local executor is {executor!r}", advice="give a function of one Transaction")
+        check_callable("local executor", function, in_threads=isinstance(self, InThreads))
         _, port = self._sending()
         result = await port.sent(engine.prepare_half(message, queue=queue, timeout=timeout))
         state, failure = outcome_of_half(result), None

@@ -23,13 +23,14 @@ from rocketlet.client.consuming.consume_results import (
 )
 from rocketlet.client.consuming.consume_workers import Workers
 from rocketlet.client.consuming.push_consumer import PushEngine
-from rocketlet.client.consuming.selector import Selection
+from rocketlet.client.consuming.selector import Selection, check_selection, check_topics
 from rocketlet.client.errors import InvalidUse
 from rocketlet.client.facades.bridges import Bridge
 from rocketlet.client.facades.facade import Facade, InThreads, OnEventLoop, engine_method
 from rocketlet.client.facades.thread_bridge import ThreadBridge
 from rocketlet.client.hooks import ConsumeHook, hooked
 from rocketlet.client.talking.session import World
+from rocketlet.client.validators import check_callable
 from rocketlet.common.message import MessageQueue, ReceivedMessage
 
 _STILL_ALIVE = 1.0  # how often a wait without end looks whether the engine lives
@@ -59,11 +60,15 @@ class Pushed(Facade[PushEngine], Generic[ListenerT, BatchListenerT]):
         """`settings` are single fields of PushConfig by name. `world` is for tests."""
         if (listener is None) == (batch_listener is None):
             raise InvalidUse("a push consumer needs a listener", advice="give it one: listener or batch_listener")
+        if listener is not None:
+            check_callable("listener", listener, in_threads=isinstance(self, InThreads))
+        else:
+            check_callable("batch listener", batch_listener, in_threads=isinstance(self, InThreads))
         super().__init__(group, PushConfig, config, namesrv, world, settings)
         self._listener: Any = listener
         self._batch_listener: Any = batch_listener
         self._hooks = tuple(hooks)
-        self._topics: dict[str, Selection] = dict(topics or {})
+        self._topics: dict[str, Selection] = check_topics(topics)
 
     def _make_engine(self, bridge: Bridge, world: World) -> PushEngine:
         listener = self._listener
@@ -88,6 +93,7 @@ class Pushed(Facade[PushEngine], Generic[ListenerT, BatchListenerT]):
 
     def subscribe(self, topic: str, selection: Selection = "*") -> None:
         """Want a topic: all of it, some tags (`"A || B"`), or what an `Sql` condition selects. At any time."""
+        check_selection(topic, selection)
         self._topics[topic] = selection
         if self._now is not None:
             bridge, engine = self._now

@@ -25,6 +25,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from rocketlet.client.config import ProducerConfig
+from rocketlet.client.errors import BadAnswer
 from rocketlet.client.sending.queue_selection import choose
 from rocketlet.client.sending.send_pipeline import result_of
 from rocketlet.client.sending.send_result import STATUS_BY_CODE, SendStatus
@@ -145,10 +146,16 @@ class DirectPath:
         send.tries = 1
         answer = self._exchange(line, send)
         status = None if isinstance(answer, RemotingError) else STATUS_BY_CODE.get(answer.code)
-        if isinstance(answer, RemotingError) or status is not SendStatus.SEND_OK:
+        result = None
+        if status is SendStatus.SEND_OK and not isinstance(answer, RemotingError):
+            try:
+                result = result_of(send, status, answer, self._config.namespace)
+            except BadAnswer:
+                pass  # the pipeline meets it again
+        if result is None:
             self._carry_on(send, answer)
         else:
-            send.settle(result_of(send, status, answer, self._config.namespace), None)
+            send.settle(result, None)
         return True
 
     def _exchange(self, line: DirectLine, send: Send) -> Command | RemotingError:

@@ -28,7 +28,7 @@ from rocketlet.client.sending.send_pipeline import SendPipeline
 from rocketlet.client.talking.session import Session, World
 from rocketlet.client.talking.topic_queries import TopicQueries
 from rocketlet.client.trace import Tracer
-from rocketlet.client.validators import check_group, check_message
+from rocketlet.client.validators import check_callable, check_group, check_message, check_queue, check_seconds
 from rocketlet.common import message_flags as flags
 from rocketlet.common import message_properties as names
 from rocketlet.common import topic as topics
@@ -121,6 +121,10 @@ class Preparer:
     ) -> Send:
         """Check a message and make its send. `extra` are properties of the client's own."""
         check_message(message, self._config.max_message_size)
+        if timeout is None:
+            timeout = self._config.send_timeout
+        else:
+            check_seconds("timeout", timeout)
         send = Send()
         send.message_id = unique_id = self._unique_ids()
         send.oneway = oneway
@@ -129,17 +133,20 @@ class Preparer:
         if self._hooks:
             extra = self._before(send, message, extra, is_half=bool(sys_flag & flags.PREPARED))
         text = self.property_text(message, unique_id, extra)
+        body = message.body
+        if type(body) is not bytes:
+            body = bytes(body)  # a buffer that its owner may change while the send is on its way
         send.tried_by = self._tried_by
         send.topic = topic
         template = self._templates.get(topic)
         send.template = template if template is not None else self._make_template(self._templates, topic)
         send.properties = quoted(text)
-        send.body = message.body
+        send.body = body
         send.sys_flag = sys_flag
-        if len(message.body) > self._config.compress_over:
+        if len(body) > self._config.compress_over:
             self._compress(send)
         send.flag = message.flag
-        send.timeout = self._config.send_timeout if timeout is None else timeout
+        send.timeout = timeout
         send.fixed = None
         send.select = None
         if queue is not None or selector is not None or message.sharding_key is not None:
@@ -154,10 +161,14 @@ class Preparer:
         timeout: float | None = None,
     ) -> Send:
         """One send of many messages."""
+        if isinstance(messages, Message):
+            raise InvalidMessage("a batch is a list of messages", topic=messages.topic, advice="send one by send()")
+        messages = list(messages)
+        for message in messages:
+            check_message(message, self._config.max_message_size)
         check_batch(messages)
         items, ids = [], []
         for message in messages:
-            check_message(message, self._config.max_message_size)
             unique_id = self._unique_ids()
             ids.append(unique_id)
             text = self.property_text(message, unique_id, None)
@@ -190,7 +201,10 @@ class Preparer:
             text += f"\x02TAGS\x01{message.tags}"
             count += 1
         if message.keys:
-            keys = message.keys if isinstance(message.keys, str) else names.KEY_SEPARATOR.join(message.keys)
+            try:
+                keys = message.keys if isinstance(message.keys, str) else names.KEY_SEPARATOR.join(message.keys)
+            except TypeError:
+                raise InvalidMessage("the keys are no str", topic=message.topic, advice="keys=[str(key)]") from None
             text += f"\x02KEYS\x01{keys}"
             count += 1
         if message.delay_level:
@@ -206,10 +220,17 @@ class Preparer:
         if text.count("\x02") != count:
             raise InvalidMessage("tags, keys or sharding key hold the separator 0x02", topic=message.topic)
         # A text of so many characters may be too long in UTF-8, a shorter one cannot.
-        if len(text) > names.MAX_SIZE // 4 and len(text.encode()) > names.MAX_SIZE:
-            raise InvalidMessage(
-                f"the properties have {len(text.encode())} bytes, the limit is {names.MAX_SIZE}", topic=message.topic
-            )
+        if len(text) > names.MAX_SIZE // 4 or not text.isascii():
+            try:
+                size = len(text.encode())
+            except UnicodeEncodeError as error:
+                raise InvalidMessage(
+                    f"tags, keys or properties are no valid text: {error}", topic=message.topic
+                ) from None
+            if size > names.MAX_SIZE:
+                raise InvalidMessage(
+                    f"the properties have {size} bytes, the limit is {names.MAX_SIZE}", topic=message.topic
+                )
         return text
 
     def _make_template(self, templates: dict[str, SendTemplate], topic: str, *, batch: bool = False) -> SendTemplate:
@@ -235,12 +256,14 @@ class Preparer:
         argument: Any,
     ) -> None:
         if queue is not None:
+            check_queue(queue)
             if queue.topic not in (message.topic, send.topic):
                 raise InvalidMessage(f"the queue is one of topic {queue.topic}", topic=message.topic)
             send.fixed = MessageQueue(send.topic, queue.broker_name, queue.queue_id)
             return
         if selector is None:
             selector, argument = by_hash, message.sharding_key
+        check_callable("selector", selector)
         choose = selector
 
         def select(queues: Sequence[MessageQueue]) -> MessageQueue:

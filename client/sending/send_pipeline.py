@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from rocketlet.client.config import ProducerConfig
-from rocketlet.client.errors import ClientClosed, ClientError, NoRoute, SendFailed, TimedOut
+from rocketlet.client.errors import BadAnswer, ClientClosed, ClientError, NoRoute, SendFailed, TimedOut
 from rocketlet.client.namespace import unwrap
 from rocketlet.client.sending.latency_faults import LatencyFaults
 from rocketlet.client.sending.pending_send import Send
@@ -167,6 +167,10 @@ class SendPipeline:
             self._go(send, route.writable, route.next_turn())
         except ClientError as error:
             self._settle(send, None, error)
+        except Exception as error:  # noqa: BLE001 - a send that cannot be made fails alone; its caller gets the cause
+            failure = ClientError(f"the send could not be made: {error!r}", topic=topic)
+            failure.__cause__ = error
+            self._settle(send, None, failure)
 
     def _go(self, send: Send, queues: tuple[MessageQueue, ...], turn: int) -> None:
         if send.fixed is not None:
@@ -248,7 +252,12 @@ class SendPipeline:
         elif status is not SendStatus.SEND_OK and self._config.retry_when_not_stored_safely and self._may_retry(send):
             self._failed(send, refusal(answer, _SEND, self._broker(send), send.topic))
         else:
-            self._settle(send, result_of(send, status, answer, self._config.namespace), None)
+            try:
+                result = result_of(send, status, answer, self._config.namespace)
+            except BadAnswer as error:
+                self._give_up(send, error)
+            else:
+                self._settle(send, result, None)
 
     def _refused(self, send: Send, answer: Command) -> None:
         error = refusal(answer, _SEND, self._broker(send), send.topic)
@@ -419,10 +428,14 @@ class SendPipeline:
 
 
 def result_of(send: Send, status: SendStatus, answer: Command, namespace: str) -> SendResult:
-    """What an answer of this status says."""
+    """What an answer of this status says. Raises BadAnswer."""
     ext = answer.ext or {}
     queue = send.queue
-    queue_id = int(ext.get("queueId", queue.queue_id))
+    try:
+        queue_id = int(ext.get("queueId", queue.queue_id))
+        queue_offset = int(ext.get("queueOffset", 0))
+    except ValueError as error:
+        raise BadAnswer(f"the answer to a send cannot be read: {error}", topic=send.topic) from None
     if queue_id != queue.queue_id or namespace:
         queue = MessageQueue(unwrap(namespace, queue.topic), queue.broker_name, queue_id)
     return SendResult(
@@ -430,7 +443,7 @@ def result_of(send: Send, status: SendStatus, answer: Command, namespace: str) -
         send.message_id,
         ext.get("msgId", ""),
         queue,
-        int(ext.get("queueOffset", 0)),
+        queue_offset,
         ext.get("transactionId"),
         ext.get("MSG_REGION"),
         ext.get("TRACE_ON") != "false",

@@ -31,7 +31,7 @@ from rocketlet.client.talking.session import World
 from rocketlet.common import message_flags as flags
 from rocketlet.common import message_properties as names
 from rocketlet.common.message import Message, MessageQueue, ReceivedMessage
-from rocketlet.common.message_id import parse_offset_message_id
+from rocketlet.common.message_id import InvalidMessageId, parse_offset_message_id
 from rocketlet.remoting.command import Command
 from rocketlet.remoting.errors import RemotingError
 from rocketlet.remoting.handler import Handler, Request
@@ -96,8 +96,14 @@ class TransactionEngine(ProducerEngine):
     ) -> SendResult:
         """Tell the broker how it came out. It is told once; if that is lost, it asks."""
         remark = None if failure is None else f"executeLocalTransactionBranch exception: {failure!r}"
+        ended = msgspec.structs.replace(result, state=state, transaction_id=result.message_id)
+        try:
+            commit_log_offset = parse_offset_message_id(result.offset_message_id)[2]
+        except InvalidMessageId as error:
+            log.warning("the broker cannot be told of %s of %s, it will ask: %s", state.name, result.message_id, error)
+            return ended
         header = EndTransactionHeader(
-            commitLogOffset=parse_offset_message_id(result.offset_message_id)[2],
+            commitLogOffset=commit_log_offset,
             commitOrRollback=state.value,
             tranStateTableOffset=result.queue_offset,
             producerGroup=self.group,
@@ -113,7 +119,7 @@ class TransactionEngine(ProducerEngine):
         except ClientError as error:
             log.warning("the broker was not told of %s of %s, it will ask: %s", state.name, result.message_id, error)
         self._ended(message, result.message_id, result.queue.broker_name, result.region_id, state, from_check=False)
-        return msgspec.structs.replace(result, state=state, transaction_id=result.message_id)
+        return ended
 
     # ---- asked by the broker
 

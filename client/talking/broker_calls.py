@@ -1,19 +1,22 @@
 """Everything a client asks a broker, one typed function a question. No state, no retries: those belong to the callers.
 
-An answer with an error code becomes `Refused`, a broken or missing connection `Unreachable`, silence `TimedOut`; each
-names the request, the topic and the broker. `calls` is the connections below, which a test replaces by a script.
+An answer with an error code becomes `Refused`, one that cannot be read `BadAnswer`, a broken or missing connection
+`Unreachable`, silence `TimedOut`; each names the request, the topic and the broker. `calls` makes the calls on
+connections; a test replaces it by a script.
 
 Java: client/impl/MQClientAPIImpl.java
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
-from rocketlet.client.errors import ClientError, Refused, TimedOut, Unreachable
+from rocketlet.client.errors import BadAnswer, ClientError, Refused, TimedOut, Unreachable
 from rocketlet.client.sending.send_result import STATUS_BY_CODE
 from rocketlet.common.message import MessageQueue
+from rocketlet.common.message_record import RecordError
 from rocketlet.common.subscription import Subscription
 from rocketlet.remoting import errors as remoting_errors
 from rocketlet.remoting.command import Command, request
@@ -88,7 +91,8 @@ class BrokerCalls:
             RequestCode.GET_CONSUMER_LIST_BY_GROUP,
             membership.GetConsumerListHeader(consumerGroup=group),
         )
-        return membership.ConsumerListBody.from_json(answer.body).consumerIdList
+        with readable("the list of members", address):
+            return membership.ConsumerListBody.from_json(answer.body).consumerIdList
 
     async def check_subscription(self, address: str, client_id: str, group: str, subscription: Subscription) -> None:
         """46: raises Refused where the broker cannot filter by this expression."""
@@ -101,7 +105,8 @@ class BrokerCalls:
         answer = await self._ask(
             self.vip(address), RequestCode.LOCK_BATCH_MQ, None, body.to_json(), timeout=LOCK_TIMEOUT
         )
-        return {locked.queue for locked in membership.LockBatchAnswerBody.from_json(answer.body).lockOKMQSet}
+        with readable("the answer to a lock", address):
+            return {locked.queue for locked in membership.LockBatchAnswerBody.from_json(answer.body).lockOKMQSet}
 
     async def unlock(
         self, address: str, client_id: str, group: str, queues: Sequence[MessageQueue], *, wait: bool = False
@@ -128,7 +133,7 @@ class BrokerCalls:
             if refused.code == ResponseCode.QUERY_NOT_FOUND:
                 return None
             raise
-        return from_ext(offsets.OffsetAnswerHeader, answer.ext).offset
+        return self._offset(answer, address)
 
     async def commit(self, address: str, group: str, queue: MessageQueue, offset: int, *, wait: bool = False) -> None:
         """15, one-way as RocketMQ has it unless `wait`."""
@@ -153,7 +158,7 @@ class BrokerCalls:
     async def _queue_offset(self, address: str, code: RequestCode, queue: MessageQueue) -> int:
         header = offsets.QueueHeader(queueId=queue.queue_id, topic=queue.topic, bname=queue.broker_name)
         answer = await self._ask(self.vip(address), code, header, topic=queue.topic, timeout=OFFSET_TIMEOUT)
-        return from_ext(offsets.OffsetAnswerHeader, answer.ext).offset
+        return self._offset(answer, address)
 
     async def offset_at(self, address: str, queue: MessageQueue, timestamp: int) -> int:
         """29: the offset nearest to a time in ms."""
@@ -163,7 +168,7 @@ class BrokerCalls:
         answer = await self._ask(
             self.vip(address), RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, topic=queue.topic, timeout=OFFSET_TIMEOUT
         )
-        return from_ext(offsets.OffsetAnswerHeader, answer.ext).offset
+        return self._offset(answer, address)
 
     async def earliest_store_time(self, address: str, queue: MessageQueue) -> int:
         """32: when the oldest message was stored, in ms; -1 where there is none."""
@@ -171,7 +176,8 @@ class BrokerCalls:
         answer = await self._ask(
             self.vip(address), RequestCode.GET_EARLIEST_MSG_STORETIME, header, topic=queue.topic, timeout=OFFSET_TIMEOUT
         )
-        return from_ext(offsets.TimestampAnswerHeader, answer.ext).timestamp
+        with readable("the answer about a queue", address):
+            return from_ext(offsets.TimestampAnswerHeader, answer.ext).timestamp
 
     # ---- messages
 
@@ -182,7 +188,11 @@ class BrokerCalls:
         answer = await self._ask(
             address, RequestCode.PULL_MESSAGE, header, topic=header.topic, timeout=timeout, good=PULL_CODES
         )
-        return answer.code, from_ext(pulling.PullMessageAnswerHeader, answer.ext), answer.body
+        with readable("the answer to a pull", address, header.topic):
+            found = from_ext(pulling.PullMessageAnswerHeader, answer.ext)
+        if found.nextBeginOffset < 0:
+            raise BadAnswer(f"the answer to a pull says to go on at {found.nextBeginOffset}", broker=address)
+        return answer.code, found, answer.body
 
     async def view(self, address: str, log_offset: int) -> bytes | memoryview:
         """33: the record at a place of the log."""
@@ -249,12 +259,17 @@ class BrokerCalls:
 
     # ---- how
 
+    @staticmethod
+    def _offset(answer: Command, address: str) -> int:
+        with readable("the answer about an offset", address):
+            return from_ext(offsets.OffsetAnswerHeader, answer.ext).offset
+
     def vip(self, address: str) -> str:
         """The address of the VIP channel, where that is on."""
         if not self._vip:
             return address
         host, _, port = address.rpartition(":")
-        return f"{host}:{int(port) - 2}"
+        return f"{host}:{int(port) - 2}" if port.isdecimal() else address
 
     async def _ask(
         self,
@@ -284,6 +299,15 @@ class BrokerCalls:
             await self._calls.oneway(address, command)
         except remoting_errors.RemotingError as error:
             raise translated(error, request_name(code), address, "") from error
+
+
+@contextmanager
+def readable(what: str, address: str, topic: str = "") -> Iterator[None]:
+    """Where an answer is read: what is wrong with it becomes a BadAnswer."""
+    try:
+        yield
+    except (remoting_errors.HeaderError, remoting_errors.BodyError, RecordError) as error:
+        raise BadAnswer(f"{what} cannot be read: {error}", topic=topic, broker=address) from error
 
 
 def refusal(answer: Command, what: str, address: str, topic: str) -> Refused:

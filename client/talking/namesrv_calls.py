@@ -12,8 +12,8 @@ import logging
 from collections.abc import Sequence
 from random import Random
 
-from rocketlet.client.errors import ClientError, NoRoute
-from rocketlet.client.talking.broker_calls import Calls, refusal
+from rocketlet.client.errors import BadAnswer, ClientError, NoRoute
+from rocketlet.client.talking.broker_calls import Calls, readable, refusal
 from rocketlet.common.topic import check_topic_name
 from rocketlet.remoting import errors as remoting_errors
 from rocketlet.remoting.command import Command, request
@@ -24,6 +24,7 @@ from rocketlet.remoting.response_codes import ResponseCode
 log = logging.getLogger("rocketlet.client.namesrv_calls")
 
 _LEAST_TIMEOUT = 0.5
+_MOST_QUEUES = 1 << 18  # to read and to write, of one topic on all brokers
 
 
 class NamesrvCalls:
@@ -61,14 +62,18 @@ class NamesrvCalls:
             return None
         if answer.code != ResponseCode.SUCCESS:
             raise refusal(answer, request_name(RequestCode.GET_ROUTEINFO_BY_TOPIC), self.current, topic)
-        return TopicRouteData.from_json(answer.body)
+        with readable("the route", self.current, topic):
+            data = TopicRouteData.from_json(answer.body)
+        _check_size(data, topic, self.current)
+        return data
 
     async def cluster(self) -> ClusterInfo:
         """106: all brokers and clusters."""
         answer = await self._ask(RequestCode.GET_BROKER_CLUSTER_INFO, None, "")
         if answer.code != ResponseCode.SUCCESS:
             raise refusal(answer, request_name(RequestCode.GET_BROKER_CLUSTER_INFO), self.current, "")
-        return ClusterInfo.from_json(answer.body)
+        with readable("the list of brokers", self.current):
+            return ClusterInfo.from_json(answer.body)
 
     async def _ask(self, code: RequestCode, header: GetRouteInfoHeader | None, topic: str) -> Command:
         failures = []
@@ -89,6 +94,18 @@ class NamesrvCalls:
             topic=topic,
             tries=len(failures),
             advice="start one, or correct namesrv (or NAMESRV_ADDR)",
+        )
+
+
+def _check_size(data: TopicRouteData, topic: str, address: str) -> None:
+    """Raises BadAnswer for more queues than a client could hold."""
+    count = sum(max(0, queues.readQueueNums) + max(0, queues.writeQueueNums) for queues in data.queueDatas)
+    for word in (data.orderTopicConf or "").split(";"):
+        number = word.partition(":")[2].strip()
+        count += int(number) if number.isdecimal() and len(number) < 10 else (_MOST_QUEUES + 1) * bool(number)
+    if count > _MOST_QUEUES:
+        raise BadAnswer(
+            f"the route has {count} queues, the client takes at most {_MOST_QUEUES}", topic=topic, broker=address
         )
 
 

@@ -84,7 +84,7 @@ def _writable(
     if order:
         for word in order.split(";"):
             broker_name, _, number = word.partition(":")
-            if number.strip().isdigit():
+            if number.strip().isdecimal():
                 yield from (MessageQueue(topic, broker_name, queue_id) for queue_id in range(int(number)))
         return
     for queues in queue_datas:

@@ -9,7 +9,9 @@ import logging
 
 from rocketlet.client import namespace
 from rocketlet.client.errors import ClientError, InvalidUse
+from rocketlet.client.talking.broker_calls import readable
 from rocketlet.client.talking.session import Session
+from rocketlet.client.validators import check_queue
 from rocketlet.common import message_properties as names
 from rocketlet.common.message import MessageQueue, ReceivedMessage
 from rocketlet.common.message_id import InvalidMessageId, parse_offset_message_id, time_of_unique_id
@@ -30,6 +32,7 @@ class TopicQueries:
         self._namespace = session.config.namespace
 
     def _wire(self, queue: MessageQueue) -> MessageQueue:
+        check_queue(queue)
         if not self._namespace:
             return queue
         return MessageQueue(namespace.wrap(self._namespace, queue.topic), queue.broker_name, queue.queue_id)
@@ -88,7 +91,8 @@ class TopicQueries:
             if found is not None:
                 return found
         record = await self._session.brokers.view(join_address(ip, port), log_offset)
-        return self._session.reader.single(record, self._session.routes.name_at(join_address(ip, port)) or "")
+        with readable("the message", join_address(ip, port), topic):
+            return self._session.reader.single(record, self._session.routes.name_at(join_address(ip, port)) or "")
 
     async def _by_unique_id(self, topic: str, unique_id: str) -> ReceivedMessage | None:
         try:
@@ -117,15 +121,15 @@ class TopicQueries:
                 continue
             try:
                 records = await self._session.brokers.query(at[0], wire, key, at_most, begin, end, unique=unique)
+                with readable("the messages", at[0], topic):
+                    messages = self._session.reader.several(records, broker_name)
             except ClientError as failure:
                 log.warning("messages of %s at %s could not be queried: %s", topic, broker_name, failure)
                 error = failure
                 continue
             asked += 1
             found += [
-                message
-                for message in self._session.reader.several(records, broker_name)
-                if key in message.keys or key == message.properties.get(names.UNIQ_KEY)
+                message for message in messages if key in message.keys or key == message.properties.get(names.UNIQ_KEY)
             ]
         if not asked and error is not None:
             raise error

@@ -1,0 +1,174 @@
+"""What a user hands over by mistake: a sentence says what is wrong, nothing is sent, and the client works on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+
+from rocketlet.client import (
+    AsyncLitePullConsumer,
+    AsyncProducer,
+    AsyncPullConsumer,
+    ClientError,
+    InvalidMessage,
+    InvalidUse,
+    LitePullConsumer,
+    Message,
+    MessageQueue,
+    Producer,
+    ProducerConfig,
+    PushConfig,
+    PushConsumer,
+    SendStatus,
+    TransactionProducer,
+)
+from rocketlet.remoting.request_codes import RequestCode
+from tests.support.scripted_broker import scripted_brokers
+
+SEND = RequestCode.SEND_MESSAGE_V2
+WRONG: Any = object()
+BAD_MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
+    "no message": (lambda: b"text", "is no message"),
+    "text": (lambda: Message("T", "text"), "body is of type str.*encode"),  # type: ignore[arg-type]
+    "no body": (lambda: Message("T", None), "body is of type NoneType"),  # type: ignore[arg-type]
+    "topic": (lambda: Message(5, b"x"), "topic is of type int"),  # type: ignore[arg-type]
+    "tags": (lambda: Message("T", b"x", tags=5), "tags is of type int"),  # type: ignore[arg-type]
+    "key": (lambda: Message("T", b"x", keys=[7]), "keys are no str"),  # type: ignore[list-item]
+    "keys": (lambda: Message("T", b"x", keys=7), "keys are no str"),  # type: ignore[arg-type]
+    "delay": (lambda: Message("T", b"x", delay_level="3"), "delay_level is of type str"),  # type: ignore[arg-type]
+    "negative delay": (lambda: Message("T", b"x", delay_level=-1), "delay level is -1"),
+    "flag": (lambda: Message("T", b"x", flag="1"), "flag is of type str"),  # type: ignore[arg-type]
+    "large flag": (lambda: Message("T", b"x", flag=1 << 31), "more than 32 bits"),
+    "property": (lambda: Message("T", b"x", properties={"a": 1}), "property 'a' is of type int"),  # type: ignore[dict-item]
+    "properties": (lambda: Message("T", b"x", properties=[]), "properties is of type list"),  # type: ignore[arg-type]
+    "surrogate": (lambda: Message("T", b"x", tags="\ud800"), "no valid text"),
+    "sharding key": (lambda: Message("T", b"x", sharding_key=7), "sharding_key is of type int"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("name", BAD_MESSAGES)
+async def test_a_bad_message_is_refused_and_the_producer_sends_on(
+    autojump_clock: trio.testing.MockClock, name: str
+) -> None:
+    make, complaint = BAD_MESSAGES[name]
+    async with (
+        scripted_brokers("a") as script,
+        AsyncProducer("p", namesrv=script.namesrv, world=script.world()) as producer,
+    ):
+        for way in (producer.send, producer.send_oneway, lambda message: producer.send_batch([message])):
+            with pytest.raises(InvalidMessage, match=complaint):
+                await way(make())
+        with pytest.raises(InvalidMessage, match=complaint):
+            producer.send_soon(make())
+        assert script.count(SEND) == 0
+        assert (await producer.send(Message("T", b"x"))).status is SendStatus.SEND_OK
+
+
+async def test_bad_arguments_of_a_send_are_refused(autojump_clock: trio.testing.MockClock) -> None:
+    good = Message("T", b"x")
+    async with (
+        scripted_brokers("a") as script,
+        AsyncProducer("p", namesrv=script.namesrv, world=script.world()) as producer,
+    ):
+        for arguments, complaint in [
+            ({"queue": 3}, "the queue is of type int"),
+            ({"selector": 3}, "the selector is of type int"),
+            ({"timeout": "3"}, "timeout is of type str"),
+            ({"timeout": -1}, "timeout is of type int"),
+            ({"timeout": float("nan")}, "timeout is of type float"),
+        ]:
+            with pytest.raises(InvalidUse, match=complaint):
+                await producer.send(good, **arguments)
+        with pytest.raises(InvalidUse, match="callback"):
+            producer.send_soon(good, callback=WRONG)
+        with pytest.raises(InvalidMessage, match="a list of messages"):
+            await producer.send_batch(good)  # type: ignore[arg-type]
+        with pytest.raises(InvalidUse, match="the queue is"):
+            await producer.max_offset("T")  # type: ignore[arg-type]
+        buffers = (bytearray(b"abc"), memoryview(b"abc"))
+        for body in buffers:
+            assert await producer.send(Message("T", body))  # type: ignore[arg-type]
+        assert await producer.send_batch(message for message in [good])  # type: ignore[arg-type]
+
+
+async def test_a_send_that_cannot_be_made_fails_alone(autojump_clock: trio.testing.MockClock) -> None:
+    async with (
+        scripted_brokers("a") as script,
+        AsyncProducer("p", namesrv=script.namesrv, world=script.world()) as producer,
+    ):
+        engine, port = producer._sending()
+        await producer.send(Message("T", b"first"))
+        broken = engine.preparer.prepare(Message("T", b"x"))
+        broken.body = "no bytes"  # type: ignore[assignment]
+        with pytest.raises(ClientError, match="could not be made: TypeError"):
+            await port.sent(broken)
+        assert (await producer.send(Message("T", b"x"))).status is SendStatus.SEND_OK
+
+
+async def async_listener(message: object) -> None:
+    raise AssertionError
+
+
+def listener(message: object) -> None:
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("make", "complaint"),
+    [
+        (lambda: PushConsumer("g", 7), "the listener is of type int"),  # type: ignore[arg-type]
+        (lambda: PushConsumer("g", async_listener), "use the Async class"),  # type: ignore[arg-type]
+        (lambda: PushConsumer("g", listener, topics="T"), "give a dict of topics"),  # type: ignore[arg-type]
+        (lambda: PushConsumer("g", listener, topics={"T": 7}), "neither tags nor"),  # type: ignore[dict-item]
+        (lambda: PushConsumer("g", listener, topics={"a b": "*"}), "a b"),
+        (lambda: PushConsumer("g", listener, config=ProducerConfig()), "give a PushConfig"),  # type: ignore[arg-type]
+        (lambda: PushConsumer("g", listener, threads=0), "threads is 0"),
+        (lambda: PushConsumer("g", listener, orderly=1), "orderly is 1; it must be True or False"),
+        (
+            lambda: PushConsumer("g", listener, model="BROADCASTING"),
+            "it must be a MessageModel",
+        ),
+        (lambda: LitePullConsumer("g", topics={7: "*"}), "topic 7 is no str"),  # type: ignore[dict-item]
+        (lambda: LitePullConsumer("g").assign([7]), "the queue is of type int"),  # type: ignore[list-item]
+        (lambda: LitePullConsumer("g").subscribe("T", b"*"), "neither tags nor"),  # type: ignore[arg-type]
+        (lambda: Producer("g", send_timeout="3"), "send_timeout is '3'; it must be a number"),
+        (lambda: Producer("g", send_timeout=float("inf")), "send_timeout is inf"),
+        (lambda: Producer("g", try_timeout=0), "try_timeout is 0"),
+        (lambda: Producer("g", max_in_flight=True), "max_in_flight is True"),
+        (lambda: Producer("g", namesrv=7), "namesrv is 7"),  # type: ignore[arg-type]
+        (lambda: Producer("g", config=ProducerConfig(retries=-1)), "retries is -1"),
+        (lambda: Producer(7).start(), "the group is of type int"),  # type: ignore[arg-type]
+        (lambda: TransactionProducer("g", None), "the checker is of type NoneType"),  # type: ignore[arg-type]
+        (lambda: TransactionProducer("g", async_listener), "use the Async class"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_client_is_not_made_of_what_cannot_work(make: Callable[[], object], complaint: str) -> None:
+    with pytest.raises(InvalidUse, match=complaint):
+        make()
+
+
+def test_every_default_passes_its_own_check() -> None:
+    Producer("g", config=ProducerConfig())
+    PushConsumer("g", listener, config=PushConfig())
+    Producer("g", retries=0, compress_over=0, try_timeout=0.5, namesrv=["127.0.0.1:9876"])  # type: ignore[arg-type]
+
+
+async def test_consumers_that_are_asked_refuse_what_is_no_queue(autojump_clock: trio.testing.MockClock) -> None:
+    wrong: Any = "T"
+    async with scripted_brokers("a") as script:
+        async with AsyncPullConsumer("g", namesrv=script.namesrv, world=script.world()) as consumer:
+            for ask in (consumer.offset, consumer.max_offset, lambda queue: consumer.pull(queue, 0)):
+                with pytest.raises(InvalidUse, match="the queue is of type str"):
+                    await ask(wrong)
+            with pytest.raises(InvalidUse, match="the queue is of type str"):
+                consumer.note_offset(wrong, 3)
+        async with AsyncLitePullConsumer("g", topics={"T": "*"}, namesrv=script.namesrv, world=script.world()) as lite:
+            with pytest.raises(InvalidUse, match="the queue is of type str"):
+                await lite.seek(wrong, 0)
+            with pytest.raises(InvalidUse, match="not a queue of this consumer"):
+                await lite.seek(MessageQueue("T", "b", 9), 0)
+            with pytest.raises(InvalidUse, match="timeout"):
+                await lite.poll(timeout="1")  # type: ignore[arg-type]
