@@ -3,7 +3,12 @@
 fastjson writes maps with bare numeric keys (`{0:5}`), maps whose keys are objects (`{{"topic":"T"}:5}`) and references
 (`{"$ref":"$.a"}`), and reads trailing commas and single quotes. `loads` takes all of that: an object key becomes its
 JSON text (compact, names as they came; `loads` it again to look inside), a reference becomes the value it points at.
-Plain JSON goes through msgspec (30 times faster) and only what that refuses through the reader below.
+Plain JSON goes through msgspec (30 times faster) and only what msgspec refuses through the reader below.
+
+The reader takes 2 µs a value, so a peer must not be able to choose how many values it reads: what comes from a peer is
+read with a budget (`most`). A reference costs what it points at, because whoever writes the value out again, or
+converts it, pays for every copy. Text is always Unicode: a lone surrogate, which JSON can spell and UTF-8 cannot,
+becomes U+FFFD, so whatever was read can be written.
 
 Java: com.alibaba.fastjson 1.2.83 as common/protocol/RemotingSerializable.java uses it
 """
@@ -20,6 +25,10 @@ import msgspec
 from rocketlet.common.errors import RocketletError
 
 _MAX_DEPTH = 200
+# Costs in the budget: an escape takes a quarter of the time of a value, text a peer makes us copy 1 ns a character.
+_VALUE, _ESCAPE, _CHARACTERS_A_VALUE = 4, 1, 2_000
+# What the references of a file may expand to. No table of RocketMQ's has a reference.
+_REFERENCES_IN_FILES = 1_000_000
 _blank = re.compile(r"[ \t\r\n,\ufeff]*").match  # fastjson skips stray commas too
 _bare_word = re.compile(r"[-+\w.$]+").match
 _string_part = re.compile(r"[^\\\"]*").match
@@ -37,18 +46,24 @@ class InvalidJson(RocketletError):
     """Not JSON, not even in fastjson's dialect; the text names the position."""
 
 
-def loads(text: str | bytes) -> Any:
-    """The value of a text. Raises InvalidJson."""
+def loads(text: str | bytes, *, most: int | None = None, references: bool = True) -> Any:
+    """The value of a text. Raises InvalidJson.
+
+    `most`: how many values the tolerant reader may read and expand before it gives up; plain JSON is not counted.
+    `references`: whether `$ref` stands for another value; where not, it is a key like any other.
+    """
     if isinstance(text, str):
         text = text.encode("utf-8", "surrogatepass")
-    if b'"$ref"' not in text:
+    if not references or b'"$ref"' not in text:
         try:
             return _decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass  # one of fastjson's oddities, or truly broken: the reader below tells
-    reader = _Reader(text.decode("utf-8", "replace"))
+    reader = _Reader(text.decode("utf-8", "replace"), most)
     value = reader.whole()
-    return _resolve(value, value) if reader.has_references else value
+    if not (references and reader.has_references):
+        return value
+    return _References(value, _REFERENCES_IN_FILES if most is None else reader.left // _VALUE).resolved()
 
 
 def dumps(value: Any) -> bytes:
@@ -65,12 +80,15 @@ def dumps_object_keys(pairs: Iterable[tuple[Any, Any]]) -> msgspec.Raw:
 
 
 class _Reader:
-    """Recursive descent over one text; `at` is the next character."""
+    """Recursive descent over one text; `at` is the next character, `left` what the budget still allows."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, most: int | None) -> None:
         self.text = text
         self.at = 0
+        self.most = most
+        self.left = len(text) * _VALUE if most is None else most * _VALUE
         self.has_references = False
+        self._in_key = False
 
     def whole(self) -> Any:
         value = self._value(0)
@@ -82,6 +100,7 @@ class _Reader:
     def _value(self, depth: int) -> Any:
         if depth > _MAX_DEPTH:
             raise self._broken(f"nested deeper than {_MAX_DEPTH}")
+        self._spend(_VALUE)
         mark = self._skip()
         if mark == "{":
             return self._object(depth)
@@ -97,7 +116,7 @@ class _Reader:
         while (mark := self._skip()) != "}":
             key = self._key(mark, depth)
             if self._skip() != ":":
-                raise self._broken("expected ':' behind a key")
+                raise self._broken("expected ':' after a key")
             self.at += 1
             found[key] = self._value(depth + 1)
         self.at += 1
@@ -107,7 +126,12 @@ class _Reader:
 
     def _key(self, mark: str, depth: int) -> str:
         if mark in ("{", "["):
-            return _encode(self._value(depth + 1)).decode()
+            if self._in_key:  # each level would escape the quotes of the one inside again, and double its length
+                raise self._broken("an object key inside an object key")
+            self._in_key = True
+            value = self._value(depth + 1)
+            self._in_key = False
+            return _encode(value).decode()
         if mark in ('"', "'"):
             return self._string(mark)
         word = _bare_word(self.text, self.at)
@@ -134,10 +158,11 @@ class _Reader:
             parts.append(part.group())
             self.at = part.end()
             if self.at >= len(self.text):
-                raise self._broken("a string without end")
+                raise self._broken("an unterminated string")
             if self.text[self.at] == quote:
                 self.at += 1
                 return "".join(parts)
+            self._spend(_ESCAPE)
             parts.append(self._escape())
 
     def _escape(self) -> str:
@@ -153,7 +178,7 @@ class _Reader:
             if 0xDC00 <= second < 0xE000:
                 self.at += 6
                 unit = 0x10000 + ((unit - 0xD800) << 10) + (second - 0xDC00)
-        return chr(unit)
+        return "\ufffd" if 0xD800 <= unit < 0xE000 else chr(unit)
 
     def _hex(self, at: int, digits: int) -> int:
         found = _hex_digits(self.text, at, at + digits)
@@ -183,20 +208,52 @@ class _Reader:
         self.at = blank.end()
         return self.text[self.at : self.at + 1]
 
+    def _spend(self, cost: int) -> None:
+        self.left -= cost
+        if self.left < 0 and self.most is not None:
+            raise self._broken(f"more than {self.most} values that are no plain JSON")
+
     def _broken(self, what: str) -> InvalidJson:
         near = self.text[max(0, self.at - 20) : self.at + 20]
         return InvalidJson(f"not JSON at character {self.at}: {what}, near {near!r}")
 
 
-def _resolve(value: Any, root: Any) -> Any:
-    """The value with its references replaced. What cannot be found, or points upwards, becomes None."""
-    if isinstance(value, dict):
-        if set(value) == {"$ref"}:
-            return _follow(value["$ref"], root)
-        return {key: _resolve(inner, root) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_resolve(inner, root) for inner in value]
-    return value
+class _References:
+    """Replaces the references of one value, at the cost of what they point at."""
+
+    def __init__(self, root: Any, left: int) -> None:
+        self._root = root
+        self._left = left
+        self._costs: dict[int, int] = {}  # by id; the root keeps everything alive
+
+    def resolved(self) -> Any:
+        """Raises InvalidJson. What cannot be found, or points upwards, becomes None."""
+        return self._resolve(self._root)
+
+    def _resolve(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            if set(value) == {"$ref"}:
+                found = _follow(value["$ref"], self._root)
+                self._left -= self._cost(found)
+                if self._left < 0:
+                    raise InvalidJson("not JSON that can be used: its references stand for too many values")
+                return found
+            return {key: self._resolve(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [self._resolve(inner) for inner in value]
+        return value
+
+    def _cost(self, value: Any) -> int:
+        """How many values there are in it, references not followed."""
+        if isinstance(value, str):
+            return 1 + len(value) // _CHARACTERS_A_VALUE
+        if not isinstance(value, dict | list):
+            return 1
+        cost = self._costs.get(id(value))
+        if cost is None:
+            inner = [*value, *value.values()] if isinstance(value, dict) else value
+            cost = self._costs[id(value)] = 1 + sum(map(self._cost, inner))
+        return cost
 
 
 def _follow(path: Any, root: Any) -> Any:

@@ -3,7 +3,9 @@
 Written: no blanks (the Go client takes route bodies apart by string operations), numeric keys quoted, None left out, no
 references. Read: numbers as text and text as numbers, bare numeric keys, object keys, trailing commas, `$ref`; null is
 the same as missing; unknown keys are left out. Plain JSON of the right types costs one pass by msgspec, the rest goes
-through `common.fastjson`.
+through `common.fastjson`, which is slow: how many values it may read is a limit of each class (`odd_values`). Bodies
+that servers read keep the default, which holds the loop for 20 ms at most; answers read by clients and tools may be
+larger, because RocketMQ writes routes and tables of queues in fastjson's dialect.
 
 Java: remoting/protocol/RemotingSerializable.java
 """
@@ -12,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import msgspec
 
@@ -24,9 +26,14 @@ Part = TypeVar("Part")
 
 _encode = msgspec.json.Encoder().encode
 
+ODD_VALUES = 8_000
+ODD_VALUES_OF_ANSWERS = 1_000_000
+
 
 class Body(msgspec.Struct):
     """Root of all bodies."""
+
+    odd_values: ClassVar[int] = ODD_VALUES
 
     def to_json(self) -> bytes:
         """The body as it travels."""
@@ -48,7 +55,7 @@ class Body(msgspec.Struct):
     def from_odd_json(cls, data: bytes) -> Self:
         """The tolerant way. Raises BodyError."""
         try:
-            return cls.from_builtins(without_nulls(fastjson.loads(data)))
+            return cls.from_builtins(without_nulls(fastjson.loads(data, most=cls.odd_values)))
         except (fastjson.InvalidJson, *UNDECODABLE) as error:
             raise BodyError(f"the body is no {cls.__name__}: {error}") from None
 
@@ -68,6 +75,8 @@ class QueueKeyedBody(Body):
 
     They write `builtins` and `from_builtins` themselves.
     """
+
+    odd_values: ClassVar[int] = ODD_VALUES_OF_ANSWERS
 
     @classmethod
     def from_json(cls, data: bytes | memoryview) -> Self:

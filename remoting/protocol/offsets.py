@@ -7,13 +7,13 @@ common/protocol/body/ResetOffsetBody.java, GetConsumerStatusBody.java, ConsumerO
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import msgspec
 from msgspec import field
 
 from rocketlet.common.message import MessageQueue
-from rocketlet.remoting.protocol.body import Body, QueueKeyedBody, part
+from rocketlet.remoting.protocol.body import ODD_VALUES_OF_ANSWERS, Body, QueueKeyedBody, part
 from rocketlet.remoting.protocol.header import Header, Int, Long
 from rocketlet.remoting.protocol.queue import WireQueue, object_map, read_object_map
 
@@ -123,7 +123,7 @@ class ResetOffsetBody(QueueKeyedBody):
         if isinstance(table, list):
             entries = msgspec.convert(table, list[_ListedOffset], strict=False)
             return cls({entry.queue: entry.offset for entry in entries})
-        return cls(read_object_map(table, int))
+        return cls(read_object_map(table, Long))
 
 
 class _ListedOffset(WireQueue, frozen=True):
@@ -131,7 +131,12 @@ class _ListedOffset(WireQueue, frozen=True):
 
 
 class ConsumerStatusBody(QueueKeyedBody):
-    """What clients have consumed: by client in the answer to 223, one client's queues in the answer to 221."""
+    """What clients have consumed: by client in the answer to 223, one client's queues in the answer to 221.
+
+    The broker reads what clients answer to 221, so the tolerant reader may hold it for 50 ms and no longer.
+    """
+
+    odd_values: ClassVar[int] = 25_000
 
     messageQueueTable: dict[MessageQueue, int] = field(default_factory=dict)
     consumerTable: dict[str, dict[MessageQueue, int]] = field(default_factory=dict)
@@ -144,13 +149,15 @@ class ConsumerStatusBody(QueueKeyedBody):
     def from_builtins(cls, value: Any) -> Self:
         clients = part(value, "consumerTable", dict[str, Any], {})
         return cls(
-            read_object_map(part(value, "messageQueueTable", object, {}), int),
-            {client: read_object_map(table, int) for client, table in clients.items()},
+            read_object_map(part(value, "messageQueueTable", object, {}), Long),
+            {client: read_object_map(table, Long) for client, table in clients.items()},
         )
 
 
 class ConsumerOffsetTable(Body):
     """The answer to 43, and config/consumerOffset.json: `topic@group` -> queue -> position."""
+
+    odd_values: ClassVar[int] = ODD_VALUES_OF_ANSWERS  # Java writes the numeric keys without quotes
 
     offsetTable: dict[str, dict[int, int]] = field(default_factory=dict)
 

@@ -9,7 +9,7 @@ Java: common/message/MessageQueue.java
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -17,8 +17,6 @@ from rocketlet.common import fastjson
 from rocketlet.common.message import MessageQueue
 from rocketlet.remoting.errors import BodyError
 from rocketlet.remoting.protocol.header import Int
-
-Value = TypeVar("Value")
 
 
 class WireQueue(msgspec.Struct, frozen=True, order=True):
@@ -30,12 +28,12 @@ class WireQueue(msgspec.Struct, frozen=True, order=True):
 
     @classmethod
     def of(cls, queue: MessageQueue) -> WireQueue:
-        """The wire's form of a queue."""
+        """A queue as bodies carry it."""
         return cls(queue.broker_name, queue.queue_id, queue.topic)
 
     @property
     def queue(self) -> MessageQueue:
-        """The house's form of it."""
+        """The same queue as the rest of the code knows it."""
         return MessageQueue(self.topic, self.brokerName, self.queueId)
 
 
@@ -44,8 +42,8 @@ def object_map(table: Mapping[MessageQueue, Any]) -> msgspec.Raw:
     return fastjson.dumps_object_keys([(WireQueue.of(queue), value) for queue, value in table.items()])
 
 
-def read_object_map(table: Any, kind: type[Value]) -> dict[MessageQueue, Value]:
-    """What `fastjson.loads` made of such a map. Raises BodyError."""
+def read_object_map(table: Any, kind: Any) -> dict[MessageQueue, Any]:
+    """What `fastjson.loads` made of such a map, its values converted to `kind`. Raises BodyError."""
     if not isinstance(table, dict):
         raise BodyError(f"expected a map of queues, not {type(table).__name__}")
     try:
@@ -58,5 +56,5 @@ def read_object_map(table: Any, kind: type[Value]) -> dict[MessageQueue, Value]:
 
 
 def wire_queues(queues: Iterable[MessageQueue]) -> list[WireQueue]:
-    """The wire's form of several."""
+    """Several queues as bodies carry them."""
     return [WireQueue.of(queue) for queue in queues]

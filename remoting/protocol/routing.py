@@ -7,12 +7,12 @@ common/protocol/header/namesrv/GetRouteInfoRequestHeader.java and its neighbours
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import msgspec
 from msgspec import field
 
-from rocketlet.remoting.protocol.body import Body
+from rocketlet.remoting.protocol.body import ODD_VALUES_OF_ANSWERS, Body
 from rocketlet.remoting.protocol.header import Header, Int
 
 
@@ -52,6 +52,8 @@ class QueueData(Body):
 class TopicRouteData(Body):
     """The answer to 105. At most one entry a broker name in either list."""
 
+    odd_values: ClassVar[int] = ODD_VALUES_OF_ANSWERS  # Java writes broker ids without quotes
+
     brokerDatas: list[BrokerData] = field(default_factory=list)
     filterServerTable: dict[str, list[str]] = field(default_factory=dict)
     orderTopicConf: str | None = None
@@ -60,6 +62,8 @@ class TopicRouteData(Body):
 
 class ClusterInfo(Body):
     """The answer to 106: broker name -> brokers, cluster -> broker names. Both must be there."""
+
+    odd_values: ClassVar[int] = ODD_VALUES_OF_ANSWERS  # likewise
 
     brokerAddrTable: dict[str, BrokerData] = field(default_factory=dict)
     clusterAddrTable: dict[str, list[str]] = field(default_factory=dict)

@@ -105,3 +105,86 @@ def test_every_body_java_sent() -> None:
 def test_an_escape_that_is_none_is_told(escape: str) -> None:
     with pytest.raises(InvalidJson, match="escape"):
         loads(f'{{a:"{escape}"}}')
+
+
+@pytest.mark.parametrize(
+    "text", ['"\\ud800"', '"\\udc00"', "'\\ud800x'", '"\\ud800\\u0041"', '{a:"\\ud83d"}', '"\ud800"', "{'\\udfff':1}"]
+)
+def test_whatever_is_read_can_be_written(text: str) -> None:
+    value = loads(text)
+    assert loads(dumps(value)) == value
+
+
+def test_a_lone_surrogate_becomes_the_replacement_character() -> None:
+    assert loads("{topic:'x\\ud800y'}") == {"topic": "x\ufffdy"}
+
+
+@given(st.text("\\\"'ud8c0xf{}[]:,$re.a", max_size=40))
+def test_the_tolerant_reader_reads_only_what_can_be_written(text: str) -> None:
+    for candidate in (text, f'"{text}"', f"{{a:'{text}'}}"):
+        try:
+            value = loads(candidate, most=1000)
+        except InvalidJson:
+            continue
+        dumps(value)
+
+
+def test_a_budget_counts_values_that_are_no_plain_json() -> None:
+    assert loads("[1,2,3,]", most=4) == [1, 2, 3]
+    with pytest.raises(InvalidJson, match="more than 4 values"):
+        loads("[1,2,3,4,]", most=4)
+    assert loads("[1,2,3,4]", most=4) == [1, 2, 3, 4]
+
+
+def test_a_budget_counts_escapes() -> None:
+    assert loads("'" + "\\n" * 36 + "'", most=10) == "\n" * 36
+    with pytest.raises(InvalidJson, match="more than 10 values"):
+        loads("'" + "\\n" * 37 + "'", most=10)
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        "[",
+        "[[",
+        "[" + "1," * 20_000,
+        "[" + "[]," * 20_000,
+        "[" + "{}:," * 5,
+        "{" + "1:1," * 20_000,
+        "'" + "\\n" * 80_000,
+    ],
+)
+def test_a_budget_holds_whatever_the_values_are(beginning: str) -> None:
+    with pytest.raises(InvalidJson):
+        loads(beginning, most=8000)
+
+
+def test_an_object_key_holds_no_object_key() -> None:
+    # Each level doubled the length of the one inside: 40 levels took all memory.
+    with pytest.raises(InvalidJson, match="an object key inside an object key"):
+        loads("{" * 40 + "}:1" * 39 + "}")
+    assert loads("{{a:1}:{{b:1}:2}}") == {'{"a":1}': {'{"b":1}': 2}}
+
+
+def test_references_are_charged_with_what_they_stand_for() -> None:
+    many = ",".join(['{"$ref":"$.a"}'] * 100)
+    text = f'{{"a":[{",".join(map(str, range(100)))}],"b":[{many}]}}'
+    assert len(loads(text, most=20_000)["b"]) == 100
+    with pytest.raises(InvalidJson, match="stand for too many values"):
+        loads(text, most=2_000)
+
+
+def test_references_to_long_text_are_charged_by_its_length() -> None:
+    text = '{"a":"' + "x" * 1_000_000 + '","b":[' + ",".join(['{"$ref":"$.a"}'] * 100) + "]}"
+    with pytest.raises(InvalidJson, match="stand for too many values"):
+        loads(text, most=8_000)
+
+
+def test_references_in_a_file_have_a_budget_too() -> None:
+    numbers, references = ",".join(["1"] * 10_000), ",".join(['{"$ref":"$.a"}'] * 200)
+    with pytest.raises(InvalidJson, match="stand for too many values"):
+        loads(f'{{"a":[{numbers}],"b":[{references}]}}')
+
+
+def test_without_references_ref_is_a_key_like_any_other() -> None:
+    assert loads('{"a":{"$ref":"$.b"},"b":1,}', references=False) == {"a": {"$ref": "$.b"}, "b": 1}
