@@ -1,17 +1,19 @@
 """One connection, the same at both ends: requests and answers go both ways at once, on one stream.
 
-Two tasks: one reads and works on what it reads, one writes what could not be written at once. The reader hands each
-chunk to its `Turn` (`dispatch.py`), which runs the handlers; what they answer, and what anyone sends meanwhile, gathers
-in `out` and leaves in one write when the turn is over. Then the turn's owner does what need not be waited for by who
-was answered. Outside of a turn whoever sends wakes the writer, which runs after everybody who is due now, so their
-sends leave together too.
+Two tasks: one reads and handles what it reads, one writes what could not be written at once. The reader hands each
+chunk to its `Turn` (`dispatch.py`), which runs the handlers; their answers, and whatever else is sent meanwhile, gather
+in `out` and leave in one write when the turn is over. After that write comes the work that no answer waits for
+(`Turn.finish`). A send outside of a turn wakes the writer, which runs after every task that is due now, so their sends
+leave together too.
 
 Invariants: `opaque` numbers of our calls are unique among those that wait. A call that ends, however it ends, takes its
-entry with it. After `closed` nothing is sent and no call waits. Who sends more than a named limit gets
-TooManyRequests, and nothing was sent.
+entry with it. After `closed` nothing is sent and no call waits. A send beyond a named limit raises TooManyRequests, and
+nothing was sent.
 
-Backpressure: a server's connection stops reading while more answers wait unsent than its high-water mark. A client's
-never does, or both sides could wait for the other to read; there calls wait before they send.
+Backpressure: a server's connection stops reading, in the middle of a chunk if need be, while more bytes of answers wait
+than its high-water mark. Answers of several buffers (messages, which are slices of the log) stay slices until they can
+be written, so a peer that asks and does not read costs no copies. A client's connection never stops reading, or both
+sides could wait for the other to read; there calls wait before they send.
 
 Java: remoting/netty/NettyRemotingAbstract.java, ResponseFuture.java
 """
@@ -40,6 +42,8 @@ OnAnswer = Callable[[Command | RemotingError], None]
 
 # One read: 200 sends of 1 KiB. A turn over so much takes 3 ms, which is what others may have to wait for theirs.
 READ_SIZE = LARGEST_READ
+# Answers are joined for one write up to this size; a larger join only makes copies that wait.
+_JOINED = 1 << 20
 _OPAQUE_MASK = 0x7FFFFFFF
 
 
@@ -47,10 +51,13 @@ class Turn(Protocol):
     """What works on received bytes."""
 
     def turn(self, connection: Connection, data: bytes) -> tuple[int, int, FrameError | None]:
-        """Handle all whole frames; where the rest begins, what it needs to be a frame, and what is wrong with it."""
+        """Handle all whole frames; where the rest begins, what it needs to be a frame, and what is wrong with it.
+
+        A need of 0: the rest begins with a whole frame, left for another turn because this one has done enough.
+        """
 
     def finish(self) -> None:
-        """What belongs to the turn and comes behind its answers, before anything else is read."""
+        """What belongs to the turn and comes after its answers, before anything else is read."""
 
     def answer_later(self, request: Any, answer: Any) -> list[Buffer]:
         """The buffers of an answer (a handler's Request and Answer) given after the turn that read the request."""
@@ -104,7 +111,9 @@ class Connection:
         self._learns_header_type = header_type is None
         self.attributes: dict[str, Any] = {}
         self.out: list[Buffer] = []
+        self.gathered = 0  # bytes in `out`, ready-made answers not counted: they are no larger than their requests
         self.in_flight = 0
+        self.held_size = 0  # bytes of the requests in progress
         self.in_flight_by_family: dict[Any, int] = {}
         self.received_at = self.sent_at = trio.current_time()
         self._stream = stream
@@ -124,7 +133,7 @@ class Connection:
         self._draining = False
 
     def __repr__(self) -> str:
-        state = "closed" if self.closed else f"{len(self._calls)} calls, {self._unsent_size} bytes unsent"
+        state = "closed" if self.closed else f"{len(self._calls)} calls, {self.unsent} bytes unsent"
         return f"<Connection {self.id} {self.local} - {self.peer}: {state}>"
 
     @property
@@ -134,7 +143,17 @@ class Connection:
 
     def statistics(self) -> ConnectionStatistics:
         """What waits here."""
-        return ConnectionStatistics(len(self._calls), self.in_flight, self._unsent_size, self.received_at, self.sent_at)
+        return ConnectionStatistics(len(self._calls), self.in_flight, self.unsent, self.received_at, self.sent_at)
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that wait to be written."""
+        return self._unsent_size + self.gathered
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether more bytes wait to be written than the high-water mark allows."""
+        return self._unsent_size + self.gathered > self._limits.unsent_high
 
     # -- its life
 
@@ -191,17 +210,18 @@ class Connection:
                 waiting(error)
         self.out.clear()
         self._unsent.clear()
-        self._unsent_size = 0
+        self._unsent_size = self.gathered = 0
         self._room.unpark_all()
 
     # -- reading
 
     async def _read(self, chunk: bytes) -> None:
         buffer = ReceiveBuffer()
-        limits = self._limits
+        stops_reading = self._limits.stops_reading
         try:
             while True:
-                if chunk and (data := buffer.feed(chunk)) is not None:
+                data = buffer.feed(chunk) if chunk else None
+                while data is not None:
                     self._in_turn = True
                     rest, need, error = self._turn.turn(self, data)
                     self._in_turn = False
@@ -209,9 +229,14 @@ class Connection:
                     self._turn.finish()
                     if error is not None:
                         raise error
-                    buffer.keep(data, rest, need)
-                    while self._unsent_size > limits.unsent_high and limits.stops_reading:
+                    while self.is_congested and stops_reading:
                         await self._room.park()
+                    if need:
+                        buffer.keep(data, rest, need)
+                        data = None
+                    else:
+                        await trio.lowlevel.checkpoint()
+                        data = data[rest:]
                 chunk = await self._stream.receive_some(READ_SIZE)
                 if not chunk:
                     break
@@ -245,8 +270,15 @@ class Connection:
         """Write what has gathered; what does not go at once is the writer's."""
         if not self.out or self.closed:
             return
-        data = b"".join(self.out)
-        self.out = []
+        if self.gathered <= _JOINED:
+            data = b"".join(self.out)
+            self.out = []
+            self.gathered = 0
+        elif self._unsent:
+            return  # the writer is busy with them, and takes more when they are gone
+        else:
+            data = self._take_some()
+            self._wake_writer()
         self._oneway_waiting = 0
         sent = 0
         if not self._unsent:
@@ -261,10 +293,23 @@ class Connection:
             self._unsent_size += len(data) - sent
             self._wake_writer()
 
+    def _take_some(self) -> bytes:
+        """The first buffers that are due, up to about _JOINED bytes."""
+        size = count = 0
+        while count < len(self.out) and size < _JOINED:
+            size += len(self.out[count])
+            count += 1
+        data = b"".join(self.out[:count])
+        del self.out[:count]
+        self.gathered = max(self.gathered - size, 0) if self.out else 0
+        return data
+
     async def _write_what_is_left(self) -> None:
         try:
             while True:
                 self._flush()
+                if self._room and self.unsent <= self._limits.unsent_low:
+                    self._room.unpark_all()
                 if self._unsent:
                     data = self._unsent[0] if len(self._unsent) == 1 else b"".join(self._unsent)
                     self._unsent = [data]
@@ -272,9 +317,9 @@ class Connection:
                     self.sent_at = trio.current_time()
                     self._unsent_size -= len(data)
                     del self._unsent[0]
-                    if self._unsent_size <= self._limits.unsent_low:
-                        self._room.unpark_all()
-                elif self.closed or not self.out:  # what a closed one still has will not leave; its end comes here
+                elif self.out and not self.closed:
+                    await trio.lowlevel.checkpoint()  # the peer takes all as fast as it comes, and others wait
+                else:
                     if self._draining:
                         self._room.unpark_all()
                     await self._sleep_until_woken()

@@ -29,7 +29,8 @@ from rocketlet.remoting.config import PoolConfig
 from rocketlet.remoting.connection import Connection, Limits
 from rocketlet.remoting.dispatch import DEFAULT_LIMITS, Dispatch, FamilyLimit
 from rocketlet.remoting.errors import CallTimeout, ConnectFailed, ConnectionLost
-from rocketlet.remoting.events import ConnectionEvents
+from rocketlet.remoting.events import ConnectionEvents, tell
+from rocketlet.remoting.frame_codec import HEADER_LIMIT
 from rocketlet.remoting.handler import HandlerTable
 from rocketlet.remoting.hooks import ClientHook
 from rocketlet.remoting.idle import close_idle
@@ -64,7 +65,9 @@ class ConnectionPool:
         self._config = config = config or PoolConfig()
         self._hooks = tuple(hooks)
         self._events = tuple(events)
-        self._dispatch = Dispatch(handlers, limits=limits, frame_limit=config.frame_max_length)
+        self._dispatch = Dispatch(
+            handlers, limits=limits, frame_limit=config.frame_max_length, header_limit=HEADER_LIMIT
+        )
         self._limits = Limits(
             oneway=config.client_oneway_semaphore_value,
             oneway_setting=f"clientOnewaySemaphoreValue={config.client_oneway_semaphore_value}",
@@ -207,17 +210,14 @@ class ConnectionPool:
 
     async def _serve(self, address: str, connection: Connection) -> None:
         try:
-            for subscriber in self._events:
-                subscriber.connected(connection)
+            tell(self._events, "connected", connection)
             await connection.run()
             if connection.failure is not None:
-                for subscriber in self._events:
-                    subscriber.failed(connection)
+                tell(self._events, "failed", connection)
         finally:
             if self._connections.get(address) is connection:
                 del self._connections[address]
-            for subscriber in self._events:
-                subscriber.closed(connection)
+            tell(self._events, "closed", connection)
 
 
 class _Dial:

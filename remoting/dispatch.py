@@ -6,12 +6,18 @@ The one place where an error becomes a response code:
     a header field missing, no number             1   which field
     a body that cannot be read (BodyError)        1   what is wrong with it
     the family's limit of requests in progress    2   `[OVERLOAD]...`, naming the setting
+    the bytes that requests in progress may hold  2   `[OVERLOAD]...`
+    a body longer than its code allows            1   how long it may be
     Refused                                       its code, its remark
     any other exception of a handler              1   its class and text; logged with its traceback
     an answer that is too large for a frame       1   how large
 
 The family limits count requests in progress: deferred ones and those that became tasks. A plain handler that answers at
-once is never in progress for anybody else.
+once is never in progress for anybody else. What requests in progress hold is counted in bytes too, by connection and in
+all; a deferred request keeps its header and not its body.
+
+A turn ends early, and goes on after other tasks have run, once it has taken TURN_SECONDS or its answers wait in more
+bytes than the connection's high-water mark.
 
 Java: remoting/netty/NettyRemotingAbstract.java (processRequestCommand), broker/latency/BrokerFastFailure.java
 """
@@ -29,7 +35,14 @@ import trio
 from rocketlet.remoting.command import ONEWAY, Command
 from rocketlet.remoting.connection import Connection
 from rocketlet.remoting.errors import BodyError, FrameError
-from rocketlet.remoting.frame_codec import FRAME_LIMIT, Buffer, cut, decode, encode_answer
+from rocketlet.remoting.frame_codec import (
+    FRAME_LIMIT,
+    REQUEST_HEADER_LIMIT,
+    Buffer,
+    cut,
+    decode,
+    encode_answer,
+)
 from rocketlet.remoting.handler import (
     DEFERRED,
     Answer,
@@ -50,6 +63,15 @@ from rocketlet.remoting.response_codes import ResponseCode
 log = logging.getLogger("rocketlet.remoting.dispatch")
 
 _FAILED = "the handler of %s, asked by %s, failed"
+
+TURN_SECONDS = 0.010
+_FRAMES_BETWEEN_LOOKS = 16  # at the clock; a turn under load has 20 to 30 frames
+
+# What requests in progress may hold, in bytes: their headers as text and as structs, the bodies of those in tasks, and
+# what goes with each. A parked pull holds 2 KiB.
+MOST_HELD = 256 << 20
+MOST_HELD_BY_CONNECTION = 32 << 20
+_HELD_BY_EACH = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +110,7 @@ class _Entry:
     task: AsyncFunction | None
     family: _Family
     parks: bool
+    longest_body: int | None
 
 
 class Dispatch:
@@ -101,10 +124,13 @@ class Dispatch:
         after_turn: Callable[[], None] | None = None,
         limits: Mapping[str, FamilyLimit] = DEFAULT_LIMITS,
         frame_limit: int = FRAME_LIMIT,
+        header_limit: int = REQUEST_HEADER_LIMIT,
     ) -> None:
         self._hooks = tuple(hooks)
         self._after_turn = after_turn
         self._frame_limit = frame_limit
+        self._header_limit = header_limit
+        self._held_size = 0
         self._families: dict[str, _Family] = {}
         self._entries = {int(code): self._entry(handler, limits) for code, handler in handlers.items()}
         self._reader = RequestReader({int(code): handler.header for code, handler in handlers.items()})
@@ -113,7 +139,7 @@ class Dispatch:
         name = handler.family
         family = self._families.setdefault(name, _Family(name, limits.get(name, OTHER_FAMILIES)))
         task = cast(AsyncFunction, handler.function) if inspect.iscoroutinefunction(handler.function) else None
-        return _Entry(cast(PlainFunction, handler.function), task, family, handler.parks)
+        return _Entry(cast(PlainFunction, handler.function), task, family, handler.parks, handler.longest_body)
 
     def in_flight(self) -> dict[str, int]:
         """Requests in progress by family: deferred, or running as tasks."""
@@ -121,8 +147,9 @@ class Dispatch:
 
     def turn(self, connection: Connection, data: bytes) -> tuple[int, int, FrameError | None]:
         """Everything whole in `data`. See `connection.Turn`."""
-        frames, rest, need, error = cut(data, self._frame_limit)
+        frames, rest, need, error = cut(data, self._frame_limit, self._header_limit)
         now = trio.current_time()
+        look_in = _FRAMES_BETWEEN_LOOKS
         view = memoryview(data)
         read, serve = self._reader.read, self._serve
         request: Request | Command | None = None
@@ -139,6 +166,12 @@ class Dispatch:
                 serve(request)
             else:
                 connection.answered(request)
+            look_in -= 1
+            if look_in == 0 or connection.gathered:
+                look_in = _FRAMES_BETWEEN_LOOKS
+                if end < rest and (connection.is_congested or trio.current_time() - now > TURN_SECONDS):
+                    rest, need, error = end, 0, None
+                    break
         if isinstance(request, Request) and request.header_type != connection.header_type:
             connection.peer_speaks(request.header_type)
         return rest, need, error
@@ -162,7 +195,17 @@ class Dispatch:
                 hook.before(request)
             if family.in_flight >= family.limit.most:
                 raise _overloaded(family)
+            if request.connection.held_size > MOST_HELD_BY_CONNECTION or (
+                self._held_size > MOST_HELD and (entry.parks or entry.task)
+            ):
+                raise _holds_too_much(request.connection, self._held_size)
+            if entry.longest_body is not None and len(request.body) > entry.longest_body:
+                raise BodyError(
+                    f"the body of {request_name(request.code)} has {len(request.body)} bytes, at most"
+                    f" {entry.longest_body} are allowed"
+                )
             if entry.task is not None:
+                request.body = bytes(request.body)  # a view would keep the whole chunk
                 self._enter(request, entry)
                 request.connection.start_task(self._run_task, entry.task, request)
                 return
@@ -173,6 +216,7 @@ class Dispatch:
             log.exception(_FAILED, request_name(request.code), request.connection.peer)
             answer = _apology(error)
         if answer is DEFERRED:
+            request.body = b""
             self._enter(request, entry)
         elif answer is not None and not request.flag & ONEWAY:
             if isinstance(answer, bytes) and not self._hooks:
@@ -215,6 +259,7 @@ class Dispatch:
                 )
         else:
             buffers = [answer] if isinstance(answer, bytes) else answer
+        request.connection.gathered += sum(map(len, buffers))
         if self._hooks:
             command = _command_of(b"".join(buffers))
             for hook in self._hooks:
@@ -233,6 +278,9 @@ class Dispatch:
         connection.in_flight += not entry.parks
         held = connection.in_flight_by_family
         held[family] = held.get(family, 0) + 1
+        size = _held_by(request, entry)
+        connection.held_size += size
+        self._held_size += size
 
     def _leave(self, request: Request) -> None:
         """Requires: the connection is open; what was in progress on a closed one has been let go."""
@@ -242,6 +290,9 @@ class Dispatch:
         connection.in_flight -= not entry.parks
         held = connection.in_flight_by_family
         held[family] = held.get(family, 0) - 1  # below zero when the answer came before the handler returned
+        size = _held_by(request, entry)
+        connection.held_size -= size
+        self._held_size -= size
 
     def let_go(self, connection: Connection) -> None:
         """See `connection.Turn`."""
@@ -249,6 +300,22 @@ class Dispatch:
             family.in_flight -= count
         connection.in_flight_by_family.clear()
         connection.in_flight = 0
+        self._held_size -= connection.held_size
+        connection.held_size = 0
+
+
+def _held_by(request: Request, entry: _Entry) -> int:
+    size = _HELD_BY_EACH + 2 * len(request.raw_header)
+    return size if entry.task is None else size + len(request.body)
+
+
+def _holds_too_much(connection: Connection, held: int) -> Refused:
+    return Refused(
+        ResponseCode.SYSTEM_BUSY,
+        f"[OVERLOAD]system busy, start flow control for a while: requests in progress hold {held} bytes,"
+        f" {connection.held_size} of them for {connection.peer}; at most {MOST_HELD} and {MOST_HELD_BY_CONNECTION} are"
+        " allowed",
+    )
 
 
 def _overloaded(family: _Family) -> Refused:

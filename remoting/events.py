@@ -1,17 +1,21 @@
-"""What happens to connections, told to whoever subscribes: the name server removes brokers, the broker clients.
+"""What happens to connections, told to subscribers: the name server removes brokers, the broker clients.
 
-Each is a plain function called between turns of the connection; one that raises ends the process, for it is ours. At
-most one of `idle` and `failed` comes, then always `closed`, exactly once after `connected`. An entry made for a
-connection that is already closed would never be taken back: check `connection.closed` after every await.
+Each event is a plain function called between turns of the connection. At most one of `idle` and `failed` comes, then
+always `closed`, exactly once after `connected`. An entry made for a connection that is already closed would never be
+removed: check `connection.closed` after every await.
 
 Java: remoting/ChannelEventListener.java
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+import logging
+from collections.abc import Iterable
+from typing import Literal, Protocol
 
 from rocketlet.remoting.connection import Connection
+
+log = logging.getLogger("rocketlet.remoting.events")
 
 
 class ConnectionEvents(Protocol):
@@ -32,3 +36,16 @@ class ConnectionEvents(Protocol):
     def failed(self, connection: Connection) -> None:
         """It broke, or the peer sent what is no frame; it is about to be closed."""
         return
+
+
+def tell(
+    subscribers: Iterable[ConnectionEvents],
+    event: Literal["connected", "closed", "idle", "failed"],
+    connection: Connection,
+) -> None:
+    """Call this event of every subscriber. One that fails is logged, and the others are told all the same."""
+    for subscriber in subscribers:
+        try:
+            getattr(subscriber, event)(connection)
+        except Exception:
+            log.exception("%s failed at the event %r of %r", type(subscriber).__name__, event, connection)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -117,7 +118,7 @@ class Faults:
             if fault is None:
                 return function(request)
             if fault.delay:
-                request.connection.start_task(self._later, fault, function, request)
+                request.connection.start_task(self._later, fault, function, copy(request))  # DEFERRED drops the body
                 return DEFERRED
             done, answer = _done_by(fault, request)
             return answer if done else function(request)

@@ -6,8 +6,8 @@
     n  header                                 |
     m  body                                   /
 
-There is no magic number and no checksum, so the two lengths are all there is to tell nonsense from a frame; both are
-checked as soon as their eight bytes are there, before anything is kept for the rest.
+There is no magic number and no checksum, so the two lengths are all that tells a frame from noise; both are checked as
+soon as their eight bytes are there, before anything is kept for the rest.
 
 `cut` is the one place that does it. `FrameDecoder` around it gives whole commands, for clients, tools and tests; a
 server's turn goes on from `cut` to typed requests (`request_reader.py`).
@@ -28,6 +28,9 @@ from rocketlet.remoting.protocol.header import Header, to_ext
 
 FRAME_LIMIT = 16_777_216  # com.rocketmq.remoting.frameMaxLength: the whole frame with its first four bytes
 HEADER_LIMIT = (1 << 24) - 1  # HLEN has three bytes
+# Of a request. The longest that a client of RocketMQ's sends is a message with 32 KiB of properties, each byte of them
+# escaped in JSON: 192 KiB. Answers may be longer: the ids of a batch are in the header.
+REQUEST_HEADER_LIMIT = 256 << 10
 
 Buffer = bytes | bytearray | memoryview
 
@@ -38,7 +41,7 @@ pack_head = _head.pack
 
 class Cut(NamedTuple):
     """What was found in a buffer: frames as (header type, begin of header, begin of body, end), where the rest begins,
-    how many bytes that rest needs to be a frame (8 while that is not known), and what is wrong behind the frames."""
+    how many bytes that rest needs to be a frame (8 while that is not known), and what is wrong after the frames."""
 
     frames: list[tuple[int, int, int, int]]
     rest: int
@@ -46,18 +49,19 @@ class Cut(NamedTuple):
     error: FrameError | None
 
 
-def cut(data: Buffer, frame_limit: int = FRAME_LIMIT) -> Cut:
-    """All whole frames in the buffer. Frames in front of a broken one are found all the same."""
+def cut(data: Buffer, frame_limit: int = FRAME_LIMIT, header_limit: int = HEADER_LIMIT) -> Cut:
+    """All whole frames in the buffer. Frames before a broken one are found all the same."""
     frames: list[tuple[int, int, int, int]] = []
     begin, end = 0, len(data)
     longest = frame_limit - 4
     while end - begin >= 8:
         length, word = _unpack(data, begin)
         header = begin + 8
-        body = header + (word & 0xFFFFFF)
+        header_length = word & 0xFFFFFF
+        body = header + header_length
         stop = begin + 4 + length
-        if length > longest or body > stop:
-            return Cut(frames, begin, 8, _what_is_wrong(length, word, frame_limit))
+        if length > longest or body > stop or header_length > header_limit:
+            return Cut(frames, begin, 8, _what_is_wrong(length, header_length, frame_limit, header_limit))
         if stop > end:
             return Cut(frames, begin, stop - begin, None)
         frames.append((word >> 24, header, body, stop))
@@ -65,14 +69,16 @@ def cut(data: Buffer, frame_limit: int = FRAME_LIMIT) -> Cut:
     return Cut(frames, begin, 8, None)
 
 
-def _what_is_wrong(length: int, word: int, frame_limit: int) -> FrameError:
+def _what_is_wrong(length: int, header_length: int, frame_limit: int, header_limit: int) -> FrameError:
     if length > frame_limit - 4:
         return FrameError(f"a frame of {length + 4} bytes, where frameMaxLength allows {frame_limit}")
-    return FrameError(f"a frame whose header of {word & 0xFFFFFF} bytes is longer than its {length} bytes allow")
+    if header_length > header_limit:
+        return FrameError(f"a frame with a header of {header_length} bytes, where {header_limit} are the limit")
+    return FrameError(f"a frame whose header of {header_length} bytes is longer than its {length} bytes allow")
 
 
 class ReceiveBuffer:
-    """Keeps the begin of a frame until the rest has come, without joining anew at every chunk."""
+    """Keeps the beginning of a frame until the rest has come, without joining again at every chunk."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -83,7 +89,7 @@ class ReceiveBuffer:
         return self._size
 
     def feed(self, chunk: bytes) -> bytes | None:
-        """Everything received and not worked on yet; None while that is known to be less than a frame."""
+        """Everything received and not handled yet; None while that is known to be less than a frame."""
         if not self._parts:
             return chunk
         self._parts.append(chunk)
@@ -108,7 +114,7 @@ class FrameDecoder:
         self._buffer = ReceiveBuffer()
 
     def feed(self, chunk: bytes) -> list[Command]:
-        """The commands that are whole now. Raises FrameError, after those in front of the broken one were returned."""
+        """The commands that are whole now. Raises FrameError, after those before the broken one were returned."""
         data = self._buffer.feed(bytes(chunk))
         if data is None:
             return []

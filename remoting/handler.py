@@ -1,4 +1,4 @@
-"""What a server asks of the code behind it: a table from request code to handler, and what a handler may answer.
+"""What a server asks of the code it serves: a table from request code to handler, and what a handler may answer.
 
 A handler is a function of one `Request`. A plain `def` runs inside the turn that read the request and must not wait; an
 `async def` becomes a task of the connection, and is cancelled when the connection ends. What it may return:
@@ -33,6 +33,8 @@ from rocketlet.remoting.frame_codec import Buffer, decode_header
 from rocketlet.remoting.protocol.header import Header
 from rocketlet.remoting.response_codes import ResponseCode, response_name
 
+LONGEST_BODY = 1 << 20
+
 Ext = Header | Mapping[str, str] | None
 
 
@@ -41,7 +43,8 @@ class Request(Struct, gc=False, eq=False):
 
     `header` is the struct that the table names for the code, or None. `body` is a view of the bytes as they came: it
     stays valid as long as it is held, but holds the whole chunk it was received in, so what lives longer copies.
-    `received_at` is `trio.current_time()` of the turn. `gc=False`: nothing that a request refers to refers back to it.
+    A handler that returns DEFERRED is done with the body: it is dropped then. `received_at` is `trio.current_time()` of
+    the turn. `gc=False`: nothing that a request refers to refers back to it.
     """
 
     code: int
@@ -108,6 +111,7 @@ class Handler:
     """How one request code is served: by what, with which typed header, under which family's limit, and for whom.
 
     `parks`: its deferred requests wait for what may never come (a message), so a server that stops does not wait.
+    `longest_body` in bytes: a longer body is refused unread; None where a frame's limit is enough.
     """
 
     function: PlainFunction | AsyncFunction
@@ -115,6 +119,7 @@ class Handler:
     family: str = "admin"
     parks: bool = False
     access: Access = ADMIN
+    longest_body: int | None = LONGEST_BODY
 
 
 HandlerTable = Mapping[int, Handler]

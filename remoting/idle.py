@@ -1,4 +1,4 @@
-"""Closes connections on which nothing goes either way: one task for all, which sleeps until the first may be due.
+"""Closes connections without traffic in either direction: one task for all, which sleeps until the first may be due.
 
 Java: remoting/netty/NettyRemotingServer.java (IdleStateHandler)
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 import trio
 
 from rocketlet.remoting.connection import Connection
-from rocketlet.remoting.events import ConnectionEvents
+from rocketlet.remoting.events import ConnectionEvents, tell
 
 log = logging.getLogger("rocketlet.remoting.idle")
 
@@ -29,7 +29,6 @@ async def close_idle(
                 next_look = min(next_look, due)
                 continue
             log.info("%s was idle for %g s; its connection is closed", connection.peer, allowed)
-            for subscriber in events:
-                subscriber.idle(connection)
+            tell(events, "idle", connection)
             connection.close()
         await trio.sleep_until(next_look)

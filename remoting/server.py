@@ -1,16 +1,21 @@
 """A server: accepts connections, tells TLS from plain ones, watches for idle ones, and drains them when it stops.
 
-What a connection sends is worked on in `dispatch.py`. `serve` may run several times at once, for several ports of one
+What a connection sends is handled in `dispatch.py`. `serve` may run several times at once, for several ports of one
 server: a broker listens on its port and on the VIP port two below it.
 
-At a stop (cancellation of `serve`) the port is closed first. Then nothing more is read; what is in progress is answered
-and written, for at most serverDrainSeconds; then the connections are closed.
+At a stop (cancellation of `serve`, at any moment of it) the port is closed first. Then nothing more is read; what is in
+progress is answered and written, for at most serverDrainSeconds; then the connections are closed.
+
+A subscriber of connection events that fails is treated as a handler that fails: the error is logged with its traceback,
+and the other subscribers and connections go on. What a peer did led to it, so ending the process would hand that power
+to every peer.
 
 Java: remoting/netty/NettyRemotingServer.java
 """
 
 from __future__ import annotations
 
+import errno
 import itertools
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -22,10 +27,11 @@ import trio
 from rocketlet.remoting.config import ServerConfig, TlsMode
 from rocketlet.remoting.connection import Connection, Limits
 from rocketlet.remoting.dispatch import DEFAULT_LIMITS, Dispatch, FamilyLimit
-from rocketlet.remoting.events import ConnectionEvents
+from rocketlet.remoting.events import ConnectionEvents, tell
 from rocketlet.remoting.first_byte import told_apart
 from rocketlet.remoting.handler import HandlerTable, ServerHook
 from rocketlet.remoting.idle import close_idle
+from rocketlet.remoting.shelter import shelter
 from rocketlet.remoting.transport import ByteStream, Listener, Network
 
 if TYPE_CHECKING:
@@ -33,7 +39,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rocketlet.remoting.server")
 
-_ACCEPT_AGAIN_SECONDS = 0.1  # after running out of descriptors
+_ACCEPT_AGAIN_SECONDS = 0.1
+# The system has nothing left to accept with: trying again at once would only burn the CPU. All other errors of accept
+# belong to the one connection that was about to be accepted.
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +54,7 @@ class ServerStatistics:
 
 
 class Server:
-    """See the module. `after_turn` is called once a turn, behind the writing of its answers."""
+    """See the module. `after_turn` is called once a turn, after its answers were written."""
 
     def __init__(
         self,
@@ -76,7 +85,7 @@ class Server:
         )
         self._tls = tls_contexts(config)
         self._numbers = itertools.count(1)
-        self._one_is_gone = trio.lowlevel.ParkingLot()
+        self._one_has_closed = trio.lowlevel.ParkingLot()
         self.connections: set[Connection] = set()
 
     def statistics(self) -> ServerStatistics:
@@ -90,18 +99,16 @@ class Server:
         listener = await self._network.listen(host, port)
         ours: set[Connection] = set()
         try:
-            async with trio.open_nursery() as nursery:
-                shelter: trio.Nursery = await nursery.start(_shelter)
+            async with shelter() as connections:
                 try:
                     allowed = self._config.server_channel_max_idle_time_seconds
-                    shelter.start_soon(close_idle, lambda: ours, allowed, self._events)
+                    connections.start_soon(close_idle, lambda: ours, allowed, self._events)
                     task_status.started(listener.address)
-                    await self._accept(listener, shelter, ours)
+                    await self._accept(listener, connections, ours)
                 finally:
                     with trio.CancelScope(shield=True):
                         await listener.aclose()
                         await self._drain(ours)
-                    shelter.cancel_scope.cancel()
         finally:
             with trio.CancelScope(shield=True):
                 await listener.aclose()
@@ -111,8 +118,11 @@ class Server:
             try:
                 stream = await listener.accept()
             except OSError as error:
-                log.error("cannot accept connections on %s: %s; trying again", listener.address, error)
-                await trio.sleep(_ACCEPT_AGAIN_SECONDS)
+                if error.errno in _EXHAUSTED:
+                    log.error("cannot accept connections on %s: %s; trying again", listener.address, error)
+                    await trio.sleep(_ACCEPT_AGAIN_SECONDS)
+                else:
+                    log.info("a connection to %s ended before it was accepted: %s", listener.address, error)
             else:
                 nursery.start_soon(self._greet, stream, ours)
 
@@ -131,33 +141,22 @@ class Server:
         self.connections.add(connection)
         ours.add(connection)
         try:
-            for subscriber in self._events:
-                subscriber.connected(connection)
+            tell(self._events, "connected", connection)
             await connection.run(first)
             if connection.failure is not None:
-                for subscriber in self._events:
-                    subscriber.failed(connection)
+                tell(self._events, "failed", connection)
         finally:
             self.connections.discard(connection)
             ours.discard(connection)
-            for subscriber in self._events:
-                subscriber.closed(connection)
-            self._one_is_gone.unpark_all()
+            tell(self._events, "closed", connection)
+            self._one_has_closed.unpark_all()
 
     async def _drain(self, ours: set[Connection]) -> None:
         for connection in ours:
             connection.drain()
         with trio.move_on_after(self._config.server_drain_seconds):
             while ours:
-                await self._one_is_gone.park()
-
-
-async def _shelter(task_status: trio.TaskStatus[trio.Nursery]) -> None:
-    """A nursery that outlives the cancellation of who started it, until it is cancelled itself."""
-    with trio.CancelScope(shield=True):
-        async with trio.open_nursery() as nursery:
-            task_status.started(nursery)
-            await trio.sleep_forever()
+                await self._one_has_closed.park()
 
 
 def tls_contexts(config: ServerConfig) -> TlsContexts | None:

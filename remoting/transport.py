@@ -56,7 +56,7 @@ class Listener(Protocol):
         """Where it is bound, `host:port`, with the real number where port 0 was asked for."""
 
     async def accept(self) -> ByteStream:
-        """The next connection."""
+        """The next connection. Raises OSError where the system refuses, by its errno."""
 
     async def aclose(self) -> None:
         """Stop listening."""
@@ -156,15 +156,17 @@ class TcpListener:
         self.address = join_address(*bound.getsockname()[:2])
 
     async def accept(self) -> ByteStream:
-        """See Listener. OSError where the system has no descriptor left."""
+        """See Listener."""
         while True:
             await trio.lowlevel.wait_readable(self._socket)
             try:
-                return TcpStream(self._socket.accept()[0])
-            except BlockingIOError:
-                pass
-            except ConnectionError:
-                pass  # it was closed again before we came to it
+                accepted = self._socket.accept()[0]
+            except (BlockingIOError, ConnectionError):
+                continue  # it was closed again before it was accepted
+            try:
+                return TcpStream(accepted)
+            except OSError:  # reset meanwhile: it has no peer any more
+                accepted.close()
 
     async def aclose(self) -> None:
         """See Listener."""

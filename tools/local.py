@@ -29,6 +29,7 @@ from rocketlet.namesrv.namesrv import NameServer
 from rocketlet.remoting.config import PoolConfig, ServerConfig
 from rocketlet.remoting.errors import ListenFailed
 from rocketlet.remoting.faults import Faults
+from rocketlet.remoting.shelter import shelter
 from rocketlet.remoting.transport import Network, TcpNetwork
 from rocketlet.replication.config import ReplicationConfig
 from rocketlet.store.config import StoreConfig
@@ -96,27 +97,23 @@ class LocalStack:
 
     async def run(self, *, task_status: trio.TaskStatus[Addresses] = trio.TASK_STATUS_IGNORED) -> None:
         """Starts with the addresses, once clients can use them. Stops brokers before name servers."""
-        async with trio.open_nursery() as holder:
-            shelter: trio.Nursery = await holder.start(_shelter)
-            try:
-                namesrvs = tuple([await self._start_namesrv(shelter, n) for n in range(self._chosen.namesrvs)])
-                async with trio.open_nursery() as nursery:
-                    told = dict([await self._start_broker(nursery, n, namesrvs) for n in range(self._chosen.brokers)])
-                    here = {
-                        name: broker.identity.loopback_address
-                        for name, broker in self.brokers.items()
-                        if broker.identity.loopback_address not in ("", told[name])
-                    }
-                    recovered = {
-                        name: "; ".join(broker.store.report.lines())
-                        for name, broker in self.brokers.items()
-                        if not broker.store.report.was_clean
-                    }
-                    metrics = await self._start_metrics(nursery)
-                    task_status.started(Addresses(";".join(namesrvs), namesrvs, told, here, metrics, recovered))
-                    await trio.sleep_forever()
-            finally:
-                shelter.cancel_scope.cancel()
+        async with shelter() as sheltered:  # brokers take leave of name servers that still listen
+            namesrvs = tuple([await self._start_namesrv(sheltered, n) for n in range(self._chosen.namesrvs)])
+            async with trio.open_nursery() as nursery:
+                told = dict([await self._start_broker(nursery, n, namesrvs) for n in range(self._chosen.brokers)])
+                here = {
+                    name: broker.identity.loopback_address
+                    for name, broker in self.brokers.items()
+                    if broker.identity.loopback_address not in ("", told[name])
+                }
+                recovered = {
+                    name: "; ".join(broker.store.report.lines())
+                    for name, broker in self.brokers.items()
+                    if not broker.store.report.was_clean
+                }
+                metrics = await self._start_metrics(nursery)
+                task_status.started(Addresses(";".join(namesrvs), namesrvs, told, here, metrics, recovered))
+                await trio.sleep_forever()
 
     async def _start_broker(self, nursery: trio.Nursery, number: int, namesrvs: tuple[str, ...]) -> tuple[str, str]:
         loaded = self._broker_settings(number, namesrvs)
@@ -198,14 +195,6 @@ class LocalStack:
     def _settle(self) -> None:
         for broker in self.brokers.values():
             broker.settle()
-
-
-async def _shelter(task_status: trio.TaskStatus[trio.Nursery]) -> None:
-    """A nursery that outlives a cancellation: brokers take leave of name servers that still listen."""
-    with trio.CancelScope(shield=True):
-        async with trio.open_nursery() as nursery:
-            task_status.started(nursery)
-            await trio.sleep_forever()
 
 
 def _port(first: int, number: int, step: int) -> int:

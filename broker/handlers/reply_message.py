@@ -68,9 +68,11 @@ class ReplyMessage:
 
     def table(self) -> HandlerTable:
         return {
-            RequestCode.SEND_REPLY_MESSAGE: Handler(self.handle, SendMessageHeader, "reply", access=publish("topic")),
+            RequestCode.SEND_REPLY_MESSAGE: Handler(
+                self.handle, SendMessageHeader, "reply", access=publish("topic"), longest_body=None
+            ),
             RequestCode.SEND_REPLY_MESSAGE_V2: Handler(
-                self.handle, SendMessageHeaderV2, "reply", access=publish("topic")
+                self.handle, SendMessageHeaderV2, "reply", access=publish("topic"), longest_body=None
             ),
         }
 

@@ -74,9 +74,15 @@ class SendMessage:
 
     def table(self) -> HandlerTable:
         return {
-            RequestCode.SEND_MESSAGE: Handler(self.handle, SendMessageHeader, "send", access=publish("topic")),
-            RequestCode.SEND_MESSAGE_V2: Handler(self.handle, SendMessageHeaderV2, "send", access=publish("topic")),
-            RequestCode.SEND_BATCH_MESSAGE: Handler(self.handle, SendMessageHeaderV2, "send", access=publish("topic")),
+            RequestCode.SEND_MESSAGE: Handler(
+                self.handle, SendMessageHeader, "send", access=publish("topic"), longest_body=None
+            ),
+            RequestCode.SEND_MESSAGE_V2: Handler(
+                self.handle, SendMessageHeaderV2, "send", access=publish("topic"), longest_body=None
+            ),
+            RequestCode.SEND_BATCH_MESSAGE: Handler(
+                self.handle, SendMessageHeaderV2, "send", access=publish("topic"), longest_body=None
+            ),
         }
 
     def handle(self, request: Request) -> Answer | Deferred:

@@ -53,9 +53,11 @@ class ConsumerRequests:
     def handlers(self) -> dict[int, Handler]:
         """Request code -> handler."""
         return {
-            int(RequestCode.RESET_CONSUMER_CLIENT_OFFSET): Handler(self._reset, ResetOffsetHeader),
+            int(RequestCode.RESET_CONSUMER_CLIENT_OFFSET): Handler(self._reset, ResetOffsetHeader, longest_body=None),
             int(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT): Handler(self._status, ConsumerStatusHeader),
-            int(RequestCode.CONSUME_MESSAGE_DIRECTLY): Handler(self._consume_directly, ConsumeMessageDirectlyHeader),
+            int(RequestCode.CONSUME_MESSAGE_DIRECTLY): Handler(
+                self._consume_directly, ConsumeMessageDirectlyHeader, longest_body=None
+            ),
         }
 
     def _reset(self, request: Request) -> Reply:

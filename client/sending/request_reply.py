@@ -60,7 +60,9 @@ class Requests:
     def handlers(self) -> dict[int, Handler]:
         """What the broker may ask of a requester."""
         return {
-            int(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT): Handler(self._replied, PushReplyMessageHeader, "client"),
+            int(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT): Handler(
+                self._replied, PushReplyMessageHeader, "client", longest_body=None
+            ),
         }
 
     def properties(self, timeout: float) -> dict[str, str]:

@@ -66,7 +66,7 @@ class TransactionEngine(ProducerEngine):
         super().__init__(group, config, world, hooks)
         self._check = check
         self.session.handlers[int(RequestCode.CHECK_TRANSACTION_STATE)] = Handler(
-            self._asked, CheckTransactionStateHeader, "client"
+            self._asked, CheckTransactionStateHeader, "client", longest_body=None
         )
 
     def prepare_half(

@@ -52,7 +52,7 @@ class RegistrationHandlers:
 
     def table(self) -> HandlerTable:
         return {
-            RequestCode.REGISTER_BROKER: Handler(self.register, RegisterBrokerHeader),
+            RequestCode.REGISTER_BROKER: Handler(self.register, RegisterBrokerHeader, longest_body=None),
             RequestCode.UNREGISTER_BROKER: Handler(self.unregister, UnregisterBrokerHeader),
             RequestCode.QUERY_DATA_VERSION: Handler(self.query_data_version, QueryDataVersionHeader),
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import struct
 
@@ -9,6 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from rocketlet.remoting import dispatch
 from rocketlet.remoting.command import ONEWAY, Command, HeaderType, Language
 from rocketlet.remoting.config import ServerConfig
 from rocketlet.remoting.connection import Connection
@@ -20,6 +22,7 @@ from rocketlet.remoting.handler import DEFERRED, Answer, Deferred, Handler, Refu
 from rocketlet.remoting.memory_network import MemoryNetwork
 from rocketlet.remoting.protocol.offsets import OffsetAnswerHeader, QueryConsumerOffsetHeader
 from rocketlet.remoting.server import Server
+from rocketlet.remoting.transport import ByteStream, Listener
 from tests.support.raw_client import RawClient
 from tests.support.serving import serving
 
@@ -95,7 +98,7 @@ async def test_a_large_body_arrives_whole(nursery: trio.Nursery) -> None:
     def echo(request: Request) -> Reply:
         return Reply(body=[b"<", request.body, b">"])
 
-    client = await (await serving(nursery, {1: Handler(echo)})).client()
+    client = await (await serving(nursery, {1: Handler(echo, longest_body=None)})).client()
     body = bytes(range(256)) * 8000
     nursery.start_soon(client.send, Command(1, body=body))
     assert (await client.receive()).body == b"<" + body + b">"
@@ -588,3 +591,237 @@ async def test_a_mistake_of_ours_ends_the_server_loudly() -> None:
             server = Server({14: OFFSET}, network, after_turn=after_turn)
             client = RawClient(await network.dial(await nursery.start(server.serve, "h", 1)))
             await client.send(ask())
+
+
+# -- what no peer may do to the others
+
+
+class FailingEvents(ConnectionEvents):
+    """A subscriber with a mistake in it."""
+
+    def __init__(self, event: str) -> None:
+        self._event = event
+
+    def connected(self, connection: Connection) -> None:
+        self._fail("connected")
+
+    def closed(self, connection: Connection) -> None:
+        self._fail("closed")
+
+    def failed(self, connection: Connection) -> None:
+        self._fail("failed")
+
+    def _fail(self, event: str) -> None:
+        if event == self._event:
+            raise UnicodeEncodeError("utf-8", "g\ud800", 1, 2, "surrogates not allowed")
+
+
+@pytest.mark.parametrize("event", ["connected", "closed", "failed"])
+async def test_a_failing_subscriber_ends_nobody_else(
+    nursery: trio.Nursery, caplog: pytest.LogCaptureFixture, event: str
+) -> None:
+    others = Events()
+    server = await serving(nursery, {14: OFFSET}, events=[FailingEvents(event), others])
+    first, second = await server.client(), await server.client()
+    await second.ask(ask())
+    await first.send(b"\xff" * 100)
+    await first.until_closed()
+    await wait_all_tasks_blocked()
+    assert (await second.ask(ask(2))).code == 0
+    assert "closed" in others.seen
+    assert "FailingEvents failed at the event" in caplog.text
+
+
+@pytest.mark.parametrize("steps", range(12))
+async def test_a_start_may_be_cancelled_at_any_moment(autojump_clock: MockClock, steps: int) -> None:
+    network = MemoryNetwork()
+    server = Server({}, network, ServerConfig())
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+
+            async def cancel() -> None:
+                for _ in range(steps):
+                    await trio.lowlevel.checkpoint()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(cancel)
+            await nursery.start(server.serve, "10.0.0.5", 9876)
+            await trio.sleep_forever()
+    with pytest.raises(ConnectFailed):
+        await network.dial("10.0.0.5:9876")
+
+
+class RefusingListener:
+    """Raises these errors at the first calls of accept, and then nobody comes."""
+
+    address = "10.0.0.5:1"
+
+    def __init__(self, errors: list[OSError]) -> None:
+        self.errors = errors
+
+    async def accept(self) -> ByteStream:
+        if not self.errors:
+            await trio.sleep_forever()
+        await trio.lowlevel.checkpoint()
+        raise self.errors.pop(0)
+
+    async def aclose(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+
+class RefusingNetwork(MemoryNetwork):
+    """A network whose listener refuses."""
+
+    def __init__(self, errors: list[OSError]) -> None:
+        super().__init__()
+        self.listener = RefusingListener(errors)
+
+    async def listen(self, host: str, port: int) -> Listener:
+        await trio.lowlevel.checkpoint()
+        return self.listener
+
+
+@pytest.mark.parametrize(
+    ("code", "seconds"),
+    [(errno.ENOTCONN, 0), (errno.ECONNABORTED, 0), (errno.EPROTO, 0), (errno.EMFILE, 10), (errno.ENOBUFS, 10)],
+)
+async def test_only_an_exhausted_system_makes_others_wait(
+    nursery: trio.Nursery, autojump_clock: MockClock, code: int, seconds: float
+) -> None:
+    network = RefusingNetwork([OSError(code, "refused") for _ in range(100)])
+    begin = trio.current_time()
+    await serving(nursery, {}, network=network)
+    while network.listener.errors:
+        await trio.sleep(0.001)
+    assert trio.current_time() - begin == pytest.approx(seconds, abs=0.2)
+
+
+async def test_a_request_with_too_long_a_header_ends_its_connection(
+    nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = await (await serving(nursery, {14: OFFSET})).client()
+    await client.send(struct.pack(">II", 300_004, 300_000))
+    await client.until_closed()
+    assert "a header of 300000 bytes, where 262144 are the limit" in caplog.text
+
+
+async def test_a_body_longer_than_its_code_allows_is_refused(nursery: trio.Nursery) -> None:
+    seen: list[int] = []
+
+    def handle(request: Request) -> Reply:
+        seen.append(len(request.body))
+        return Reply()
+
+    client = await (await serving(nursery, {1: Handler(handle, longest_body=1000)})).client()
+    assert (await client.ask(Command(1, body=b"x" * 1000))).code == 0
+    refused = await client.ask(Command(1, body=b"x" * 1001))
+    assert (refused.code, refused.remark) == (1, "the body of request 1 has 1001 bytes, at most 1000 are allowed")
+    assert seen == [1000]
+
+
+async def test_answers_are_counted_before_the_next_request_of_a_chunk(nursery: trio.Nursery) -> None:
+    # 1,000 requests of one chunk, 100 KB of answer each: without a look at what waits, 100 MB for one peer.
+    served = 0
+
+    def large(request: Request) -> Reply:
+        nonlocal served
+        served += 1
+        return Reply(body=[bytes(50_000), bytes(50_000)])
+
+    config = ServerConfig(write_buffer_high_water_mark=1 << 20, server_drain_seconds=0.0)
+    server = await serving(nursery, {1: Handler(large)}, config)
+    client = await server.client()
+    await client.send(*[Command(1, number) for number in range(1000)])
+    await wait_all_tasks_blocked()
+    assert served < 20
+    (connection,) = server.server.connections
+    assert connection.statistics().unsent < 2 << 20
+    assert [(await client.receive()).opaque for _ in range(1000)] == list(range(1000))
+    assert served == 1000
+    assert connection.statistics().unsent == 0
+
+
+async def test_large_answers_given_later_stay_slices_until_there_is_room(nursery: trio.Nursery) -> None:
+    parking = Parking()
+    log = memoryview(bytes(1 << 20))
+    server = await serving(nursery, {1: Handler(parking, parks=True)})
+    client = await server.client()
+    await client.send(*[Command(1, number) for number in range(200)])
+    await wait_all_tasks_blocked()
+    (connection,) = server.server.connections
+    for request in parking.requests:
+        request.reply(Reply(body=[log]))
+    await wait_all_tasks_blocked()
+    assert connection.is_congested
+    assert sum(len(one) for one in connection.out if isinstance(one, bytes)) < 1 << 20
+    assert sum(isinstance(one, memoryview) for one in connection.out) > 190
+    assert [len((await client.receive()).body) for _ in range(200)] == [1 << 20] * 200
+    assert not connection.is_congested
+
+
+async def test_a_deferred_request_keeps_no_body(nursery: trio.Nursery) -> None:
+    parking = Parking()
+    client = await (await serving(nursery, {1: Handler(parking, parks=True)})).client()
+    nursery.start_soon(client.send, Command(1, body=bytes(900_000)))
+    await wait_all_tasks_blocked()
+    (request,) = parking.requests
+    assert request.body == b""
+    request.reply(Reply())
+    assert (await client.receive()).code == 0
+
+
+async def test_requests_in_progress_are_counted_in_bytes(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "MOST_HELD_BY_CONNECTION", 200_000)
+    parking = Parking()
+    server = await serving(nursery, {1: Handler(parking, parks=True)})
+    client, other = await server.client(), await server.client()
+    await client.send(*[Command(1, number, ext={"a": "x" * 20_000}) for number in range(10)])
+    await wait_all_tasks_blocked()
+    assert len(parking.requests) == 5
+    refused = await client.receive()
+    assert refused.code == 2
+    assert refused.remark is not None
+    assert "requests in progress hold" in refused.remark
+    await other.send(Command(1, 77))
+    await wait_all_tasks_blocked()
+    assert len(parking.requests) == 6
+    for request in parking.requests:
+        request.reply(Reply())
+    await wait_all_tasks_blocked()
+    assert {connection.held_size for connection in server.server.connections} == {0}
+
+
+async def test_a_connection_that_ends_gives_back_what_its_requests_held(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "MOST_HELD", 200_000)
+    parking = Parking()
+    server = await serving(nursery, {1: Handler(parking, parks=True)})
+    for _ in range(5):
+        client = await server.client()
+        await client.send(*[Command(1, number, ext={"a": "x" * 20_000}) for number in range(10)])
+        await wait_all_tasks_blocked()
+        assert (await client.receive()).code == 2
+        await client.stream.aclose()
+        await wait_all_tasks_blocked()
+    assert len(parking.requests) == 25
+
+
+async def test_a_turn_lets_others_run(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "TURN_SECONDS", -1.0)
+    order: list[int] = []
+
+    def handle(request: Request) -> Reply:
+        order.append(request.opaque)
+        return Reply()
+
+    server = await serving(nursery, {1: Handler(handle)})
+    first, second = await server.client(), await server.client()
+    await first.send(*[Command(1, number) for number in range(64)])
+    await second.send(Command(1, 1000))
+    await wait_all_tasks_blocked()
+    assert sorted(order) == [*range(64), 1000]
+    assert order.index(1000) < 63
+    assert [(await first.receive()).opaque for _ in range(64)] == list(range(64))

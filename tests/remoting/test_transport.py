@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 from collections.abc import Callable
 
 import pytest
@@ -147,3 +149,17 @@ async def test_memory_is_bounded_as_a_socket_is() -> None:
     client, _ = await connected(MemoryNetwork())
     assert client.send_now(bytes(CAPACITY + 1)) == CAPACITY
     assert client.send_now(b"x") == 0
+
+
+async def test_connections_reset_before_they_are_accepted_cost_nothing() -> None:
+    listener = await TcpNetwork().listen("127.0.0.1", 0)
+    _, port = split_address(listener.address)
+    for _ in range(50):
+        gone = socket.create_connection(("127.0.0.1", port))
+        gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset instead of an end
+        gone.close()
+    client = await TcpNetwork().dial(listener.address)
+    server = await listener.accept()  # 600 of these kept a new client waiting for 62 s
+    assert server.peer == client.local
+    for end in (client, server, listener):
+        await end.aclose()
