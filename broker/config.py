@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rocketlet.common.settings import SettingsError, setting
+from rocketlet.common.settings import LONG_MAX, SettingsError, setting
 from rocketlet.common.topic import PERM_READ, PERM_WRITE, TRACE_TOPIC, is_legal_name
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -53,9 +53,11 @@ class BrokerConfig:
         "6: read and write, 4: read only, 2: write only.",
         updatable=True,
         choices=("2", "4", "6"),
+        minimum=2,
+        maximum=6,
     )
     start_accept_send_request_time_stamp: int = setting(
-        0, "Sends are refused until this time.", unit="ms since 1970", updatable=True, minimum=0
+        0, "Sends are refused until this time.", unit="ms since 1970", updatable=True, minimum=0, maximum=LONG_MAX
     )
     auto_create_topic_enable: bool = setting(
         True, "A send to an unknown topic creates it.", updatable=True, important=True
@@ -98,7 +100,7 @@ class BrokerConfig:
         False, "A group that lags too far behind may not consume any more.", updatable=True
     )
     consumer_fallbehind_threshold: int = setting(
-        17_179_869_184, "How far that is.", unit="bytes of the log", updatable=True, minimum=0
+        17_179_869_184, "How far that is.", unit="bytes of the log", updatable=True, minimum=0, maximum=LONG_MAX
     )
 
     # Filters
@@ -117,13 +119,24 @@ class BrokerConfig:
 
     # Transactions and replies
     transaction_time_out: int = setting(
-        6000, "Age at which an undecided transaction is asked about.", unit="ms", updatable=True, minimum=0
+        6000,
+        "Age at which an undecided transaction is asked about.",
+        unit="ms",
+        updatable=True,
+        minimum=0,
+        maximum=LONG_MAX,
     )
     transaction_check_max: int = setting(
         15, "How often it is asked about, at most.", updatable=True, minimum=1, important=True
     )
     transaction_check_interval: int = setting(
-        60_000, "Pause between two rounds of asking.", unit="ms", updatable=True, minimum=100, important=True
+        60_000,
+        "Pause between two rounds of asking.",
+        unit="ms",
+        updatable=True,
+        minimum=100,
+        maximum=LONG_MAX,
+        important=True,
     )
     store_reply_message_enable: bool = setting(True, "Replies are stored as well as handed on.", updatable=True)
 

@@ -10,6 +10,9 @@ A package declares its settings as one frozen dataclass, every default in sight,
         namesrv_addr: tuple[str, ...] = setting((), "Name servers, host:port.", env="NAMESRV_ADDR", flag="-n")
         flush_disk_type: FlushDiskType = setting(FlushDiskType.ASYNC_FLUSH, "When a send is answered.", updatable=True)
 
+Every value has bounds, since requests 25 and 318 bring it from outside: a number without `maximum` is a Java int, which
+no arithmetic with times overflows, and text without `longest` has at most LONGEST_TEXT characters.
+
 The key is RocketMQ's: by default the field's name in camelCase (`listen_port` → `listenPort`), else given as `key`.
 From the key come its flag (`--listen-port`, and `--listenPort`) and its environment variable
 (`ROCKETLET_LISTEN_PORT`). Types: bool, int, float, str, a StrEnum, tuple[str, ...] (joined by `separator`).
@@ -39,9 +42,16 @@ from rocketlet.common.errors import RocketletError
 Config = TypeVar("Config")
 Value = TypeVar("Value")
 
+INT_MAX = (1 << 31) - 1
+LONG_MAX = (1 << 63) - 1
+LONGEST_TEXT = 4096  # characters
 REDACTED = "******"
 ENVIRONMENT_PREFIX = "ROCKETLET_"
 _METADATA = "rocketlet"
+_control_character = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]").search
+# Problems of one update that are told; a suggestion takes 4 ms to find, and an update may have a thousand wrong keys.
+_TOLD_PROBLEMS = 10
+_LONGEST_KEY = 100
 _described_types: dict[type, tuple[Setting, ...]] = {}  # looking up type hints costs 100 µs, and an update asks often
 
 
@@ -70,6 +80,7 @@ class Setting:
     unit: str
     minimum: float | None
     maximum: float | None
+    longest: int
     choices: tuple[str, ...]
     separator: str
     default_note: str
@@ -78,8 +89,15 @@ class Setting:
 
     def parse(self, text: str) -> Any:
         """Requires: text from a file, the environment, a flag or a request. Raises SettingsError that names the key."""
+        text = text.strip()
+        if len(text) > self.longest:
+            raise SettingsError(
+                f"{self.key}={text[:20]}...: has {len(text)} characters, at most {self.longest} are allowed"
+            )
+        if _control_character(text):
+            raise SettingsError(f"{self.key}={text!r}: must not contain control characters")
         try:
-            value = _PARSERS[_family(self.kind)](self, text.strip())
+            value = _PARSERS[_family(self.kind)](self, text)
         except ValueError:
             raise SettingsError(f"{self.key}={text}: must be {self.expects()}") from None
         self.check(value)
@@ -107,11 +125,7 @@ class Setting:
         words = _EXPECTED[_family(self.kind)]
         if self.unit:
             words += f" ({self.unit})"
-        if self.minimum is not None and self.maximum is not None:
-            return f"{words} from {self.minimum} to {self.maximum}"
-        if self.minimum is not None:
-            return f"{words}, at least {self.minimum}"
-        return words if self.maximum is None else f"{words}, at most {self.maximum}"
+        return words if self.minimum is None else f"{words} from {self.minimum} to {self.maximum}"
 
 
 def setting(
@@ -127,6 +141,7 @@ def setting(
     unit: str = "",
     minimum: float | None = None,
     maximum: float | None = None,
+    longest: int = LONGEST_TEXT,
     choices: Iterable[str] = (),
     separator: str = ";",
     default_note: str = "",
@@ -140,6 +155,11 @@ def setting(
     """
     if updatable and path:
         raise TypeError(f"{doc!r}: a path is never updatable")
+    if type(default) in (int, float):
+        minimum = -INT_MAX - 1 if minimum is None else minimum
+        maximum = INT_MAX if maximum is None else maximum
+        if not minimum <= default <= maximum:  # type: ignore[operator]
+            raise TypeError(f"{doc!r}: the default {default} is not between {minimum} and {maximum}")
     known = {name: value for name, value in locals().items() if name != "default"}
     return dataclasses.field(default=default, metadata={_METADATA: known})
 
@@ -212,7 +232,10 @@ def with_updates_of_all(configs: Sequence[Any], updates: Mapping[str, str]) -> l
     problems: list[str] = []
     changes: list[dict[str, Any]] = [{} for _ in configs]
     places = _places(configs)
-    for key, text in updates.items():
+    for number, (key, text) in enumerate(updates.items(), 1):
+        if len(problems) >= _TOLD_PROBLEMS:
+            problems.append(f"and perhaps more: {len(updates) - number + 1} settings were not looked at")
+            break
         if key not in places:
             problems.append(_unknown(key, places))
         for index, setting in places.get(key, ()):
@@ -250,11 +273,13 @@ def _change(setting: Setting, present: Any, text: str) -> dict[str, Any]:
 
 def _unknown(key: str, known: Iterable[str]) -> str:
     suggestion = nearest(key, known)
-    return f"{key}: no such setting" + (f"; did you mean {suggestion}?" if suggestion else "")
+    return f"{key[:_LONGEST_KEY]}: no such setting" + (f"; did you mean {suggestion}?" if suggestion else "")
 
 
 def nearest(key: str, known: Iterable[str]) -> str | None:
     """The known key that a person most likely meant."""
+    if len(key) > _LONGEST_KEY:
+        return None
     import difflib  # 4 ms, and only ever needed when something is wrong
 
     # Of two spellings that differ in case and dashes only, the first is suggested.

@@ -81,7 +81,11 @@ class ServerConfig:
         0, "Unsent answers down to which they have to fall before reading goes on; 0: 1 MiB.", unit="bytes", minimum=0
     )
     server_drain_seconds: float = setting(
-        3.0, "At a stop, how long requests in progress may take to be answered.", unit="seconds", minimum=0
+        3.0,
+        "At a stop, how long requests in progress may take to be answered.",
+        unit="seconds",
+        minimum=0,
+        maximum=3600,
     )
     frame_max_length: int = setting(FRAME_LIMIT, _FRAME_DOC, key=_FRAME_KEY, minimum=_SMALLEST_FRAME_LIMIT)
     tls_mode: TlsMode = setting(

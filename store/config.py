@@ -14,10 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rocketlet.common.settings import SettingsError, setting
+from rocketlet.common.settings import LONG_MAX, SettingsError, setting
 from rocketlet.store.layout.consume_queue_entry import file_size_for
 
 _MINUTE = 60_000
+_DELAY_DIGITS = 6
 _UNITS = {"s": 1000, "m": _MINUTE, "h": 60 * _MINUTE, "d": 24 * 60 * _MINUTE}
 
 
@@ -91,7 +92,11 @@ class StoreConfig:
         5000, "How long a send waits for its flush.", unit="ms", minimum=1, updatable=True
     )
     recover_step_bytes: int = setting(
-        256 << 20, "So much of the log at most is gone through after a crash.", unit="bytes", minimum=4096
+        256 << 20,
+        "So much of the log at most is gone through after a crash.",
+        unit="bytes",
+        minimum=4096,
+        maximum=LONG_MAX,
     )
     check_crc_on_recover: bool = setting(True, "Recovery verifies the checksum of each body.", key="checkCRCOnRecover")
     seal_enable: bool = setting(True, "Checksum each full log file into rocketlet/seals.")
@@ -130,13 +135,19 @@ class StoreConfig:
         90, "Above it sends are refused.", unit="percent", minimum=1, maximum=100, updatable=True
     )
     disk_free_floor: int = setting(
-        128 << 20, "With less free than this sends are refused.", unit="bytes", minimum=0, updatable=True
+        128 << 20,
+        "With less free than this sends are refused.",
+        unit="bytes",
+        minimum=0,
+        maximum=LONG_MAX,
+        updatable=True,
     )
     disk_free_enough: int = setting(
         20 << 30,
         "With so much free the ratios do not delete or refuse; 0: they always do.",
         unit="bytes",
         minimum=0,
+        maximum=LONG_MAX,
         updatable=True,
     )
     clean_file_forcibly_enable: bool = setting(True, "Whether files may go before their time.", updatable=True)
@@ -178,6 +189,8 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
         number, unit = word[:-1], word[-1]
         if unit not in _UNITS or not (number.isascii() and number.isdigit()):
             raise SettingsError(f"messageDelayLevel={text}: {word} is no delay; write 10s, 5m, 2h or 1d")
+        if len(number) > _DELAY_DIGITS:
+            raise SettingsError(f"messageDelayLevel={text}: {word} is longer than any message is kept")
         delays.append(int(number) * _UNITS[unit])
     if not delays:
         raise SettingsError("messageDelayLevel: at least one level is needed, as in 1s 5s 10s")

@@ -91,7 +91,7 @@ def _row(setting: Setting) -> str:
     meaning = [setting.doc]
     if setting.choices:
         meaning.append(f"One of {', '.join(f'`{choice}`' for choice in setting.choices)}.")
-    elif setting.minimum is not None or setting.maximum is not None:
+    elif setting.minimum is not None:
         expected = setting.expects()
         meaning.append(f"{expected[:1].upper()}{expected[1:]}.")
     elif setting.unit:

@@ -21,7 +21,7 @@ from rocketlet.common import java_properties
 from rocketlet.common.java_properties import PropertiesError
 from rocketlet.common.settings import SettingsError
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
-from rocketlet.remoting.protocol.configuration import BrokerConfigAnswerHeader
+from rocketlet.remoting.protocol.configuration import LONGEST_UPDATE, BrokerConfigAnswerHeader
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 
@@ -41,7 +41,7 @@ class Configuration:
 
     def table(self) -> HandlerTable:
         return {
-            RequestCode.UPDATE_BROKER_CONFIG: Handler(self.update),
+            RequestCode.UPDATE_BROKER_CONFIG: Handler(self.update, longest_body=LONGEST_UPDATE),
             RequestCode.GET_BROKER_CONFIG: Handler(self.get),
         }
 

@@ -16,6 +16,7 @@ from rocketlet.common.java_properties import PropertiesError
 from rocketlet.common.settings import SettingsError
 from rocketlet.namesrv.run_time_settings import Forbidden, RunTimeSettings
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
+from rocketlet.remoting.protocol.configuration import LONGEST_UPDATE
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 
@@ -30,7 +31,7 @@ class ConfigurationHandlers:
 
     def table(self) -> HandlerTable:
         return {
-            RequestCode.UPDATE_NAMESRV_CONFIG: Handler(self.update),
+            RequestCode.UPDATE_NAMESRV_CONFIG: Handler(self.update, longest_body=LONGEST_UPDATE),
             RequestCode.GET_NAMESRV_CONFIG: Handler(self.show),
         }
 

@@ -19,6 +19,9 @@ SINGLE_TAG = "SINGLE_TAG"
 MULTI_TAG = "MULTI_TAG"
 FILTER_TYPES = (SINGLE_TAG, MULTI_TAG)
 
+# Bytes of a request to change settings (25, 318). All settings with their values are 10 KB.
+LONGEST_UPDATE = 64 << 10
+
 # Bits of topicSysFlag.
 UNIT = 1
 UNIT_SUBSCRIPTION = 2

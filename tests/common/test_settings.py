@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketlet.common import settings
 from rocketlet.common.settings import (
+    LONGEST_TEXT,
     REDACTED,
     SettingsError,
     nearest,
@@ -22,6 +24,7 @@ from rocketlet.common.settings import (
     with_updates,
     with_updates_of_all,
 )
+from rocketlet.tools.settings_table import PROGRAMS
 
 
 class Flush(StrEnum):
@@ -117,9 +120,9 @@ def test_text_becomes_a_value(field: str, text: str, value: Any) -> None:
         ("listen_port", "1_000", "listenPort=1_000: must be a whole number from 0 to 65535"),
         ("listen_port", "٣", "listenPort=٣: must be a whole number from 0 to 65535"),
         ("listen_port", "", "listenPort=: must be a whole number from 0 to 65535"),
-        ("wait", "0", "wait=0: must be a whole number (ms), at least 1"),
-        ("ratio", "nan", "ratio=nan: must be a number, at most 1"),
-        ("ratio", "2", "ratio=2.0: must be a number, at most 1"),
+        ("wait", "0", "wait=0: must be a whole number (ms) from 1 to 2147483647"),
+        ("ratio", "nan", "ratio=nan: must be a number from -2147483648 to 1"),
+        ("ratio", "2", "ratio=2.0: must be a number from -2147483648 to 1"),
         ("warm", "ture", "warmMapedFileEnable=ture: must be true or false"),
         ("warm", "1", "warmMapedFileEnable=1: must be true or false"),
         ("flush", "SYNC", "flush=SYNC: must be one of ASYNC_FLUSH, SYNC_FLUSH"),
@@ -175,7 +178,7 @@ def test_updates_make_a_new_value_and_leave_the_old_one() -> None:
         ({"root": "/etc"}, "root: is read at start only"),
         ({"wiat": "1"}, "wiat: no such setting; did you mean wait?"),
         ({"zzzzzz": "1"}, "zzzzzz: no such setting"),
-        ({"wait": "soon"}, "wait=soon: must be a whole number (ms), at least 1"),
+        ({"wait": "soon"}, "wait=soon: must be a whole number (ms) from 1 to 2147483647"),
         ({"wait": "2000", "warmMapedFileEnable": "true"}, "wait: at most 1000 when"),
     ],
 )
@@ -229,3 +232,49 @@ def test_a_type_that_is_not_served_is_refused_when_described() -> None:
 )
 def test_the_nearest_key(typed: str, meant: str | None) -> None:
     assert nearest(typed, to_properties(Example())) == meant
+
+
+def test_every_number_has_bounds() -> None:
+    for config_type in {one for types in PROGRAMS.values() for one in types}:
+        for one in settings_of(config_type):
+            if one.kind in (int, float):
+                assert one.minimum is not None, one.key
+                assert one.maximum is not None, one.key
+                float(one.maximum), one.maximum * 1000
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_number_of_400_digits_is_refused_by_every_setting(program: str) -> None:
+    for config_type in PROGRAMS[program]:
+        for one in settings_of(config_type):
+            if one.kind in (int, float):
+                with pytest.raises(SettingsError, match="must be"):
+                    one.parse("9" * 400)
+
+
+def test_text_has_a_limit_and_no_control_characters() -> None:
+    region = next(one for one in settings_of(Example) if one.field == "broker_ip1")
+    assert len(region.parse("x" * LONGEST_TEXT)) == LONGEST_TEXT
+    with pytest.raises(SettingsError, match="has 4097 characters, at most 4096 are allowed"):
+        region.parse("x" * (LONGEST_TEXT + 1))
+    for text in ("a\x01b", "a\nb", "a\x85b", "a\u2028b", "a\x00"):
+        with pytest.raises(SettingsError, match="control characters"):
+            region.parse(text)
+
+
+def test_an_update_with_a_thousand_unknown_keys_is_not_looked_at_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+
+    def nearest_counted(key: str, known: object) -> None:
+        looked.append(key)
+
+    monkeypatch.setattr(settings, "nearest", nearest_counted)
+    with pytest.raises(SettingsError) as caught:
+        with_updates(Example(), {f"key{number}": "1" for number in range(1000)})
+    assert len(looked) == 10
+    assert caught.value.problems[-1] == "and perhaps more: 990 settings were not looked at"
+
+
+def test_a_default_outside_of_its_bounds_is_a_mistake_of_the_declaration() -> None:
+    with pytest.raises(TypeError, match="is not between"):
+        setting(1 << 40, "Large.")
