@@ -62,7 +62,8 @@ def list_them(
             return await letters.read(wanted, None if ids or keys else newest)
 
     rows = [_row(message, as_json) for message in trio.run(read)]
-    if not rows and not as_json:
+    if not rows:
+        trio.run(_check_group, group, namesrv)
         click.echo(f"group {group} has no such dead letter", err=True)
         return
     print_rows(["stored", "topic", "tries", "id", "keys", "body"], rows, as_json=as_json)
@@ -117,6 +118,8 @@ def resend(
                 rows.append(row)
 
     trio.run(work)
+    if not rows and not failed:
+        trio.run(_check_group, group, namesrv)
     heads = ["stored", "topic", "tries", "id", "keys", "body"] + ([] if dry_run else ["sent to"])
     print_rows(heads, rows, as_json=as_json)
     for line in failed:
@@ -125,6 +128,13 @@ def resend(
         click.echo(f"no dead letter of group {group} has the id {one}", err=True)
     click.echo(f"{len(rows)} {'would be sent' if dry_run else 'sent'}", err=True)
     return 1 if failed or missing else 0
+
+
+async def _check_group(group: str, namesrv: str) -> None:
+    from rocketlet.tools.admin.calls import admin
+
+    async with admin(namesrv) as calls:
+        await calls.check_group(group)
 
 
 def _check_names(group: str, topic: str | None = None) -> None:

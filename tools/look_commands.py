@@ -84,6 +84,8 @@ async def _groups(namesrv: str | None, names: tuple[str, ...], by_queue: bool) -
     rows: list[dict[str, Any]] = []
     now = system_clock()
     async with admin(chosen_name_servers(namesrv, os.environ)) as calls:
+        for group in names:
+            await calls.check_group(group)
         for group in names or await calls.groups():
             table = (await calls.consume_stats(group)).offsetTable
             members = await calls.consumers(group)

@@ -79,6 +79,22 @@ def test_a_file_is_sent_whole_or_line_by_line(command: Command, tmp_path: Path) 
     assert sorted(str(row["body"]) for row in lines) == ["one", "three", "two"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["topics", "nowhere"], "no broker serves topic nowhere"),
+        (["tail", "nowhere", "--no-follow"], "no broker serves the topic"),
+        (["export", "nowhere"], "no broker serves the topic"),
+        (["groups", "nobody"], "no broker knows consumer group nobody"),
+        (["dead-letters", "list", "nobody"], "no broker knows consumer group nobody"),
+    ],
+)
+def test_names_of_nothing_end_with_1(command: Command, arguments: list[str], said: str) -> None:
+    ended = command(*arguments)
+    assert (ended.code, ended.out) == (EXIT_FAILED, "")
+    assert said in ended.err
+
+
 def test_topics_and_groups_show_messages_and_lag(command: Command, rocketmq_session: ThreadStack) -> None:
     for number in range(5):
         command("send", "cli-lag", str(number), "--sharding-key", "one")

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from rocketlet.client import Message, NoRoute, Producer, PullConsumer, PullStatus, ReceivedMessage
+from rocketlet.tools.admin.calls import NoSuchGroup
 from rocketlet.tools.dead_letter_commands import dead_letters
 from tests.support.local_stack import local_stack
 
@@ -77,9 +78,15 @@ def test_list(namesrv: str) -> None:
 
 
 def test_a_group_without_dead_letters(namesrv: str) -> None:
-    code, out, said = run(namesrv, "list", "Nobody")
+    code, out, said = run(namesrv, "list", "CG", "--key", "nothing")
     assert (code, out) == (0, "")
     assert "no such dead letter" in said
+
+
+@pytest.mark.parametrize("command", [("list",), ("resend", "--all")])
+def test_a_group_that_nobody_knows(namesrv: str, command: tuple[str, ...]) -> None:
+    with pytest.raises(NoSuchGroup, match="no broker knows consumer group Nobody"):
+        run(namesrv, *command, "Nobody")
 
 
 def test_resend_to_the_group_alone(namesrv: str) -> None:

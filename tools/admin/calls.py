@@ -57,6 +57,10 @@ class NoSuchTopic(RocketletError):
     """No broker serves a topic."""
 
 
+class NoSuchGroup(RocketletError):
+    """No broker knows a consumer group."""
+
+
 class NoSuchBroker(RocketletError):
     """No broker has a name."""
 
@@ -185,6 +189,12 @@ class Admin:
             answer = await self.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
             found.update(SubscriptionGroupTable.from_json(answer.body).subscriptionGroupTable)
         return sorted(name for name in found if not is_system_group(name))
+
+    async def check_group(self, group: str) -> None:
+        """Raise NoSuchGroup where no broker knows the group, nor dead letters of it."""
+        if is_system_group(group) or group in await self.groups() or DLQ_PREFIX + group in await self.topics():
+            return
+        raise NoSuchGroup(f"no broker knows consumer group {group}; `rocketlet groups` lists those there are")
 
     async def masters_of_group(self, group: str) -> dict[str, str]:
         """Broker name -> address of each master where a group may be: those of its retry topic.
