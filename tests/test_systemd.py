@@ -1,0 +1,57 @@
+"""The units of conf/systemd are sound, and the programs take the flags that they are given there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+UNITS = sorted((ROOT / "conf" / "systemd").glob("*.service"))
+MODULES = {"mqnamesrv": "rocketlet.namesrv", "mqbroker": "rocketlet.broker"}
+
+
+def command(unit: Path) -> list[str]:
+    (line,) = re.findall(r"^ExecStart=(.+)$", unit.read_text(), re.M)
+    return shlex.split(line)
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.stem)
+@pytest.mark.process
+def test_systemd_understands_it(unit: Path, tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("no systemd-analyze on this machine")
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    for other in UNITS:  # one names the other
+        (tmp_path / other.name).write_text(other.read_text().replace(command(other)[0], str(program)))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(tmp_path / unit.name)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    ours = [line for line in (done.stdout + done.stderr).splitlines() if "rocketlet" in line]
+    assert (done.returncode, ours) == (0, [])
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.stem)
+@pytest.mark.process
+def test_the_program_takes_its_flags(unit: Path, tmp_path: Path) -> None:
+    program, *words = (word.replace("%S", str(tmp_path)) for word in command(unit))
+    name = Path(program).name
+    assert name in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    words = [word.replace("/etc/rocketlet", str(ROOT / "conf")) for word in words]
+    done = subprocess.run(
+        [sys.executable, "-m", MODULES[name], "-p", *words], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    state = f"{tmp_path}/{unit.stem}/"
+    assert state in done.stdout
