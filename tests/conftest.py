@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 import trio.testing
+from hypothesis import find, settings
+from hypothesis import strategies as st
 
 from rocketlet.common.clock import TrioWallClock
 from tests.support import properties
@@ -29,6 +31,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def vectors() -> Path:
     """The recorded frames, stores and tables of a running RocketMQ 4.9.8; see tests/vectors/README.md."""
     return VECTORS
+
+
+@pytest.fixture(scope="session", autouse=True)
+def character_tables() -> None:
+    """Hypothesis computes them once a machine, for a second. No test shall be charged for it."""
+    find(st.text(), lambda _: True, settings=settings(database=None))
 
 
 @pytest.fixture

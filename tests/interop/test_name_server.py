@@ -43,20 +43,9 @@ def outcomes(java: JavaPrograms, stack: tuple[Program, str, JavaBroker]) -> dict
     return java.scenarios(stack[1], "routes")
 
 
-@pytest.fixture(scope="module")
-def binary_outcomes(java: JavaPrograms, stack: tuple[Program, str, JavaBroker]) -> dict[str, Outcome]:
-    """And once by a client with ROCKETMQ headers."""
-    return java.scenarios(stack[1], "routes", binary=True)
-
-
 @pytest.mark.parametrize("name", ROUTES)
 def test_scenario(outcomes: dict[str, Outcome], name: str) -> None:
     assert outcomes[name].verdict == "PASS", outcomes[name].why
-
-
-@pytest.mark.parametrize("name", ROUTES)
-def test_scenario_with_binary_headers(binary_outcomes: dict[str, Outcome], name: str) -> None:
-    assert binary_outcomes[name].verdict == "PASS", binary_outcomes[name].why
 
 
 def test_no_scenario_is_left_out(outcomes: dict[str, Outcome]) -> None:
@@ -79,12 +68,11 @@ def test_a_java_broker_is_found_vanishes_when_killed_and_comes_back(java: JavaPr
         assert program.stop() == 0
 
 
-@pytest.mark.slow
 def test_two_name_servers_know_the_same_and_share_nothing(java: JavaPrograms, tmp_path: Path) -> None:
     with name_server(tmp_path / "one") as (_, one), name_server(tmp_path / "two") as (second, two):
         both = f"{one};{two}"
         with java.broker(tmp_path / "broker", both) as broker:
-            outcomes = java.scenarios(both, "routes")
+            outcomes = java.scenarios(both, "routes", binary=True)
             assert {name: outcome.why for name, outcome in outcomes.items() if outcome.verdict != "PASS"} == {}
             second.kill()
             assert java.scenarios(both, "send-sync")["send-sync"].verdict == "PASS"

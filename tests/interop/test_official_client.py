@@ -1,8 +1,8 @@
 """The whole catalogue of the official client, against our name servers and brokers as real processes.
 
-Four times: on one broker and on two, with JSON headers and with binary ones; the pairs have a second name server too.
-The scenarios mostly wait, so all four runs go on at once. The client gives up on a request after three seconds, which
-is its own setting; a machine that is busy enough makes it do so. So what failed is asked once more, by itself.
+Twice: with JSON headers on one broker, and with binary ones on two brokers and two name servers. Both go on at once.
+The client gives up on a request after three seconds, which is its own setting; on a busy machine that is too short at
+times. So what failed is asked once more, by itself.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ from tests.support.programs import name_server, program
 
 pytestmark = pytest.mark.interop
 
-# Binary headers are also one of the scenarios, and the program itself cannot begin another run of that kind from one.
-AT_ONCE = 4
-VARIANTS = ["one broker, JSON", "one broker, binary", "two brokers, JSON", "two brokers, binary"]
+VARIANTS = ["one broker, JSON", "two brokers, binary"]
 SCENARIOS = 78
 SLOW = 4  # times as patient as alone
 QUICK = {
@@ -46,7 +44,7 @@ def run(java: JavaPrograms, folder: Path, brokers: int, *, binary: bool) -> dict
             words = [word for key, value in given.items() for word in (f"--{key}", str(value))]
             held.enter_context(program("broker", *words, "-n", ";".join(namesrvs))).line_with("is ready")
         address = ";".join(namesrvs)
-        outcomes = java.scenarios(address, binary=binary, slow=SLOW)
+        outcomes = java.all_scenarios(address, binary=binary, slow=SLOW)
         failed = [name for name, one in outcomes.items() if one.verdict == "FAIL"]
         if failed:
             outcomes |= java.scenarios(address, *failed, binary=binary, slow=SLOW)
@@ -62,8 +60,8 @@ def _made(folder: Path) -> Path:
 def runs(
     java: JavaPrograms, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Future[dict[str, Outcome]]]]:
-    """All four, on their way or waiting for their turn."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    """Both, on their way."""
+    with ThreadPoolExecutor(len(VARIANTS)) as pool:
         yield {
             variant: pool.submit(
                 run,

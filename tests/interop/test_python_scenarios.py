@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ from tests.support.java_programs import REPOSITORY, JavaPrograms
 
 pytestmark = pytest.mark.interop
 
-GROUPS = list(dict.fromkeys(one.group for one in all_scenarios()))
+ALONE = "routes"  # it registers brokers that do not exist, which the others would count
+TOGETHER = [group for group in dict.fromkeys(one.group for one in all_scenarios()) if group != ALONE]
+PATIENCE = 4  # times as long a limit as alone on a quiet machine
 QUICK = {"transactionCheckInterval": 2000, "transactionTimeOut": 1000, "traceTopicEnable": "true"}
 
 
@@ -32,15 +35,43 @@ def java_stack(java: JavaPrograms, tmp_path_factory: pytest.TempPathFactory) -> 
         yield address
 
 
-@pytest.mark.parametrize("group", GROUPS)
-def test_our_client_is_at_home_on_a_java_stack(java_stack: str, group: str, tmp_path: Path) -> None:
-    report = tmp_path / "report.json"
-    program = [sys.executable, "-m", "tests.interop.python_scenarios", "--namesrv", java_stack, "--json", str(report)]
-    ended = subprocess.run([*program, group], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+def run_group(namesrv: str, group: str, folder: Path) -> dict[str, str]:
+    """What failed, and why. As with the official client, that is asked once more, by itself: a busy machine is slow."""
+    first = outcomes_of(namesrv, folder, group)
+    assert len(first) == sum(one.group == group for one in all_scenarios())
+    failed = [one["name"] for one in first if one["verdict"] != "PASS"]
+    again = outcomes_of(namesrv, folder, *failed) if failed else []
+    return {one["name"]: one["why"] for one in again if one["verdict"] != "PASS"}
+
+
+def outcomes_of(namesrv: str, folder: Path, *names: str) -> list[dict[str, str]]:
+    report = folder / f"{names[0]}.json"
+    program = [sys.executable, "-m", "tests.interop.python_scenarios", "--namesrv", namesrv, "--json", str(report)]
+    ended = subprocess.run(
+        [*program, "--slow", str(PATIENCE), *names], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
     assert report.exists(), ended.stderr
-    outcomes = json.loads(report.read_text())["scenarios"]
-    assert {one["name"]: one["why"] for one in outcomes if one["verdict"] != "PASS"} == {}
-    assert len(outcomes) == sum(one.group == group for one in all_scenarios())
+    found: list[dict[str, str]] = json.loads(report.read_text())["scenarios"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def runs(java_stack: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[dict[str, str]]]]:
+    """All groups that may run together; they mostly wait."""
+    with ThreadPoolExecutor(len(TOGETHER)) as pool:
+        yield {group: pool.submit(run_group, java_stack, group, tmp_path_factory.mktemp(group)) for group in TOGETHER}
+
+
+@pytest.mark.parametrize("group", TOGETHER)
+def test_our_client_is_at_home_on_a_java_stack(runs: dict[str, Future[dict[str, str]]], group: str) -> None:
+    assert runs[group].result() == {}
+
+
+def test_our_client_asks_a_java_name_server_for_routes(
+    runs: dict[str, Future[dict[str, str]]], java_stack: str, tmp_path: Path
+) -> None:
+    wait(runs.values())
+    assert run_group(java_stack, ALONE, tmp_path) == {}
 
 
 def test_every_scenario_of_the_official_client_has_its_twin(java: JavaPrograms) -> None:

@@ -23,11 +23,17 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
+
+# Groups of scenarios that take about as long as each other. They mostly wait, so they run at once, each in a JVM of its
+# own. The last ones register brokers that do not exist, which the others would count.
+SHARES = [["dialects"], ["admin"], ["consuming", "pulling"], ["waiting", "agreeing", "sending"]]
+ALONE = ["routes"]
 
 # Maven without its jars at hand downloads 60 MB; a scenario group runs for up to three minutes.
 BUILD_TIMEOUT_S = 600
@@ -92,6 +98,15 @@ class JavaPrograms:
                 )
             told = json.loads(report.read_text())
         return {one["name"]: Outcome(one["verdict"], one["why"]) for one in told["scenarios"]}
+
+    def all_scenarios(self, namesrv: str, *, binary: bool = False, slow: int = 1) -> dict[str, Outcome]:
+        """Every scenario that there is, each once."""
+        outcomes: dict[str, Outcome] = {}
+        with ThreadPoolExecutor(len(SHARES)) as pool:
+            runs = [pool.submit(self.scenarios, namesrv, *share, binary=binary, slow=slow) for share in SHARES]
+            for run in runs:
+                outcomes |= run.result()
+        return outcomes | self.scenarios(namesrv, *ALONE, binary=binary, slow=slow)
 
     @contextmanager
     def name_server(self, folder: Path) -> Iterator[str]:
