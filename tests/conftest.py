@@ -13,12 +13,13 @@ from hypothesis import find, settings
 from hypothesis import strategies as st
 
 from rocketlet.common.clock import TrioWallClock
-from tests.support import properties
+from tests.support import bare_platform, properties
 from tests.support.suite_rules import SuiteRules
 from tests.support.virtual_time import START_MS
 
 VECTORS = Path(__file__).parent / "vectors"
 
+bare_platform.take_away()
 properties.load_profile()
 
 
