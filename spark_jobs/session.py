@@ -47,7 +47,8 @@ def spark_session(
     Under `spark-submit` the master and resources are those of the command line; otherwise `master` counts, which is
     `local[*]` unless given.
     """
-    from rocketlet.spark_jobs.datasource import register
+    from rocketlet.spark_jobs import datasource
+    from rocketlet.spark_jobs.rocketmq import source
 
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     builder = SparkSession.builder.appName(f"rocketlet {name}")
@@ -62,7 +63,8 @@ def spark_session(
     for key, value in (_SETTINGS | ({} if submitted else _LOCAL_SETTINGS) | dict(settings)).items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    register(session)
+    datasource.register(session)
+    source.register(session)
     return session
 
 

@@ -17,7 +17,7 @@ from rocketlet.client.talking.broker_calls import Calls, readable, refusal
 from rocketlet.common.topic import check_topic_name
 from rocketlet.remoting import errors as remoting_errors
 from rocketlet.remoting.command import Command, request
-from rocketlet.remoting.protocol.routing import ClusterInfo, GetRouteInfoHeader, TopicRouteData
+from rocketlet.remoting.protocol.routing import ClusterInfo, GetRouteInfoHeader, TopicList, TopicRouteData
 from rocketlet.remoting.request_codes import RequestCode, request_name
 from rocketlet.remoting.response_codes import ResponseCode
 
@@ -74,6 +74,13 @@ class NamesrvCalls:
             raise refusal(answer, request_name(RequestCode.GET_BROKER_CLUSTER_INFO), self.current, "")
         with readable("the list of brokers", self.current):
             return ClusterInfo.from_json(answer.body)
+
+    async def topics(self) -> list[str]:
+        """206: all topics that brokers have registered."""
+        answer = await self._ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, None, "")
+        if answer.code != ResponseCode.SUCCESS:
+            raise refusal(answer, request_name(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER), self.current, "")
+        return TopicList.from_json(answer.body).topicList
 
     async def _ask(self, code: RequestCode, header: GetRouteInfoHeader | None, topic: str) -> Command:
         failures = []

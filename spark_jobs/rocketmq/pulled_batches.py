@@ -1,0 +1,114 @@
+"""The messages of one range of a queue, pulled while the ones before them are made into columns.
+
+What retention has taken from a range, or a broker lost, is a loss of data: an error, or a warning where the user said
+`failOnDataLoss=false`. A queue that ends before the range does is asked again for a while, for a broker that has just
+failed over may still be catching up.
+
+Java: client/impl/consumer/DefaultMQPullConsumerImpl.java
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow.compute as pc
+
+from rocketlet.common.errors import RocketletError
+from rocketlet.common.subscription import Subscription
+from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.spark_jobs.message_columns import MessageBatch
+from rocketlet.spark_jobs.rocketmq.broker_reader import BrokerReader, Pulled
+from rocketlet.spark_jobs.rocketmq.queue_offsets import OffsetRange
+from rocketlet.spark_jobs.segment_rows import heads_at
+from rocketlet.store.layout.log_scan import chain
+
+log = logging.getLogger("rocketlet.spark_jobs.rocketmq")
+
+_BATCH_BYTES = 4 << 20
+_LOOK_AGAIN = 0.5
+
+
+class DataLost(RocketletError):
+    """Messages of a range are not there any more."""
+
+
+def batches(
+    reader: BrokerReader,
+    group: str,
+    subscription: Subscription,
+    wanted: OffsetRange,
+    *,
+    fail_on_data_loss: bool,
+    inflate: bool,
+    retry_seconds: float,
+) -> Iterator[MessageBatch]:
+    """The messages of a range in their order. Raises DataLost, ClientError."""
+    at, held = wanted.begin, bytearray()
+    pulling = reader.pull_soon(group, subscription, wanted.queue, at)
+    give_up = time.monotonic() + retry_seconds
+    try:
+        while at < wanted.end:
+            pulled = pulling.result()
+            after = _progress(pulled, wanted, at, fail_on_data_loss, time.monotonic() > give_up)
+            if after == at:
+                time.sleep(_LOOK_AGAIN)
+            else:
+                give_up = time.monotonic() + retry_seconds
+            if after < wanted.end:
+                pulling = reader.pull_soon(group, subscription, wanted.queue, after)
+            at = after
+            held += pulled.records
+            if len(held) >= _BATCH_BYTES:
+                yield from _batch(held, subscription, wanted, inflate)
+                held = bytearray()
+        yield from _batch(held, subscription, wanted, inflate)
+    finally:
+        pulling.cancel()
+
+
+def _progress(pulled: Pulled, wanted: OffsetRange, at: int, fail_on_data_loss: bool, is_late: bool) -> int:
+    """The offset to go on at; `at` itself where it is worth asking again."""
+    queue = wanted.queue
+    if pulled.min_offset > at:
+        first = min(pulled.min_offset, wanted.end)
+        _lost(f"{queue}: the messages from offset {at} to {first} were deleted by the broker", fail_on_data_loss)
+        return max(first, pulled.next_offset if pulled.records else first)
+    if pulled.code == ResponseCode.SUCCESS or pulled.next_offset > at:
+        return max(pulled.next_offset, at + 1) if pulled.records else min(max(pulled.next_offset, at), wanted.end)
+    if not is_late:
+        return at
+    _lost(
+        f"{queue}: the messages from offset {at} to {wanted.end} are gone: the queue ends at {pulled.max_offset}",
+        fail_on_data_loss,
+    )
+    return wanted.end
+
+
+def _lost(text: str, fails: bool) -> None:
+    if fails:
+        raise DataLost(f"{text}; set option failOnDataLoss to false to go on without them")
+    log.warning("%s", text)
+
+
+def _batch(
+    records: bytearray, subscription: Subscription, wanted: OffsetRange, inflate: bool
+) -> Iterator[MessageBatch]:
+    """The records as a batch, without those behind the range and those whose tag merely has the same hash."""
+    if not records:
+        return
+    places, end = chain(memoryview(records), 0, len(records))
+    if end != len(records):
+        raise RocketletError(f"{wanted.queue}: the broker's answer holds {len(records) - end} bytes that are no record")
+    batch = MessageBatch(records, heads_at(records, places), inflate=inflate)
+    offsets = batch.heads.queue_offset
+    passed = (offsets >= wanted.begin) & (offsets < wanted.end)
+    if subscription.tags:
+        tags = pc.is_in(batch.properties.column(b"TAGS"), pc.cast(sorted(subscription.tags), "binary"))
+        passed &= pc.fill_null(tags, False).to_numpy(zero_copy_only=False)
+    if not passed.all():
+        batch = batch.where(np.flatnonzero(passed))
+    if len(batch):
+        yield batch
