@@ -133,6 +133,13 @@ def find_commit_log(path: str, *, tail: str = "auto") -> CommitLog:
 
     Raises StoreNotFound.
     """
+    log = list_segments(path)
+    _find_end(log, tail)
+    return log
+
+
+def list_segments(path: str) -> CommitLog:
+    """The files of a log, each as if it were full. Raises StoreNotFound."""
     folders = log_folders(path)
     files = [(folder, entry) for folder in folders for entry in list_folder(folder) if not entry.is_folder]
     is_log_folder = [folder.endswith(f"/{COMMIT_LOG}") for folder in folders]
@@ -147,7 +154,6 @@ def find_commit_log(path: str, *, tail: str = "auto") -> CommitLog:
         queues = list_folder(f"{root}/{CONSUME_QUEUE}")
         log.has_rocksdb_queues |= any(entry.name == ROCKSDB_MARKER for entry in queues)
     _take_segments(log, files)
-    _find_end(log, tail)
     return log
 
 

@@ -11,6 +11,12 @@ One row a message (`message_columns` lists the columns; a narrower schema decode
     tail           auto (default), stop, through: what to do behind a damage of the last segment (see `commit_log`)
     time_margin_s  a segment is skipped by time only if it misses the wanted range by more than this, default 300
 
+`spark.readStream` follows the log (`log_stream`), and has these beside split_size and inflate:
+
+    starting            earliest, latest (default) or a log offset, where a new query begins
+    maxBytesPerTrigger  bytes of the log that one micro-batch reads at the most
+    failOnDataLoss      true (default): files that went before they were read end the query
+
 The store may be live: what lies before the log's good end when the query is planned is read, and no more.
 
 Java: none; the tools have `mqadmin` against a broker only
@@ -23,7 +29,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from rocketlet.common.errors import RocketletError
@@ -42,6 +48,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from rocketlet.spark_jobs.log_stream import StreamOptions
     from rocketlet.spark_jobs.message_columns import MessageBatch
     from rocketlet.spark_jobs.pushdown import Condition
 
@@ -99,6 +106,22 @@ def parse_options(given: Any) -> Options:
     return options
 
 
+def stream_options(given: Any) -> StreamOptions:
+    """The options that only a stream has. Raises BadOption."""
+    from rocketlet.spark_jobs.log_stream import StreamOptions
+
+    starting = str(given.get("starting", "latest"))
+    if starting not in ("earliest", "latest") and not (starting.isascii() and starting.isdigit()):
+        raise BadOption(f"option starting={starting!r}: it may be earliest, latest or a log offset")
+    most = str(given.get("maxBytesPerTrigger", "0"))
+    if not (most.isascii() and most.isdigit()):
+        raise BadOption(f"option maxBytesPerTrigger={most!r}: a number is needed")
+    fails = str(given.get("failOnDataLoss", "true")).lower()
+    if fails not in ("true", "false"):
+        raise BadOption(f"option failOnDataLoss={fails!r}: it may be true or false")
+    return StreamOptions(starting, int(most) or None, fails == "true")
+
+
 class CommitLogSource(DataSource):
     """The format."""
 
@@ -117,12 +140,27 @@ class CommitLogSource(DataSource):
         options = parse_options(self.options)
         if options.table == "damage":
             return DamageReader(options)
-        from rocketlet.spark_jobs.message_columns import COLUMNS
-
-        unknown = [name for name in schema.names if name not in COLUMNS]
-        if unknown:
-            raise BadOption(f"the schema names {', '.join(unknown)}; a message row has {', '.join(COLUMNS)}")
+        check_schema(schema)
         return MessageReader(options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from rocketlet.spark_jobs.log_stream import LogStream
+
+        options = parse_options(self.options)
+        if options.table != "messages":
+            raise BadOption("a stream has messages only; read the damages with spark.read")
+        check_schema(schema)
+        rows = MessageReader(options, schema)
+        return LogStream(options.path, options.split_size, stream_options(self.options), schema, rows)
+
+
+def check_schema(schema: StructType) -> None:
+    """Raises BadOption where a schema names a column that no message has."""
+    from rocketlet.spark_jobs.message_columns import COLUMNS
+
+    unknown = [name for name in schema.names if name not in COLUMNS]
+    if unknown:
+        raise BadOption(f"the schema names {', '.join(unknown)}; a message row has {', '.join(COLUMNS)}")
 
 
 @dataclass
@@ -192,20 +230,23 @@ class MessageReader(DataSourceReader):
         return kept
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, SplitsPartition)  # ours, see partitions()
+        for split in partition.splits:
+            yield from self.rows_of(split)
+
+    def rows_of(self, split: Split) -> Iterator[pa.RecordBatch]:
+        """The rows of one split."""
         from rocketlet.spark_jobs.arrow_schema import as_batch, batch_schema
+        from rocketlet.spark_jobs.message_columns import MessageBatch
         from rocketlet.spark_jobs.pushdown import filtered
 
-        assert isinstance(partition, SplitsPartition)  # ours, see partitions()
         schema = batch_schema(self.schema)
-        for split in partition.splits:
-            data, found = read_split(split)
-            _warn([in_log(split, damage) for damage in found.damages])
-            from rocketlet.spark_jobs.message_columns import MessageBatch
-
-            batch = MessageBatch(data, found.heads_in(data), inflate=self.options.inflate)
-            batch = filtered(batch, self.conditions)
-            for part in _parts(batch):
-                yield as_batch(part.unwrapped() if self.options.unwrap else part, schema)
+        data, found = read_split(split)
+        _warn([in_log(split, damage) for damage in found.damages])
+        batch = MessageBatch(data, found.heads_in(data), inflate=self.options.inflate)
+        batch = filtered(batch, self.conditions)
+        for part in _parts(batch):
+            yield as_batch(part.unwrapped() if self.options.unwrap else part, schema)
 
 
 def _parts(batch: MessageBatch) -> Iterator[MessageBatch]:

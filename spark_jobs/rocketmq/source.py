@@ -3,8 +3,8 @@
     spark.readStream.format("rocketmq").option("namesrv", "host:9876").option("topics", "Orders").load()
 
 A row has the columns of `format("commitlog")`. The driver plans which offsets of which queue a job or micro-batch
-reads; each task then pulls its own range from the broker. A stream's checkpoint holds the offsets, so a batch that is repeated
-reads the same messages again.
+reads; each task then pulls its own range from the broker. A stream's checkpoint holds the offsets, so a batch that is
+repeated reads the same messages again.
 
 Java: none; RocketMQ's own connector (rocketmq-spark) ended with Spark 2
 """
@@ -30,6 +30,7 @@ from rocketlet.client.consuming.selector import subscription_of
 from rocketlet.client.errors import ClientError
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.topic import is_system_topic
+from rocketlet.spark_jobs.datasource import check_schema
 from rocketlet.spark_jobs.rocketmq.broker_reader import BrokerReader
 from rocketlet.spark_jobs.rocketmq.options import BadOption, Moment, ReadOptions, read_options, write_options
 from rocketlet.spark_jobs.rocketmq.pulled_batches import DataLost, batches
@@ -76,11 +77,11 @@ class RocketMQSource(DataSource):
         return ", ".join(f"{column.name} {column.spark_type}" for column in COLUMNS.values())
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        _check_schema(schema)
+        check_schema(schema)
         return TopicReader(read_options(self.options, streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        _check_schema(schema)
+        check_schema(schema)
         return TopicStream(read_options(self.options, streaming=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> RowsToBatch:
@@ -98,14 +99,6 @@ class RocketMQSource(DataSource):
         options = write_options(self.options)
         check_columns(schema, options)
         return RowsToStream(options)
-
-
-def _check_schema(schema: StructType) -> None:
-    from rocketlet.spark_jobs.message_columns import COLUMNS
-
-    unknown = [name for name in schema.names if name not in COLUMNS]
-    if unknown:
-        raise BadOption(f"the schema names {', '.join(unknown)}; a message row has {', '.join(COLUMNS)}")
 
 
 @dataclass
@@ -218,6 +211,7 @@ class TopicStream(_Topics, DataSourceStreamReader, SupportsTriggerAvailableNow):
         super().__init__(options, schema)
         self._open: BrokerReader | None = None
         self._target: Offsets | None = None  # of Trigger.AvailableNow
+        self._reported: Offsets = {}
 
     def _driver(self) -> BrokerReader:
         if self._open is None:
@@ -242,6 +236,7 @@ class TopicStream(_Topics, DataSourceStreamReader, SupportsTriggerAvailableNow):
         is, and so does one whose end is before the start, unless that is to count as lost.
         """
         begin = from_state(start)
+        self._report(begin)  # Spark says `commit` only once there is a next batch
         reader = self._driver()
         end = begin | self._ends(reader, list(begin))
         newcomers = [queue for queue in end if queue not in begin]
@@ -282,9 +277,16 @@ class TopicStream(_Topics, DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._partitions(ranges_between(begin, until))
 
     def commit(self, end: dict[str, Any]) -> None:
+        self._report(from_state(end))
+
+    def _report(self, done: Offsets) -> None:
         """Progress is the checkpoint's; a group that was named gets to know it, so that its lag can be seen."""
-        if self.options.commits:
-            self._driver().commit(self.options.group, from_state(end))
+        if self.options.commits and done != self._reported:
+            try:
+                self._driver().commit(self.options.group, done)
+            except ClientError as error:
+                log.warning("the progress of group %s is not stored: %s", self.options.group, error)
+            self._reported = done
 
     def stop(self) -> None:
         if self._open is not None:

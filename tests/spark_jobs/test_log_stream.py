@@ -1,0 +1,223 @@
+"""The log as a stream: it ends where records end, goes on where they do, and passes damages as a batch read does."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
+from pyspark.sql.types import StructType
+
+from rocketlet.common.host import pack_host
+from rocketlet.common.message_record import Record, encode
+from rocketlet.spark_jobs.commit_log import find_commit_log, read_split
+from rocketlet.spark_jobs.datasource import BadOption, stream_options
+from rocketlet.spark_jobs.log_stream import LogLost, LogPartition, LogStream, StreamOptions
+from tests.spark_jobs.conftest import CASES, DAMAGED
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FILE = 4096
+SPLIT = 1500
+
+
+class Log:
+    """A log that is written to as a broker does it: records into files of zeros, blanks at their ends."""
+
+    def __init__(self, root: Path) -> None:
+        self.folder = root / "commitlog"
+        self.folder.mkdir(parents=True)
+        self.end = 0
+        self.offsets: list[int] = []
+
+    def append(self, body: bytes) -> int:
+        record = self._record(body)
+        room = FILE - self.end % FILE
+        if room < len(record) + 8:
+            self.write(self.end, room.to_bytes(4, "big") + bytes.fromhex("cbd43194"))
+            self.end += room
+            record = self._record(body)
+        self.write(self.end, record)
+        self.offsets.append(self.end)
+        self.end += len(record)
+        return self.offsets[-1]
+
+    def _record(self, body: bytes) -> bytes:
+        host = pack_host("127.0.0.1", 1)
+        return encode(Record("T", 0, len(self.offsets), self.end, body, b"", 0, 0, 1, host, 1, host, 0, 0))
+
+    def write(self, offset: int, data: bytes) -> None:
+        path = self.folder / f"{offset // FILE * FILE:020d}"
+        if not path.exists():
+            path.write_bytes(bytes(FILE))
+        with path.open("r+b") as file:
+            file.seek(offset % FILE)
+            file.write(data)
+
+
+def stream_of(root: Path, starting: str = "earliest", max_bytes: int | None = None, *, fails: bool = True) -> LogStream:
+    return LogStream(str(root), SPLIT, StreamOptions(starting, max_bytes, fails), StructType(), None)
+
+
+def read(stream: LogStream, start: dict[str, int], end: dict[str, int]) -> list[int]:
+    """The log offsets of the records between two places of a stream."""
+    found: list[int] = []
+    for partition in stream.partitions(start, end):
+        assert isinstance(partition, LogPartition)
+        data, records = read_split(partition.split)
+        found += records.heads_in(data).log_offset.tolist()
+    return found
+
+
+ALL = ReadAllAvailable()
+
+
+def test_a_stream_follows_records_over_the_ends_of_files(tmp_path: Path) -> None:
+    log, stream = Log(tmp_path), stream_of(tmp_path)
+    at, seen = stream.initialOffset(), []
+    for number in range(40):
+        log.append(b"x" * (number * 37 % 900))
+        then = stream.latestOffset(at, ALL)
+        seen += read(stream, at, then)
+        assert seen == log.offsets
+        at = then
+    assert stream.latestOffset(at, ALL) == at
+    assert read(stream, stream.initialOffset(), at) == log.offsets
+
+
+def test_a_limit_is_kept_and_nothing_is_left_out(tmp_path: Path) -> None:
+    log, stream = Log(tmp_path), stream_of(tmp_path)
+    for number in range(60):
+        log.append(b"x" * (number * 53 % 700))
+    at, seen, rounds = stream.initialOffset(), [], 0
+    while (then := stream.latestOffset(at, ReadMaxBytes(1000))) != at:
+        assert then["log_offset"] <= at["log_offset"] + 1000
+        seen += read(stream, at, then)
+        at, rounds = then, rounds + 1
+    assert seen == log.offsets
+    assert rounds >= log.end // 1000
+
+
+def test_a_record_larger_than_the_limit_does_not_stop_a_stream(tmp_path: Path) -> None:
+    log, stream = Log(tmp_path), stream_of(tmp_path)
+    for _ in range(3):
+        log.append(b"x" * 3000)
+    at, seen = stream.initialOffset(), []
+    for _ in range(200):
+        then = stream.latestOffset(at, ReadMaxBytes(100))
+        seen += read(stream, at, then)
+        at = then
+    assert seen == log.offsets
+
+
+def test_an_empty_store_and_a_folder_that_is_not_there_yet_are_waited_for(tmp_path: Path) -> None:
+    stream = stream_of(tmp_path / "store", "latest")
+    at = stream.initialOffset()
+    assert at == stream.latestOffset(at, ALL) == {"log_offset": 0}
+    log = Log(tmp_path / "store")
+    assert stream.latestOffset(at, ALL) == at
+    log.append(b"first")
+    assert read(stream, at, stream.latestOffset(at, ALL)) == [0]
+
+
+def test_a_stream_waits_at_what_is_no_record_until_the_log_goes_on(tmp_path: Path) -> None:
+    log, stream = Log(tmp_path), stream_of(tmp_path)
+    log.append(b"good")
+    damaged = log.append(b"damaged" * 20)
+    log.append(b"after")
+    log.write(damaged + 4, bytes(4))  # no magic
+    at = stream.initialOffset()
+    then = stream.latestOffset(at, ALL)
+    assert then == {"log_offset": damaged}
+    while log.end < FILE + 200:
+        log.append(b"x" * 300)
+    later = stream.latestOffset(then, ALL)
+    assert read(stream, at, then) + read(stream, then, later) == [one for one in log.offsets if one != damaged]
+
+
+def test_the_latest_start_leaves_out_what_is_there(tmp_path: Path) -> None:
+    log, stream = Log(tmp_path), stream_of(tmp_path, "latest")
+    log.append(b"before")
+    at = stream.initialOffset()
+    new = log.append(b"after")
+    assert read(stream, at, stream.latestOffset(at, ALL)) == [new]
+
+
+def test_available_now_ends_at_what_is_there_when_the_query_begins(tmp_path: Path) -> None:
+    log, stream = Log(tmp_path), stream_of(tmp_path)
+    log.append(b"before")
+    stream.prepareForTriggerAvailableNow()
+    log.append(b"after")
+    end = stream.latestOffset(stream.initialOffset(), ALL)
+    assert read(stream, stream.initialOffset(), end) == log.offsets[:1]
+    assert stream.latestOffset(end, ALL) == end
+
+
+def test_files_that_went_before_they_were_read_are_lost_data(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    while log.end < 2 * FILE:
+        log.append(b"x" * 500)
+    (tmp_path / "commitlog" / f"{0:020d}").unlink()
+    with pytest.raises(LogLost, match="begins at offset 4096, and the stream is at 0"):
+        stream_of(tmp_path).latestOffset({"log_offset": 0}, ALL)
+    lenient = stream_of(tmp_path, fails=False)
+    end = lenient.latestOffset({"log_offset": 0}, ALL)
+    assert read(lenient, {"log_offset": 0}, end) == [one for one in log.offsets if one >= FILE]
+
+
+@pytest.mark.parametrize("case", [*CASES, *(f"damaged/{name}" for name in DAMAGED)])
+def test_recorded_stores_stream_as_they_are_read(case: str, store_of: Callable[[str], Path], tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(store_of(case), store)
+    (store / "abort").touch()  # open, as a stream finds it
+    batch = [
+        offset
+        for split in find_commit_log(str(store)).splits(SPLIT)
+        for data, found in [read_split(split)]
+        for offset in found.heads_in(data).log_offset.tolist()
+    ]
+    stream = LogStream(str(store), 1 << 16, StreamOptions("earliest", None, True), StructType(), None)
+    at = stream.initialOffset()
+    assert read(stream, at, stream.latestOffset(at, ALL)) == batch
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"starting": "first"}, "earliest, latest or a log offset"),
+        ({"maxBytesPerTrigger": "-1"}, "a number is needed"),
+        ({"failOnDataLoss": "perhaps"}, "it may be true or false"),
+    ],
+)
+def test_options_that_cannot_be_used_are_named(given: dict[str, str], words: str) -> None:
+    with pytest.raises(BadOption, match=words):
+        stream_options(given)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_spark_follows_a_log_into_files(spark: SparkSession, tmp_path: Path) -> None:
+    log = Log(tmp_path / "store")
+
+    def run() -> int:
+        source = spark.readStream.format("commitlog").option("starting", "earliest").option("maxBytesPerTrigger", 4000)
+        query = (
+            source.load(str(tmp_path / "store")).select("log_offset", "body").writeStream.format("parquet")
+            .option("path", str(tmp_path / "out")).option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True).start()
+        )  # fmt: skip
+        query.awaitTermination(120)
+        rows = spark.read.parquet(str(tmp_path / "out")).collect()
+        assert sorted(row.log_offset for row in rows) == log.offsets
+        return len(rows)
+
+    for _ in range(20):
+        log.append(b"x" * 300)
+    assert run() == 20
+    for _ in range(5):
+        log.append(b"y")
+    assert run() == 25
