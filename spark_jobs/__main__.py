@@ -1,4 +1,4 @@
-"""python -m rocketlet.spark_jobs index | find | verify | export | stats: a store's log, offline, here or on a cluster.
+"""python -m rocketlet.spark_jobs: index, find, verify, export, stats and follow: logs and topics, here or on a cluster.
 
 Results go to stdout, progress and remarks to stderr. Exit codes: 0 good, 1 something was found wrong (verify, index
 with damages) or not found (find), 2 the command could not run.
@@ -26,6 +26,7 @@ from rocketlet.spark_jobs.commit_log import DEFAULT_SPLIT
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from rocketlet.spark_jobs.follow import Source
     from rocketlet.spark_jobs.index_segments import Rules
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -271,6 +272,104 @@ def stats(
     if picture is not None:
         plot(found, picture)
         click.echo(f"drawn: {picture}", err=True)
+
+
+@main.command()
+@click.option(
+    "--namesrv", metavar="HOST:PORT", help="Follow the topics of running brokers, told by these name servers."
+)
+@click.option("--topics", metavar="NAMES", help="Topics, separated by commas.")
+@click.option("--topics-pattern", metavar="REGEX", help="Or all topics whose whole name is like this.")
+@click.option("--store", metavar="DIR", help="Or follow the store of a running broker by its files.")
+@click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An option of the source, such as tags=paid, tlsCaFile=ca.pem or failOnDataLoss=false.",
+)
+@click.option("--out", required=True, metavar="DIR", help="Where day=/topic= files are kept up to date.")
+@click.option(
+    "--from",
+    "start",
+    type=click.Choice(["earliest", "latest"]),
+    default="earliest",
+    show_default=True,
+    help="Where the first run begins; later ones go on where the last stopped.",
+)
+@click.option("--every", default="10 seconds", show_default=True, help="How often new files appear.")
+@click.option("--once", is_flag=True, help="Write what is there now, and end.")
+@click.option(
+    "--file-mib", type=click.IntRange(1), default=128, show_default=True, help="Small files are joined up to this size."
+)
+@click.option("--master", help="Where Spark runs; local[*] unless spark-submit says otherwise.")
+@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting for Spark.")
+def follow(
+    namesrv: str | None, topics: str | None, topics_pattern: str | None, store: str | None, options: tuple[str, ...],
+    out: str, start: str, every: str, once: bool, file_mib: int, master: str | None, conf: tuple[str, ...],
+) -> None:  # fmt: skip
+    """Keep Parquet files by day and topic up to date: each message once, whatever is killed in between."""
+    import signal
+    import threading
+    from pathlib import Path
+
+    from rocketlet.spark_jobs.follow import follow as follow_into
+    from rocketlet.spark_jobs.progress import tell
+
+    source = _source(namesrv, topics, topics_pattern, store, start, _pairs(options, "--option"))
+    stopped = threading.Event()
+    for one in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(one, lambda *_: (tell("stopping"), stopped.set()))
+    with session_of("follow", master, conf) as session:
+        tell(f"following into {out}; end it with Ctrl-C or SIGTERM")
+        written = follow_into(
+            session, source, Path(out), every=every, once=once, target_bytes=file_mib << 20, stopped=stopped, say=tell
+        )
+    tell(f"{written:,} messages written to {out}")
+
+
+@main.command()
+@click.option("--out", required=True, metavar="DIR", help="Where `follow` writes.")
+@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="secretKey=…, which is kept nowhere.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def status(out: str, options: tuple[str, ...], as_json: bool) -> None:
+    """How far `follow` has come, and how much it lags behind. Needs no Spark."""
+    from pathlib import Path
+
+    from rocketlet.spark_jobs.follow import status as status_of
+
+    found = status_of(Path(out), _pairs(options, "--option"))
+    if as_json:
+        click.echo(json.dumps(found, ensure_ascii=False))
+        return
+    click.echo(f"batch {found['batch']} was written at {moment(found['time'])}")
+    if "lag_bytes" in found:
+        click.echo(f"{found['lag_bytes']:,} bytes of the log are not written yet")
+    for topic, lag in sorted(found.get("lag", {}).items()):
+        click.echo(f"{topic}: {lag:,} messages are not written yet")
+
+
+def _source(
+    namesrv: str | None, topics: str | None, pattern: str | None, store: str | None, start: str, more: dict[str, str]
+) -> Source:
+    """What is to be followed. Raises what the source's options are refused with, before Spark starts."""
+    from rocketlet.spark_jobs.follow import Source
+    from rocketlet.spark_jobs.rocketmq.options import read_options
+
+    if (namesrv is None) == (store is None):
+        raise click.UsageError("name what to follow by one of --namesrv and --store")
+    if store is not None:
+        return Source("commitlog", {**more, "path": store, "starting": start})
+    named = {"topics": topics, "topicsPattern": pattern, "namesrv": namesrv, "startingOffsets": start}
+    options = {**more, **{name: value for name, value in named.items() if value is not None}}
+    read_options(options, streaming=True)
+    return Source("rocketmq", options)
+
+
+def _pairs(given: tuple[str, ...], hint: str) -> dict[str, str]:
+    if wrong := [pair for pair in given if "=" not in pair]:
+        raise click.BadParameter(f"{wrong[0]!r} is not like name=value", param_hint=hint)
+    return dict(pair.split("=", 1) for pair in given)
 
 
 def milliseconds(text: str | None) -> int | None:

@@ -1,0 +1,139 @@
+"""Keeps Parquet files by day and topic up to date, from brokers or from the store of a running broker.
+
+A Structured Streaming query does the reading: its checkpoint says what has been read, and a batch that is repeated
+reads the same messages. `DayFiles` makes each batch appear once. Together every message is in the files once, whatever
+is killed in between.
+
+`status.json` in the folder `_follow` tells after each batch how far the files are; `status` adds the lag.
+
+Java: none
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rocketlet.common.clock import system_clock
+from rocketlet.common.errors import RocketletError
+from rocketlet.spark_jobs.commit_log import find_commit_log
+from rocketlet.spark_jobs.day_files import DayFiles, write_whole
+from rocketlet.spark_jobs.export import COLUMNS
+from rocketlet.spark_jobs.rocketmq.broker_reader import BrokerReader
+from rocketlet.spark_jobs.rocketmq.options import read_options
+from rocketlet.spark_jobs.rocketmq.queue_offsets import from_state
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger("rocketlet.spark_jobs.follow")
+
+_LOOK_EVERY = 0.5  # how soon a signal is seen
+
+
+class NothingFollowed(RocketletError):
+    """There is no status in a folder: nothing was written there by `follow`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What is followed: a format, and its options. Secrets are not among those that are kept in the status."""
+
+    format: str
+    options: dict[str, str]
+
+    def kept(self) -> dict[str, str]:
+        return {name: value for name, value in self.options.items() if name not in ("secretKey", "securityToken")}
+
+
+def follow(
+    session: SparkSession,
+    source: Source,
+    out: Path,
+    *,
+    every: str,
+    once: bool,
+    target_bytes: int,
+    stopped: threading.Event,
+    say: Callable[[str], None],
+) -> int:
+    """Run until `stopped` is set, or with `once` until all that is there now is written. How many messages were.
+
+    A batch that is under way is given up, and repeated the next time. Raises what the query ended with.
+    """
+    from pyspark.sql import functions as sql
+
+    files = DayFiles(out, target_bytes)
+    files.recover()
+    written = 0
+
+    def write(frame: DataFrame, batch: int) -> None:
+        nonlocal written
+        staging = files.staging(batch)
+        rows = frame.withColumn("day", sql.to_date("store_time"))
+        rows.write.partitionBy("day", "topic").parquet(str(staging))
+        count = _rows_in(staging)
+        files.add(batch)
+        joined = files.compact(batch)
+        written += count
+        say(f"batch {batch}: {count:,} messages{f', {joined} files joined' if joined else ''}")
+
+    reader = session.readStream.format(source.format).schema(COLUMNS).options(**source.options)
+    stream = reader.option("inflate", "true").load().writeStream.foreachBatch(write)
+    stream = stream.option("checkpointLocation", str(files.own / "checkpoint")).queryName(f"follow into {out}")
+    query = (stream.trigger(availableNow=True) if once else stream.trigger(processingTime=every)).start()
+    seen = -1
+    while not query.awaitTermination(_LOOK_EVERY):  # raises what the query failed with
+        if stopped.is_set():
+            query.stop()
+        seen = _tell(files, source, query.lastProgress, seen)
+    _tell(files, source, query.lastProgress, seen)
+    return written
+
+
+def _rows_in(folder: Path) -> int:
+    import pyarrow.parquet as pq
+
+    return sum(pq.read_metadata(path).num_rows for path in folder.glob("day=*/topic=*/*.parquet"))
+
+
+def _tell(files: DayFiles, source: Source, progress: Any, seen: int) -> int:
+    """Write the status after a batch that was not told yet; the number of the batch."""
+    if progress is None or progress["batchId"] == seen:
+        return seen
+    (read,) = progress["sources"]
+    end = read["endOffset"]
+    told = {
+        "format": source.format,
+        "options": source.kept(),
+        "batch": progress["batchId"],
+        "time": system_clock(),
+        "offsets": json.loads(end) if isinstance(end, str) else end,
+    }
+    write_whole(files.own / "status.json", json.dumps(told))
+    return int(progress["batchId"])
+
+
+def status(out: Path, secrets: dict[str, str]) -> dict[str, Any]:
+    """How far the files are, and the lag: messages by topic, or bytes of a store's log. Raises NothingFollowed."""
+    path = out / "_follow" / "status.json"
+    try:
+        told: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise NothingFollowed(f"no {path}: `follow --out {out}` has not finished a batch yet") from None
+    if told["format"] == "commitlog":
+        end = find_commit_log(told["options"]["path"], tail="stop").end_offset
+        return told | {"lag_bytes": max(end - told["offsets"]["log_offset"], 0)}
+    options = read_options(told["options"] | secrets, streaming=True)
+    done = from_state(told["offsets"])
+    with BrokerReader(options.connection.config(), retry_seconds=5) as reader:
+        ends = reader.max_offsets(done)
+    lag: dict[str, int] = {}
+    for queue, end in ends.items():
+        lag[queue.topic] = lag.get(queue.topic, 0) + max(end - done[queue], 0)
+    return told | {"lag": lag}

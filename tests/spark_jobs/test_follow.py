@@ -1,0 +1,185 @@
+"""`follow` as a user runs it: a process that is killed again and again, beside a broker that is killed too."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from random import Random
+
+import pyarrow.dataset as ds
+import pytest
+
+from rocketlet import Message, Producer
+from rocketlet.tools.local import LocalSettings
+from rocketlet.tools.thread_stack import ThreadStack
+from tests.support.programs import name_server, program
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+REPOSITORY = Path(__file__).parents[2]
+ROUNDS = int(os.environ.get("KILL_ROUNDS", "2"))
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "rocketlet.spark_jobs", *words]
+
+
+def ran(*words: str) -> str:
+    done = subprocess.run(command(*words), cwd=REPOSITORY, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def rows_of(out: Path) -> list[str]:
+    table = ds.dataset(out, format="parquet", partitioning="hive").to_table(columns=["body"])
+    return sorted(body.decode() for body in table["body"].to_pylist())
+
+
+def test_topics_become_files_and_the_status_tells_the_lag(tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    with ThreadStack(LocalSettings(namesrv_port=0, broker_port=0)) as stack:
+        source = ["--namesrv", stack.namesrv, "--topics", "Orders", "--conf", "spark.sql.shuffle.partitions=2"]
+        with Producer("p", namesrv=stack.namesrv) as producer:
+            for number in range(30):
+                producer.send(Message("Orders", b"%03d" % number))
+            ran("follow", *source, "--out", out, "--once", "--option", "group=files")
+            assert rows_of(tmp_path / "out") == [f"{number:03d}" for number in range(30)]
+            for number in range(30, 37):
+                producer.send(Message("Orders", b"%03d" % number))
+            assert json.loads(ran("status", "--out", out, "--json"))["lag"] == {"Orders": 7}
+            ran("follow", *source, "--out", out, "--once")
+            assert rows_of(tmp_path / "out") == [f"{number:03d}" for number in range(37)]
+            assert "Orders: 0 messages are not written yet" in ran("status", "--out", out)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["follow", "--out", "x"], "one of --namesrv and --store"),
+        (["follow", "--out", "x", "--namesrv", "a:1", "--topics", "A", "--option", "tag=b"], "did you mean tags?"),
+        (["follow", "--out", "x", "--namesrv", "a:1", "--topics", "A", "--option", "b"], "is not like name=value"),
+        (["status", "--out", "nowhere"], "has not finished a batch yet"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_spark_starts(words: list[str], said: str) -> None:
+    done = subprocess.run(command(*words), cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+class Sending:
+    """Sends numbered messages until told to stop, and knows which of them were acknowledged."""
+
+    def __init__(self, namesrv: str) -> None:
+        self.acknowledged: list[str] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(namesrv,))
+        self._thread.start()
+
+    def _run(self, namesrv: str) -> None:
+        with Producer("ledger", namesrv=namesrv) as producer:
+            number = 0
+            while not self._stop.wait(0.005):
+                try:
+                    producer.send(Message("Ledger", b"%08d" % number))
+                    self.acknowledged.append(f"{number:08d}")
+                except Exception:  # noqa: BLE001 - the broker was killed; what was not acknowledged is not counted
+                    time.sleep(0.2)
+                number += 1
+
+    def stop(self) -> list[str]:
+        self._stop.set()
+        self._thread.join()
+        return self.acknowledged
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+def start(words: list[str], folder: Path) -> subprocess.Popen[bytes]:
+    """In a process group of its own: the JVM and Python's workers die with it."""
+    with (folder / "follow.log").open("ab") as log:
+        return subprocess.Popen(words, cwd=REPOSITORY, stdout=log, stderr=log, start_new_session=True)
+
+
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait(30)
+
+
+def kill_one_worker(process: subprocess.Popen[bytes], chance: Random) -> None:
+    """One of the Python processes that Spark's tasks run in, if there is one just now."""
+    workers = []
+    for entry in Path("/proc").iterdir():
+        try:
+            ours = entry.name.isdigit() and os.getpgid(int(entry.name)) == process.pid
+            if ours and b"pyspark.daemon" in (entry / "cmdline").read_bytes():
+                workers.append(int(entry.name))
+        except OSError:
+            pass  # it has ended meanwhile
+    if workers:
+        os.kill(chance.choice(workers), signal.SIGKILL)
+
+
+def wait_for_batches(out: Path, folder: Path, count: int) -> None:
+    """Until the status tells of so many batches more than now."""
+
+    def batch() -> int:
+        try:
+            return int(json.loads((out / "_follow" / "status.json").read_text())["batch"])
+        except FileNotFoundError:
+            return -1
+
+    wanted = batch() + count
+    deadline = time.monotonic() + 300
+    while batch() < wanted:
+        assert time.monotonic() < deadline, (folder / "follow.log").read_text()[-4000:]
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("victims", ["driver", "worker", "broker"])
+def test_kills_lose_nothing_and_double_nothing(tmp_path: Path, victims: str) -> None:
+    chance, out = Random(victims), tmp_path / "out"
+    settings = {"storePathRootDir": tmp_path / "store", "flushDiskType": "SYNC_FLUSH", "listenPort": free_port()}
+    words = [word for key, value in settings.items() for word in (f"--{key}", str(value))]
+    with name_server(tmp_path / "namesrv") as (_, namesrv), ExitStack() as held:
+        broker = held.enter_context(program("broker", *words, "-n", namesrv))
+        broker.line_with("boot success")
+        sending = Sending(namesrv)
+        follow = command(
+            "follow", "--namesrv", namesrv, "--topics-pattern", "Ledger", "--out", str(out), "--every", "1 second",
+            "--master", "local[2,4]", "--conf", "spark.sql.shuffle.partitions=2",
+        )  # fmt: skip
+        following = start(follow, tmp_path)
+        for _ in range(ROUNDS):
+            wait_for_batches(out, tmp_path, 2)
+            time.sleep(chance.random() * 1.5)
+            if victims == "broker":
+                broker.process.kill()
+                broker = held.enter_context(program("broker", *words, "-n", namesrv))
+                broker.line_with("boot success")
+            elif victims == "worker":
+                kill_one_worker(following, chance)
+            else:
+                kill_group(following)
+            if victims == "driver" or following.poll() is not None:
+                following = start(follow, tmp_path)
+        acknowledged = sending.stop()
+        following.send_signal(signal.SIGTERM)
+        assert following.wait(120) == 0, (tmp_path / "follow.log").read_text()[-4000:]
+        ran("follow", "--namesrv", namesrv, "--topics-pattern", "Ledger", "--out", str(out), "--once")
+    rows = rows_of(out)
+    assert len(rows) == len(set(rows))
+    assert not set(acknowledged) - set(rows)
