@@ -124,7 +124,7 @@ def kill_one_worker(process: subprocess.Popen[bytes], chance: Random) -> None:
     workers = []
     for entry in Path("/proc").iterdir():
         try:
-            ours = entry.name.isdigit() and os.getpgid(int(entry.name)) == process.pid
+            ours = entry.name.isdigit() and os.getsid(int(entry.name)) == process.pid
             if ours and b"pyspark.daemon" in (entry / "cmdline").read_bytes():
                 workers.append(int(entry.name))
         except OSError:
