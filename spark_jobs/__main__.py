@@ -318,8 +318,13 @@ def follow(
 
     source = _source(namesrv, topics, topics_pattern, store, start, _pairs(options, "--option"))
     stopped = threading.Event()
-    for one in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(one, lambda *_: (tell("stopping"), stopped.set()))
+
+    def stop(*_: object) -> None:
+        tell("stopping")
+        stopped.set()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
     with session_of("follow", master, conf) as session:
         tell(f"following into {out}; end it with Ctrl-C or SIGTERM")
         written = follow_into(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rocketlet.spark_jobs.follow")
 
-_LOOK_EVERY = 0.5  # how soon a signal is seen
+_LOOK_EVERY = 1  # seconds until a signal is seen, at the most
 
 
 class NothingFollowed(RocketletError):
