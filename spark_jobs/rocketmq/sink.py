@@ -33,7 +33,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import ArrayType, BinaryType, IntegralType, MapType, StringType, StructType
 
 from rocketlet.client.errors import NoRoute, SendFailed, TimedOut, Unreachable
-from rocketlet.client.facades.blocking import Producer
+from rocketlet.client.facades.producers import Producer
 from rocketlet.client.sending.batch_splitter import size_in_batch
 from rocketlet.common.java_numbers import string_hash
 from rocketlet.common.message import Message, MessageQueue
