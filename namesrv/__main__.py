@@ -1,32 +1,31 @@
 """mqnamesrv: `python -m rocketlet.namesrv [-c FILE] [-p | -m] [--SETTING VALUE]...`
 
-Ends with 0 after SIGTERM or SIGINT, having answered what was asked before; with 1 where it could not start or broke,
-and 2 where its arguments or settings are wrong; each with a line on stderr that says what to do.
+How it ends: `remoting/server_process.py`. Wrong arguments or settings end it with 2, and with a line on stderr that
+says what to do.
 
 Java: namesrv/NamesrvStartup.java, bin/mqnamesrv
 """
 
 from __future__ import annotations
 
-import gc
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rocketlet.common import command_line
-from rocketlet.common.errors import RocketletError, leaves
 from rocketlet.metrics.config import MetricsConfig
 from rocketlet.namesrv.advertised import is_loopback
 from rocketlet.namesrv.config import NamesrvConfig, kept_in_its_file
+from rocketlet.remoting import server_process
 from rocketlet.remoting.config import ServerConfig
 
 if TYPE_CHECKING:
+    import trio
+
     from rocketlet.common.config_file import Loaded
 
 PROGRAM = "mqnamesrv"
-EXIT_FAILED = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -38,43 +37,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         arguments=arguments,
         environment=os.environ,
     )
-    sys.exit(_served(kept_in_its_file(loaded)))
+    loaded = kept_in_its_file(loaded)
+    sys.exit(server_process.run(PROGRAM, lambda nursery: _start(nursery, loaded)))
 
 
-def _served(loaded: Loaded) -> int:
-    """Serve until told to stop; the exit code."""
-    import trio  # 70 ms that -h and -p do not pay
-
-    code = 0
-    try:
-        trio.run(_serve, loaded)
-    except* (RocketletError, OSError) as group:
-        code = EXIT_FAILED
-        for error in leaves(group):
-            sys.stderr.write(f"{PROGRAM}: {error}\n")
-    return code
-
-
-async def _serve(loaded: Loaded) -> None:
-    import trio
-
+async def _start(nursery: trio.Nursery, loaded: Loaded) -> str:
     from rocketlet.namesrv.namesrv import NameServer
-    from rocketlet.remoting.transport import TcpNetwork
 
-    sockets = loaded[ServerConfig]
-    network = TcpNetwork(
-        backlog=sockets.server_socket_backlog,
-        send_buffer=sockets.server_socket_snd_buf_size,
-        receive_buffer=sockets.server_socket_rcv_buf_size,
-    )
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async with trio.open_nursery() as nursery:
-            address = await nursery.start(NameServer(loaded, network).run)
-            sys.stdout.write(f"{start_up_line(address)}\n")
-            sys.stdout.flush()
-            gc.freeze()  # what a start leaves behind lives as long as the process
-            await anext(aiter(signals))
-            nursery.cancel_scope.cancel()
+    server = NameServer(loaded, server_process.tcp_network(loaded[ServerConfig]))
+    address: str = await nursery.start(server.run)
+    return start_up_line(address)
 
 
 def start_up_line(address: str) -> str:

@@ -10,23 +10,14 @@ Java: broker/processor/AdminBrokerProcessor.java, common/Configuration.java
 
 from __future__ import annotations
 
-import logging
-
 import trio
 
 from rocketlet.broker.handlers.topic_admin import REGISTRATION_SECONDS
 from rocketlet.broker.registration import Registration
-from rocketlet.broker.run_time_settings import Forbidden, RunTimeSettings
-from rocketlet.common import java_properties
-from rocketlet.common.java_properties import PropertiesError
-from rocketlet.common.settings import SettingsError
-from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
+from rocketlet.broker.run_time_settings import RunTimeSettings
+from rocketlet.remoting.handler import Handler, HandlerTable, Reply, Request
 from rocketlet.remoting.protocol.configuration import LONGEST_UPDATE, BrokerConfigAnswerHeader
 from rocketlet.remoting.request_codes import RequestCode
-from rocketlet.remoting.response_codes import ResponseCode
-
-log = logging.getLogger("rocketlet.broker.handlers.configuration")
-
 
 # RocketMQ's `mqadmin exportConfigs` fails where this one is missing; there are no filter servers.
 _ALWAYS_ZERO = b"filterServerNums=0\n"
@@ -50,22 +41,7 @@ class Configuration:
         return Reply(header=header, body=self._settings.properties().encode() + _ALWAYS_ZERO)
 
     async def update(self, request: Request) -> Reply:
-        peer = request.connection.peer
-        try:
-            updates = java_properties.as_dict(java_properties.decode(bytes(request.body)))
-            changed = await self._settings.update(updates)
-        except Forbidden as error:
-            log.warning("%s: refused to change a setting: %s", peer, error)
-            raise Refused(ResponseCode.NO_PERMISSION, str(error)) from error
-        except (SettingsError, PropertiesError) as error:
-            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        except OSError as error:
-            log.error("changed settings cannot be written: %s", error)
-            raise Refused(
-                ResponseCode.SYSTEM_ERROR, f"the settings cannot be written: {error}; nothing was changed"
-            ) from error
-        for key, text in changed.items():
-            log.info("setting %s is %s now, by %s", key, text, peer)
+        changed = await self._settings.update_by(request)
         if "brokerPermission" in changed:
             with trio.move_on_after(REGISTRATION_SECONDS):
                 await self._registration.register_now()

@@ -5,11 +5,10 @@ Each goes over a connection of its own, behind which the peer hangs up. Afterwar
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
-import random
 from pathlib import Path
+from random import Random
 
 import pytest
 import trio
@@ -28,55 +27,9 @@ from rocketlet.remoting.protocol.configuration import TopicConfig, TopicConfigTa
 from rocketlet.remoting.protocol.registration import RegisterBrokerBody, RegisterBrokerHeader
 from rocketlet.remoting.protocol.routing import GetRouteInfoHeader
 from rocketlet.remoting.request_codes import RequestCode
+from tests.support.mutations import feed, frames_to, mutated
 
 LONGEST = 700  # the long registrations only take longer
-
-
-def frames(vectors: Path) -> list[bytes]:
-    """What name servers were sent, in both header types."""
-    found = set()
-    for path in sorted((vectors / "frames").rglob("*.jsonl")):
-        for line in path.read_text("utf-8").splitlines():
-            frame = json.loads(line)
-            if frame["to"] == "namesrv":
-                found.add(base64.b64decode(frame["b64"]))
-    return sorted(frame for frame in found if len(frame) <= LONGEST)
-
-
-def mutated(frame: bytes, chance: random.Random) -> bytes:
-    """One to four changes: bits flipped, bytes set to what lies at borders, pieces cut out, doubled or put in."""
-    data = bytearray(frame)
-    for _ in range(chance.randint(1, 4)):
-        at = chance.randrange(len(data))
-        match chance.randrange(5):
-            case 0:
-                data[at] ^= 1 << chance.randrange(8)
-            case 1:
-                data[at] = chance.choice(b'\x00\x01\x7f\x80\xff{}[]",:0-')
-            case 2:
-                del data[at : at + chance.randint(1, 8)]
-            case 3:
-                data[at:at] = data[at : at + chance.randint(1, 40)]
-            case _:
-                begin = chance.choice([0, 4, 5, 8])
-                data[begin : begin + 4] = chance.choice([0, 1, 3, 4, 0x7FFFFFFF, 0xFFFFFFFF, len(data)]).to_bytes(
-                    4, "big"
-                )
-        if not data:
-            return frame
-    return bytes(data)
-
-
-async def feed(network: MemoryNetwork, address: str, data: bytes) -> None:
-    stream = await network.dial(address)
-    try:
-        await stream.send_all(data)
-        with trio.move_on_after(0.001):
-            await stream.receive_some()
-    except trio.BrokenResourceError:
-        pass  # it was closed before it had sent all: what a frame that is none deserves
-    finally:
-        await stream.aclose()
 
 
 @pytest.mark.parametrize(
@@ -92,8 +45,8 @@ async def test_the_name_server_survives(
     vectors: Path, autojump_clock: MockClock, count: int, chunk_size: int | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)
-    chance = random.Random(count)
-    originals = frames(vectors)
+    chance = Random(count)
+    originals = frames_to("namesrv", vectors, LONGEST)
     network = MemoryNetwork(chunk_size=chunk_size)
     flags = {"bindAddress": "10.0.0.9", "kvConfigPath": "kv", "configStorePath": "conf"}
     server = NameServer(load(NamesrvConfig, ServerConfig, MetricsConfig, flags=flags), network, files=MemoryFiles())

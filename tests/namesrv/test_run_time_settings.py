@@ -10,7 +10,8 @@ from rocketlet.common.config_file import Loaded, load, read_file
 from rocketlet.common.settings import SettingsError
 from rocketlet.namesrv.config import NamesrvConfig, kept_in_its_file
 from rocketlet.namesrv.durable_file import DurableFile
-from rocketlet.namesrv.run_time_settings import Forbidden, RunTimeSettings
+from rocketlet.namesrv.run_time_settings import RunTimeSettings
+from rocketlet.remoting.changeable_settings import Forbidden
 
 CONF = "# ours\nlistenPort = 19876\n\norderMessageEnable=false  \n! the end\n"
 
@@ -25,7 +26,8 @@ def started(tmp_path: Path, text: str = CONF) -> RunTimeSettings:
 async def test_a_change_is_taken_kept_and_read_at_the_next_start(tmp_path: Path) -> None:
     settings = started(tmp_path)
     assert settings.namesrv.order_message_enable is False
-    assert await settings.update({"orderMessageEnable": "true"}) == []
+    assert await settings.update({"orderMessageEnable": "true"}) == {"orderMessageEnable": "true"}
+    assert await settings.update({"orderMessageEnable": "true"}) == {}
     assert settings.namesrv.order_message_enable is True
     assert "orderMessageEnable=true\n" in settings.properties()
     text = (tmp_path / "namesrv.conf").read_text()
@@ -82,9 +84,12 @@ async def test_bad_values_and_unknown_keys_are_refused(tmp_path: Path) -> None:
         await settings.update({"orderMessagesEnable": "true"})
 
 
-async def test_rocketmqs_keys_that_are_not_served_are_passed_over(tmp_path: Path) -> None:
+async def test_rocketmqs_keys_that_are_not_served_are_passed_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     settings = started(tmp_path)
-    assert await settings.update({"serverWorkerThreads": "16"}) == ["serverWorkerThreads"]
+    assert await settings.update({"serverWorkerThreads": "16"}) == {}
+    assert "not served here: serverWorkerThreads" in caplog.text
     assert (tmp_path / "namesrv.conf").read_text() == CONF
 
 

@@ -17,6 +17,7 @@ from rocketlet.remoting.memory_network import MemoryNetwork
 from rocketlet.remoting.protocol.body import Body
 from rocketlet.remoting.protocol.header import to_ext
 from tests.support.frames import REQUEST_BODIES, REQUEST_HEADERS, recorded
+from tests.support.mutations import mutated
 from tests.support.raw_client import RawClient
 from tests.support.serving import Serving, serving
 
@@ -34,33 +35,6 @@ def table() -> dict[int, Handler]:
 
     codes = {*REQUEST_HEADERS, *REQUEST_BODIES}
     return {1: Handler(look), **{code: Handler(look, REQUEST_HEADERS.get(code)) for code in codes}}
-
-
-def mutated(frame: bytes, chance: random.Random) -> bytes:
-    """One to three changes: bytes flipped, cut out, doubled, inserted; lengths set to what is almost right."""
-    data = bytearray(frame)
-    for _ in range(chance.randint(1, 3)):
-        at, size = chance.randrange(len(data) or 1), chance.randint(1, 20)
-        kind = chance.randrange(7)
-        if kind == 0 and data:
-            data[at % len(data)] ^= 1 << chance.randrange(8)
-        elif kind == 1:
-            del data[at : at + size]
-        elif kind == 2:
-            data[at:at] = data[at : at + size]
-        elif kind == 3:
-            data[at:at] = chance.randbytes(size)
-        elif kind == 4:
-            data[0:4] = chance.choice([0, 3, 4, 5, len(data) - 4, len(data) - 3, (1 << 24) - 4, 0xFFFFFFFF]).to_bytes(
-                4, "big"
-            )
-        elif kind == 5:
-            data[4:8] = (chance.randrange(4) << 24 | chance.choice([0, 1, 20, 21, len(data), 0xFFFFFF])).to_bytes(
-                4, "big"
-            )
-        else:
-            data[at : at + 4] = chance.choice([b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\0\0\0\0", b"null", b'"":{'])
-    return bytes(data)
 
 
 def frames(count: int, seed: int) -> list[bytes]:

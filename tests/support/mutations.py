@@ -1,32 +1,60 @@
-"""Frames that went wrong on their way, or were made by somebody who means no good."""
+"""Frames that went wrong on their way, or were made by a peer that means no good; and a connection that brings them."""
 
 from __future__ import annotations
 
+import base64
+import json
+from functools import lru_cache
+from pathlib import Path
 from random import Random
+
+import trio
+
+from rocketlet.remoting.memory_network import MemoryNetwork
+
+_LENGTHS = [0, 1, 3, 4, 5, 20, 21, (1 << 24) - 4, 0x7FFFFFFF, 0xFFFFFFFF]
+_NUMBERS = [
+    b"-1",
+    b"0",
+    b"9223372036854775807",
+    b"2147483648",
+    b"null",
+    b'"x"',
+    b"1e9",
+    b'"":{',
+    b"\xff" * 4,
+    b"\0" * 4,
+]
 
 
 def mutated(frame: bytes, chance: Random) -> bytes:
-    """One to four changes: flipped bits, bytes as they lie at borders, pieces cut out or doubled, wrong lengths."""
+    """One to four changes: flipped bits, bytes as they lie at borders, pieces cut out, doubled or put in, wrong lengths
+    and header types, numbers out of range."""
     data = bytearray(frame)
     for _ in range(chance.randint(1, 4)):
         if not data:
             return frame
         at = chance.randrange(len(data))
-        match chance.randrange(6):
+        match chance.randrange(8):
             case 0:
                 data[at] ^= 1 << chance.randrange(8)
             case 1:
                 data[at] = chance.choice(b'\x00\x01\x02\x7f\x80\xff{}[]",:0-9')
             case 2:
-                del data[at : at + chance.randint(1, 8)]
+                del data[at : at + chance.randint(1, 20)]
             case 3:
                 data[at:at] = data[at : at + chance.randint(1, 40)]
             case 4:
+                data[at:at] = chance.randbytes(chance.randint(1, 20))
+            case 5:
                 begin = chance.choice([0, 4, 5, 8])
-                length = chance.choice([0, 1, 3, 4, 0x7FFFFFFF, 0xFFFFFFFF, len(data)])
-                data[begin : begin + 4] = length.to_bytes(4, "big")
+                length = chance.choice([*_LENGTHS, len(data) - 4, len(data) - 3, len(data)])
+                data[begin : begin + 4] = (length & 0xFFFFFFFF).to_bytes(4, "big")
+            case 6:
+                header_length = chance.choice([0, 1, 20, 21, len(data), 0xFFFFFF])
+                data[4:8] = (chance.randrange(4) << 24 | header_length).to_bytes(4, "big")
             case _:
-                number = chance.choice([b"-1", b"0", b"9223372036854775807", b"2147483648", b"null", b'"x"', b"1e9"])
+                number = chance.choice(_NUMBERS)
                 data[at : at + len(number)] = number
     return bytes(data)
 
@@ -34,3 +62,28 @@ def mutated(frame: bytes, chance: Random) -> bytes:
 def mended(frame: bytes) -> bytes:
     """The same with a first length that is right, so that what is wrong inside is met as well."""
     return (len(frame) - 4).to_bytes(4, "big") + frame[4:] if len(frame) >= 8 else frame
+
+
+@lru_cache
+def frames_to(receiver: str, vectors: Path, longest: int) -> list[bytes]:
+    """What was recorded to be sent to a `broker` or a `namesrv`, in both header types, up to a length."""
+    found = set()
+    for path in sorted((vectors / "frames").rglob("*.jsonl")):
+        for line in path.read_text("utf-8").splitlines():
+            frame = json.loads(line)
+            if frame["to"] == receiver:
+                found.add(base64.b64decode(frame["b64"]))
+    return sorted(frame for frame in found if len(frame) <= longest)
+
+
+async def feed(network: MemoryNetwork, address: str, data: bytes) -> None:
+    """Over a connection of its own, which the peer closes afterwards."""
+    stream = await network.dial(address)
+    try:
+        await stream.send_all(data)
+        with trio.move_on_after(0.001):
+            await stream.receive_some()
+    except trio.BrokenResourceError:
+        pass  # closed before all was sent: what a frame that is none deserves
+    finally:
+        await stream.aclose()

@@ -1,0 +1,118 @@
+"""Settings that requests change while a server runs: 25 of a broker, 318 of a name server.
+
+A change is checked, written and then taken, all of its keys or none. The file keeps its comments and order: only lines
+that change are touched. Only what says `updatable` may change. What is in configBlackList, or names a path, is refused
+in RocketMQ's own words and code: two of its CVEs were a path changed from outside. Keys of RocketMQ's that are not
+served are passed over.
+
+Java: common/Configuration.java
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+
+import trio
+
+from rocketlet.common import java_properties, rocketmq_keys
+from rocketlet.common.config_file import Loaded
+from rocketlet.common.errors import RocketletError
+from rocketlet.common.java_properties import PropertiesError
+from rocketlet.common.settings import Setting, SettingsError, settings_of, to_properties
+from rocketlet.remoting.handler import Refused, Request
+from rocketlet.remoting.response_codes import ResponseCode
+
+log = logging.getLogger("rocketlet.remoting.changeable_settings")
+
+# Besides what configBlackList names.
+NEVER = ("configBlackList", "brokerConfigPath", "rocketmqHome")
+
+
+class Forbidden(RocketletError):
+    """The key may never be changed from outside, not even to the value that it has."""
+
+
+class ChangeableSettings(ABC):
+    """All settings of a server. A subclass holds what its readers want of them, and knows where changes are kept."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        self._loaded = loaded
+        self._writing = trio.Lock()
+
+    @property
+    def loaded(self) -> Loaded:
+        """All of them."""
+        return self._loaded
+
+    @property
+    @abstractmethod
+    def _black_list(self) -> Iterable[str]:
+        """configBlackList as it is now."""
+
+    @abstractmethod
+    async def _keep(self, changed: Mapping[str, str]) -> None:
+        """Write what changed where the next start reads it. Raises PropertiesError, OSError."""
+
+    def _take(self, loaded: Loaded) -> None:
+        """Use these from now on."""
+        self._loaded = loaded
+
+    def properties(self) -> str:
+        """All settings as lines of `key=value`, without comments and escapes, as RocketMQ answers."""
+        return java_properties.format_plain(to_properties(*self._loaded.configs))
+
+    async def update(self, updates: Mapping[str, str]) -> dict[str, str]:
+        """Returns what changed.
+
+        Raises Forbidden, SettingsError, PropertiesError (the file is damaged) or OSError; then nothing has changed.
+        """
+        async with self._writing:
+            served = {key for one in self._settings() for key in (one.key, *one.old_keys)}
+            wanted = {key: text for key, text in updates.items() if key in served or key not in rocketmq_keys.ALL}
+            self._forbid(updates)
+            loaded = self._loaded.with_updates(wanted)
+            before, after = to_properties(*self._loaded.configs), to_properties(*loaded.configs)
+            changed = {key: text for key, text in after.items() if text != before[key]}
+            if changed:
+                await self._keep(changed)
+            self._take(loaded)
+        passed_over = sorted(updates.keys() - wanted.keys())
+        if passed_over:
+            log.warning("settings of RocketMQ that are not served here: %s", ", ".join(passed_over))
+        return changed
+
+    async def update_by(self, request: Request) -> dict[str, str]:
+        """What a request with properties text asks for. Returns what changed; raises Refused: 16 where it is forbidden,
+        1, with the reason, for what may only be set at start, is unknown, or cannot have that value."""
+        peer = request.connection.peer
+        try:
+            changed = await self.update(java_properties.as_dict(java_properties.decode(bytes(request.body))))
+        except Forbidden as error:
+            log.warning("%s: refused to change a setting: %s", peer, error)
+            raise Refused(ResponseCode.NO_PERMISSION, str(error)) from error
+        except (SettingsError, PropertiesError) as error:
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        except OSError as error:
+            log.error("changed settings cannot be written: %s", error)
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR, f"the settings cannot be written: {error}; nothing was changed"
+            ) from error
+        for key, text in changed.items():
+            log.info("setting %s is %s now, by %s", key, text, peer)
+        return changed
+
+    def _forbid(self, updates: Mapping[str, str]) -> None:
+        never = {*NEVER, *self._black_list, *(one.key for one in self._settings() if one.path)}
+        for key in updates:
+            if key in never:
+                raise Forbidden(f"Can not update config in black list: {key}")
+
+    def _settings(self) -> list[Setting]:
+        return [one for config in self._loaded.configs for one in settings_of(type(config))]
+
+
+def edited(text: bytes, changed: Mapping[str, str]) -> bytes:
+    """A properties file with some values changed. Raises PropertiesError."""
+    return java_properties.edit(java_properties.decode(text), changed).encode()
