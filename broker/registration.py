@@ -3,8 +3,9 @@
 Each name server has a task of its own, so one that is away or slow keeps nobody else waiting. A registration is the
 complete topic table in one snapshot with its version, over a connection that is kept. One that nothing forces
 (`forceRegister=false`) first asks whether the name server knows this version (322). A change that comes while one is
-under way makes another behind it, so the last state always arrives; many changes at once make one. The log says when a
-name server goes and when it comes back, not at every try.
+under way makes another after it, so the last state always arrives; many changes at once make one. A name server that
+could not be told is tried again each second at first. The log says when it goes and when it comes back, not at every
+try.
 
 The answers carry two things back: which topics are ordered, and for a slave where its master is.
 
@@ -22,6 +23,7 @@ import trio
 from rocketlet.broker.config import Settings
 from rocketlet.broker.identity import Identity
 from rocketlet.broker.topic_table import TopicTable
+from rocketlet.common.retry_pauses import retry_pauses
 from rocketlet.common.topic import PERM_INHERIT
 from rocketlet.remoting.command import Command, request
 from rocketlet.remoting.connection_pool import ConnectionPool
@@ -108,6 +110,7 @@ class Registration:
                 nursery.start_soon(self._keep_told, place)
 
     async def _keep_told(self, place: Place) -> None:
+        pauses = retry_pauses(self._settings.now.registration_pause)
         while True:
             # A slave asks every time: the answer tells where its master is, whatever it is that has changed.
             always = self._settings.now.force_register or self._identity.slave
@@ -116,8 +119,13 @@ class Registration:
                 await self._register_at(place)
             place.tried = changes
             self._tries.unpark_all()
+            pause = self._settings.now.registration_pause
+            if place.error:
+                pause = min(next(pauses), pause)
+            else:
+                pauses = retry_pauses(pause)
             await trio.sleep(LEAST_PAUSE)
-            with trio.move_on_after(self._settings.now.registration_pause - LEAST_PAUSE):
+            with trio.move_on_after(pause - LEAST_PAUSE):
                 while self._changes <= place.tried:
                     await self._news.park()
 

@@ -2,7 +2,7 @@
 
 For each subscribed topic: the readable queues from the route, the group's members from a broker, the own share from
 the allocation. Queues that are no longer ours are given up first, new ones are taken: locked where order matters, then
-their offset is read, then they are pulled. What does not work out is tried again after 1 s, 2 s, 4 s and so on.
+their offset is read, then they are pulled. What does not work out is tried again each second at first.
 
 Two things that RocketMQ does worse, and that stop consumers for long: a member list without our own id does not cost
 us all queues, since it only means that a broker has restarted and has not heard from us yet: it is told, and asked
@@ -19,7 +19,7 @@ Java: client/impl/consumer/RebalanceImpl.java, RebalancePushImpl.java, Rebalance
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 import trio
@@ -31,11 +31,12 @@ from rocketlet.client.errors import ClientError
 from rocketlet.client.talking.session import Session
 from rocketlet.client.wakeup import Wakeup
 from rocketlet.common.message import MessageQueue
+from rocketlet.common.retry_pauses import retry_pauses
 from rocketlet.common.subscription import Subscription
 
 log = logging.getLogger("rocketlet.client.rebalance")
 
-_TRY_AGAIN_AFTER = 1.0
+_MOST_PAUSE = 5.0  # between two tries to take all queues
 _COMMIT_TIME = 1.0
 LOCK_INTERVAL = 20.0
 
@@ -98,12 +99,17 @@ class Rebalance:
                 nursery.start_soon(self._renew_locks)
             await self.balance()
             task_status.started()
-            again = _TRY_AGAIN_AFTER
+            pauses = self._pauses()
             while True:
                 interval = self._owner.config.rebalance_interval
-                woken = await self._wakeup.wait(min(again, interval) if self._incomplete else interval)
-                again = _TRY_AGAIN_AFTER if woken or not self._incomplete else 2 * again
+                woken = await self._wakeup.wait(min(next(pauses), interval) if self._incomplete else interval)
+                if woken or not self._incomplete:
+                    pauses = self._pauses()
                 await self.balance()
+
+    @staticmethod
+    def _pauses() -> Iterator[float]:
+        return retry_pauses(_MOST_PAUSE)
 
     async def _renew_locks(self) -> None:
         while True:

@@ -50,6 +50,7 @@ class Send:
         "deadline",
         "done",
         "error",
+        "failed_at",
         "fixed",
         "flag",
         "message_id",
@@ -57,6 +58,7 @@ class Send:
         "opaque",
         "properties",
         "queue",
+        "rests",
         "result",
         "select",
         "sys_flag",
@@ -66,6 +68,7 @@ class Send:
         "tried_at",
         "tried_by",
         "tries",
+        "unsent",
     )
 
     # What is sent.
@@ -92,6 +95,11 @@ class Send:
 
     def __init__(self) -> None:
         self.tries = 0
+        self.unsent = 0
+        """Those of the tries that never left: there was no address, or no connection could be made."""
+        self.rests = 0
+        self.failed_at: set[str] | None = None
+        """Brokers at which it failed since its last rest."""
         self.causes: list[ClientError] | None = None
         self.connection: Connection | None = None
         self.counted = False

@@ -9,6 +9,10 @@ for a route or a connection is parked, in order, and one task a topic or address
                │           │                    ├─ may be tried again ─▶ next try, another broker
              parked      parked                 └─ final, or out of tries or time ─▶ error
 
+The next try is made at once while there is a broker at which the send has not failed. When it has failed at all of them
+it rests, for 50 ms, then 100 ms and so on. A try that never left, because no connection could be made, is not one of
+the `retries`: the broker may be restarting, and the time given is used to wait for it.
+
 Time-outs have no timer each: one task sleeps until the earliest deadline that it knows of, and then looks through what
 is on its way (64 to 4096 sends). Under a steady load of one time-out that is one look every 3 s.
 
@@ -17,6 +21,8 @@ Java: client/impl/producer/DefaultMQProducerImpl.java#sendDefaultImpl, client/im
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import logging
 import math
 from collections import deque
@@ -46,6 +52,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("rocketlet.client.send_pipeline")
 
 _SEND = "the send"
+_LEAST_REST = 0.05
 # After these answers the route is asked for at once: it seems to have changed.
 _STALE_ROUTE = frozenset({int(ResponseCode.TOPIC_NOT_EXIST), int(ResponseCode.NO_PERMISSION)})
 
@@ -68,6 +75,9 @@ class SendPipeline:
         self._for_route: dict[str, deque[Send]] = {}
         self._for_line: dict[str, deque[Send]] = {}
         self._refreshing: set[str] = set()
+        self._resting: list[tuple[float, int, Send]] = []
+        """A heap of sends between two tries: when each is tried again, and its place among those of one time."""
+        self._order = itertools.count()
         self._next_look = math.inf
         self._sleeping = trio.CancelScope()
         self._empty = trio.lowlevel.ParkingLot()
@@ -138,8 +148,7 @@ class SendPipeline:
         self.on_their_way.add(send)
         if self._config.try_timeout is not None:
             deadline = min(deadline, now + self._config.try_timeout)
-        if deadline < self._next_look:
-            self._next_look = self._sleeping.deadline = deadline
+        self._look_before(deadline)
         if self._outside or not self._let_in(send):
             self._outside.append(send)
 
@@ -184,6 +193,7 @@ class SendPipeline:
         send.tries += 1
         address = self._session.routes.master(queue.broker_name)
         if address is None:
+            send.unsent += 1
             self._failed(send, NoRoute("the queue's broker is in no route", topic=send.topic, broker=queue.broker_name))
             return
         address = self._session.brokers.vip(address)
@@ -280,15 +290,36 @@ class SendPipeline:
         if send.causes is None:
             send.causes = []
         send.causes.append(error)
-        log.info("try %d of message %s failed, trying another broker: %s", send.tries, send.message_id, error)
+        if send.failed_at is None:
+            send.failed_at = set()
+        send.failed_at.add(send.queue.broker_name)
+        route = self._session.routes.get(send.topic)
+        if route is not None and any(queue.broker_name not in send.failed_at for queue in route.writable):
+            log.info("try %d of message %s failed, trying another broker: %s", send.tries, send.message_id, error)
+            self._try_again(send)
+            return
+        left = send.deadline - now
+        if left < _LEAST_REST:
+            self._give_up(send, error)
+            return
+        send.failed_at.clear()
+        rest = min(_LEAST_REST * 2 ** min(send.rests, 20), left / 2)
+        log.info("try %d of message %s failed, trying again in %g s: %s", send.tries, send.message_id, rest, error)
+        send.rests += 1
+        send.connection, send.tried_at = None, now + rest
+        heapq.heappush(self._resting, (now + rest, next(self._order), send))
+        self._wake_looker(now + rest)
+
+    def _try_again(self, send: Send) -> None:
+        send.tried_at = trio.current_time()
         if self._config.try_timeout is not None:
-            self._look_before(now + self._config.try_timeout)
+            self._look_before(send.tried_at + self._config.try_timeout)
         self._try(send)
 
     def _may_retry(self, send: Send) -> bool:
         # A chosen queue is not exchanged for another one: it was chosen for order.
         chosen = send.fixed is not None or send.select is not None
-        return not chosen and not send.oneway and send.tries <= self._config.retries
+        return not chosen and not send.oneway and send.tries - send.unsent <= self._config.retries
 
     def _give_up(self, send: Send, error: ClientError) -> None:
         elapsed = (trio.current_time() - send.began) * 1000
@@ -389,20 +420,34 @@ class SendPipeline:
                 self._send(send, line)
             else:
                 assert error is not None
+                send.unsent += 1
                 self.answered(send, error)
 
     # ---- time
 
     def _look_before(self, deadline: float) -> None:
         if deadline < self._next_look:
-            self._next_look = self._sleeping.deadline = deadline
+            self._next_look = deadline
+            self._wake_looker(deadline)
+
+    def _wake_looker(self, at: float) -> None:
+        if at < self._sleeping.deadline:
+            self._sleeping.deadline = at
 
     async def _look_for_late_ones(self) -> None:
         try_timeout = self._config.try_timeout
+        resting = self._resting
         while True:
-            with trio.CancelScope(deadline=self._next_look) as self._sleeping:
+            due = min(self._next_look, resting[0][0]) if resting else self._next_look
+            with trio.CancelScope(deadline=due) as self._sleeping:
                 await trio.sleep_forever()
             now = trio.current_time()
+            while resting and resting[0][0] <= now:
+                _, _, send = heapq.heappop(resting)
+                if not send.done:
+                    self._try_again(send)
+            if now < self._next_look:
+                continue
             self._next_look = math.inf
             for send in list(self.on_their_way):
                 deadline = send.deadline

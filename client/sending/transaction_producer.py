@@ -65,6 +65,7 @@ class TransactionEngine(ProducerEngine):
     ) -> None:
         super().__init__(group, config, world, hooks)
         self._check = check
+        self.session.known_everywhere = True
         self.session.handlers[int(RequestCode.CHECK_TRANSACTION_STATE)] = Handler(
             self._asked, CheckTransactionStateHeader, "client", longest_body=None
         )

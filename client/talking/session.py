@@ -1,9 +1,12 @@
-"""What one client is beneath its producer or consumer: connections, routes, heartbeats.
+"""The connections, routes and heartbeats of one client, under its producer or consumer.
 
-Three things go round, each in a task of its own, so that a slow one does not hold up the others: routes of all topics
-in use every 30 s (the first at once), with what vanished forgotten; routes that are missing, sooner; heartbeats to all
-known brokers every 30 s. A change of routes is told to whoever asked for it; a broker that appears gets its heartbeat
-at once, and so does one that comes back, for it has forgotten who its clients are.
+Three rounds are made, each by a task of its own, so that a slow one does not hold up the others: routes of all topics
+in use every 30 s (the first at once), and what vanished is forgotten; what is missing, each second at first; heartbeats
+to all known brokers every 30 s. A change of routes is told to all who asked for it; a broker that appears gets its
+heartbeat at once, and so does one that comes back, because it has forgotten its clients.
+
+A producer of transactions is known to all masters of all clusters from its start on (`known_everywhere`): any of them
+may have to ask it about a transaction of its group.
 
 Java: client/impl/factory/MQClientInstance.java
 """
@@ -11,7 +14,7 @@ Java: client/impl/factory/MQClientInstance.java
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -25,10 +28,11 @@ from rocketlet.client.errors import ClientClosed, ClientError, NoRoute
 from rocketlet.client.talking import identity
 from rocketlet.client.talking.broker_calls import BrokerCalls
 from rocketlet.client.talking.namesrv_calls import NamesrvCalls, no_route
-from rocketlet.client.talking.route_cache import Route, RouteCache, borrowed_route, route_of
+from rocketlet.client.talking.route_cache import MASTER, Route, RouteCache, borrowed_route, route_of
 from rocketlet.client.talking.signing import Signer
 from rocketlet.common.clock import WallClock, system_clock
 from rocketlet.common.message import MessageQueue
+from rocketlet.common.retry_pauses import retry_pauses
 from rocketlet.common.topic import INNER_PRODUCER_GROUP
 from rocketlet.remoting.config import PoolConfig, SerializeType
 from rocketlet.remoting.connection_pool import ConnectionPool
@@ -48,7 +52,7 @@ if TYPE_CHECKING:
 logging.getLogger("rocketlet.client").addHandler(logging.NullHandler())
 log = logging.getLogger("rocketlet.client.session")
 
-_FIRST_LOOK = 1.0
+_MOST_PAUSE = 5.0  # between two looks for what is missing
 
 
 @dataclass(slots=True)
@@ -89,6 +93,9 @@ class Session:
         self.consumers: list[Callable[[], ConsumerData]] = []
         self.topics: list[Callable[[], Iterable[str]]] = []
         self.routes_changed: list[Callable[[str], None]] = []
+        self.known_everywhere = False
+        """Heartbeats go to all masters of all clusters, not only to those in the routes of topics in use."""
+        self._cluster_masters: set[str] | None = None
         self._default_topics: dict[str, tuple[str, int]] = {}
         self._asking: dict[str, trio.Event] = {}
         self._greeted: set[str] = set()
@@ -200,13 +207,22 @@ class Session:
         log.info("route of %s: %d queues to write, %d to read", route.topic, len(route.writable), len(route.readable))
         for tell in self.routes_changed:
             tell(route.topic)
-        strangers = self._brokers_to_greet() - self._greeted
-        if strangers and self._nursery is not None and self._worth_a_heartbeat():
-            self._greeted |= strangers
-            self._nursery.start_soon(self._heartbeat_to, sorted(strangers))
+        self._greet_strangers()
+
+    async def _learn_cluster(self) -> None:
+        try:
+            cluster = await self.namesrv.cluster()
+        except ClientError as error:
+            log.info("the brokers of the cluster are not known yet: %s", error)
+            return
+        brokers = cluster.brokerAddrTable.values()
+        self._cluster_masters = {broker.brokerAddrs[MASTER] for broker in brokers if MASTER in broker.brokerAddrs}
+        self._greet_strangers()
 
     async def _refresh_for_ever(self) -> None:
         while True:
+            if self.known_everywhere:
+                await self._learn_cluster()
             for topic in self._topics_in_use():
                 try:
                     await self.refresh(topic)
@@ -215,22 +231,29 @@ class Session:
             vanished = self.routes.forget_vanished()
             if vanished:
                 log.info("brokers that are in no route any more: %s", ", ".join(sorted(vanished)))
-                self._greeted -= vanished
+                self._greeted &= self._brokers_to_greet()
             await trio.sleep(self.config.route_interval)
 
     async def _look_for_missing(self) -> None:
-        """A topic that is just being created appears in a moment: it is asked for after 1 s, 2 s, 4 s and so on."""
+        """Servers that are just being started, and topics that are being created, appear in a moment."""
         missing: set[str] = set()
-        pause = _FIRST_LOOK
+        pauses = self._pauses()
         while True:
-            await trio.sleep(pause)
+            await trio.sleep(next(pauses))
             before, missing = missing, {topic for topic in self._topics_in_use() if self._is_missing(topic)}
-            pause = min(2 * pause, self.config.route_interval) if missing == before else _FIRST_LOOK
+            if missing != before:
+                pauses = self._pauses()
+            if self.known_everywhere and not self._cluster_masters:
+                await self._learn_cluster()
+            self._greet_strangers()
             for topic in missing:
                 try:
                     await self.refresh(topic)
                 except ClientError as error:
                     log.info("the route of %s is not known yet: %s", topic, error)
+
+    def _pauses(self) -> Iterator[float]:
+        return retry_pauses(min(_MOST_PAUSE, self.config.route_interval))
 
     def _is_missing(self, topic: str) -> bool:
         route = self.routes.get(topic)
@@ -249,7 +272,15 @@ class Session:
 
     def _brokers_to_greet(self) -> set[str]:
         # Slaves keep no producers; they serve pulls, for which they must know the group.
-        return self.routes.all_addresses() if self.consumers else set(self.routes.masters())
+        known = self.routes.all_addresses() if self.consumers else set(self.routes.masters())
+        return known | (self._cluster_masters or set())
+
+    def _greet_strangers(self) -> None:
+        """Heartbeats to brokers that have had none yet, or could not be reached."""
+        strangers = self._brokers_to_greet() - self._greeted
+        if strangers and self._nursery is not None and self._worth_a_heartbeat():
+            self._greeted |= strangers
+            self._nursery.start_soon(self._heartbeat_to, sorted(strangers))
 
     async def _heartbeat_for_ever(self) -> None:
         while True:
