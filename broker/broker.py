@@ -126,8 +126,10 @@ class Broker:
         self.statistics = Statistics(self.identity.cluster)
         self.long_poll = LongPoll(self.settings)
         self.overload = Overload(self.settings)
-        self.clients = Clients(self.settings, self.tables.groups, self.tables.filters, self.long_poll, clock)
         self.locks: QueueLocks[WireQueue] = QueueLocks()
+        self.clients = Clients(
+            self.settings, self.tables.groups, self.tables.filters, self.long_poll, self.locks, clock
+        )
         self.pool = ConnectionPool(network, loaded[PoolConfig])
         self.registration = Registration(self.identity, self.settings, self.tables.topics, self.pool)
         self.targets = SendTargets(self.identity, self.settings, self.tables.topics, self.overload, clock, self._random)

@@ -21,12 +21,14 @@ from rocketlet.broker.consumer_groups import ConsumerGroups, Consuming, Member
 from rocketlet.broker.filter.consumer_filters import ConsumerFilters
 from rocketlet.broker.long_poll import LongPoll
 from rocketlet.broker.producer_groups import ProducerGroups
+from rocketlet.broker.queue_locks import QueueLocks
 from rocketlet.broker.subscription_groups import SubscriptionGroups
 from rocketlet.remoting.command import request
 from rocketlet.remoting.connection import Connection
 from rocketlet.remoting.errors import RemotingError
 from rocketlet.remoting.events import ConnectionEvents
 from rocketlet.remoting.protocol.membership import NotifyConsumerIdsChangedHeader
+from rocketlet.remoting.protocol.queue import WireQueue
 from rocketlet.remoting.request_codes import RequestCode
 
 log = logging.getLogger("rocketlet.broker.clients")
@@ -54,12 +56,14 @@ class Clients(ConnectionEvents):
         groups: SubscriptionGroups,
         filters: ConsumerFilters,
         long_poll: LongPoll,
+        locks: QueueLocks[WireQueue],
         clock: Callable[[], int],
     ) -> None:
         self._settings = settings
         self._groups = groups
         self._filters = filters
         self._long_poll = long_poll
+        self._locks = locks
         self._clock = clock
         self.consumers = ConsumerGroups()
         self.producers = ProducerGroups()
@@ -87,7 +91,11 @@ class Clients(ConnectionEvents):
         """The connection is gone, and with it all that its client was."""
         self._long_poll.dropped(connection)
         self.producers.connection_closed(connection)
-        for group in self.consumers.connection_closed(connection):
+        for group, client_id in self.consumers.connection_closed(connection):
+            # A client that was killed would hold its queues for another minute. One that came back on another
+            # connection before this one was seen to end keeps them.
+            if not self.consumers.is_member(group, client_id):
+                self._locks.client_left(group, client_id)
             self._left(group)
 
     async def drop_silent(self) -> None:

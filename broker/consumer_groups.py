@@ -174,9 +174,19 @@ class ConsumerGroups:
             del self._groups[name]
         return True
 
-    def connection_closed(self, connection: Connection) -> list[str]:
-        """Take a connection out of all groups; returns the groups that it was in."""
-        return [name for name in sorted(self._of_connection.get(connection, ())) if self.unregister(name, connection)]
+    def connection_closed(self, connection: Connection) -> list[tuple[str, str]]:
+        """Take a connection out of all groups; returns the groups that it was in, each with its client id there."""
+        left = []
+        for name in sorted(self._of_connection.get(connection, ())):
+            client_id = self._groups[name].members[connection].client_id
+            if self.unregister(name, connection):
+                left.append((name, client_id))
+        return left
+
+    def is_member(self, name: str, client_id: str) -> bool:
+        """Whether a client is in a group, by whatever connection."""
+        group = self._groups.get(name)
+        return group is not None and any(member.client_id == client_id for member in group.members.values())
 
     def expired(self, now: int) -> list[Member]:
         """Members that have been silent for too long; the caller closes their connections, which takes them out."""

@@ -1,7 +1,8 @@
 """Which client holds which queue of a group while it consumes in order.
 
-A lock lives in memory only and dies 60 s after its holder last asked for it (clients ask again every 20 s), so a
-client that vanished does not stop its queues. Asking for one's own lock refreshes it. Pure: the time is given.
+A lock lives in memory only. It ends when the connection of its holder ends, and 60 s after its holder last asked for it
+(clients ask again every 20 s), so a client that vanished does not stop its queues. Asking for one's own lock refreshes
+it. Pure: the time is given.
 
 Invariants: a queue of a group has at most one holder that is not expired; only the holder can give a lock back.
 
@@ -71,6 +72,11 @@ class QueueLocks(Generic[Queue]):
                 del locks[queue]
         if not locks:
             del self._groups[group]
+
+    def client_left(self, group: str, client_id: str) -> None:
+        """Give back all that a client holds in a group."""
+        locks = self._groups.get(group, {})
+        self.unlock(group, client_id, [queue for queue, lock in locks.items() if lock.client_id == client_id])
 
     def holder(self, group: str, queue: Queue, now: int) -> str | None:
         lock = self._groups.get(group, {}).get(queue)

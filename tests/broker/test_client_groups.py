@@ -72,7 +72,9 @@ class TestConsumers:
         groups.register(member(2, "b"), consuming("g", tags("t")))
         groups.register(member(1, "a"), consuming("h", tags("t")))
         assert groups.of_topic("t") == ["g", "h"]
-        assert groups.connection_closed(1) == ["g", "h"]
+        assert groups.connection_closed(1) == [("g", "a"), ("h", "a")]
+        assert groups.is_member("g", "b")
+        assert not groups.is_member("g", "a")
         assert groups.get("h") is None
         assert groups.unregister("g", 2)
         assert not groups.unregister("g", 2)

@@ -30,6 +30,17 @@ def test_a_queue_asked_for_twice_is_granted_once() -> None:
     assert locks.lock("g", "a", [0, 0], 0) == [0]
 
 
+def test_a_client_that_left_a_group_holds_nothing_there() -> None:
+    locks: QueueLocks[int] = QueueLocks()
+    locks.lock("g", "a", [0, 1], 0)
+    locks.lock("g", "b", [2], 0)
+    locks.lock("h", "a", [0], 0)
+    locks.client_left("g", "a")
+    locks.client_left("nobody knows it", "a")
+    assert locks.lock("g", "c", [0, 1, 2], 1) == [0, 1]
+    assert locks.holder("h", 0, 1) == "a"
+
+
 def test_a_lock_dies_a_minute_after_its_holder_last_asked() -> None:
     locks: QueueLocks[int] = QueueLocks()
     locks.lock("g", "a", [0], 0)

@@ -26,6 +26,8 @@ from rocketlet.client import (
 from rocketlet.remoting.command import request
 from rocketlet.remoting.connection_pool import ConnectionPool
 from rocketlet.remoting.protocol.kv import ORDER_TOPIC_CONFIG, PutKVConfigHeader
+from rocketlet.remoting.protocol.membership import ConsumerData, HeartbeatData, LockBatchAnswerBody, LockBatchBody
+from rocketlet.remoting.protocol.queue import WireQueue
 from rocketlet.remoting.request_codes import RequestCode
 from tests.support.memory_cluster import Cluster, memory_cluster
 
@@ -245,3 +247,36 @@ async def test_messages_stay_in_order_by_key_over_a_restart_and_a_rebalance(
         finished.set()
     assert {key: seen for key, seen in by_key.items() if seen != list(range(count // 20))} == {}
     assert len(by_key) == 20
+
+
+async def test_an_orderly_consumer_that_was_killed_leaves_its_queues_to_the_next_at_once(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    got: list[bytes] = []
+
+    async def listener(message: ReceivedMessage) -> None:
+        got.append(message.body)
+
+    async with memory_cluster() as cluster, topic_on_all(cluster, "T", 4) as producer:
+        for number in range(8):
+            await producer.send(Message("T", b"%d" % number))
+        queues = [WireQueue.of(MessageQueue("T", "broker-a", number)) for number in range(4)]
+        heartbeat = HeartbeatData("killed", consumerDataSet=[ConsumerData("g", subscriptionDataSet=[])])
+        locking = LockBatchBody("killed", "g", queues)
+        address = cluster.address("broker-a")
+        async with ConnectionPool(cluster.network) as pool:
+            await pool.call(address, request(RequestCode.HEART_BEAT, None, heartbeat.to_json()), 3)
+            answer = await pool.call(address, request(RequestCode.LOCK_BATCH_MQ, None, locking.to_json()), 3)
+            assert len(LockBatchAnswerBody.from_json(answer.body).lockOKMQSet) == 4
+        # Its connection has ended as that of a killed process does: nothing was given back.
+        async with AsyncPushConsumer(
+            "g",
+            listener,
+            topics={"T": "*"},
+            orderly=True,
+            namesrv=cluster.namesrv,
+            world=cluster.world(),
+            consume_from=ConsumeFrom.FIRST_OFFSET,
+        ):
+            await trio.sleep(3)
+    assert sorted(got) == [b"%d" % number for number in range(8)]

@@ -119,20 +119,22 @@ async def test_an_idle_transaction_producer_is_known_to_a_cluster_that_came_late
 
 
 async def test_a_send_waits_for_the_only_broker_as_long_as_it_may(autojump_clock: trio.testing.MockClock) -> None:
-    async with memory_cluster() as cluster:
-        async with AsyncProducer("p", namesrv=cluster.namesrv, world=cluster.world()) as producer:
-            await producer.send(Message("T", b"before"))
-            await cluster.stop("broker-a")
-            began = trio.current_time()
-            with pytest.raises((SendFailed, Unreachable)) as caught:
-                await producer.send(Message("T", b"x"))
-            assert 2.8 <= trio.current_time() - began <= 3
-            assert caught.value.tries >= 5
+    async with (
+        memory_cluster() as cluster,
+        AsyncProducer("p", namesrv=cluster.namesrv, world=cluster.world()) as producer,
+    ):
+        await producer.send(Message("T", b"before"))
+        await cluster.stop("broker-a")
+        began = trio.current_time()
+        with pytest.raises((SendFailed, Unreachable)) as caught:
+            await producer.send(Message("T", b"x"))
+        assert 2.8 <= trio.current_time() - began <= 3
+        assert caught.value.tries >= 5
 
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(cluster.start, "broker-a")
-                result = await producer.send(Message("T", b"after"))
-            assert result.status is SendStatus.SEND_OK
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(cluster.start, "broker-a")
+            result = await producer.send(Message("T", b"after"))
+        assert result.status is SendStatus.SEND_OK
 
 
 async def test_tries_that_reached_the_broker_are_counted_and_spaced(autojump_clock: trio.testing.MockClock) -> None:
