@@ -107,7 +107,7 @@ def reopen(config: StoreConfig, look: Callable[[MessageStore], object]) -> Recov
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("partitions", [1, 7, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("partitions", [1, 7, pytest.param(40, marks=pytest.mark.slow)])
 def test_the_same_files_as_our_own(spark: SparkSession, tmp_path: Path, partitions: int) -> None:
     from rocketlet.spark_jobs.index_writer import rebuild_index
 

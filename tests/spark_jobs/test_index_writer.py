@@ -53,8 +53,8 @@ def index_contents(store: Path) -> list[bytes]:
         ("ipv6", 7),
         ("crash", 7),
         ("slave", 7),
-        pytest.param("clean", 200, marks=pytest.mark.slow),
-        pytest.param("shapes", 200, marks=pytest.mark.slow),
+        pytest.param("clean", 40, marks=pytest.mark.slow),
+        pytest.param("shapes", 40, marks=pytest.mark.slow),
     ],
 )
 def test_files_equal_those_of_rocketmq(
