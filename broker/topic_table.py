@@ -30,7 +30,6 @@ from rocketlet.remoting.protocol.configuration import (
     MULTI_TAG,
     SINGLE_TAG,
     UNIT,
-    UNIT_SUBSCRIPTION,
     DataVersion,
     TopicConfig,
     TopicConfigTable,
@@ -194,14 +193,6 @@ class TopicTable:
                 log.info("topic %s was deleted at the master", name)
         self.version = version
         self._on_change()
-
-    def mark_unit_subscription(self, name: str, has: bool) -> None:
-        """Note in a topic whether a consumer of a unit subscribes it."""
-        topic = self._topics.get(name)
-        if topic is None or bool(topic.sys_flag & UNIT_SUBSCRIPTION) == has:
-            return
-        topic.sys_flag ^= UNIT_SUBSCRIPTION
-        self._changed()
 
     def follow_order(self, ordered: Iterable[str]) -> None:
         """Take over from the name server which topics are ordered."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 from operator import mul
 
 INT32_MAX = 0x7FFFFFFF
-INT64_MAX = 0x7FFFFFFFFFFFFFFF
 
 # _FALLING[n] is 31^(n-1) ... 31, 1 (modulo 2^32). One `sum(map(mul, ...))` runs in C and takes a key of 42 characters
 # from 2.4 to 1.4 µs; the tables of the lengths that occur stay, 120 KB for all of them.
@@ -23,12 +22,6 @@ def to_int32(number: int) -> int:
     """The low 32 bits, as a signed number."""
     number &= 0xFFFFFFFF
     return number - 0x100000000 if number & 0x80000000 else number
-
-
-def to_int64(number: int) -> int:
-    """The low 64 bits, as a signed number."""
-    number &= 0xFFFFFFFFFFFFFFFF
-    return number - 0x10000000000000000 if number >> 63 else number
 
 
 def string_hash(text: str) -> int:

@@ -84,11 +84,6 @@ class ReceivedMessage:
     """Bytes of the whole record at the broker; 0 where the message came without one."""
 
     @property
-    def origin_message_id(self) -> str | None:
-        """Of a message that comes again: the offset id of its first delivery."""
-        return self.properties.get(names.ORIGIN_MESSAGE_ID)
-
-    @property
     def retry_topic(self) -> str | None:
         """Of a message that comes again: the topic it was sent to."""
         return self.properties.get(names.RETRY_TOPIC)

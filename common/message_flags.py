@@ -26,10 +26,6 @@ ZSTD = 0x200
 ZLIB = 0x300
 
 
-def transaction_type(sys_flag: int) -> int:
-    return sys_flag & TRANSACTION_MASK
-
-
 def gets_queue_entry(sys_flag: int) -> bool:
     """Prepared and rolled back records are in the log but in no queue."""
     return sys_flag & TRANSACTION_MASK in (NOT_TRANSACTION, COMMIT)

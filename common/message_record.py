@@ -283,17 +283,6 @@ def properties_of(buffer: Buffer, at: int = 0) -> bytes:
     return bytes(buffer[properties_at : at + size])
 
 
-def decode_all(buffer: Buffer) -> list[Record]:
-    """The records of a pull's body, one behind the other. Raises RecordError at the first that is not whole."""
-    found = []
-    at, end = 0, len(buffer)
-    while at < end:
-        record = decode(buffer, at, end)
-        found.append(record)
-        at += record.size
-    return found
-
-
 def check(buffer: Buffer, at: int, end: int, verify_body: bool = True, log_offset: int | None = None) -> int | Fault:
     """The size of the whole record at a place, or why there is none.
 
@@ -442,20 +431,6 @@ def has_good_property_crc(record: Buffer) -> bool | None:
     """Whether `__CRC32#` holds; None where the record has none."""
     stored = property_crc(record)
     return None if stored is None else stored == body_crc(record[: len(record) - CRC_PROPERTY_SIZE])
-
-
-def with_property_crc(record: Record) -> bytes:
-    """The record's bytes with a `__CRC32#` property behind the others, as 5.2+ writes it on request."""
-    properties = record.properties
-    if properties and not properties.endswith(b"\x02"):
-        properties += b"\x02"
-    room = bytes(CRC_PROPERTY_SIZE)
-    raw = encode(Record(
-        record.topic, record.queue_id, record.queue_offset, record.log_offset, record.body, properties + room,
-        record.flag, record.sys_flag, record.born_timestamp, record.born_host, record.store_timestamp,
-        record.store_host, record.reconsume_times, record.prepared_offset,
-    ))[:-CRC_PROPERTY_SIZE]  # fmt: skip
-    return raw + CRC_PROPERTY + (b"%010d" % body_crc(raw))[::-1] + b"\x02"
 
 
 def encode_batch(items: Iterable[BatchItem]) -> bytes:

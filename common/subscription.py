@@ -40,10 +40,6 @@ class Subscription:
     version: int = 0
     class_filter: bool = False
 
-    @property
-    def takes_all(self) -> bool:
-        return self.expression_type == TAG and self.expression == ALL_TAGS
-
     def matches_code(self, code: int) -> bool:
         """Whether a queue entry's tags code passes: its low 32 bits are among ours, or we take all."""
         if self.expression == ALL_TAGS or self.expression_type != TAG:

@@ -25,11 +25,9 @@ TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 TRANS_CHECK_MAX_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
-WHEEL_TIMER_TOPIC: Final = "rmq_sys_wheel_timer"  # 5.x
 
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
-LMQ_PREFIX: Final = "%LMQ%"
 SYSTEM_PREFIX: Final = "rmq_sys_"
 REPLY_SUFFIX: Final = "_REPLY_TOPIC"
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
@@ -122,10 +120,6 @@ def reply_topic(cluster: str) -> str:
 
 def is_retry_topic(topic: str) -> bool:
     return topic.startswith(RETRY_PREFIX)
-
-
-def is_dlq_topic(topic: str) -> bool:
-    return topic.startswith(DLQ_PREFIX)
 
 
 def is_system_topic(topic: str, cluster: str = "", broker: str = "") -> bool:

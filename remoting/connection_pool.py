@@ -131,12 +131,6 @@ class ConnectionPool:
         """The connection to an address, dialled if there is none. Raises ConnectFailed."""
         return await self._connection(address, self._config.connect_timeout_millis / 1000, 0)
 
-    def close_connection(self, address: str) -> None:
-        """Close it; the next call dials anew."""
-        connection = self._connections.get(address)
-        if connection is not None:
-            connection.close()
-
     async def _connection(self, address: str, timeout: float, code: int) -> Connection:
         connection = self._connections.get(address)
         if connection is not None and not connection.closed:

@@ -6,8 +6,8 @@ import trio
 import trio.testing
 
 from rocketlet.common.clock import TrioWallClock, WallClock
-from rocketlet.common.message_record import decode_all
 from tests.support.builders import log_of, received, record
+from tests.support.records import decode_all
 from tests.support.virtual_time import START_MS, ManualClock
 
 

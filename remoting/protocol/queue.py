@@ -8,7 +8,7 @@ Java: common/message/MessageQueue.java
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -53,8 +53,3 @@ def read_object_map(table: Any, kind: Any) -> dict[MessageQueue, Any]:
         }
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise BodyError(f"a map of queues cannot be read: {error}") from None
-
-
-def wire_queues(queues: Iterable[MessageQueue]) -> list[WireQueue]:
-    """Several queues as bodies carry them."""
-    return [WireQueue.of(queue) for queue in queues]

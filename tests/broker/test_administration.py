@@ -592,7 +592,7 @@ async def test_looking_messages_up(autojump_clock: MockClock) -> None:
             ids.append(int(answer.ext["msgId"][16:], 16))
             await trio.sleep(5)
         ask_for = {"topic": "T", "maxNum": 10, "beginTimestamp": 0, "endTimestamp": START_MS * 2}
-        from rocketlet.common.message_record import decode_all
+        from tests.support.records import decode_all
 
         both = await ask(one, Code.QUERY_MESSAGE, key="same", **ask_for)
         assert [record.body for record in decode_all(bytes(both.body))] == [b"2", b"1", b"0"]

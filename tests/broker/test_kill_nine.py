@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from rocketlet.common import message_properties
-from rocketlet.common.message_record import Record, decode_all
+from rocketlet.common.message_record import Record
 from rocketlet.remoting.command import Command
 from rocketlet.remoting.frame_codec import FrameDecoder, encode
 from rocketlet.remoting.protocol.header import to_ext
@@ -19,6 +19,7 @@ from rocketlet.remoting.protocol.sending import SendMessageHeaderV2
 from rocketlet.remoting.transport import TcpNetwork
 from tests.support.programs import broker
 from tests.support.raw_client import RawClient
+from tests.support.records import decode_all
 
 PRODUCERS, QUEUES, WINDOW = 4, 4, 64
 ROUNDS, ACKNOWLEDGED = 3, 6000

@@ -13,7 +13,7 @@ from rocketlet.broker import topic_table
 from rocketlet.broker.config import BrokerConfig, Settings
 from rocketlet.broker.topic_table import Topic, TopicTable
 from rocketlet.common import fastjson
-from rocketlet.remoting.protocol.configuration import MULTI_TAG, SINGLE_TAG, UNIT, UNIT_SUBSCRIPTION
+from rocketlet.remoting.protocol.configuration import MULTI_TAG, SINGLE_TAG, UNIT
 
 
 class Table(TopicTable):
@@ -142,19 +142,16 @@ def test_delete() -> None:
     assert table.changes == 2
 
 
-def test_order_and_unit_marks_change_once() -> None:
+def test_the_order_mark_changes_once() -> None:
     table = Table()
     table.update(Topic("T", 4, 4))
     changes = table.changes
     table.follow_order(["T", "unknown"])
     table.follow_order(["T"])
-    table.mark_unit_subscription("T", has=True)
-    table.mark_unit_subscription("T", has=True)
-    table.mark_unit_subscription("unknown", has=True)
-    assert table.changes == changes + 2
+    assert table.changes == changes + 1
     found = table.get("T")
     assert found is not None
-    assert (found.order, found.sys_flag) == (True, UNIT_SUBSCRIPTION)
+    assert found.order
     table.follow_order([])
     assert not found.order
 

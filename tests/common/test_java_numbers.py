@@ -9,7 +9,6 @@ from rocketlet.common.java_numbers import (
     index_key_hash,
     string_hash,
     to_int32,
-    to_int64,
     utf8_hash,
 )
 
@@ -62,4 +61,3 @@ def test_index_hash_is_never_negative() -> None:
 @given(st.integers())
 def test_wrapping(number: int) -> None:
     assert to_int32(number) == (number + (1 << 31)) % (1 << 32) - (1 << 31)
-    assert to_int64(number) == (number + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -24,7 +24,6 @@ from rocketlet.common.message_record import (
     blank,
     check,
     decode,
-    decode_all,
     decode_batch,
     encode,
     encode_batch,
@@ -34,9 +33,9 @@ from rocketlet.common.message_record import (
     record_size,
     topic_field,
     with_head_put_right,
-    with_property_crc,
 )
 from rocketlet.common.subscription import tags_code
+from tests.support.records import decode_all, with_property_crc
 
 STORES = pathlib.Path(__file__).parent.parent / "vectors/stores"
 

@@ -16,7 +16,6 @@ def test_tags_code() -> None:
 def test_all(expression: str | None) -> None:
     found = parse_tags("T", expression, 7)
     assert (found.expression, found.tags, found.codes, found.version) == ("*", set(), set(), 7)
-    assert found.takes_all
     assert found.matches_code(12345)
 
 
@@ -39,7 +38,6 @@ def test_no_tag_left(expression: str) -> None:
 def test_other_expressions_are_kept_as_text() -> None:
     found = parse_expression("T", "a > 3", "SQL92", 1)
     assert (found.expression, found.expression_type, found.codes) == ("a > 3", "SQL92", set())
-    assert not found.takes_all
     assert parse_expression("T", "TagA", None, 1).codes == {2598919}
     with pytest.raises(InvalidSubscription, match="SQL92"):
         parse_expression("T", "", "SQL92", 1)

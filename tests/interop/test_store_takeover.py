@@ -13,7 +13,6 @@ import trio
 
 from rocketlet.common.clock import system_clock
 from rocketlet.common.java_numbers import string_hash
-from rocketlet.common.message_record import decode_all
 from rocketlet.remoting.config import PoolConfig
 from rocketlet.remoting.connection_pool import ConnectionPool
 from rocketlet.remoting.request_codes import RequestCode
@@ -27,6 +26,7 @@ from rocketlet.store.recovery import RecoveryReport
 from tests.support.java_programs import JavaBroker, JavaPrograms
 from tests.support.memory_broker import Client
 from tests.support.programs import name_server
+from tests.support.records import decode_all
 
 pytestmark = pytest.mark.interop
 

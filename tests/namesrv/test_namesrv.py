@@ -85,7 +85,7 @@ class Peer:
         return TopicRouteData.from_json(answer.body) if answer.code == 0 else None
 
     async def hang_up(self) -> None:
-        self.pool.close_connection(self.namesrv)
+        self.pool.connections[self.namesrv].close()
         await wait_all_tasks_blocked()
 
 

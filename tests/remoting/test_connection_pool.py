@@ -60,9 +60,7 @@ async def test_a_lost_connection_is_dialled_again(nursery: trio.Nursery) -> None
             network.cut(running.address)
             await wait_all_tasks_blocked()
         assert pool.connections == {}
-        pool.close_connection(running.address)
-        await pool.connection(running.address)
-        pool.close_connection(running.address)
+        (await pool.connection(running.address)).close()
         assert (await pool.call(running.address, Command(1), 5)).code == 0
         assert network.dials == 5
 
@@ -234,7 +232,7 @@ async def test_a_peer_that_does_not_know_msgpack_gets_json(nursery: trio.Nursery
     nursery.start_soon(serve_as_java)
     async with ConnectionPool(network, PoolConfig(serialize_type=SerializeType.MSGPACK)) as pool:
         assert (await pool.call("java:1", Command(1), 5)).body == b"json"
-        pool.close_connection("java:1")
+        pool.connections["java:1"].close()
         assert (await pool.call("java:1", Command(1), 5)).body == b"json"
     assert seen == [HeaderType.MSGPACK, HeaderType.JSON, HeaderType.JSON]
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rocketlet.common.host import pack_host
 from rocketlet.common.message_flags import COMMIT, PREPARED, ROLLBACK
 from rocketlet.common.message_properties import index_keys
-from rocketlet.common.message_record import Fault, Record, decode_all, encode, outline
+from rocketlet.common.message_record import Fault, Record, encode, outline
 from rocketlet.common.subscription import tags_code
 from rocketlet.common.topic import SCHEDULE_TOPIC
 from rocketlet.spark_jobs.index_segments import UNIT, Rules, files_of, uneven_queue
@@ -31,6 +31,7 @@ from rocketlet.store.message_store import MessageStore
 from rocketlet.store.rebuild_queues import QueueRebuild
 from rocketlet.store.recovery import RecoveryReport
 from tests.spark_jobs.test_index_writer import files_below, index_contents
+from tests.support.records import decode_all
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

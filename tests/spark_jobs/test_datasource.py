@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rocketlet.common.message_flags import COMPRESSED, INNER_BATCH, NEED_UNWRAP, ZLIB, ZSTD
-from rocketlet.common.message_record import BatchItem, Record, encode, encode_batch, with_property_crc
+from rocketlet.common.message_record import BatchItem, Record, encode, encode_batch
 from rocketlet.store.layout.file_names import offset_name
 from tests.spark_jobs.conftest import expected_of
+from tests.support.records import with_property_crc
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,11 +11,11 @@ from random import Random
 
 import pytest
 
-from rocketlet.common.message_record import decode_all
 from rocketlet.store.check import check
 from rocketlet.store.disk import RealDisk
 from rocketlet.store.message_store import MessageStore
 from tests.support.appending import config_of
+from tests.support.records import decode_all
 
 pytestmark = pytest.mark.process
 

@@ -11,7 +11,7 @@ import trio.testing
 from rocketlet.common.clock import TrioWallClock
 from rocketlet.common.message_flags import COMMIT, PREPARED, ROLLBACK
 from rocketlet.common.message_properties import find
-from rocketlet.common.message_record import decode, decode_all
+from rocketlet.common.message_record import decode
 from rocketlet.common.settings import with_updates
 from rocketlet.common.topic import HALF_TOPIC, SCHEDULE_TOPIC, InvalidName
 from rocketlet.store.config import FlushDiskType, StoreConfig
@@ -28,6 +28,7 @@ from rocketlet.store.memory_disk import MemoryDisk
 from rocketlet.store.message import Put
 from rocketlet.store.message_store import MessageStore
 from rocketlet.store.reading import GetStatus
+from tests.support.records import decode_all
 from tests.support.store_model import HOST, ROOT, message, small_config
 
 NOW = 1_700_000_000_000

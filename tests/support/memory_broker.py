@@ -23,7 +23,7 @@ from rocketlet.broker.config import BrokerConfig
 from rocketlet.common import message_properties
 from rocketlet.common.clock import TrioWallClock
 from rocketlet.common.config_file import Loaded
-from rocketlet.common.message_record import Record, decode_all
+from rocketlet.common.message_record import Record
 from rocketlet.common.settings import settings_of
 from rocketlet.common.subscription import parse_tags
 from rocketlet.metrics.config import MetricsConfig
@@ -40,6 +40,7 @@ from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.replication.config import ReplicationConfig
 from rocketlet.store.config import StoreConfig
 from rocketlet.store.memory_disk import MemoryDisk
+from tests.support.records import decode_all
 from tests.support.virtual_time import START_MS
 
 ROOT = "store"

@@ -75,7 +75,11 @@ def retry(lab: Lab) -> None:
         (sent.message_id, topic, "R", ("rk",), 1),
         "the same message",
     )
-    same((again.origin_message_id, again.retry_topic), (sent.offset_message_id, topic), "where it comes from")
+    same(
+        (again.properties["ORIGIN_MESSAGE_ID"], again.retry_topic),
+        (sent.offset_message_id, topic),
+        "where it comes from",
+    )
 
 
 @scenario(GROUP, "retry-chosen-level", 30)
@@ -93,7 +97,7 @@ def retry_chosen_level(lab: Lab) -> None:
     sent = ok(lab.producer().send(Message(topic, b"again")))
     until(25, lambda: f"three tries, have {len(tries)}", lambda: len(tries) >= 3)
     same([message.reconsume_times for message in tries], [0, 1, 2], "reconsume times")
-    same(tries[2].origin_message_id, sent.offset_message_id, "origin id stays that of the first delivery")
+    same(tries[2].properties["ORIGIN_MESSAGE_ID"], sent.offset_message_id, "origin id stays that of the first delivery")
 
 
 @scenario(GROUP, "dead-letters", 30)

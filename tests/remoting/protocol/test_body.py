@@ -35,7 +35,7 @@ from rocketlet.remoting.protocol.membership import (
     SubscriptionData,
 )
 from rocketlet.remoting.protocol.offsets import ConsumerOffsetTable, ConsumerStatusBody, ResetOffsetBody
-from rocketlet.remoting.protocol.queue import WireQueue, wire_queues
+from rocketlet.remoting.protocol.queue import WireQueue
 from rocketlet.remoting.protocol.routing import BrokerData, ClusterInfo, QueueData, TopicList, TopicRouteData
 from tests.support.frames import ANSWER_BODIES, REQUEST_BODIES, recorded
 
@@ -159,7 +159,7 @@ def test_lists_of_consume_stats_and_running_info_come_back() -> None:
 
 
 def test_queues_in_lists() -> None:
-    body = LockBatchBody("c", "CG", wire_queues([QUEUE]))
+    body = LockBatchBody("c", "CG", [WireQueue.of(QUEUE)])
     assert body.to_json() == b'{"clientId":"c","consumerGroup":"CG","mqSet":[%b]}' % KEY
     assert [one.queue for one in LockBatchBody.from_json(body.to_json()).mqSet] == [QUEUE]
     assert WireQueue("a", 1, "t") < WireQueue("a", 2, "t")

@@ -1,0 +1,30 @@
+"""Records as tests read and make them, beside what the code itself needs (`common/message_record.py`)."""
+
+from __future__ import annotations
+
+from rocketlet.common.message_record import CRC_PROPERTY, CRC_PROPERTY_SIZE, Buffer, Record, body_crc, decode, encode
+
+
+def decode_all(buffer: Buffer) -> list[Record]:
+    """The records of a pull's body, one behind the other. Raises RecordError at the first that is not whole."""
+    found = []
+    at, end = 0, len(buffer)
+    while at < end:
+        record = decode(buffer, at, end)
+        found.append(record)
+        at += record.size
+    return found
+
+
+def with_property_crc(record: Record) -> bytes:
+    """The record's bytes with a `__CRC32#` property behind the others, as 5.2+ writes it on request."""
+    properties = record.properties
+    if properties and not properties.endswith(b"\x02"):
+        properties += b"\x02"
+    room = bytes(CRC_PROPERTY_SIZE)
+    raw = encode(Record(
+        record.topic, record.queue_id, record.queue_offset, record.log_offset, record.body, properties + room,
+        record.flag, record.sys_flag, record.born_timestamp, record.born_host, record.store_timestamp,
+        record.store_host, record.reconsume_times, record.prepared_offset,
+    ))[:-CRC_PROPERTY_SIZE]  # fmt: skip
+    return raw + CRC_PROPERTY + (b"%010d" % body_crc(raw))[::-1] + b"\x02"
