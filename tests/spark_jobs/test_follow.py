@@ -176,6 +176,7 @@ def test_kills_lose_nothing_and_double_nothing(tmp_path: Path, victims: str) -> 
                 kill_group(following)
             if victims == "driver" or following.poll() is not None:
                 following = start(follow, tmp_path)
+        wait_for_batches(out, tmp_path, 1)  # after a restart it must be listening to signals
         acknowledged = sending.stop()
         following.send_signal(signal.SIGTERM)
         assert following.wait(120) == 0, (tmp_path / "follow.log").read_text()[-4000:]
