@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,11 +18,11 @@ import pytest
 from rocketlet import Message, Producer
 from rocketlet.tools.local import LocalSettings
 from rocketlet.tools.thread_stack import ThreadStack
+from tests.support.killing import REPOSITORY, Sending, free_port, kill_group, start
 from tests.support.programs import name_server, program
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-REPOSITORY = Path(__file__).parents[2]
 ROUNDS = int(os.environ.get("KILL_ROUNDS", "2"))
 
 
@@ -75,50 +73,6 @@ def test_what_cannot_be_done_is_said_before_spark_starts(words: list[str], said:
     assert said in done.stderr
 
 
-class Sending:
-    """Sends numbered messages until told to stop, and knows which of them were acknowledged."""
-
-    def __init__(self, namesrv: str) -> None:
-        self.acknowledged: list[str] = []
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(namesrv,))
-        self._thread.start()
-
-    def _run(self, namesrv: str) -> None:
-        with Producer("ledger", namesrv=namesrv) as producer:
-            number = 0
-            while not self._stop.wait(0.005):
-                try:
-                    producer.send(Message("Ledger", b"%08d" % number))
-                    self.acknowledged.append(f"{number:08d}")
-                except Exception:  # noqa: BLE001 - the broker was killed; what was not acknowledged is not counted
-                    time.sleep(0.2)
-                number += 1
-
-    def stop(self) -> list[str]:
-        self._stop.set()
-        self._thread.join()
-        return self.acknowledged
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
-
-
-def start(words: list[str], folder: Path) -> subprocess.Popen[bytes]:
-    """In a process group of its own: the JVM and Python's workers die with it."""
-    with (folder / "follow.log").open("ab") as log:
-        return subprocess.Popen(words, cwd=REPOSITORY, stdout=log, stderr=log, start_new_session=True)
-
-
-def kill_group(process: subprocess.Popen[bytes]) -> None:
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait(30)
-
-
 def kill_one_worker(process: subprocess.Popen[bytes], chance: Random) -> None:
     """One of the Python processes that Spark's tasks run in, if there is one just now."""
     workers = []
@@ -157,12 +111,12 @@ def test_kills_lose_nothing_and_double_nothing(tmp_path: Path, victims: str) -> 
     with name_server(tmp_path / "namesrv") as (_, namesrv), ExitStack() as held:
         broker = held.enter_context(program("broker", *words, "-n", namesrv))
         broker.line_with("boot success")
-        sending = Sending(namesrv)
+        sending = Sending(namesrv, "Ledger")
         follow = command(
             "follow", "--namesrv", namesrv, "--topics-pattern", "Ledger", "--out", str(out), "--every", "1 second",
             "--master", "local[2,4]", "--conf", "spark.sql.shuffle.partitions=2",
         )  # fmt: skip
-        following = start(follow, tmp_path)
+        following = start(follow, tmp_path / "follow.log")
         for _ in range(ROUNDS):
             wait_for_batches(out, tmp_path, 2)
             time.sleep(chance.random() * 1.5)
@@ -175,7 +129,7 @@ def test_kills_lose_nothing_and_double_nothing(tmp_path: Path, victims: str) -> 
             else:
                 kill_group(following)
             if victims == "driver" or following.poll() is not None:
-                following = start(follow, tmp_path)
+                following = start(follow, tmp_path / "follow.log")
         wait_for_batches(out, tmp_path, 1)  # after a restart it must be listening to signals
         acknowledged = sending.stop()
         following.send_signal(signal.SIGTERM)

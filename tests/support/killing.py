@@ -1,0 +1,61 @@
+"""Processes that are killed again and again, and messages whose acknowledgements are counted meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+from rocketlet import Message, Producer
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+class Sending:
+    """Sends numbered messages until it is told to stop, and knows which of them were acknowledged."""
+
+    def __init__(self, namesrv: str, topic: str) -> None:
+        self.acknowledged: list[str] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(namesrv, topic))
+        self._thread.start()
+
+    def _run(self, namesrv: str, topic: str) -> None:
+        with Producer("ledger", namesrv=namesrv) as producer:
+            number = 0
+            while not self._stop.wait(0.005):
+                try:
+                    producer.send(Message(topic, b"%08d" % number))
+                    self.acknowledged.append(f"{number:08d}")
+                except Exception:  # noqa: BLE001 - the broker was killed; what was not acknowledged is not counted
+                    time.sleep(0.2)
+                number += 1
+
+    def stop(self) -> list[str]:
+        self._stop.set()
+        self._thread.join()
+        return self.acknowledged
+
+
+def free_port() -> int:
+    """A port that nobody has at the moment, for a server that comes back where it was."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+def start(words: list[str], log: Path) -> subprocess.Popen[bytes]:
+    """In a process group of its own, with which its children die too."""
+    with log.open("ab") as file:
+        return subprocess.Popen(words, cwd=REPOSITORY, stdout=file, stderr=file, start_new_session=True)
+
+
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    """`kill -9` of the process and its children."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait(30)
