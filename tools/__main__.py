@@ -1,9 +1,9 @@
 """The `rocketlet` command. Each sub-command's module is imported when it is used, so that `--help` answers in 100 ms.
 
-Exit codes: 0 done; 1 it failed, a line on stderr says what and what to do; 2 wrong arguments or settings; 3 damage was
+Exit codes: 0 done; 1 failed, and a line on stderr says why and what to do; 2 wrong arguments or settings; 3 damage was
 found (`store check`); 130 interrupted.
 
-Java: (none; `rocketlet` is what a newcomer meets first, `mqadmin` speaks RocketMQ's own commands)
+Java: (none; `rocketlet` is for newcomers, `mqadmin` has RocketMQ's own commands)
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ COMMANDS: Commands = {
 def rocketlet() -> None:
     """RocketMQ in Python: start one, send, look, repair.
 
-    NAMESRV_ADDR says which name servers are meant (default 127.0.0.1:9876); NO_COLOR switches colours off; every
+    NAMESRV_ADDR selects the name servers (default 127.0.0.1:9876); NO_COLOR switches colours off; every
     command that prints data has --json. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 damage found, 130 interrupted.
     RocketMQ's own administration commands are in `mqadmin`.
     """

@@ -1,4 +1,4 @@
-"""`rocketlet dead-letters`: which messages a group has given up, and sending them again.
+"""`rocketlet dead-letters`: list and resend the dead letters of a group.
 
 Java: (the console's page "DLQ message")
 """
@@ -36,19 +36,21 @@ def _which(function: Function) -> Function:
 
 @click.group("dead-letters")
 def dead_letters() -> None:
-    """Look at dead letters and send them again."""
+    """List and resend dead letters."""
 
 
 @dead_letters.command("list")
 @click.argument("group")
 @_which
-@click.option("--newest", type=click.IntRange(1), default=100, show_default=True, help="Of each queue, so many.")
+@click.option(
+    "--newest", type=click.IntRange(1), default=100, show_default=True, help="At most this many from each queue."
+)
 @_namesrv
 @_as_json
 def list_them(
     group: str, ids: tuple[str, ...], keys: tuple[str, ...], newest: int, namesrv: str, as_json: bool
 ) -> None:
-    """What consumers of GROUP could not consume, oldest first."""
+    """List the messages that GROUP could not consume, oldest first."""
     import trio
 
     from rocketlet.tools.dead_letters import Wanted, dead_letters_of
@@ -74,7 +76,7 @@ def list_them(
 @_which
 @click.option("--all", "everything", is_flag=True, help="All dead letters of the group.")
 @click.option("--to", "topic", metavar="TOPIC", help="Send to this topic, for everybody, not only to the group.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be sent.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be sent.")
 @_namesrv
 @_as_json
 def resend(
@@ -87,9 +89,9 @@ def resend(
     namesrv: str,
     as_json: bool,
 ) -> int:
-    """Send dead letters of GROUP again: to that group alone, or with --to to a topic.
+    """Resend dead letters of GROUP, to that group only, or with --to to a topic.
 
-    A dead letter stays in its queue, so a second time sends it a second time.
+    A dead letter stays in its queue: resending it twice delivers it twice.
     """
     import trio
 

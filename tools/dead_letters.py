@@ -1,9 +1,8 @@
 """Reading a group's dead letters, and sending them again.
 
-A dead letter goes back where it failed: to the retry topic of its group, so that this group alone consumes it once
-more, under its first topic, with its unique id and a full count of tries. Or to a topic that is named, for everybody
-who subscribes that. The dead letter itself stays where it is until the log is deleted, so sending it again twice is
-two messages.
+A dead letter is sent to the retry topic of its group, so that only this group consumes it again, under its original
+topic and unique id, with its retries counted anew; or to a given topic, for everybody who subscribes to it. The dead
+letter itself stays until retention deletes it, so resending it twice makes two messages.
 
 Java: (the console's "resend" of org.apache.rocketmq.dashboard; mqadmin has none)
 """
@@ -55,7 +54,7 @@ class DeadLetters:
         """Those that are wanted, oldest first; of each queue only so many of the newest. Raises ClientError."""
         topic = dlq_topic(self._group)
         if await self._engine.session.namesrv.route(topic) is None:
-            return []  # it comes into being with the first dead letter
+            return []  # the broker creates it with the first dead letter
         queues = await self._engine.queries.queues(topic)
         found = [message for queue in queues for message in await self._read_queue(queue, newest)]
         return sorted(filter(wanted.takes, found), key=lambda message: message.store_timestamp)
@@ -83,7 +82,7 @@ class DeadLetters:
 
 
 def origin_of(message: ReceivedMessage) -> str:
-    """The topic in which the message was sent at first."""
+    """The topic to which the message was first sent."""
     return message.properties.get(names.RETRY_TOPIC, message.topic)
 
 
@@ -93,7 +92,7 @@ def ids_of(message: ReceivedMessage) -> set[str]:
 
 
 def _without_history(message: Message) -> dict[str, str]:
-    """For a topic that everybody may consume, it is a new message: nothing was tried yet, and it has its own id."""
+    """For a topic that everybody may consume it is a new message, without retries and with an id of its own."""
     past = {names.RETRY_TOPIC, names.ORIGIN_MESSAGE_ID, names.UNIQ_KEY}
     return {name: value for name, value in message.properties.items() if name not in past}
 

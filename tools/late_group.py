@@ -1,7 +1,7 @@
-"""A click group whose commands are imported when they are called, and the one place where a program's errors end.
+"""A click group that imports its commands when they are called, and the one place that handles a program's errors.
 
-Importing all commands of `rocketlet` takes half a second, of which `--help` needs nothing: the list of commands has
-names and lines of its own.
+Importing all commands of `rocketlet` takes half a second. `--help` needs none of them, because the group knows their
+names and summaries.
 
 Java: tools/command/MQAdminStartup.java
 """
@@ -70,7 +70,7 @@ def print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 
         try:
             number = version("rocketlet")
-        except PackageNotFoundError:  # run from a source tree that was never installed
+        except PackageNotFoundError:  # run from a source tree that is not installed
             number = "of a source tree"
         click.echo(f"rocketlet {number}, speaks RocketMQ 4.9.8")
         ctx.exit()
@@ -92,7 +92,7 @@ def run(command: click.Command, program: str, arguments: list[str] | None = None
         click.echo(f"{program}: interrupted", err=True)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        return 0  # the reader, `head` say, has seen enough
+        return 0  # the reader, such as `head`, has closed the pipe
     except (RocketletError, OSError) as error:
         click.echo(f"{program}: {error}", err=True)
         return EXIT_FAILED

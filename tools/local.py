@@ -4,8 +4,8 @@
         stack = LocalStack(LocalSettings(directory="./rocketlet-data"))
         addresses = await nursery.start(stack.run)
 
-With a directory everything is kept there, and a restart goes on where the last one ended, also after `kill -9`. Without
-one everything is in memory: no file is touched, and nothing is left.
+With a directory, everything is kept there, and a restart continues where the last run ended, even after `kill -9`.
+Without one, everything is in memory and no file is touched.
 
 Java: test/base/IntegrationTestBase.java, which starts them for RocketMQ's own tests
 """
@@ -52,7 +52,7 @@ IN_MEMORY: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalSettings:
-    """What there is to choose. `settings` are the brokers', by RocketMQ's keys; they win over `file`."""
+    """The options. `settings` are the brokers', by RocketMQ's keys; they take precedence over `file`."""
 
     directory: str | None = None
     host: str = LOOPBACK
@@ -71,7 +71,7 @@ class LocalSettings:
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where it listens, and what clients are told; those on this host `loopback`, where that is another address."""
+    """Addresses that clients connect to; `loopback` for clients on this host, where that is another address."""
 
     namesrv: str
     namesrvs: tuple[str, ...]
@@ -79,7 +79,7 @@ class Addresses:
     loopback: Mapping[str, str] = field(default_factory=dict)
     metrics: str = ""
     recovered: Mapping[str, str] = field(default_factory=dict)
-    """What a broker did to its store before it was ready, where it had not been stopped in order."""
+    """What the recovery of a broker reported, if its store had not been closed cleanly."""
 
 
 class LocalStack:
@@ -97,7 +97,7 @@ class LocalStack:
 
     async def run(self, *, task_status: trio.TaskStatus[Addresses] = trio.TASK_STATUS_IGNORED) -> None:
         """Starts with the addresses, once clients can use them. Stops brokers before name servers."""
-        async with shelter() as sheltered:  # brokers take leave of name servers that still listen
+        async with shelter() as sheltered:  # brokers unregister at name servers that still listen
             namesrvs = tuple([await self._start_namesrv(sheltered, n) for n in range(self._chosen.namesrvs)])
             async with trio.open_nursery() as nursery:
                 told = dict([await self._start_broker(nursery, n, namesrvs) for n in range(self._chosen.brokers)])
@@ -198,5 +198,5 @@ class LocalStack:
 
 
 def _port(first: int, number: int, step: int) -> int:
-    """The port of the nth server; all take free ones where the first does."""
+    """The port of the nth server; if the first one takes a free port, all do."""
     return first + number * step if first else 0

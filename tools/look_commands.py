@@ -1,4 +1,4 @@
-"""`rocketlet topics` and `rocketlet groups`: what there is, how much of it, and who lags behind.
+"""`rocketlet topics` and `rocketlet groups`: topics with their messages, and consumer groups with their lag.
 
 Java: tools/command/topic/TopicListSubCommand.java, tools/command/consumer/ConsumerProgressSubCommand.java
 """
@@ -19,11 +19,13 @@ JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object a l
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[TOPIC]...")
-@click.option("--all", "everything", is_flag=True, help="Also the brokers' own topics, retries and dead letters.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Include the brokers' own topics, retry topics and dead letters."
+)
 @NAMESRV
 @JSON
 def topics(names: tuple[str, ...], everything: bool, namesrv: str | None, as_json: bool) -> None:
-    """List topics with their queues and messages, or those named."""
+    """List topics with their queues and messages: all, or those given."""
     import trio
 
     rows = trio.run(_topics, namesrv, names, everything)
@@ -65,8 +67,8 @@ async def _topics(namesrv: str | None, names: tuple[str, ...], everything: bool)
 def groups(names: tuple[str, ...], by_queue: bool, namesrv: str | None, as_json: bool) -> None:
     """List consumer groups with their lag, in messages and in seconds.
 
-    The lag in seconds is the age of the newest message that the group has consumed where it has not consumed all; a
-    group that has caught up has none.
+    The lag in seconds is the age of the newest message that the group has consumed; it is 0 if the group has consumed
+    everything.
     """
     import trio
 

@@ -1,6 +1,6 @@
 """`rocketlet send`, `tail` and `export`: messages from the shell and to it.
 
-`tail` and `export` pull by themselves and leave no trace: no group of their own, no offset is stored anywhere.
+`tail` and `export` leave no trace: they join no group and store no offset.
 
 Java: tools/command/message/SendMessageCommand.java, ConsumeMessageCommand.java, PrintMessageByQueueCommand.java
 """
@@ -124,7 +124,7 @@ def tail(topic: str, from_start: bool, count: int | None, no_follow: bool, names
 @click.option("--until", type=click.DateTime(), help="Only messages stored before this local time.")
 @NAMESRV
 def export(topic: str, target: str | None, namesrv: str | None, since: Any, until: Any, **more: Any) -> int:
-    """Write the messages that TOPIC holds now to a file, one JSON object a line.
+    """Write the messages that TOPIC contains now to a file, one JSON object per line.
 
     For Parquet, and for stores without a running broker: python -m rocketlet.spark_jobs export.
     """
@@ -161,7 +161,7 @@ def _selection(more: dict[str, Any]) -> Any:
 def _messages(
     consumer: PullConsumer, topic: str, selection: Any, *, from_start: bool, follow: bool, since: int = 0
 ) -> Iterator[ReceivedMessage]:
-    """All queues in turn; with `follow` for ever, else each as far as it reaches now."""
+    """All queues in turn: with `follow` without end, otherwise up to their present ends."""
     at: dict[MessageQueue, int] = {}
     ends: dict[MessageQueue, int] = {}
     for queue in consumer.queues(topic):

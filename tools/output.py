@@ -16,14 +16,14 @@ import click
 
 
 def say(text: str, **style: Any) -> None:
-    """A line on stdout; styled only on a terminal, and not where NO_COLOR is set (to anything but nothing)."""
+    """A line on stdout; styled only on a terminal, and not if NO_COLOR is set and not empty."""
     if style and sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
         text = click.style(text, **style)
     click.echo(text)
 
 
 def print_json(value: Any) -> None:
-    """One line of JSON. Bytes become text where they are UTF-8, else hexadecimal digits."""
+    """One line of JSON. Bytes that are not UTF-8 become hexadecimal digits."""
     click.echo(json.dumps(value, default=_plain, ensure_ascii=False))
 
 
@@ -34,7 +34,7 @@ def _plain(value: Any) -> Any:
 
 
 def text_of(body: bytes) -> str:
-    """A body as text, or as hexadecimal digits where it is none."""
+    """A body as text, or as hexadecimal digits if it is not UTF-8."""
     try:
         return body.decode()
     except UnicodeDecodeError:
@@ -47,7 +47,7 @@ def time_of(ms: int) -> str:
 
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Columns as wide as what is in them; numbers to the right."""
+    """Columns as wide as their contents; numbers are aligned to the right."""
     lines = [[_cell(value) for value in row] for row in rows]
     widths = [
         max(len(head), *(len(line[at]) for line in lines)) if lines else len(head) for at, head in enumerate(heads)

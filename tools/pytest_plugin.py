@@ -30,12 +30,12 @@ import pytest
 if TYPE_CHECKING:
     from rocketlet.tools.thread_stack import ThreadStack
 
-LEAK_GRACE_SECONDS = 2.0  # a client that was closed at the very end may still be saying good-bye
+LEAK_GRACE_SECONDS = 2.0  # a client that was closed at the very end may still be unregistering
 _LOOK_EVERY = 0.01
 
 
 class ClientsLeftOpen(AssertionError):
-    """A test ended, and clients that it had made were still connected."""
+    """A test ended while clients that it had created were still connected."""
 
 
 class ClientsLeftOpenWarning(UserWarning):
@@ -106,7 +106,7 @@ def _marked(request: pytest.FixtureRequest) -> dict[str, str]:
 
 
 def _texts(settings: dict[str, Any]) -> dict[str, str]:
-    """Values as a properties file has them."""
+    """Values as they are written in a properties file."""
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in settings.items()}
 
 

@@ -1,7 +1,7 @@
 """Writes docs/settings.md, the table of every setting: `python -m rocketlet.tools.settings_table`.
 
-A test compares the page with what this makes, so it cannot go stale. Also lists the keys of RocketMQ's that are not
-served, for whoever brings a broker.conf along.
+A test compares the page with the output, so the page cannot become outdated. It also lists the keys of RocketMQ's that
+have no effect here, for users with an existing broker.conf.
 
 Java: (none; its settings are listed by hand in the documentation)
 """

@@ -38,7 +38,7 @@ def check(directory: str, repairs: bool, yes: bool, as_json: bool, config: str |
     from rocketlet.store.check import repair
     from rocketlet.store.disk import RealDisk
 
-    logging.getLogger("rocketlet.store").addHandler(logging.NullHandler())  # what it would log is printed anyway
+    logging.getLogger("rocketlet.store").addHandler(logging.NullHandler())  # it prints what it would log
     disk, settings = RealDisk(), _settings(directory, config)
     on_progress = _progress if sys.stderr.isatty() and not quiet else _silent
     report = look(disk, settings, on_progress)

@@ -1,9 +1,9 @@
-"""A local stack in a thread of its own, for code that is not trio's: plain tests, notebooks, asyncio applications.
+"""A local stack in a separate thread, for code that does not run under trio: tests, notebooks, asyncio applications.
 
     with ThreadStack(LocalSettings(namesrv_port=0, broker_port=0)) as stack:
         print(stack.namesrv)
 
-It counts the connections that others have open, so that a test which forgets to close a client can be told.
+It counts the connections of clients, so that a test that forgets to close a client can be reported.
 
 Java: (none)
 """
@@ -40,7 +40,7 @@ class ThreadStack:
     # ---- life
 
     def start(self) -> None:
-        """Returns when clients can use it. Raises what keeps it from starting."""
+        """Return when clients can use it. Raises what prevents it from starting."""
         self._thread = threading.Thread(target=self._run, name="rocketlet-stack", daemon=True)
         self._thread.start()
         if not self._ready.wait(START_SECONDS):
@@ -49,13 +49,13 @@ class ThreadStack:
             raise self._failure
 
     def stop(self) -> None:
-        """Stop it in order. Raises what ended it before, if something did."""
+        """Stop it in order. If it has failed before, raises that error."""
         if self._thread is None:
             return
         try:
             self._token.run_sync_soon(self._stop.set)
         except trio.RunFinishedError:
-            pass  # it has died; what of is raised below
+            pass  # it has failed; the error is raised below
         self._thread.join()
         self._thread = None
         if self._failure is not None:
@@ -114,7 +114,7 @@ class ThreadStack:
         when: Condition | None = None,
         at: str = "broker",
     ) -> Fault:
-        """Have the next requests of a code go wrong; see `remoting.faults.Faults.on`. `at` may be "namesrv"."""
+        """Make the next requests of a code fail; see `remoting.faults.Faults.on`. `at` may be "namesrv"."""
         if at not in ("broker", "namesrv"):
             raise ValueError(f"at={at!r}: faults happen at 'broker' or at 'namesrv'")
         faults: Faults = self._stack.faults if at == "broker" else self._stack.namesrv_faults
@@ -137,7 +137,7 @@ class ThreadStack:
 
 
 class _WatchedNetwork:
-    """TCP, remembering who is connected; the stack's own connections among themselves do not count."""
+    """TCP that remembers who is connected, without the connections within the stack."""
 
     def __init__(self) -> None:
         self._tcp: Network = TcpNetwork()

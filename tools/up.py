@@ -1,7 +1,7 @@
 """`rocketlet up`: a name server and a broker in one process, in the foreground, until Ctrl-C.
 
-What a person needs is printed once everything is ready: addresses, the data directory, how to connect and how to stop.
-With --print-addr it is one line for a test suite in whatever language: the name server's address, then nothing more.
+Once everything is ready it prints the addresses, the data directory, how to connect and how to stop. With --print-addr
+it prints only the name server's address, for test suites in any language.
 
 Java: (none)
 """
@@ -27,20 +27,26 @@ METRICS_PORT = 5557  # RocketMQ 5's
 @click.command()
 @click.option(
     "--dir", "directory", envvar="ROCKETLET_DIR", metavar="DIR", default=DEFAULT_DIRECTORY, show_default=True,
-    type=click.Path(file_okay=False), help="Where everything is kept; made if it is missing.",
+    type=click.Path(file_okay=False), help="Where all data is kept; created if missing.",
 )  # fmt: skip
-@click.option("--memory", is_flag=True, help="Keep everything in memory; it is gone at the end.")
+@click.option("--memory", is_flag=True, help="Keep all data in memory only.")
 @click.option(
     "--listen", "host", metavar="HOST", default="127.0.0.1", show_default=True,
-    help="Address to listen on; 0.0.0.0 lets containers and other hosts in.",
+    help="Address to listen on; 0.0.0.0 for access from containers and other hosts.",
 )  # fmt: skip
 @click.option(
     "--advertise", envvar="ROCKETLET_ADVERTISE", metavar="HOST", default="",
-    help="Address that clients are told, if not the obvious one.",
+    help="Address that clients are told to connect to, if it is another one.",
 )  # fmt: skip
-@click.option("--port", type=click.IntRange(0, 65535), default=9876, show_default=True, help="Of the name server.")
-@click.option("--broker-port", type=click.IntRange(0, 65535), default=10911, show_default=True, help="0: a free one.")
-@click.option("--brokers", type=click.IntRange(1, 8), default=1, show_default=True, help="How many.")
+@click.option("--port", type=click.IntRange(0, 65535), default=9876, show_default=True, help="Port of the name server.")
+@click.option(
+    "--broker-port",
+    type=click.IntRange(0, 65535),
+    default=10911,
+    show_default=True,
+    help="Port of the broker; 0: any free port.",
+)
+@click.option("--brokers", type=click.IntRange(1, 8), default=1, show_default=True, help="Number of brokers.")
 @click.option(
     "-c", "--config", "config_file", type=click.Path(exists=True, dir_okay=False), help="A broker.conf of RocketMQ's."
 )
@@ -53,12 +59,12 @@ METRICS_PORT = 5557  # RocketMQ 5's
 )  # fmt: skip
 @click.option("--print-addr", is_flag=True, help="Print the name server's address alone, once ready; for test suites.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON once ready.")
-@click.option("-v", "--verbose", is_flag=True, help="Log what happens, to stderr.")
+@click.option("-v", "--verbose", is_flag=True, help="Log to stderr.")
 def up(print_addr: bool, as_json: bool, verbose: bool, **chosen: Any) -> int:
     """Start a name server and a broker in this process.
 
-    Clients find them with NAMESRV_ADDR=127.0.0.1:9876. Ctrl-C stops them in order; after a crash or kill -9 the next
-    start goes on with everything that was acknowledged.
+    Clients find them with NAMESRV_ADDR=127.0.0.1:9876. Ctrl-C stops them in order. After a crash or kill -9 the next
+    start recovers everything that was acknowledged.
     """
     from rocketlet.common.config_file import read_file
     from rocketlet.common.logging_setup import LogConfig, LogLevel, set_up
@@ -94,7 +100,7 @@ def up(print_addr: bool, as_json: bool, verbose: bool, **chosen: Any) -> int:
 def _metrics_port(chosen: int | None, namesrv_port: int) -> int | None:
     if chosen is not None:
         return chosen if chosen >= 0 else None
-    return METRICS_PORT if namesrv_port else 0  # who wants free ports wants them all
+    return METRICS_PORT if namesrv_port else 0  # a free port for one means free ports for all
 
 
 def _pairs(texts: Sequence[str]) -> dict[str, str]:
@@ -116,7 +122,7 @@ def _run(stack: Any, wanted: LocalSettings, how: str) -> int:
                 addresses: Addresses = await nursery.start(stack.run)
                 _say(addresses, wanted, how)
                 gc.collect()
-                gc.freeze()  # what a start leaves behind lives as long as the process
+                gc.freeze()  # what exists after the start lives as long as the process
                 gc.set_threshold(50_000, 20, 20)
                 number = await anext(aiter(signals))
                 if how == "person":
@@ -142,12 +148,12 @@ def _advice(error: BaseException) -> str:
     number = cause.errno if isinstance(cause, OSError) else None
     if number == errno.EADDRINUSE:
         return (
-            "; another one is running there: use it, stop it, or choose with --port and --broker-port (0: a free one)"
+            "; another one is running there: use it, stop it, or choose with --port and --broker-port (0: a free port)"
         )
     if number == errno.EADDRNOTAVAIL:
         return "; this machine has no such address: --listen takes one of its own, or 0.0.0.0 for all"
     if number == errno.EACCES:
-        return "; choose a directory or a port that is yours (ports from 1024 on are)"
+        return "; choose a directory that you may write to, or a port from 1024 on"
     return ""
 
 
@@ -182,7 +188,7 @@ def _greeting(addresses: Addresses, wanted: LocalSettings) -> str:
         lines += [f"     and on this host {name} at {address}" for name, address in addresses.loopback.items()]
     lines += [f"  recovered     {name}: {what}" for name, what in addresses.recovered.items()]
     lines += [
-        f"  data          {wanted.directory or 'in memory, gone at the end'}",
+        f"  data          {wanted.directory or 'in memory only'}",
         f"  connect       NAMESRV_ADDR={addresses.namesrv} with any RocketMQ client",
     ]
     if addresses.metrics:
@@ -196,7 +202,7 @@ def _greeting(addresses: Addresses, wanted: LocalSettings) -> str:
         f"  stop          Ctrl-C, or kill {os.getpid()}",
     ]
     if wanted.host in ("127.0.0.1", "localhost"):
-        lines.append("  It listens on this host only; --listen 0.0.0.0 lets containers and other hosts in.")
+        lines.append("  It listens on this host only; --listen 0.0.0.0 admits containers and other hosts.")
     elif not wanted.advertise:
-        lines.append("  If clients cannot reach the address they are told, name a better one with --advertise HOST.")
+        lines.append("  If clients cannot reach this address, name another one with --advertise HOST.")
     return "\n".join(lines)

@@ -31,15 +31,15 @@ COMMANDS: Commands = {
     "deleteTopic": (_TOPICS, "delete_topic", "Delete a topic with its messages."),
     "updateTopicPerm": (_TOPICS, "update_topic_perm", "Change what may be done with a topic."),
     "topicRoute": (_TOPICS, "topic_route", "Which brokers serve a topic."),
-    "topicStatus": (_TOPICS, "topic_status", "What each queue of a topic holds."),
-    "topicClusterList": (_TOPICS, "topic_cluster_list", "The clusters that serve a topic."),
+    "topicStatus": (_TOPICS, "topic_status", "Show the offsets and times of each queue of a topic."),
+    "topicClusterList": (_TOPICS, "topic_cluster_list", "List the clusters that serve a topic."),
     "topicList": (_TOPICS, "topic_list", "All topics."),
     "updateOrderConf": (_TOPICS, "update_order_conf", "Queues by broker of an ordered topic."),
-    "allocateMQ": (_TOPICS, "allocate_mq", "Which consumer would get which queues."),
+    "allocateMQ": (_TOPICS, "allocate_mq", "Show which consumer would be assigned which queues."),
     "updateSubGroup": (_GROUPS, "update_sub_group", "Create a consumer group, or change one."),
     "deleteSubGroup": (_GROUPS, "delete_sub_group", "Delete a consumer group."),
     "getConsumerConfig": (_GROUPS, "get_consumer_config", "How a consumer group is configured."),
-    "consumerProgress": (_GROUPS, "consumer_progress", "How far consumer groups are behind."),
+    "consumerProgress": (_GROUPS, "consumer_progress", "Show the lag of consumer groups."),
     "brokerConsumeStats": (_GROUPS, "broker_consume_stats", "How far all groups are at one broker."),
     "consumerConnection": (_CLIENTS, "consumer_connection", "Who consumes in a group."),
     "producerConnection": (_CLIENTS, "producer_connection", "Who produces in a group."),
@@ -51,7 +51,7 @@ COMMANDS: Commands = {
     "queryMsgById": (_QUERIES, "query_msg_by_id", "A message by its offset id."),
     "queryMsgByKey": (_QUERIES, "query_msg_by_key", "Messages with a key."),
     "queryMsgByUniqueKey": (_QUERIES, "query_msg_by_unique_key", "A message by its producer's id."),
-    "queryMsgByOffset": (_QUERIES, "query_msg_by_offset", "The message at a place of a queue."),
+    "queryMsgByOffset": (_QUERIES, "query_msg_by_offset", "Find the message at an offset of a queue."),
     "queryMsgTraceById": (_QUERIES, "query_msg_trace_by_id", "What tracing clients recorded of a message."),
     "queryCq": (_QUERIES, "query_cq", "Entries of a queue."),
     "printMsg": (_MESSAGES, "print_msg", "Print the messages of a topic."),
@@ -62,10 +62,10 @@ COMMANDS: Commands = {
     "sendMsgStatus": (_TIMES, "send_msg_status", "Send to a broker."),
     "clusterRT": (_TIMES, "cluster_rt", "How long sends take, cluster by cluster."),
     "clusterList": (_BROKERS, "cluster_list", "All clusters and brokers."),
-    "brokerStatus": (_BROKERS, "broker_status", "All that a broker tells of itself."),
+    "brokerStatus": (_BROKERS, "broker_status", "Show the runtime info of a broker."),
     "statsAll": (_BROKERS, "stats_all", "Messages in and out, by topic and group."),
     "wipeWritePerm": (_BROKERS, "wipe_write_perm", "Have nobody send to a broker any more."),
-    "addWritePerm": (_BROKERS, "add_write_perm", "Have everybody send to a broker again."),
+    "addWritePerm": (_BROKERS, "add_write_perm", "Restore the write permission of a broker."),
     "cleanExpiredCQ": (_BROKERS, "clean_expired_cq", "Delete queue files that point at nothing."),
     "deleteExpiredCommitLog": (_BROKERS, "delete_expired_commit_log", "Delete log files that are too old."),
     "cleanUnusedTopic": (_BROKERS, "clean_unused_topic", "Delete queue files of deleted topics."),
@@ -74,7 +74,7 @@ COMMANDS: Commands = {
     "updateBrokerConfig": (_SETTINGS, "update_broker_config", "Change a setting of running brokers."),
     "getNamesrvConfig": (_SETTINGS, "get_namesrv_config", "The settings of name servers."),
     "updateNamesrvConfig": (_SETTINGS, "update_namesrv_config", "Change a setting of running name servers."),
-    "updateKvConfig": (_SETTINGS, "update_kv_config", "Put a value into the name servers' table."),
+    "updateKvConfig": (_SETTINGS, "update_kv_config", "Set a key in the name servers' KV configuration."),
     "deleteKvConfig": (_SETTINGS, "delete_kv_config", "Take one out."),
     "exportMetadata": (_EXPORTS, "export_metadata", "Topics and groups, as JSON."),
     "exportConfigs": (_EXPORTS, "export_configs", "Settings of a cluster, as JSON."),
@@ -90,9 +90,9 @@ COMMANDS: Commands = {
 @click.group(cls=LateGroup, late=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @VERSION
 def mqadmin() -> None:
-    """Look after a RocketMQ cluster, Rocketlet's or Java's.
+    """Administer a RocketMQ cluster, Rocketlet's or Java's.
 
-    Commands and options are RocketMQ's; `-n` or NAMESRV_ADDR names the name servers, --json prints for machines.
+    Commands and options are RocketMQ's. -n or NAMESRV_ADDR selects the name servers; --json prints JSON.
     """
 
 

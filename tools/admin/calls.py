@@ -1,4 +1,4 @@
-"""What administrators ask of name servers and brokers, typed: the ground under `mqadmin` and the looking commands.
+"""Typed administrative requests to name servers and brokers, for `mqadmin` and for the commands that list things.
 
     async with admin(namesrv) as calls:
         for topic in await calls.topics():
@@ -111,7 +111,7 @@ class Admin:
         return answer
 
     async def ask_namesrv(self, code: RequestCode, header: Header | None = None) -> Command:
-        """A question to whichever name server answers; the one that answered last is asked first."""
+        """One request to any name server that answers; the one that answered last is asked first."""
         others = [address for address in self.namesrvs if address != self.namesrv.current]
         for address in (self.namesrv.current, *others[:-1]):
             try:
@@ -122,7 +122,7 @@ class Admin:
         return await self.ask(others[-1], code, header)
 
     async def tell_all_namesrvs(self, code: RequestCode, header: Header | None = None, body: bytes = b"") -> None:
-        """The same request to every name server; they do not tell each other."""
+        """The same request to every name server; they do not share what they know."""
         for address in self.namesrvs:
             await self.ask(address, code, header, body)
 
@@ -175,7 +175,7 @@ class Admin:
         return sorted(TopicList.from_json(answer.body).topicList)
 
     async def system_topics(self) -> set[str]:
-        """Topics that exist for the brokers' own sake."""
+        """Topics that the brokers use internally."""
         found: set[str] = set()
         for address in (await self.masters()).values():
             answer = await self.ask(address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
@@ -183,7 +183,7 @@ class Admin:
         return found
 
     async def groups(self) -> list[str]:
-        """Consumer groups that the brokers know, but for their own."""
+        """Consumer groups that the brokers know, without the brokers' own."""
         found: set[str] = set()
         for address in (await self.masters()).values():
             answer = await self.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
@@ -197,9 +197,9 @@ class Admin:
         raise NoSuchGroup(f"no broker knows consumer group {group}; `rocketlet groups` lists those there are")
 
     async def masters_of_group(self, group: str) -> dict[str, str]:
-        """Broker name -> address of each master where a group may be: those of its retry topic.
+        """Broker name -> address of each master that may serve a group: those of its retry topic.
 
-        A group that broadcasts has none, and one that is new has it in a moment: then all of them.
+        A broadcasting group has no retry topic, and a new one does not have it yet: then all masters.
         """
         try:
             return await self.masters_of(RETRY_PREFIX + group)

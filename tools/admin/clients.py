@@ -1,4 +1,4 @@
-"""mqadmin: who is connected. consumerConnection producerConnection producer consumerStatus.
+"""mqadmin: connected clients. consumerConnection producerConnection producer consumerStatus.
 
 Java: tools/command/connection/ConsumerConnectionSubCommand.java, ProducerConnectionSubCommand.java,
 tools/command/producer/ProducerSubCommand.java, tools/command/consumer/ConsumerStatusSubCommand.java
@@ -36,7 +36,7 @@ _AT = click.option("-b", "--brokerAddr", "broker", metavar="HOST:PORT", help="As
 @_CONSUMERS
 @_AT
 async def consumer_connection(calls: Admin, group: str, broker: str | None) -> Result:
-    """Who consumes in a group, and what."""
+    """Show the members of a consumer group and their subscriptions."""
     found = await _consumers(calls, group, broker)
     lines = ["#ClientId  #ClientAddr  #Language  #Version"]
     lines += [
@@ -68,7 +68,7 @@ async def _consumers(calls: Admin, group: str, broker: str | None) -> ConsumerCo
 @click.option("-g", "--producerGroup", "group", required=True, metavar="GROUP", help="The producer group.")
 @TOPIC
 async def producer_connection(calls: Admin, group: str, topic: str) -> Result:
-    """Who produces in a group, at the brokers of a topic."""
+    """Show the producers of a group, at the brokers of a topic."""
     header = ProducerGroupHeader(producerGroup=group)
     refusals = []
     for address in (await calls.masters_of(topic)).values():
@@ -120,7 +120,7 @@ async def producer(calls: Admin, broker: str) -> Result:
 async def running_infos(
     calls: Admin, group: str, broker: str | None = None, *, stacks: bool = False
 ) -> AsyncIterator[tuple[ClientConnection, ConsumerRunningInfo]]:
-    """What each consumer of a group says of itself; a client that cannot say is left out."""
+    """The running info of each consumer of a group; clients that cannot be asked are left out."""
     for client in (await _consumers(calls, group, broker)).connectionSet:
         info = await running_info(calls, group, client.clientId, broker, stacks=stacks)
         if info is not None:
@@ -130,7 +130,7 @@ async def running_infos(
 async def running_info(
     calls: Admin, group: str, client_id: str, broker: str | None = None, *, stacks: bool = False
 ) -> ConsumerRunningInfo | None:
-    """What one consumer says of itself through a broker that it is connected to; None where none can reach it."""
+    """The running info of one consumer, through a broker that it is connected to; None if no broker reaches it."""
     header = GetConsumerRunningInfoHeader(consumerGroup=group, clientId=client_id, jstackEnable=stacks)
     for address in [broker] if broker else (await calls.masters_of_group(group)).values():
         try:
@@ -147,7 +147,7 @@ async def running_info(
 @_AT
 @click.option("-s", "--jstack", "stacks", is_flag=True, help="With the stacks of its threads.")
 async def consumer_status(calls: Admin, group: str, client_id: str | None, broker: str | None, stacks: bool) -> Result:
-    """What consumers do inside: queues, caches, speed, and whether all of a group subscribe the same."""
+    """Show the internals of consumers: queues, caches, rates, and whether all members have the same subscription."""
     if client_id:
         info = await running_info(calls, group, client_id, broker, stacks=stacks)
         if info is None:

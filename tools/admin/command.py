@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class AdminError(RocketletError):
-    """A command cannot do what it was asked, for a reason that no server gave."""
+    """A command cannot do what was requested, for a reason found here and not at a server."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""mqadmin: what a cluster is, in files for another one or for a report. exportMetadata exportConfigs exportMetrics.
+"""mqadmin: the state of a cluster in files, to copy or to report it. exportMetadata exportConfigs exportMetrics.
 
 Java: tools/command/export/ExportMetadataCommand.java, ExportConfigsCommand.java, ExportMetricsCommand.java
 """
@@ -82,7 +82,7 @@ async def _groups_of(calls: Admin, address: str) -> dict[str, Any]:
 @_NEEDED_CLUSTER
 @_PATH
 async def export_configs(calls: Admin, cluster: str, folder: str) -> Result:
-    """The settings of all masters of a cluster, as JSON."""
+    """Export the settings of all masters of a cluster as JSON."""
     brokers: dict[str, Any] = {}
     for name, address in (await calls.masters(cluster)).items():
         found = await settings_of(calls, address, RequestCode.GET_BROKER_CONFIG)
@@ -101,7 +101,7 @@ async def export_configs(calls: Admin, cluster: str, folder: str) -> Result:
 @_NEEDED_CLUSTER
 @_PATH
 async def export_metrics(calls: Admin, cluster: str, folder: str) -> Result:
-    """What the masters of a cluster have to do, as JSON."""
+    """Export the load of the masters of a cluster as JSON."""
     report: dict[str, Any] = {}
     for name, address in (await calls.masters(cluster)).items():
         told = await runtime_info(calls, address)

@@ -1,4 +1,4 @@
-"""mqadmin: consumer groups and how far they are. updateSubGroup deleteSubGroup getConsumerConfig consumerProgress
+"""mqadmin: consumer groups and their progress. updateSubGroup deleteSubGroup getConsumerConfig consumerProgress
 brokerConsumeStats.
 
 Java: tools/command/consumer/UpdateSubGroupSubCommand.java and its neighbours,
@@ -114,7 +114,7 @@ async def delete_sub_group(calls: Admin, broker: str | None, cluster: str | None
 @command("getConsumerConfig")
 @GROUP
 async def get_consumer_config(calls: Admin, group: str) -> Result:
-    """How a consumer group is configured at each broker."""
+    """Show how each broker configures a consumer group."""
     lines: list[str] = []
     rows = []
     clusters = (await calls.cluster()).clusterAddrTable
@@ -135,7 +135,7 @@ async def get_consumer_config(calls: Admin, group: str) -> Result:
 @click.option("-g", "--groupName", "group", metavar="GROUP", help="One group, queue by queue [all groups].")
 @click.option("-s", "--showClientIP", "show_client", type=bool, default=False, help="Who consumes each queue.")
 async def consumer_progress(calls: Admin, group: str | None, show_client: bool) -> Result:
-    """How far consumer groups are behind."""
+    """Show the lag of consumer groups."""
     if group:
         return await _progress_of(calls, group, show_client)
     rows = []
@@ -168,7 +168,7 @@ async def consumer_progress(calls: Admin, group: str | None, show_client: bool) 
 
 
 def lag(one: OffsetWrapper) -> int:
-    """Messages still to consume; never below zero, which a deletion at the broker may look like for a moment."""
+    """Messages not consumed yet; never negative, even if the broker is just deleting messages."""
     return max(0, one.brokerOffset - one.consumerOffset)
 
 
@@ -225,7 +225,7 @@ async def _clients_by_queue(calls: Admin, group: str) -> dict[tuple[str, str, in
 @click.option("-t", "--timeoutMillis", "timeout", type=click.IntRange(1), default=50_000, show_default=True)
 @click.option("-l", "--level", type=int, default=0, show_default=True, help="Only where so many messages lag, or more.")
 async def broker_consume_stats(calls: Admin, broker: str, order: bool, timeout: int, level: int) -> Result:
-    """How far all consumer groups are at one broker."""
+    """Show the progress of all consumer groups at one broker."""
     header = GetBrokerConsumeStatsHeader(isOrder=order)
     try:
         answer = await calls.ask(broker, RequestCode.GET_BROKER_CONSUME_STATS, header, timeout=timeout / 1000)

@@ -31,7 +31,7 @@ _EVERY = click.option("-i", "--interval", type=click.IntRange(1), metavar="SECON
 @click.option("-m", "--moreStats", "more", is_flag=True, help="Messages of yesterday and today instead.")
 @_EVERY
 async def cluster_list(calls: Admin, more: bool, interval: int | None) -> AsyncIterator[Result]:
-    """All clusters, their brokers, and how they do."""
+    """List all clusters with their brokers and their load."""
     import trio
 
     while True:
@@ -77,7 +77,7 @@ async def _all_brokers(calls: Admin) -> list[_Found]:
 
 
 async def runtime_info(calls: Admin, address: str) -> dict[str, str]:
-    """What a broker tells of itself by key."""
+    """The runtime info of a broker."""
     return KVTable.from_json((await calls.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
 
 
@@ -126,7 +126,7 @@ def _totals(cluster: str, name: str, number: int, address: str, told: dict[str, 
 @BROKER
 @CLUSTER
 async def broker_status(calls: Admin, broker: str | None, cluster: str | None) -> Result:
-    """All that a broker tells of itself."""
+    """Show the runtime info of a broker."""
     one_of(broker, cluster)
     lines, rows = [], []
     for address in (await brokers_chosen(calls, broker, cluster)).values():
@@ -140,14 +140,14 @@ async def broker_status(calls: Admin, broker: str | None, cluster: str | None) -
 @command("wipeWritePerm")
 @click.option("-b", "--brokerName", "broker", required=True, metavar="NAME", help="The broker's name.")
 async def wipe_write_perm(calls: Admin, broker: str) -> Result:
-    """Have nobody send to a broker any more, as before it is stopped for good."""
+    """Remove the write permission of a broker, before it is decommissioned."""
     return await _write_permission(calls, broker, "wipe")
 
 
 @command("addWritePerm")
 @click.option("-b", "--brokerName", "broker", required=True, metavar="NAME", help="The broker's name.")
 async def add_write_perm(calls: Admin, broker: str) -> Result:
-    """Have everybody send to a broker again."""
+    """Restore the write permission of a broker."""
     return await _write_permission(calls, broker, "add")
 
 
@@ -181,7 +181,7 @@ _CLUSTER = click.option("-c", "--cluster", metavar="NAME", help="All masters of 
 @BROKER
 @_CLUSTER
 async def clean_expired_cq(calls: Admin, broker: str | None, cluster: str | None) -> Result:
-    """Delete queue files that point only at what is deleted already."""
+    """Delete queue files that refer only to deleted messages."""
     return await _have_all(calls, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, broker, cluster)
 
 
@@ -189,7 +189,7 @@ async def clean_expired_cq(calls: Admin, broker: str | None, cluster: str | None
 @BROKER
 @_CLUSTER
 async def delete_expired_commit_log(calls: Admin, broker: str | None, cluster: str | None) -> Result:
-    """Delete log files that are older than fileReservedTime, now instead of at night."""
+    """Delete log files older than fileReservedTime now, not at deleteWhen."""
     return await _have_all(calls, RequestCode.DELETE_EXPIRED_COMMITLOG, broker, cluster)
 
 
@@ -197,7 +197,7 @@ async def delete_expired_commit_log(calls: Admin, broker: str | None, cluster: s
 @BROKER
 @_CLUSTER
 async def clean_unused_topic(calls: Admin, broker: str | None, cluster: str | None) -> Result:
-    """Delete queue files of topics that do not exist any more."""
+    """Delete queue files of topics that no longer exist."""
     return await _have_all(calls, RequestCode.CLEAN_UNUSED_TOPIC, broker, cluster)
 
 

@@ -1,6 +1,6 @@
 """mqadmin: printing, sending and consuming. printMsg printMsgByQueue consumeMessage sendMessage.
 
-Nothing is consumed in any group's name: messages are pulled as they lie, and no position is kept.
+No group consumes anything: the messages are pulled directly, and no offset is stored.
 
 Java: tools/command/message/PrintMessageSubCommand.java, PrintMessageByQueueCommand.java, ConsumeMessageCommand.java,
 SendMessageCommand.java
@@ -109,7 +109,7 @@ async def consume_message(
     calls: Admin, topic: str, broker: str | None, queue_id: int | None, offset: int | None, group: str | None,
     begin: int | None, end: int | None, most: int,
 ) -> AsyncIterator[Result]:  # fmt: skip
-    """Print the next messages of a topic or a queue. No group's position moves."""
+    """Print the next messages of a topic or a queue. No group's offsets change."""
     if (queue_id is not None and not broker) or (offset is not None and queue_id is None):
         raise click.UsageError("-i needs -b, and -o needs -i")
     left = most

@@ -1,7 +1,7 @@
-"""mqadmin: startMonitoring, which looks at all groups once a minute and tells what it does not like.
+"""mqadmin: startMonitoring, which checks all groups once a minute and reports problems.
 
-It tells of groups that are more than 100,000 messages or ten minutes behind, of members that subscribe different
-things, and of queues that nobody has. RocketMQ's also consumes OFFSET_MOVED_EVENT; ours looks at positions alone.
+It reports groups that lag by more than 100,000 messages or ten minutes, members whose subscriptions differ, and queues
+without a consumer. RocketMQ's also consumes OFFSET_MOVED_EVENT; ours looks at offsets only.
 
 Java: tools/monitor/MonitorService.java
 """
@@ -34,7 +34,7 @@ UNDONE_SECONDS = 600
 async def start_monitoring(
     calls: Admin, interval: int, messages: int, seconds: int, once: bool
 ) -> AsyncIterator[Result]:
-    """Tell of consumer groups that lag, or whose members do not agree."""
+    """Report consumer groups that lag, or whose members have different subscriptions."""
     import trio
 
     while True:

@@ -1,8 +1,8 @@
-"""mqadmin: moving a group's positions. resetOffsetByTime skipAccumulatedMessage cloneGroupOffset.
+"""mqadmin: changing a group's offsets. resetOffsetByTime skipAccumulatedMessage cloneGroupOffset.
 
-A group with members is moved by the broker, which tells them (222). Where nobody is there the broker answers 206, and
-the positions are written from here: where the group is, where the time is in each queue, and the smaller of them unless
-forced.
+The broker resets the offsets of a group with members, and tells them (222). If there are none, the broker answers 206,
+and the offsets are written from here: for each queue the offset of the time, but unless forced at most the
+group's present offset.
 
 Java: tools/command/offset/ResetOffsetByTimeCommand.java, ResetOffsetByTimeOldCommand.java, CloneGroupOffsetCommand.java
 """
@@ -31,7 +31,7 @@ END = -1
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """One queue of a group that nobody is in."""
+    """One queue of a group without members."""
 
     queue: MessageQueue
     broker_offset: int
@@ -49,7 +49,7 @@ class Moved:
 @_FORCE
 @click.option("-c", "--cplus", is_flag=True, help="Its members are C++ clients.")
 async def reset_offset_by_time(calls: Admin, group: str, topic: str, at: int, force: bool, cplus: bool) -> Result:
-    """Have a group consume a topic from a moment on; its members go on without a restart."""
+    """Reset the offsets of a group to a point in time; running members follow without a restart."""
     said = (
         f"rollback consumer offset by specified consumerGroup[{group}], topic[{topic}], force[{str(force).lower()}], "
     )
@@ -61,7 +61,7 @@ async def reset_offset_by_time(calls: Admin, group: str, topic: str, at: int, fo
 @TOPIC
 @_FORCE
 async def skip_accumulated_message(calls: Admin, group: str, topic: str, force: bool) -> Result:
-    """Have a group forget what it has not consumed yet."""
+    """Skip the messages that a group has not consumed yet."""
     return await _moved(calls, group, topic, END, force)
 
 
@@ -153,7 +153,7 @@ def _by_hand_table(moved: list[Moved], said: str) -> Table:
 @TOPIC
 @click.option("-o", "--offline", type=bool, default=False, help="(read for RocketMQ's sake)")
 async def clone_group_offset(calls: Admin, source: str, target: str, topic: str, offline: bool) -> Result:
-    """Have one group begin in a topic where another one is."""
+    """Copy the offsets of one group to another."""
     masters = await calls.masters_of(topic)
     table = (await calls.consume_stats(source)).offsetTable
     queues = {queue: one.consumerOffset for queue, one in table.items() if queue.topic == topic}

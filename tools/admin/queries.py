@@ -43,7 +43,7 @@ _TO_CLIENT = click.option("-d", "--clientId", "client_id", metavar="ID", help="T
 async def query_msg_by_id(
     calls: Admin, message_id: str, group: str | None, client_id: str | None, resend: bool, unit: str | None
 ) -> Result:
-    """A message by its offset id, the one that names its place."""
+    """Find a message by its offset id."""
     lines: list[str] = []
     rows: list[dict[str, Any]] = []
     for one in (part.strip() for part in message_id.split(",")):
@@ -74,7 +74,7 @@ async def _sent_again(calls: Admin, message: ReceivedMessage) -> dict[str, Any]:
 
 
 async def _consumed_directly(calls: Admin, message: ReceivedMessage, group: str, client_id: str) -> dict[str, Any]:
-    """Have one client consume one message now; what it says of it."""
+    """Have one client consume one message now; the client's answer."""
     address = (await calls.masters_of(message.topic)).get(message.queue.broker_name) or message.store_host
     header = ConsumeMessageDirectlyHeader(consumerGroup=group, clientId=client_id, msgId=message.offset_message_id)
     answer = await calls.ask(address, RequestCode.CONSUME_MESSAGE_DIRECTLY, header, timeout=RELAY_SECONDS)
@@ -85,7 +85,7 @@ async def _consumed_directly(calls: Admin, message: ReceivedMessage, group: str,
 @TOPIC
 @click.option("-k", "--msgKey", "key", required=True, metavar="KEY", help="The key that the producer gave.")
 async def query_msg_by_key(calls: Admin, topic: str, key: str) -> Result:
-    """Messages with a key."""
+    """Find messages by a key."""
     rows = [row_of(one) for one in await by_key(calls, topic, key, _MOST)]
     return Table({"msgId": "#Message ID", "queue": "#QID", "offset": "#Offset"}, rows)
 
@@ -99,7 +99,7 @@ async def query_msg_by_key(calls: Admin, topic: str, key: str) -> Result:
 async def query_msg_by_unique_key(
     calls: Admin, topic: str, message_id: str, group: str | None, client_id: str | None, show_all: bool
 ) -> Result:
-    """A message by the id that its producer gave it."""
+    """Find a message by the unique id that its producer assigned."""
     found = await by_key(calls, topic, message_id, 32, unique=True)
     if not found:
         raise AdminError(f"topic {topic} has no message with id {message_id}; an offset id needs queryMsgById")
@@ -121,14 +121,14 @@ async def query_msg_by_unique_key(
 @click.option("-i", "--queueId", "queue", type=click.IntRange(0), required=True, help="The queue.")
 @click.option("-o", "--offset", type=click.IntRange(0), required=True, help="The offset in it.")
 async def query_msg_by_offset(calls: Admin, topic: str, broker: str, queue: int, offset: int) -> Result:
-    """The message at a place of a queue."""
+    """Find the message at an offset of a queue."""
     message = await at_offset(calls, broker, topic, queue, offset)
     tracks = await tracks_of(calls, message)
     return Said([*lines_of(message), "", *map(_track_line, tracks)], row_of(message) | {"tracks": tracks})
 
 
 async def tracks_of(calls: Admin, message: ReceivedMessage) -> list[dict[str, Any]]:
-    """What became of a message at each group that consumes its topic."""
+    """The state of a message in each group that consumes its topic."""
     tracks = []
     for group in await calls.groups_of(message.topic):
         kind = await _track(calls, message, group)
@@ -163,7 +163,7 @@ def _track_line(track: dict[str, Any]) -> str:
 @_ID
 @click.option("-t", "--traceTopic", "topic", default="RMQ_SYS_TRACE_TOPIC", show_default=True, metavar="TOPIC")
 async def query_msg_trace_by_id(calls: Admin, message_id: str, topic: str) -> Result:
-    """What clients with message tracing recorded of a message: who sent it when, who consumed it when."""
+    """Show the trace of a message: when it was sent and consumed, and by whom."""
     try:
         found = await by_key(calls, topic, message_id, _MOST)
     except NoSuchTopic:
@@ -190,13 +190,13 @@ async def query_msg_trace_by_id(calls: Admin, message_id: str, topic: str) -> Re
 @TOPIC
 @click.option("-q", "--queue", type=click.IntRange(0), required=True, help="The queue.")
 @click.option("-i", "--index", type=click.IntRange(0), required=True, help="The first offset.")
-@click.option("-c", "--count", type=click.IntRange(1), default=10, show_default=True, help="How many.")
+@click.option("-c", "--count", type=click.IntRange(1), default=10, show_default=True, help="Number of brokers.")
 @click.option("-b", "--broker", metavar="HOST:PORT", help="The broker [the first of the topic's].")
 @click.option("-g", "--consumer", "group", metavar="GROUP", help="Whether this group's filter passes each.")
 async def query_cq(
     calls: Admin, topic: str, queue: int, index: int, count: int, broker: str | None, group: str | None
 ) -> Result:
-    """Entries of a queue as they are in its file."""
+    """Show the entries of a consume queue."""
     address = broker or next(iter((await calls.masters_of(topic)).values()))
     header = QueryConsumeQueueHeader(queueId=queue, index=index, topic=topic, count=count, consumerGroup=group)
     answer = await calls.ask(address, RequestCode.QUERY_CONSUME_QUEUE, header)

@@ -1,4 +1,4 @@
-"""Messages for mqadmin: found by key, id or place, or pulled queue by queue; and how they are shown.
+"""Messages for mqadmin: found by key, id or offset, or pulled queue by queue, and how they are shown.
 
 Java: tools/admin/DefaultMQAdminExtImpl.java (viewMessage, queryMessage)
 """
@@ -42,7 +42,7 @@ async def queues_of(calls: Admin, topic: str) -> dict[MessageQueue, str]:
 
 
 async def span(calls: Admin, address: str, queue: MessageQueue, begin: int | None, end: int | None) -> tuple[int, int]:
-    """First offset and the one behind the last of what was stored between two times (ms); None is no bound."""
+    """The offset of the first message stored between two times (ms), and the one after the last; None is no bound."""
     first = await calls.brokers.min_offset(address, queue)
     behind = await calls.brokers.max_offset(address, queue)
     if begin is not None:
@@ -116,7 +116,7 @@ async def by_offset_id(calls: Admin, message_id: str) -> tuple[ReceivedMessage, 
 
 
 async def by_key(calls: Admin, topic: str, key: str, most: int, *, unique: bool = False) -> list[ReceivedMessage]:
-    """Messages with a key, newest first; what only has the same hash is left out."""
+    """Messages with a key, newest first; hash collisions are left out."""
     found: list[ReceivedMessage] = []
     for name, address in (await calls.masters_of(topic)).items():
         records = await calls.brokers.query(address, topic, key, most, 0, NO_END, unique=unique)

@@ -1,7 +1,7 @@
 """mqadmin: how long a send takes. checkMsgSendRT sendMsgStatus clusterRT.
 
-`sendMsgStatus` sends to the topic named after a broker, `clusterRT` to those named after clusters; brokers have them
-for that.
+`sendMsgStatus` sends to the topic named after a broker, `clusterRT` to those named after clusters, which
+exist for this purpose.
 
 Java: tools/command/message/CheckMsgSendRTCommand.java, tools/command/broker/SendMsgStatusCommand.java,
 tools/command/cluster/CLusterSendMsgRTCommand.java
@@ -47,10 +47,10 @@ def _mean(rows: list[dict[str, Any]]) -> float:
 
 @command("checkMsgSendRT")
 @TOPIC
-@click.option("-a", "--amount", type=click.IntRange(1), default=100, show_default=True, help="How many.")
+@click.option("-a", "--amount", type=click.IntRange(1), default=100, show_default=True, help="Number of brokers.")
 @click.option("-s", "--size", type=click.IntRange(1), default=128, show_default=True, help="Bytes of each.")
 async def check_msg_send_rt(calls: Admin, topic: str, amount: int, size: int) -> Result:
-    """Send to each queue in turn, and say how long each took."""
+    """Send to each queue in turn, and show how long each send took."""
     queues = list(await queues_of(calls, topic))
     async with sender(calls.namesrvs) as send:
         rows = [await _timed(send, topic, size, queues[number % len(queues)]) for number in range(amount)]

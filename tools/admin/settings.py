@@ -39,7 +39,7 @@ async def settings_of(calls: Admin, address: str, code: RequestCode) -> dict[str
 @BROKER
 @CLUSTER
 async def get_broker_config(calls: Admin, broker: str | None, cluster: str | None) -> Result:
-    """The settings of brokers."""
+    """Show the settings of brokers."""
     one_of(broker, cluster)
     addresses = (await brokers_chosen(calls, broker, cluster)).values()
     return await _listed(calls, list(addresses), RequestCode.GET_BROKER_CONFIG)
@@ -47,7 +47,7 @@ async def get_broker_config(calls: Admin, broker: str | None, cluster: str | Non
 
 @command("getNamesrvConfig")
 async def get_namesrv_config(calls: Admin) -> Result:
-    """The settings of name servers."""
+    """Show the settings of name servers."""
     return await _listed(calls, list(calls.namesrvs), RequestCode.GET_NAMESRV_CONFIG)
 
 
@@ -66,7 +66,7 @@ async def _listed(calls: Admin, addresses: list[str], code: RequestCode) -> Said
 @_KEY
 @_VALUE
 async def update_broker_config(calls: Admin, broker: str | None, cluster: str | None, key: str, value: str) -> Result:
-    """Change a setting of running brokers; those that may are marked in the table of settings."""
+    """Change a setting of running brokers; the table of settings marks those that allow it."""
     one_of(broker, cluster)
     body = f"{java_properties.format_entry(key, value)}\n".encode()
     addresses = list((await brokers_chosen(calls, broker, cluster)).values())
@@ -92,7 +92,7 @@ async def update_namesrv_config(calls: Admin, key: str, value: str) -> Result:
 @_KEY
 @_VALUE
 async def update_kv_config(calls: Admin, space: str, key: str, value: str) -> Result:
-    """Put a value into the name servers' table."""
+    """Set a key in the name servers' KV configuration."""
     await calls.tell_all_namesrvs(RequestCode.PUT_KV_CONFIG, PutKVConfigHeader(namespace=space, key=key, value=value))
     return Said(["create or update kv config to namespace success."], {"namespace": space, "key": key, "value": value})
 
@@ -101,6 +101,6 @@ async def update_kv_config(calls: Admin, space: str, key: str, value: str) -> Re
 @_SPACE
 @_KEY
 async def delete_kv_config(calls: Admin, space: str, key: str) -> Result:
-    """Take a value out of the name servers' table."""
+    """Delete a key from the name servers' KV configuration."""
     await calls.tell_all_namesrvs(RequestCode.DELETE_KV_CONFIG, KVConfigHeader(namespace=space, key=key))
     return Said(["delete kv config from namespace success."], {"namespace": space, "key": key})

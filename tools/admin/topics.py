@@ -110,7 +110,7 @@ async def deleted(calls: Admin, cluster: str, topic: str) -> list[str]:
 @TOPIC
 @click.option("-p", "--perm", type=click.IntRange(0, 7), required=True, help="2: write, 4: read, 6: both.")
 async def update_topic_perm(calls: Admin, broker: str | None, cluster: str | None, topic: str, perm: int) -> Result:
-    """Change what may be done with a topic; its queues stay."""
+    """Change the permissions of a topic; its queues stay."""
     one_of(broker, cluster)
     queues = {one.brokerName: one for one in (await calls.route(topic)).queueDatas}
     lines, changed = [], []
@@ -138,7 +138,7 @@ async def update_topic_perm(calls: Admin, broker: str | None, cluster: str | Non
 @TOPIC
 @click.option("-l", "--list", "as_list", is_flag=True, help="As a table.")
 async def topic_route(calls: Admin, topic: str, as_list: bool) -> Result:
-    """Which brokers serve a topic, with how many queues."""
+    """Show the route of a topic: brokers and queues."""
     route = await calls.route(topic)
     if as_list:
         return _route_table(route)
@@ -174,7 +174,7 @@ def _route_table(route: TopicRouteData) -> Table:
 @command("topicStatus")
 @TOPIC
 async def topic_status(calls: Admin, topic: str) -> Result:
-    """What each queue of a topic holds."""
+    """Show the offsets and times of each queue of a topic."""
     stats = (await calls.topic_stats(topic)).offsetTable
     rows = [
         {
@@ -199,7 +199,7 @@ async def topic_status(calls: Admin, topic: str) -> Result:
 @command("topicClusterList")
 @TOPIC
 async def topic_cluster_list(calls: Admin, topic: str) -> Result:
-    """The clusters that serve a topic."""
+    """List the clusters that serve a topic."""
     clusters = await _clusters_of(calls, topic)
     return Said(clusters, [{"cluster": name} for name in clusters])
 
@@ -211,7 +211,7 @@ async def _clusters_of(calls: Admin, topic: str) -> list[str]:
 @command("topicList")
 @click.option("-c", "--clusterModel", "by_cluster", is_flag=True, help="With the clusters and the groups of each.")
 async def topic_list(calls: Admin, by_cluster: bool) -> Result:
-    """All topics that the name server knows."""
+    """List all topics that the name server knows."""
     topics = await calls.topics()
     if not by_cluster:
         return Said(topics, [{"topic": name} for name in topics])
@@ -233,7 +233,7 @@ async def topic_list(calls: Admin, by_cluster: bool) -> Result:
 @click.option("-m", "--method", type=click.Choice(["put", "get", "delete"]), required=True, help="What to do.")
 @click.option("-v", "--orderConf", "conf", metavar="BROKER:QUEUES;...", help="For put: queues by broker.")
 async def update_order_conf(calls: Admin, topic: str, method: str, conf: str | None) -> Result:
-    """Queues by broker of an ordered topic, which stay the same while a broker is away."""
+    """Show or change the order configuration of a topic, which fixes its queues while a broker is down."""
     if method == "put":
         if not conf:
             raise click.UsageError("put needs -v broker-a:8;broker-b:8")
@@ -278,7 +278,7 @@ async def _joined_order(calls: Admin, topic: str, queues: dict[str, int], *, who
 @TOPIC
 @click.option("-i", "--ipList", "addresses", required=True, metavar="IP,IP", help="The consumers.")
 async def allocate_mq(calls: Admin, topic: str, addresses: str) -> Result:
-    """Which consumer would get which queues."""
+    """Show which consumer would be assigned which queues."""
     route = await calls.route(topic)
     queues = sorted(
         MessageQueue(topic, one.brokerName, number)
