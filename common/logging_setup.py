@@ -6,13 +6,14 @@ container and service supervisor keep stderr already, and RocketMQ's ~/logs is w
 newcomers.
 
 With `logFormat=json` each line is one JSON object: time (UTC, RFC 3339), level, logger, message, what was passed as
-`extra`, and error with the stack trace where there is one.
+`extra`, and error with the stack trace where there is one. In both forms `log_lines.py` bounds what peers can write.
 
 Java: logback_broker.xml, logback_namesrv.xml, logging/
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
 import sys
@@ -21,6 +22,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TextIO
 
+from rocketlet.common.log_lines import LONGEST_TRACEBACK, LineRates, cut, message_of, traceback_of
 from rocketlet.common.settings import SettingsError, setting
 
 
@@ -49,6 +51,9 @@ def set_up(config: LogConfig, stream: TextIO | None = None) -> None:
     """Sends all log records there, Python warnings too. A second call replaces what the first one set up."""
     handler = _handler(config, stream or sys.stderr)
     handler.setFormatter(JsonLines() if config.log_format is LogFormat.JSON else _TextLines())
+    rates = LineRates(handler.emit)
+    handler.addFilter(rates)
+    atexit.register(rates.tell_all)
     root = logging.getLogger()
     for installed in [one for one in root.handlers if isinstance(one.formatter, JsonLines | _TextLines)]:
         root.removeHandler(installed)
@@ -76,6 +81,14 @@ class _TextLines(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)-7s %(name)s  %(message)s")
         self.default_msec_format = "%s.%03d"
 
+    def format(self, record: logging.LogRecord) -> str:
+        record.message = message_of(record)
+        record.asctime = self.formatTime(record)
+        line = self.formatMessage(record)
+        if record.exc_info:
+            line += "\n" + traceback_of(self.formatException(record.exc_info))
+        return line
+
 
 class JsonLines(logging.Formatter):
     """One JSON object a line, never more than one line a record."""
@@ -85,11 +98,11 @@ class JsonLines(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": message_of(record),
         }
         line |= {key: value for key, value in vars(record).items() if key not in _OF_EVERY_RECORD}
         if record.exc_info:
-            line["error"] = self.formatException(record.exc_info)
+            line["error"] = cut(self.formatException(record.exc_info), LONGEST_TRACEBACK)
         return json.dumps(line, ensure_ascii=False, default=str)
 
 

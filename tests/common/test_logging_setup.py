@@ -66,7 +66,7 @@ def test_a_json_object_a_line() -> None:
     assert line == {
         "level": "ERROR",
         "logger": "rocketlet.store.flush",
-        "message": "höchst\nbedenklich",
+        "message": "höchst\\nbedenklich",
         "topic": "T",
         "path": "/x",
     }
