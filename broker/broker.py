@@ -65,7 +65,7 @@ from rocketlet.broker.slow_groups import SlowGroups
 from rocketlet.broker.statistics import MINUTE_EVERY, Statistics
 from rocketlet.broker.tables import Tables
 from rocketlet.broker.transaction_check import TransactionCheck
-from rocketlet.common.clock import WallClock, system_clock
+from rocketlet.common.clock import WallClock, monotonic_ms, system_clock
 from rocketlet.common.config_file import Loaded
 from rocketlet.metrics.config import MetricsConfig
 from rocketlet.metrics.endpoint import Endpoint
@@ -391,7 +391,7 @@ class Broker:
             Queries(store),
             QueueOffsets(offsets, tables.offsets_file, store, self._recent_bytes, nursery),
             Membership(settings, topics, groups, clients),
-            LockQueues(self.locks, clock),
+            LockQueues(self.locks, monotonic_ms),
             TopicAdmin(identity, tables, self.registration, store, statistics),
             GroupAdmin(identity, tables, statistics),
             Configuration(settings, self.registration),
@@ -449,7 +449,7 @@ class Broker:
         while True:
             now = self._clock()
             self.statistics.tick(now, datetime.fromtimestamp(now / 1000).toordinal())
-            self.locks.expire(now)
+            self.locks.expire(monotonic_ms())
             self._renew_terms()
             await trio.sleep(MINUTE_EVERY / 1000)
 

@@ -23,6 +23,7 @@ from rocketlet.broker.long_poll import LongPoll
 from rocketlet.broker.producer_groups import ProducerGroups
 from rocketlet.broker.queue_locks import QueueLocks
 from rocketlet.broker.subscription_groups import SubscriptionGroups
+from rocketlet.common.clock import monotonic_ms
 from rocketlet.remoting.command import request
 from rocketlet.remoting.connection import Connection
 from rocketlet.remoting.errors import RemotingError
@@ -71,14 +72,15 @@ class Clients(ConnectionEvents):
     def heartbeat(self, connection: Connection, beat: Heartbeat) -> None:
         if connection.closed:
             return
-        now = self._clock()
+        now, seen = self._clock(), monotonic_ms()
         for consuming in beat.consuming:
-            member = Member(connection, beat.client_id, beat.language, beat.version, now)
+            member = Member(connection, beat.client_id, beat.language, beat.version, seen, seen_at=now)
             if self.consumers.register(member, consuming):
                 self._notify(consuming.group)
             self._filters.register(consuming.group, consuming.subscriptions, now)
         for group in beat.producing:
-            self.producers.register(group, Member(connection, beat.client_id, beat.language, beat.version, now))
+            member = Member(connection, beat.client_id, beat.language, beat.version, seen, seen_at=now)
+            self.producers.register(group, member)
 
     def leave_consumer_group(self, group: str, connection: Connection) -> None:
         if self.consumers.unregister(group, connection):
@@ -102,7 +104,8 @@ class Clients(ConnectionEvents):
         """Close connections whose client has sent no heartbeat for too long; runs until cancelled."""
         while True:
             await trio.sleep(SCAN_SECONDS)
-            now = self._clock()
+            # By a clock that nobody sets: a wall clock put forward by a day would close every connection.
+            now = monotonic_ms()
             for member in [*self.consumers.expired(now), *self.producers.expired(now)]:
                 log.warning("%s (%s) has sent no heartbeat for 120 s: closed", member.client_id, member.connection.peer)
                 member.connection.close()

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rocketlet.broker.filter.message_filter import MessageFilter, by_tags
+from rocketlet.common.errors import RocketletError
 from rocketlet.common.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("rocketlet.broker.consumer_groups")
 
 EXPIRY_MS = 120_000
+# What heartbeats can make us keep: groups of one connection, and the text of all subscriptions. A consumer of a hundred
+# topics says 5 KB, so this is for 10,000 such consumers.
+MAX_GROUPS_OF_CONNECTION = 1_000
+MAX_SIZE = 64 << 20
 BROADCASTING, CLUSTERING = "BROADCASTING", "CLUSTERING"
 
 
@@ -38,9 +43,11 @@ class Member:
     client_id: str
     language: str
     version: int
-    seen: int
+    seen: int  # by a clock that nobody sets
     # What this member itself said last, to compare with what others of the group said: topic -> expression.
     subscribed: Mapping[str, str] = field(default_factory=dict)
+    seen_at: int = 0  # by the wall clock, for people
+    size: int = 0  # what it takes of MAX_SIZE
 
 
 @dataclass(slots=True, eq=False)
@@ -125,6 +132,10 @@ class ConsumerGroupsStatistics:
     members: int
 
 
+class RegistryFull(RocketletError):
+    """A heartbeat says more than is kept of one connection, or of all; nothing of it was taken."""
+
+
 class ConsumerGroups:
     """All consumer groups of one broker."""
 
@@ -133,9 +144,14 @@ class ConsumerGroups:
         self._groups: dict[str, ConsumerGroup] = {}
         self.get: Callable[[str], ConsumerGroup | None] = self._groups.get
         self._of_connection: dict[Connection, set[str]] = {}
+        self._size = 0
 
     def register(self, member: Member, consuming: Consuming) -> bool:
-        """Take in one group of a heartbeat; true when the group has to be told (a member or a topic is new)."""
+        """Take in one group of a heartbeat; true when the group has to be told (a member or a topic is new).
+
+        Raises RegistryFull.
+        """
+        self._make_room(member, consuming)
         group = self._groups.get(consuming.group)
         if group is None:
             group = self._groups[consuming.group] = ConsumerGroup(consuming.group)
@@ -165,6 +181,7 @@ class ConsumerGroups:
         member = group.members.pop(connection, None)
         if member is None:
             return False
+        self._size -= member.size
         log.info("consumer group %s: %s left", name, member.client_id)
         groups = self._of_connection[connection]
         groups.discard(name)
@@ -207,6 +224,19 @@ class ConsumerGroups:
     def statistics(self) -> ConsumerGroupsStatistics:
         return ConsumerGroupsStatistics(len(self._groups), sum(len(group.members) for group in self._groups.values()))
 
+    def _make_room(self, member: Member, consuming: Consuming) -> None:
+        """Count a member and take the one that it replaces out of the count."""
+        names = self._of_connection.get(member.connection, ())
+        if consuming.group not in names and len(names) >= MAX_GROUPS_OF_CONNECTION:
+            raise RegistryFull(f"one connection is in {len(names)} groups, which is the limit")
+        group = self._groups.get(consuming.group)
+        known = group.members.get(member.connection) if group is not None else None
+        member.size = _HELD_BY_EACH + sum(map(_size_of, consuming.subscriptions))
+        size = self._size + member.size - (known.size if known is not None else 0)
+        if size > MAX_SIZE:
+            raise RegistryFull(f"the subscriptions of all consumers take {self._size} bytes; {MAX_SIZE} is the limit")
+        self._size = size
+
     def _warn_of_differences(self, group: ConsumerGroup) -> None:
         lines = frozenset(group.differences())
         for line in sorted(lines - group.warned):
@@ -217,3 +247,11 @@ class ConsumerGroups:
                 line,
             )
         group.warned = lines
+
+
+_HELD_BY_EACH = 500
+
+
+def _size_of(subscription: Subscription) -> int:
+    text = len(subscription.topic) + len(subscription.expression) + sum(map(len, subscription.tags))
+    return _HELD_BY_EACH + text + 50 * (len(subscription.tags) + len(subscription.codes))

@@ -24,7 +24,7 @@ from itertools import islice
 from typing import Any
 
 from rocketlet.common.errors import RocketletError
-from rocketlet.common.topic import is_legal_name
+from rocketlet.common.topic import RETRY_TOPIC_MAX_LENGTH, is_group_name, is_legal_name
 
 log = logging.getLogger("rocketlet.broker.consumer_offsets")
 
@@ -209,7 +209,7 @@ class ConsumerOffsets:
                 yield group, topic, queues
 
     def _add(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        if not is_legal_name(group) or not is_legal_name(topic):
+        if not is_group_name(group) or not is_legal_name(topic) or len(topic) > RETRY_TOPIC_MAX_LENGTH:
             raise OffsetRefused(f"group {group!r} or topic {topic!r} is not a legal name")
         if queue_id < 0:
             raise OffsetRefused(f"queue {queue_id} of topic {topic}: a queue id is not negative")

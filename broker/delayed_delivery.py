@@ -6,8 +6,9 @@ now, as in RocketMQ; one of a level that does not exist any more keeps its time.
 
 Neither stuck nor doubled:
 - an offset outside the queue (its file is gone, or a crash cut the queue) goes to the nearest end of the queue;
-- a message that cannot be read is passed over, loudly; one that cannot be stored is tried again, in its order, until
-  it can (a level waits behind a message that is longer than a lowered maxMessageSize, rather than lose it);
+- a message that cannot be read is passed over, loudly, and so is one that can never be stored where it is meant to go
+  (an illegal topic, longer than maxMessageSize is now): the log line names its place in the level's queue, where it
+  stays readable. One that cannot be stored now is tried again, in its order, until it can;
 - an offset is saved only when what was delivered up to it is on the disk (`AfterFlush`); so the offset file may be
   older than the log, and after every kind of crash it is corrected before the first delivery: what was delivered
   stands in the log, with the same properties, and is found there (`Delivered`).
@@ -27,14 +28,14 @@ import trio
 
 from rocketlet.broker.delay_offsets import DelayOffsets
 from rocketlet.broker.durability import AfterFlush
-from rocketlet.broker.put_again import FilterBits, put_again
+from rocketlet.broker.put_again import FilterBits, put_again, queue_id_of
 from rocketlet.common.clock import WallClock
 from rocketlet.common.message_properties import REAL_QID, REAL_TOPIC, decode_bytes, find
 from rocketlet.common.message_record import Record, decode
-from rocketlet.common.topic import HALF_TOPIC, SCHEDULE_TOPIC, is_legal_name
+from rocketlet.common.topic import HALF_TOPIC, SCHEDULE_TOPIC, InvalidName, is_topic_name
 from rocketlet.store.config import parse_delay_levels
 from rocketlet.store.consume_queue import LOST, ConsumeQueue
-from rocketlet.store.errors import StoreError
+from rocketlet.store.errors import MessageIllegal, StoreError
 from rocketlet.store.layout.consume_queue_entry import is_pre_blank
 from rocketlet.store.layout.queue_ext_layout import is_address
 from rocketlet.store.message_store import MessageStore
@@ -189,6 +190,16 @@ class DelayedDelivery:
             else:
                 try:
                     self._put(record, origin)
+                except (MessageIllegal, InvalidName) as error:
+                    self._skipped += 1
+                    log.error(
+                        "queue %d of %s: the message at %d can never be delivered to %s, and stays here: %s",
+                        queue.queue_id,
+                        SCHEDULE_TOPIC,
+                        offset,
+                        origin.topic,
+                        error,
+                    )
                 except StoreError as error:
                     failure = error
                     break
@@ -281,9 +292,10 @@ def origin_of(record: Record) -> Origin | None:
     """Where a delayed message goes; None where it says nothing sensible, and for one that has to stay hidden."""
     properties = decode_bytes(record.properties)
     topic, queue_id = properties.get(REAL_TOPIC, ""), properties.get(REAL_QID, "")
-    if topic == HALF_TOPIC or not is_legal_name(topic) or not (queue_id.isascii() and queue_id.isdigit()):
+    queue = queue_id_of(queue_id)
+    if topic == HALF_TOPIC or not is_topic_name(topic) or queue is None:
         return None
-    return Origin(topic, int(queue_id))
+    return Origin(topic, queue)
 
 
 def _name(record: Record) -> tuple[object, ...]:

@@ -25,11 +25,12 @@ from rocketlet.broker.delay_levels import InvalidDelay, delay, delay_level
 from rocketlet.broker.durability import AfterFlush
 from rocketlet.broker.identity import Identity
 from rocketlet.broker.property_text import rewritten
-from rocketlet.broker.put_again import FilterBits, put_again
+from rocketlet.broker.put_again import FilterBits, put_again, queue_id_of
 from rocketlet.broker.topic_table import TopicTable
 from rocketlet.broker.transaction_states import Place, TransactionStates, TransactionStatistics
 from rocketlet.common.clock import WallClock
 from rocketlet.common.errors import RocketletError
+from rocketlet.common.java_numbers import INT64_MAX
 from rocketlet.common.message_flags import COMMIT, TRANSACTION_MASK
 from rocketlet.common.message_properties import (
     PGROUP,
@@ -47,11 +48,13 @@ from rocketlet.common.topic import (
     SCHEDULE_TOPIC,
     TRANS_CHECK_MAX_TOPIC,
     TRANSACTION_GROUP,
-    is_legal_name,
+    is_topic_name,
 )
 from rocketlet.store.config import parse_delay_levels
 from rocketlet.store.message import Appended, Put
 from rocketlet.store.message_store import MessageStore
+
+_LONGEST_NUMBER = 20  # characters of a Java long
 
 log = logging.getLogger("rocketlet.broker.half_messages")
 
@@ -333,7 +336,7 @@ class HalfMessages:
         entry = queue.entry(op_offset) if queue is not None else None
         raw = self._store.record_at(entry[0]) if entry is not None else None
         words = decode(raw).body.split(b",") if raw is not None else []
-        return [int(word) for word in words if word.isdigit()]
+        return [int(word) for word in words if word.isdigit() and len(word) <= _LONGEST_NUMBER]
 
     def _offset_of(self, topic: str) -> int:
         return self._offsets.get(TRANSACTION_GROUP, topic, QUEUE) or 0
@@ -364,10 +367,11 @@ def half_of(record: Record) -> Half | None:
     properties = decode_bytes(record.properties)
     topic, queue_id = properties.get(REAL_TOPIC, ""), properties.get(REAL_QID, "")
     group = properties.get(PGROUP, "")
-    if not is_legal_name(topic) or not (queue_id.isascii() and queue_id.isdigit()):
+    queue = queue_id_of(queue_id)
+    if not is_topic_name(topic) or queue is None:
         return None
     parts = (group, properties.get(UNIQ_KEY, ""), record.born_timestamp, record.born_host.hex(), record.body_crc)
-    return Half(record, properties, topic, int(queue_id), group, "\0".join(map(str, parts)).encode())
+    return Half(record, properties, topic, queue, group, "\0".join(map(str, parts)).encode())
 
 
 def _is_commit_of(half: Half, record: Record) -> bool:
@@ -380,8 +384,11 @@ def _is_commit_of(half: Half, record: Record) -> bool:
 
 
 def number_of(text: str | None, otherwise: int) -> int:
-    """A property that is a number, else what is said instead."""
+    """A property that is a number of Java's, else what is said instead."""
+    if text is None or len(text) > _LONGEST_NUMBER:
+        return otherwise
     try:
-        return int(text) if text is not None else otherwise
+        number = int(text)
     except ValueError:
         return otherwise
+    return number if -INT64_MAX <= number <= INT64_MAX else otherwise

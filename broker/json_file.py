@@ -86,7 +86,11 @@ class JsonFile:
             if self._written >= mine:
                 return
             upto = self._changes
-            data = msgspec.json.format(msgspec.json.encode(self._body()), indent=1)
+            try:
+                data = msgspec.json.encode(self._body())
+            except (TypeError, ValueError, RecursionError) as error:
+                # Whatever made it so, the other tables and the broker go on.
+                raise NotSaved(f"{self.path} could not be written: {error}") from error
             try:
                 if self._disk.inline:
                     self._write(data)
@@ -109,7 +113,8 @@ class JsonFile:
                 self._changed.set()
                 await trio.sleep(RETRY_SECONDS)
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, body: bytes) -> None:
+        data = msgspec.json.format(body, indent=1)
         if self._readable:
             old = self._disk.read_file(self.path)
             if old is not None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rocketlet.broker.consumer_groups import EXPIRY_MS, Member
+from rocketlet.broker.consumer_groups import EXPIRY_MS, MAX_GROUPS_OF_CONNECTION, Member, RegistryFull
 
 if TYPE_CHECKING:
     from rocketlet.remoting.connection import Connection
@@ -34,6 +34,10 @@ class ProducerGroups:
         self._of_connection: dict[Connection, set[str]] = {}
 
     def register(self, group: str, member: Member) -> None:
+        """Raises RegistryFull."""
+        names = self._of_connection.get(member.connection, ())
+        if group not in names and len(names) >= MAX_GROUPS_OF_CONNECTION:
+            raise RegistryFull(f"one connection is in {len(names)} groups, which is the limit")
         self._groups.setdefault(group, {})[member.connection] = member
         self._clients.setdefault(member.client_id, {})[member.connection] = member
         self._of_connection.setdefault(member.connection, set()).add(group)

@@ -10,10 +10,10 @@ Java: common/message/MessageDecoder.java#messageProperties2String, java.util.Has
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 
 from rocketlet.common.java_numbers import string_hash
 from rocketlet.common.message_properties import encode
+from rocketlet.common.sized_cache import SizedCache
 
 _SMALLEST_TABLE = 16
 
@@ -27,8 +27,10 @@ def rewritten(properties: Mapping[str, str]) -> bytes:
     return encode({name: properties[name] for name in ordered}).encode("utf-8", "surrogatepass")
 
 
-@lru_cache(4096)
-def _spread(name: str) -> int:
-    """What a HashMap makes of a hash: its upper half also decides the slot. Names recur, so they are remembered."""
+def _spread_of(name: str) -> int:
     number = string_hash(name) & 0xFFFFFFFF
     return number ^ number >> 16
+
+
+# What a HashMap makes of a hash: its upper half also decides the slot. Names recur, so they are remembered.
+_spread = SizedCache(_spread_of, len, 64 << 10)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from rocketlet.common.java_numbers import utf8_hash
+from rocketlet.common.java_numbers import INT32_MAX, utf8_hash
 from rocketlet.common.message_properties import find, index_keys
 from rocketlet.common.message_record import Record
 from rocketlet.store.message import Put
@@ -43,3 +43,11 @@ def tags_code(properties: bytes) -> int:
     """What a queue entry keeps of the tags; 0 where there are none."""
     tags = find(properties, b"TAGS")
     return utf8_hash(tags) if tags else 0
+
+
+def queue_id_of(text: str) -> int | None:
+    """The queue that REAL_QID names; None where it names none."""
+    if not (text.isascii() and text.isdigit()) or len(text) > 10:  # int() of thousands of digits raises
+        return None
+    queue_id = int(text)
+    return queue_id if queue_id <= INT32_MAX else None

@@ -18,8 +18,9 @@ from typing import Generic, TypeVar
 Queue = TypeVar("Queue", bound=Hashable)
 
 LIFETIME_MS = 60_000
-# A group locks the queues it consumes; no real one comes near this. It bounds what one peer can make us remember.
-MAX_LOCKS_A_GROUP = 100_000
+# Orderly consumers lock the queues they consume; no real broker comes near this. It bounds what peers can make us keep.
+MAX_LOCKS = 100_000
+LONGEST_NAME = 255  # of a group, a client, a broker and a topic
 
 
 @dataclass(slots=True)
@@ -43,22 +44,28 @@ class QueueLocks(Generic[Queue]):
     def __init__(self, lifetime_ms: int = LIFETIME_MS) -> None:
         self._lifetime = lifetime_ms
         self._groups: dict[str, dict[Queue, Lock]] = {}
+        self._count = 0
 
     def lock(self, group: str, client_id: str, queues: Iterable[Queue], now: int) -> list[Queue]:
         """Take or refresh what is free, expired or the client's own; returns which of these queues it holds now."""
-        locks = self._groups.setdefault(group, {})
+        if len(group) > LONGEST_NAME or len(client_id) > LONGEST_NAME:
+            return []
+        locks = self._groups.get(group) or {}
         granted: dict[Queue, None] = {}
         for queue in queues:
             lock = locks.get(queue)
             if lock is None:
-                if len(locks) >= MAX_LOCKS_A_GROUP:
+                if self._count >= MAX_LOCKS:
                     continue
                 locks[queue] = Lock(client_id, now)
+                self._count += 1
             elif lock.client_id == client_id or not lock.held(now, self._lifetime):
                 lock.client_id, lock.refreshed = client_id, now
             else:
                 continue
             granted[queue] = None
+        if locks:
+            self._groups[group] = locks
         return list(granted)
 
     def unlock(self, group: str, client_id: str, queues: Iterable[Queue]) -> None:
@@ -70,6 +77,7 @@ class QueueLocks(Generic[Queue]):
             lock = locks.get(queue)
             if lock is not None and lock.client_id == client_id:
                 del locks[queue]
+                self._count -= 1
         if not locks:
             del self._groups[group]
 
@@ -90,9 +98,10 @@ class QueueLocks(Generic[Queue]):
                 self._groups[group] = kept
             else:
                 del self._groups[group]
+            self._count -= len(locks) - len(kept)
 
     def statistics(self) -> QueueLocksStatistics:
-        return QueueLocksStatistics(len(self._groups), sum(map(len, self._groups.values())))
+        return QueueLocksStatistics(len(self._groups), self._count)
 
     def __repr__(self) -> str:
         numbers = self.statistics()

@@ -54,7 +54,7 @@ class SubscriptionGroups:
         if found is not None:
             return found
         allowed = self._settings.now.auto_create_subscription_group or name.startswith(names.SYSTEM_GROUP_PREFIX)
-        if not allowed or not names.is_legal_name(name) or len(name) > names.GROUP_MAX_LENGTH:
+        if not allowed or not names.is_group_name(name):
             return None
         if len(self._groups) >= MAX_GROUPS:
             log.error("group %s is not created: there are %d already", name, MAX_GROUPS)

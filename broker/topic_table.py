@@ -238,7 +238,7 @@ class TopicTable:
         return sorted(names.SYSTEM_TOPICS | {cluster, broker_name, names.reply_topic(cluster)})
 
     def _create(self, topic: Topic, reason: str) -> bool:
-        if not names.is_legal_name(topic.name):
+        if not names.is_topic_name(topic.name):
             return False
         if len(self._topics) >= MAX_TOPICS:
             log.error("topic %s is not created %s: there are %d already", topic.name, reason, MAX_TOPICS)

@@ -6,7 +6,8 @@ Every `transactionCheckInterval` the half queue is gone through from the first m
 - younger than its own CHECK_IMMUNITY_TIME_IN_SECONDS is put back into the half queue unasked, so that it does not hold
   up those behind it; its first offset stays with it;
 - else is put back with one check more, and one live producer of its group is asked about the copy. Where none lives it
-  counts as asked: so transactions that nobody can end do not stay for ever.
+  counts as asked: so transactions that nobody can end do not stay for ever. One whose properties have no room for the
+  count cannot be put back: it is asked about where it is, and counted in memory.
 
 Not as in RocketMQ: nobody is given up who was never asked about, for a producer whose clock is three days behind would
 lose all its transactions; and messages that are put back unasked do not count as checked, or fifteen rounds would end
@@ -43,7 +44,7 @@ from rocketlet.remoting.command import request
 from rocketlet.remoting.errors import RemotingError
 from rocketlet.remoting.protocol.transactions import CheckTransactionStateHeader
 from rocketlet.remoting.request_codes import RequestCode
-from rocketlet.store.errors import StoreError
+from rocketlet.store.errors import MessageIllegal, StoreError
 
 log = logging.getLogger("rocketlet.broker.transaction_check")
 
@@ -82,6 +83,7 @@ class TransactionCheck:
         self._random = random
         self._settle = settle
         self._absent: Counter[str] = Counter()  # transactions of this round that nobody could be asked about, by group
+        self._counted: dict[int, int] = {}  # checks of those that cannot be put back, by offset
         self.asked = self.given_up = 0
 
     async def run(self) -> None:
@@ -118,6 +120,7 @@ class TransactionCheck:
     def _look_at(self, offset: int, start: int) -> bool:
         """Do with one half message what has to be done; false where the round is over."""
         if self._halves.is_over(offset):
+            self._counted.pop(offset, None)
             return True
         half = self._halves.read(offset)
         if half is None:
@@ -129,21 +132,43 @@ class TransactionCheck:
             return False
         if verdict is Verdict.GIVE_UP:
             log.warning("transaction %s of group %s is given up", half.properties.get(UNIQ_KEY), half.group)
-            self._halves.give_up(half)
-            self.given_up += 1
+            self._give_up(half)
         elif verdict is Verdict.IMMUNE:
             first = half.properties.get(TRAN_PREPARED_QUEUE_OFFSET, str(offset))
-            self._halves.put_back(half, half.properties | {TRAN_PREPARED_QUEUE_OFFSET: first})
+            self._put_back(half, {TRAN_PREPARED_QUEUE_OFFSET: first})
         else:
-            self._ask(self._halves.put_back(half, half.properties | {TRANSACTION_CHECK_TIMES: str(half.checks + 1)}))
+            copy = self._put_back(half, {TRANSACTION_CHECK_TIMES: str(half.checks + 1)})
+            if copy is None:
+                self._counted[offset] = self._counted.get(offset, 0) + 1
+            self._ask(copy or half)
         return True
+
+    def _put_back(self, half: Half, more: dict[str, str]) -> Half | None:
+        """The copy that stands for it from now on; None where it cannot be stored with these properties too."""
+        try:
+            return self._halves.put_back(half, half.properties | more)
+        except MessageIllegal as error:
+            if half.offset not in self._counted:
+                log.warning("the half message at %d is asked about where it is: %s", half.offset, error)
+            self._counted.setdefault(half.offset, 0)
+            return None
+
+    def _give_up(self, half: Half) -> None:
+        try:
+            self._halves.give_up(half)
+        except MessageIllegal as error:
+            log.error("the half message at %d is given up, and stays where it is: %s", half.offset, error)
+            self._halves.pass_over(half.offset)
+        self._counted.pop(half.offset, None)
+        self.given_up += 1
 
     def _judge(self, half: Half, start: int) -> Verdict:
         config = self._settings.now
         # By the producer's clock, as RocketMQ does it; one that runs ahead of ours is asked at once.
         age = self._clock() - half.record.born_timestamp
-        too_old = half.checks > 0 and age > self._kept_hours() * 3_600_000
-        if half.checks >= config.transaction_check_max or too_old:
+        checks = half.checks + self._counted.get(half.offset, 0)
+        too_old = checks > 0 and age > self._kept_hours() * 3_600_000
+        if checks >= config.transaction_check_max or too_old:
             return Verdict.GIVE_UP
         if half.record.store_timestamp >= start:
             return Verdict.TOO_YOUNG

@@ -28,6 +28,13 @@ def system_clock() -> int:
     return time.time_ns() // 1_000_000
 
 
+def monotonic_ms() -> int:
+    """Milliseconds of trio's clock, which nobody sets: for ages, leases and time-outs. Requires: inside a trio run."""
+    import trio
+
+    return round(trio.current_time() * 1000)
+
+
 def stopwatch() -> float:
     """Seconds of real time, also where a test's clock moves all others: for how long a piece of work took."""
     return time.perf_counter()

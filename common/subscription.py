@@ -22,7 +22,7 @@ class InvalidSubscription(RocketletError):
     """The expression says nothing; use `*`, or tags joined by `||`."""
 
 
-@lru_cache(8192)
+@lru_cache(1024)  # a TAGS value may have 32 KB, so 32 MB at the most
 def tags_code(tags: bytes) -> int:
     """The hash of a whole TAGS value, as a queue entry carries it; 0 where there is none."""
     return utf8_hash(tags)

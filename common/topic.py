@@ -101,6 +101,20 @@ def _check(name: str, kind: str, limit: int) -> None:
         raise InvalidName(f"the {kind} name {name[:40]}... has {len(name)} characters; at most {limit} are allowed")
 
 
+def is_topic_name(name: str) -> bool:
+    """Whether a message may be stored under this topic."""
+    try:
+        check_topic_name(name)
+    except InvalidName:
+        return False
+    return True
+
+
+def is_group_name(name: str) -> bool:
+    """Whether a group may have this name."""
+    return len(name) <= GROUP_MAX_LENGTH and is_legal_name(name)
+
+
 def is_legal_name(name: str) -> bool:
     """Only the characters a name may have, so that it is safe as a part of a path."""
     return _legal(name) is not None

@@ -14,6 +14,7 @@ import logging
 
 import trio
 
+from rocketlet.common.clock import monotonic_ms
 from rocketlet.namesrv.route_table import LEASE_MS, RouteTable
 from rocketlet.remoting.connection import Connection
 from rocketlet.remoting.events import ConnectionEvents
@@ -22,11 +23,6 @@ log = logging.getLogger("rocketlet.namesrv.liveness")
 
 FIRST_SCAN_S = 5
 SCAN_EVERY_S = 10
-
-
-def now_ms() -> int:
-    """The clock of leases."""
-    return round(trio.current_time() * 1000)
 
 
 class Liveness(ConnectionEvents):
@@ -62,7 +58,7 @@ class Liveness(ConnectionEvents):
             due = trio.current_time() + SCAN_EVERY_S
 
     def _expire(self) -> None:
-        for expired in self._table.expire(now_ms()):
+        for expired in self._table.expire(monotonic_ms()):
             log.warning(
                 "broker %s (%s) expired: no registration for %d s",
                 expired.address,

@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack
 
 import trio
 
+from rocketlet.common.clock import monotonic_ms
 from rocketlet.common.config_file import Loaded
 from rocketlet.metrics.config import MetricsConfig
 from rocketlet.metrics.endpoint import Endpoint
@@ -24,7 +25,7 @@ from rocketlet.namesrv.handlers.kv import KvHandlers
 from rocketlet.namesrv.handlers.registration import RegistrationHandlers
 from rocketlet.namesrv.handlers.routes import RouteHandlers
 from rocketlet.namesrv.kv_config import KvConfig
-from rocketlet.namesrv.liveness import Liveness, now_ms
+from rocketlet.namesrv.liveness import Liveness
 from rocketlet.namesrv.metrics import NamesrvSource
 from rocketlet.namesrv.route_table import RouteTable
 from rocketlet.namesrv.run_time_settings import RunTimeSettings
@@ -70,7 +71,7 @@ class NameServer:
             routes = RouteHandlers(self._table, self._kv, self._settings)
             table = handler_table(
                 [
-                    RegistrationHandlers(self._table, self._kv, now_ms),
+                    RegistrationHandlers(self._table, self._kv, monotonic_ms),
                     await self._cluster_test(routes, held) if self._config.cluster_test else routes,
                     KvHandlers(self._kv),
                     ConfigurationHandlers(self._settings),

@@ -394,11 +394,14 @@ class MessageStore(Lookup):
         match_unit: MatchUnit | None = None,
         match_record: MatchRecord | None = None,
         max_bytes: int | None = None,
+        record_cost: int = 1,
     ) -> GetResult:
         """Messages of a queue from an offset on. A result that is `cold` needs `load` before its body is there."""
         self._gets += 1
         queue = self.queues.queues.get((topic, queue_id))
-        return self._reading.get(queue, offset, max_count, self.config, match, match_unit, match_record, max_bytes)
+        return self._reading.get(
+            queue, offset, max_count, self.config, match, match_unit, match_record, max_bytes, record_cost
+        )
 
     async def load(self, result: GetResult) -> GetResult:
         """Read what a cold result found, in a worker thread. Returns the same result, warm."""

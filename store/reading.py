@@ -26,6 +26,10 @@ from rocketlet.store.layout.queue_ext_layout import ExtUnit, is_address
 
 # Entries looked at by one pull: what Java makes of maxFilterMessageSize 16000 / 20, more for a larger pull.
 _LEAST_EXAMINED = 800
+_MOST_EXAMINED = 16_000  # entries, whatever a pull asks for: 4 ms
+# What one pull may spend on looking into records, in units of about half a microsecond.
+_RECORD_BUDGET = 20_000
+_LOOKED_THROUGH = 32 << 10  # the longest properties
 _LARGEST_PULL = 128 << 20
 
 
@@ -94,6 +98,7 @@ class Reading:
         match_unit: MatchUnit | None = None,
         match_record: MatchRecord | None = None,
         max_bytes: int | None = None,
+        record_cost: int = 1,
     ) -> GetResult:
         if queue is None or queue.end == 0:
             status = GetStatus.NO_MATCHED_LOGIC_QUEUE if queue is None else GetStatus.NO_MESSAGE_IN_QUEUE
@@ -106,7 +111,7 @@ class Reading:
         elif offset > queue.end:
             result.status, result.next_offset = GetStatus.OFFSET_OVERFLOW_BADLY, queue.end
         else:
-            self._collect(result, queue, max_count, config, match, match_unit, match_record, max_bytes)
+            self._collect(result, queue, max_count, config, match, match_unit, match_record, max_bytes, record_cost)
         return result
 
     def _collect(
@@ -119,17 +124,19 @@ class Reading:
         match_unit: MatchUnit | None,
         match_record: MatchRecord | None,
         max_bytes: int | None,
+        record_cost: int,
     ) -> None:
         log, offset = self._log, result.next_offset
         recent = self._memory * config.access_message_in_memory_max_ratio // 100
         in_memory = (config.max_transfer_count_on_message_in_memory, config.max_transfer_bytes_on_message_in_memory)
         on_disk = (config.max_transfer_count_on_message_in_disk, config.max_transfer_bytes_on_message_in_disk)
-        entries = queue.entries(offset, max(_LEAST_EXAMINED, max_count))
+        entries = queue.entries(offset, min(max(_LEAST_EXAMINED, max_count), _MOST_EXAMINED))
         if not entries:
             result.status, result.next_offset = GetStatus.OFFSET_FOUND_NULL, queue.next_file_offset(offset)
             return
         limit = min(max_bytes or _LARGEST_PULL, _LARGEST_PULL)
         count = size = 0
+        budget = _RECORD_BUDGET
         spans: list[list[int]] = []
         status = GetStatus.NO_MATCHED_MESSAGE
         files = log.files.files
@@ -151,6 +158,9 @@ class Reading:
                 offset += 1
                 continue
             if match_record is not None:
+                if budget <= 0:
+                    break
+                budget -= record_cost * (2 + (min(record_size, _LOOKED_THROUGH) >> 12))
                 record = log.read(log_offset, record_size)
                 if record is None or not match_record(record):
                     offset += 1

@@ -21,11 +21,12 @@ from rocketlet.broker.filter.bloom import Bloom
 from rocketlet.broker.filter.lexer import FilterSyntaxError
 from rocketlet.broker.filter.selector import Selector, compiled
 from rocketlet.common.subscription import SQL92, Subscription
-from rocketlet.common.topic import is_legal_name
+from rocketlet.common.topic import RETRY_TOPIC_MAX_LENGTH, is_legal_name
 
 log = logging.getLogger("rocketlet.broker.filter.consumer_filters")
 
 MAX_FILTERS: Final = 10_000
+MAX_CHARACTERS: Final = 1 << 20  # of all expressions; compiled they take 60 bytes a character
 DAY_MS: Final = 86_400_000
 _LOADED_DEAD_MS: Final = 30_000
 
@@ -59,6 +60,7 @@ class ConsumerFilters:
         self.version = 0
         self._topics: dict[str, dict[str, ConsumerFilter]] = {}
         self._count = 0
+        self._characters = 0
 
     def get(self, topic: str, group: str) -> ConsumerFilter | None:
         return self._topics.get(topic, {}).get(group)
@@ -144,6 +146,8 @@ class ConsumerFilters:
 
     def _take(self, group: str, subscription: Subscription, now: int) -> None:
         topic = subscription.topic
+        if not is_legal_name(topic) or len(topic) > RETRY_TOPIC_MAX_LENGTH:
+            return  # no message ever has this topic
         old = self.get(topic, group)
         if old is not None and subscription.version <= old.client_version:
             if subscription.version == old.client_version and old.dead:
@@ -161,8 +165,15 @@ class ConsumerFilters:
             if old is not None:
                 self._remove(old)
             return
-        if old is None and self._count >= MAX_FILTERS:
-            log.warning("group %s gets no filter for topic %s: the table is full (%d)", group, topic, MAX_FILTERS)
+        grown = self._characters + len(selector.expression) - (len(old.selector.expression) if old else 0)
+        if (old is None and self._count >= MAX_FILTERS) or grown > MAX_CHARACTERS:
+            log.warning(
+                "group %s gets no filter for topic %s: the table is full (%d filters, %d characters)",
+                group,
+                topic,
+                self._count,
+                self._characters,
+            )
             return
         self._put(ConsumerFilter(topic, group, selector, subscription.version, self.bloom.positions(group, topic), now))
 
@@ -173,7 +184,9 @@ class ConsumerFilters:
 
     def _put(self, known: ConsumerFilter) -> None:
         groups = self._topics.setdefault(known.topic, {})
-        self._count += known.group not in groups
+        old = groups.get(known.group)
+        self._count += old is None
+        self._characters += len(known.selector.expression) - (len(old.selector.expression) if old else 0)
         groups[known.group] = known
         self.version += 1
 
@@ -183,6 +196,7 @@ class ConsumerFilters:
         if not groups:
             del self._topics[known.topic]
         self._count -= 1
+        self._characters -= len(known.selector.expression)
         self.version += 1
 
     def _all(self) -> Iterator[ConsumerFilter]:

@@ -32,6 +32,7 @@ class MessageFilter:
     by_code: ByCode | None = None
     by_unit: ByUnit | None = None
     by_record: ByRecord | None = None
+    record_cost: int = 1  # of `by_record`: terms and names to find
 
 
 EVERYTHING = MessageFilter()
@@ -46,7 +47,7 @@ def by_tags(subscription: Subscription) -> MessageFilter:
 
 def by_selector(selector: Selector) -> MessageFilter:
     """For an SQL92 expression that came with the pull itself."""
-    return MessageFilter(by_record=lambda record: selector.matches(properties_of(record)))
+    return MessageFilter(by_record=lambda record: selector.matches(properties_of(record)), record_cost=selector.cost)
 
 
 def by_consumer_filter(known: ConsumerFilter, bloom: Bloom) -> MessageFilter:
@@ -60,7 +61,7 @@ def by_consumer_filter(known: ConsumerFilter, bloom: Bloom) -> MessageFilter:
     def by_record(record: Buffer) -> bool:
         return known.selector.matches(properties_of(record))
 
-    return MessageFilter(_whatever_its_tags, by_unit, by_record)
+    return MessageFilter(_whatever_its_tags, by_unit, by_record, known.selector.cost)
 
 
 def _whatever_its_tags(code: int) -> bool:

@@ -42,7 +42,7 @@ from rocketlet.broker.filter.expression_tree import (
 from rocketlet.broker.filter.lexer import FLOAT, INTEGER, NAME, STRING, FilterSyntaxError, Lexer, Token
 
 MAX_DEPTH: Final = 80  # six calls of Python a level here, of the thousand that it allows
-MAX_LENGTH: Final = 65_536
+MAX_LENGTH: Final = 16_384  # 16 ms to compile
 
 _LITERALS: Final = {"TRUE": True, "FALSE": False, "NULL": None}
 _ORDERED: Final = frozenset({"<", "<=", ">", ">="})

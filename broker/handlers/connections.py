@@ -70,4 +70,4 @@ def _connection(member: Member) -> ClientConnection:
 
 def _info(member: Member) -> ProducerInfo:
     # With the slash in front that Java's addresses have.
-    return ProducerInfo(member.client_id, member.language, member.seen, f"/{member.connection.peer}", member.version)
+    return ProducerInfo(member.client_id, member.language, member.seen_at, f"/{member.connection.peer}", member.version)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rocketlet.broker.queue_locks import QueueLocks
+from rocketlet.broker.queue_locks import LONGEST_NAME, QueueLocks
 from rocketlet.remoting.access import subscribe
 from rocketlet.remoting.handler import Handler, HandlerTable, Reply, Request
 from rocketlet.remoting.protocol.membership import LockBatchAnswerBody, LockBatchBody
@@ -21,9 +21,9 @@ from rocketlet.remoting.request_codes import RequestCode
 class LockQueues:
     """The lock table, as clients ask for it."""
 
-    def __init__(self, locks: QueueLocks[WireQueue], clock: Callable[[], int]) -> None:
+    def __init__(self, locks: QueueLocks[WireQueue], now: Callable[[], int]) -> None:
         self._locks = locks
-        self._clock = clock
+        self._now = now
 
     def table(self) -> HandlerTable:
         return {
@@ -33,7 +33,10 @@ class LockQueues:
 
     def lock(self, request: Request) -> Reply:
         body = LockBatchBody.from_json(request.body)
-        granted = self._locks.lock(body.consumerGroup, body.clientId, body.mqSet, self._clock())
+        queues = [
+            queue for queue in body.mqSet if len(queue.topic) <= LONGEST_NAME and len(queue.brokerName) <= LONGEST_NAME
+        ]
+        granted = self._locks.lock(body.consumerGroup, body.clientId, queues, self._now())
         return Reply(body=LockBatchAnswerBody(granted).to_json())
 
     def unlock(self, request: Request) -> Reply:

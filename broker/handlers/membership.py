@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from rocketlet.broker.clients import Clients, Heartbeat
 from rocketlet.broker.config import Settings
-from rocketlet.broker.consumer_groups import Consuming
+from rocketlet.broker.consumer_groups import Consuming, RegistryFull
 from rocketlet.broker.filter.lexer import FilterSyntaxError
 from rocketlet.broker.filter.selector import compiled
 from rocketlet.broker.subscription_groups import SubscriptionGroups
 from rocketlet.broker.topic_table import TopicTable
 from rocketlet.common.subscription import SQL92, TAG, Subscription
-from rocketlet.common.topic import retry_topic
+from rocketlet.common.topic import GROUP_MAX_LENGTH, is_group_name, retry_topic
 from rocketlet.remoting.access import subscribe
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol.configuration import UNIT_SUBSCRIPTION
@@ -37,6 +37,7 @@ from rocketlet.remoting.protocol.membership import (
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 
+LONGEST_CLIENT_ID = 1_000
 FILTER_OFF = "The broker does not support consumer to filter message by"
 
 
@@ -67,16 +68,26 @@ class Membership:
 
     def heartbeat(self, request: Request) -> Reply:
         data = HeartbeatData.from_json(request.body)
+        if len(data.clientID) > LONGEST_CLIENT_ID:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"a client id of {len(data.clientID)} characters; at most {LONGEST_CLIENT_ID} are allowed",
+            )
+        # A group of another name is refused everything else, here and in RocketMQ.
+        data.consumerDataSet = [one for one in data.consumerDataSet if is_group_name(one.groupName)]
         for consumer in data.consumerDataSet:
             self._create_retry_topic(consumer)
         beat = Heartbeat(
             data.clientID,
             request.language.name,
             request.version,
-            [consuming_of(consumer) for consumer in data.consumerDataSet if consumer.groupName],
-            [producer.groupName for producer in data.producerDataSet if producer.groupName],
+            [consuming_of(consumer) for consumer in data.consumerDataSet],
+            [one.groupName for one in data.producerDataSet if 0 < len(one.groupName) <= GROUP_MAX_LENGTH],
         )
-        self._clients.heartbeat(request.connection, beat)
+        try:
+            self._clients.heartbeat(request.connection, beat)
+        except RegistryFull as error:
+            raise Refused(ResponseCode.SYSTEM_BUSY, str(error)) from None
         return Reply()
 
     def unregister(self, request: Request) -> Reply:

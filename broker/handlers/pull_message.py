@@ -93,6 +93,7 @@ class PullMessage:
             match_unit=messages.by_unit,
             match_record=messages.by_record,
             max_bytes=header.maxMsgBytes,
+            record_cost=messages.record_cost,
         )
 
     def _park(self, request: Request, header: PullMessageHeader) -> Deferred:

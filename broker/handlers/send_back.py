@@ -32,7 +32,7 @@ from rocketlet.broker.topic_table import Topic, TopicTable
 from rocketlet.common.message_id import offset_message_id
 from rocketlet.common.message_properties import DELAY, ORIGIN_MESSAGE_ID, RETRY_TOPIC, WAIT, decode_bytes
 from rocketlet.common.message_record import Record, decode
-from rocketlet.common.topic import PERM_WRITE, dlq_topic, retry_topic
+from rocketlet.common.topic import PERM_WRITE, InvalidName, check_topic_name, dlq_topic, retry_topic
 from rocketlet.remoting.access import subscribe
 from rocketlet.remoting.command import V3_4_9
 from rocketlet.remoting.handler import Answer, Deferred, Handler, HandlerTable, Refused, Reply, Request
@@ -129,7 +129,8 @@ class SendBack:
             appended = self._store.put(message)
         except StoreError as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}") from error
-        self._statistics.count_sent_back(header.group, header.originTopic or record.topic)
+        known = header.originTopic is not None and self._topics.get(header.originTopic) is not None
+        self._statistics.count_sent_back(header.group, (known and header.originTopic) or record.topic)
         return self._durability.answer(request, appended.end, Reply(), ResponseCode.SYSTEM_ERROR)
 
     def _retry_topic(self, header: ConsumerSendMsgBackHeader, queues: int) -> Topic:
@@ -139,6 +140,10 @@ class SendBack:
         return topic
 
     def _create(self, name: str, queues: int, sys_flag: int = 0) -> Topic:
+        try:
+            check_topic_name(name)
+        except InvalidName as error:  # a group may have 255 letters, and then has no room for a prefix
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
         topic = self._topics.create(name, queues, sys_flag=sys_flag, reason="for messages that come back")
         if topic is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"topic[{name}] not exist")

@@ -197,9 +197,9 @@ def test_depth_and_length_are_bounded(expression: str) -> None:
 
 
 def test_width_is_not_depth() -> None:
-    names = [f"p{i}" for i in range(3000)]
+    names = [f"p{i}" for i in range(1000)]
     wide = Selector(" OR ".join(f"{name} = '1'" for name in names))
-    assert wide.evaluate({"p2999": "1"}) is True
+    assert wide.evaluate({"p999": "1"}) is True
     assert wide.evaluate(ABSENT) is None
     nested = Selector("(" * 60 + "a = '1'" + ")" * 60)
     assert nested.evaluate({"a": "1"}) is True

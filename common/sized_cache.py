@@ -1,0 +1,48 @@
+"""A cache with a size: what was computed of texts, kept while it is in use and while all of it is small enough.
+
+`functools.lru_cache` counts entries, so peers that choose the texts choose its size in bytes: 4,096 subscriptions of
+64 KB parsed are more than a gigabyte, for good. Here an entry costs its text, and whatever is too long is computed anew
+each time.
+
+Java: none
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+
+class SizedCache(Generic[Key, Value]):
+    """`function` of a key, remembered. `cost_of` is the size of a key; the entry used longest ago goes first.
+
+    An entry of more than a sixteenth of `most` is not kept, so one entry cannot clear the cache of all others.
+    """
+
+    def __init__(self, function: Callable[[Key], Value], cost_of: Callable[[Key], int], most: int) -> None:
+        self._function = function
+        self._cost_of = cost_of
+        self._most = most
+        self._entries: dict[Key, tuple[Value, int]] = {}
+        self.size = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __call__(self, key: Key) -> Value:
+        """The value of a key. Raises what the function raises, which is not remembered."""
+        entries = self._entries
+        found = entries.pop(key, None)
+        if found is None:
+            found = self._function(key), self._cost_of(key)
+            if found[1] > self._most // 16:
+                return found[0]
+            self.size += found[1]
+        entries[key] = found
+        while self.size > self._most:
+            oldest = next(iter(entries))
+            self.size -= entries.pop(oldest)[1]
+        return found[0]

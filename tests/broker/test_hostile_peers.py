@@ -1,0 +1,319 @@
+"""What one peer cannot do: end the broker, stop its background tasks, poison its next start, or fill it."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from rocketlet.broker import consumer_groups, queue_locks
+from rocketlet.broker.consumer_groups import ConsumerGroups, Consuming, Member, RegistryFull
+from rocketlet.broker.filter import consumer_filters
+from rocketlet.broker.filter.bloom import Bloom
+from rocketlet.broker.filter.consumer_filters import ConsumerFilters
+from rocketlet.broker.put_again import queue_id_of
+from rocketlet.broker.queue_locks import QueueLocks
+from rocketlet.common.message_flags import PREPARED
+from rocketlet.common.message_properties import REAL_QID, REAL_TOPIC, encode
+from rocketlet.common.message_record import decode
+from rocketlet.common.settings import settings_of
+from rocketlet.common.subscription import SQL92, Subscription
+from rocketlet.common.topic import SCHEDULE_TOPIC
+from rocketlet.remoting.handler import Handler, Request
+from rocketlet.remoting.protocol.membership import LockBatchBody
+from rocketlet.remoting.protocol.queue import WireQueue
+from rocketlet.remoting.protocol.sending import ConsumerSendMsgBackHeader
+from rocketlet.remoting.protocol.transactions import CheckTransactionStateHeader
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.store.memory_disk import MemoryDisk
+from rocketlet.store.message import Put
+from tests.support.memory_broker import RunningBroker, memory_broker, sql, tags
+from tests.support.virtual_time import START_MS
+
+LONG_GROUP = "g" * 250  # legal; its retry topic would have 257 letters
+
+
+async def serves(one: RunningBroker) -> None:
+    """Whether it takes a message and hands it out."""
+    async with one.client() as client:
+        sent = await client.send("Alive", b"alive")
+        assert sent.code == 0, sent.remark
+        pulled = await client.pull("Alive", int((sent.ext or {})["queueId"]), int((sent.ext or {})["queueOffset"]))
+        assert [record.body for record in pulled.records] == [b"alive"]
+
+
+async def serves_after_a_restart(disk: MemoryDisk) -> None:
+    with trio.fail_after(600):
+        async with memory_broker(disk=disk) as one:
+            await serves(one)
+
+
+async def test_a_group_whose_retry_topic_is_too_long_gets_no_retries(autojump_clock: MockClock) -> None:
+    disk = MemoryDisk()
+    async with memory_broker(disk=disk) as one:
+        await one.send("T", b"poison")
+        (record,) = (await one.pull("T", 0, 0)).records
+        await one.heartbeat("c", LONG_GROUP, tags("T"))
+        back = await one.call(
+            RequestCode.CONSUMER_SEND_MSG_BACK,
+            ConsumerSendMsgBackHeader(offset=record.log_offset, group=LONG_GROUP, delayLevel=1, originTopic="T"),
+        )
+        assert back.code == 1
+        assert "at most 255 are allowed" in (back.remark or "")
+        await trio.sleep(60)
+        await serves(one)
+    await serves_after_a_restart(disk)
+
+
+@pytest.mark.parametrize(
+    ("topic", "queue"),
+    [("%RETRY%" + LONG_GROUP, "0"), ("x" * 200, "0"), ("T", "9" * 5000), ("T", str(1 << 40)), ("a b", "0"), ("", "")],
+)
+async def test_a_delayed_message_that_can_never_be_stored_holds_up_no_other(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, topic: str, queue: str
+) -> None:
+    disk = MemoryDisk()
+    async with memory_broker(disk=disk) as one:
+        properties = encode({REAL_TOPIC: topic, REAL_QID: queue, "DELAY": "1"}).encode()
+        host = one.broker.identity.store_host
+        one.broker.store.put(Put(SCHEDULE_TOPIC, 0, b"poison", properties, 0, born_host=host, store_host=host))
+        one.broker.settle()
+        await one.send("T", b"after it", DELAY="1")
+        await trio.sleep(5)
+        assert [record.body for record in (await one.pull("T", 0, 0)).records] == [b"after it"]
+        assert "can never be delivered" in caplog.text or "goes nowhere" in caplog.text
+        await trio.sleep(30)
+    await serves_after_a_restart(disk)
+
+
+async def test_a_lone_surrogate_reaches_no_table(autojump_clock: MockClock) -> None:
+    disk = MemoryDisk()
+    async with memory_broker(disk=disk) as one:
+        group = '"groupName":"g","consumeType":"CONSUME_PASSIVELY","messageModel":"CLUSTERING"'
+        selector = '"topic":"T","subString":"a = \'\\ud800\'","expressionType":"SQL92","subVersion":5'
+        body = '{"clientID":"c\\ud800","consumerDataSet":[{' + group + ',"subscriptionDataSet":[{' + selector + "}]}]}"
+        assert (await one.call(RequestCode.HEART_BEAT, None, body.encode())).code == 0
+        await trio.sleep(30)  # the table of filters is written
+        await serves(one)
+    assert b"\xef\xbf\xbd" in (disk.read_file("store/config/consumerFilter.json") or b"")
+    await serves_after_a_restart(disk)
+
+
+async def test_members_of_a_group_with_a_lone_surrogate_come_and_go(autojump_clock: MockClock) -> None:
+    async with memory_broker() as one:
+        body = b'{"consumerDataSet":[{"groupName":"g\\ud800"}],"producerDataSet":[{"groupName":"p\\ud800"}]}'
+        async with one.client() as first:
+            await first.call(RequestCode.HEART_BEAT, None, body)
+            await one.call(RequestCode.HEART_BEAT, None, body)
+        await trio.sleep(1)
+        await serves(one)
+
+
+@pytest.mark.parametrize("number", ["9" * 400, "1e400", "-" + "9" * 30, str(1 << 63), "0x10", "١٢٣"])
+async def test_no_number_of_a_setting_ends_a_task(autojump_clock: MockClock, number: str) -> None:
+    disk = MemoryDisk()
+    async with memory_broker(disk=disk) as one:
+        numbers = [
+            setting
+            for config in one.broker.settings._loaded.configs
+            for setting in settings_of(type(config))
+            if setting.updatable and setting.kind in (int, float)
+        ]
+        assert len(numbers) > 30
+        before = one.broker.settings.properties()
+        for setting in numbers:
+            answer = await one.call(RequestCode.UPDATE_BROKER_CONFIG, None, f"{setting.key}={number}".encode())
+            assert answer.code == 1, setting.key
+        assert one.broker.settings.properties() == before
+        await trio.sleep(200)
+        await serves(one)
+    await serves_after_a_restart(disk)
+
+
+@pytest.mark.parametrize("which", ["minimum", "maximum"])
+async def test_every_setting_may_be_set_to_its_bounds(autojump_clock: MockClock, which: str) -> None:
+    spared = {"brokerPermission", "maxMessageSize", "startAcceptSendRequestTimeStamp"}  # they refuse sends, as they say
+    spared |= {"diskFreeFloor", "diskSpaceWarningLevelRatio", "diskMaxUsedSpaceRatio", "diskSpaceCleanForciblyRatio"}
+    spared |= {"pullThreadPoolQueueCapacity", "maxTransferBytesOnMessageInMemory"}
+    spared |= {"waitTimeMillsInSendQueue", "waitTimeMillsInPullQueue", "registerBrokerTimeoutMills"}
+    disk = MemoryDisk()
+    async with memory_broker(disk=disk) as one:
+        for config in one.broker.settings._loaded.configs:
+            for setting in settings_of(type(config)):
+                if setting.updatable and setting.kind in (int, float) and setting.key not in spared:
+                    text = f"{setting.key}={getattr(setting, which)}"
+                    answer = await one.call(RequestCode.UPDATE_BROKER_CONFIG, None, text.encode())
+                    assert answer.code == 0, (text, answer.remark)
+        await trio.sleep(5)
+        await serves(one)
+    await serves_after_a_restart(disk)
+
+
+async def test_a_half_message_without_room_for_a_count_stops_no_other_check(autojump_clock: MockClock) -> None:
+    asked: list[bytes] = []
+
+    def note(request: Request) -> None:
+        asked.append(decode(bytes(request.body)).body)
+
+    handlers = {int(RequestCode.CHECK_TRANSACTION_STATE): Handler(note, CheckTransactionStateHeader)}
+    disk = MemoryDisk()
+    settings = {"transaction_check_interval": 1000, "transaction_time_out": 0, "transaction_check_max": 3}
+    async with memory_broker(disk=disk, **settings) as one, one.client(handlers) as producer:
+        await producer.heartbeat("p", producer="PG")
+
+        async def half(body: bytes, filled: int) -> int:
+            return (
+                await producer.send(
+                    "T", body, TRAN_MSG="true", PGROUP="PG", x="y" * filled, fields={"sysFlag": PREPARED}
+                )
+            ).code
+
+        # As long as a message may be: each check needs some bytes of its properties for its count.
+        filled = 32_767
+        while await half(b"full", filled) != 0:
+            filled -= 1
+        assert await half(b"other", 10) == 0
+        await trio.sleep(20)
+        assert sorted(asked) == [b"full"] * 3 + [b"other"] * 3
+        await serves(one)
+    await serves_after_a_restart(disk)
+
+
+async def test_a_wall_clock_put_forward_by_a_day_closes_no_connection(autojump_clock: MockClock) -> None:
+    async with memory_broker() as one:
+        await one.heartbeat("c", "G", tags("T"), producer="PG")
+        lock = LockBatchBody("c", "G", [WireQueue("broker-a", 0, "T")]).to_json()
+        await one.call(RequestCode.LOCK_BATCH_MQ, None, lock)
+        clock = one.broker._clock
+        one.broker.clients._clock = lambda: clock() + 86_400_000
+        await trio.sleep(25)
+        assert one.broker.clients.consumers.get("G") is not None
+        assert one.broker.clients.producers.members("PG")
+        assert one.broker.locks.statistics().locks == 1
+        await trio.sleep(130)
+        assert one.broker.clients.consumers.get("G") is None
+        assert one.broker.locks.statistics().locks == 0
+
+
+async def test_a_selector_looks_at_few_records_a_pull_if_it_is_long(autojump_clock: MockClock) -> None:
+    async with memory_broker() as one:
+        for _ in range(60):
+            await one.send("T", b"x", a="1")
+        long = " OR ".join(f"a{number} = 1" for number in range(1000)) + " OR a = 1"
+        short = await one.pull("T", 0, 0, subscription="b = 1", expressionType=SQL92)
+        assert (short.code, short.ext["nextBeginOffset"]) == (20, "60")
+        looked = await one.pull("T", 0, 0, subscription=long.replace("a = 1", "b = 1"), expressionType=SQL92)
+        assert looked.code == 20
+        assert 0 < int(looked.ext["nextBeginOffset"]) < 20
+        found = await one.pull("T", 0, 0, subscription=long, expressionType=SQL92)
+        assert found.code == 0
+        offset, seen = 0, 0
+        while offset < 60:
+            found = await one.pull("T", 0, offset, subscription=long, expressionType=SQL92)
+            offset = int(found.ext["nextBeginOffset"])
+            seen += len(found.records)
+        assert seen == 60
+
+
+@pytest.mark.parametrize("kind", ["TAG", SQL92])
+async def test_a_subscription_of_a_pull_has_a_longest_length(autojump_clock: MockClock, kind: str) -> None:
+    async with memory_broker() as one:
+        await one.send("T", b"x")
+        expression = " || ".join(["tag"] * 5000) if kind == "TAG" else " OR ".join(["a = 1"] * 5000)
+        answer = await one.pull("T", 0, 0, subscription=expression, expressionType=kind)
+        assert answer.code == 23
+
+
+async def test_what_heartbeats_say_is_bounded(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer_groups, "MAX_SIZE", 100_000)
+    async with memory_broker() as one:
+        codes = [(await one.heartbeat("c", f"G{n}", tags("T", "x" * 10_000))).code for n in range(12)]
+        assert codes == [0] * 4 + [2] * 8
+        assert (await one.heartbeat("c", "G0", tags("T", "x"))).code == 0
+        assert (await one.heartbeat("c", "G5", tags("T", "x" * 5_000))).code == 0
+        assert (await one.heartbeat("x" * 2000, "G0", tags("T"))).code == 1
+
+
+def member(connection: object) -> Member:
+    return Member(connection, "c", "JAVA", 400, 0)  # type: ignore[arg-type]
+
+
+def test_one_connection_is_in_so_many_groups() -> None:
+    groups = ConsumerGroups()
+    connection = object()
+    for number in range(consumer_groups.MAX_GROUPS_OF_CONNECTION):
+        groups.register(member(connection), Consuming(f"G{number}", "", "", "", []))
+    with pytest.raises(RegistryFull):
+        groups.register(member(connection), Consuming("more", "", "", "", []))
+    groups.register(member(object()), Consuming("more", "", "", "", []))
+    groups.register(member(connection), Consuming("G0", "", "", "", []))
+
+
+def test_groups_that_left_leave_no_size_behind() -> None:
+    groups = ConsumerGroups()
+    connection = object()
+    for number in range(50):
+        groups.register(member(connection), Consuming(f"G{number % 7}", "", "", "", [Subscription("T", "x" * number)]))
+    groups.connection_closed(connection)  # type: ignore[arg-type]
+    assert groups._size == 0
+
+
+def test_locks_are_bounded_over_all_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_locks, "MAX_LOCKS", 10)
+    locks: QueueLocks[int] = QueueLocks()
+    granted = [locks.lock(f"G{number}", "c", [1, 2], 0) for number in range(10)]
+    assert granted == [[1, 2]] * 5 + [[]] * 5
+    assert locks.statistics().groups == 5
+    locks.unlock("G0", "c", [1, 2])
+    assert locks.lock("G9", "c", [1], 0) == [1]
+    locks.expire(1_000_000)
+    assert (locks.statistics().locks, locks._groups) == (0, {})
+    assert locks.lock("g" * 300, "c", [1], 0) == []
+
+
+def test_filters_are_bounded_by_their_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer_filters, "MAX_CHARACTERS", 100)
+    filters = ConsumerFilters(Bloom.for_groups(32, 20))
+    for number in range(20):
+        expression = "a = 1 AND b = " + "7" * 10
+        filters.register(f"G{number}", [Subscription("T", expression, SQL92, version=1)], START_MS)
+    assert len(filters) == 4
+    filters.register("G0", [Subscription("T", "a = 1", SQL92, version=2)], START_MS)
+    filters.register("G19", [Subscription("T", "a = 1 AND b = 7", SQL92, version=1)], START_MS)
+    assert len(filters) == 5
+    filters.register("G20", [Subscription("x" * 1000, "a = 1", SQL92, version=1)], START_MS)
+    assert len(filters) == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "queue_id"),
+    [
+        ("0", 0),
+        ("2147483647", 2147483647),
+        ("2147483648", None),
+        ("9" * 5000, None),
+        ("-1", None),
+        ("", None),
+        ("٣", None),
+    ],
+)
+def test_a_queue_id_in_a_property(text: str, queue_id: int | None) -> None:
+    assert queue_id_of(text) == queue_id
+
+
+async def test_a_message_comes_back_under_a_topic_that_nobody_has(autojump_clock: MockClock) -> None:
+    async with memory_broker() as one:
+        await one.send("T", b"again")
+        (record,) = (await one.pull("T", 0, 0)).records
+        for number in range(20):
+            header = ConsumerSendMsgBackHeader(
+                offset=record.log_offset, group="CG", delayLevel=1, originTopic="x" * 1000 + str(number)
+            )
+            assert (await one.call(RequestCode.CONSUMER_SEND_MSG_BACK, header)).code == 0
+        assert list(one.broker.statistics._sent_back) == [("CG", "T")]
+
+
+async def test_an_sql_heartbeat_of_a_topic_that_cannot_be_keeps_no_filter(autojump_clock: MockClock) -> None:
+    async with memory_broker() as one:
+        await one.heartbeat("c", "G", sql("no such\ntopic", "a = 1"))
+        assert len(one.broker.tables.filters) == 0
