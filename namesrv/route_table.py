@@ -97,6 +97,11 @@ class RouteTable:
         """Whether a broker is registered at the address."""
         return address in self._live
 
+    def is_held(self, address: str, connection: Hashable) -> bool:
+        """Whether the last registration of the address came over this connection, which is open."""
+        lease = self._live.get(address)
+        return lease is not None and lease.connection == connection
+
     def statistics(self) -> Statistics:
         return Statistics(
             len(self._clusters), len(self._brokers), len(self._live), len(self._topics), self._entries, self.changes

@@ -56,6 +56,9 @@ class Turn(Protocol):
         A need of 0: the rest begins with a whole frame, left for another turn because this one has done enough.
         """
 
+    def received(self, connection: Connection, size: int) -> FrameError | None:
+        """So many bytes of a frame have come, and it is not whole; what is wrong with that."""
+
     def finish(self) -> None:
         """What belongs to the turn and comes after its answers, before anything else is read."""
 
@@ -114,6 +117,7 @@ class Connection:
         self.gathered = 0  # bytes in `out`, ready-made answers not counted: they are no larger than their requests
         self.in_flight = 0
         self.held_size = 0  # bytes of the requests in progress
+        self.receiving = 0  # bytes of a long frame whose end has not come
         self.in_flight_by_family: dict[Any, int] = {}
         self.received_at = self.sent_at = trio.current_time()
         self._stream = stream
@@ -221,6 +225,8 @@ class Connection:
         try:
             while True:
                 data = buffer.feed(chunk) if chunk else None
+                if data is None and (error := self._turn.received(self, len(buffer))) is not None:
+                    raise error
                 while data is not None:
                     self._in_turn = True
                     rest, need, error = self._turn.turn(self, data)

@@ -73,6 +73,10 @@ MOST_HELD = 256 << 20
 MOST_HELD_BY_CONNECTION = 32 << 20
 _HELD_BY_EACH = 1024
 
+# Bytes of long frames whose end has not come, in all. A frame that exceeds it ends its connection.
+MOST_RECEIVED = 512 << 20
+_LONG_FRAME = 1 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class FamilyLimit:
@@ -131,6 +135,7 @@ class Dispatch:
         self._frame_limit = frame_limit
         self._header_limit = header_limit
         self._held_size = 0
+        self._receiving = 0
         self._families: dict[str, _Family] = {}
         self._entries = {int(code): self._entry(handler, limits) for code, handler in handlers.items()}
         self._reader = RequestReader({int(code): handler.header for code, handler in handlers.items()})
@@ -174,7 +179,24 @@ class Dispatch:
                     break
         if isinstance(request, Request) and request.header_type != connection.header_type:
             connection.peer_speaks(request.header_type)
+        if connection.receiving:
+            self._count_received(connection, 0)
         return rest, need, error
+
+    def received(self, connection: Connection, size: int) -> FrameError | None:
+        """See `connection.Turn`."""
+        if size > _LONG_FRAME:
+            self._count_received(connection, size)
+            if self._receiving > MOST_RECEIVED:
+                return FrameError(
+                    f"{size} bytes of a frame whose end has not come, while {self._receiving - size} bytes of others"
+                    f" wait for theirs; at most {MOST_RECEIVED} may"
+                )
+        return None
+
+    def _count_received(self, connection: Connection, size: int) -> None:
+        self._receiving += size - connection.receiving
+        connection.receiving = size
 
     def finish(self) -> None:
         """See `connection.Turn`."""
@@ -301,7 +323,8 @@ class Dispatch:
         connection.in_flight_by_family.clear()
         connection.in_flight = 0
         self._held_size -= connection.held_size
-        connection.held_size = 0
+        self._receiving -= connection.receiving
+        connection.held_size = connection.receiving = 0
 
 
 def _held_by(request: Request, entry: _Entry) -> int:

@@ -3,6 +3,7 @@
 103  Body by the sender's version: from 37 (V3_0_11) on RegisterBrokerBody, plain or compressed, below a bare topic
      table. A wrong CRC or an unreadable body is answered with 1 and leaves no trace. The answer carries the order
      configuration, and for a slave the addresses of its master.
+     A large one is read and applied in pieces, between which other requests are served; one at a time a connection.
 104  Always 0, also where there is nothing to remove.
 322  `changed`, and the version that is stored for the address.
 
@@ -16,14 +17,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+import trio
 from msgspec import UNSET
 
 from rocketlet.namesrv.advertised import second_address
 from rocketlet.namesrv.kv_config import KvConfig
 from rocketlet.namesrv.route_table import RouteTable, TableFull
-from rocketlet.namesrv.route_values import DataVersion, QueueData, Registration
+from rocketlet.namesrv.route_values import DataVersion, Master, QueueData, Registration
 from rocketlet.remoting.command import V3_0_11
-from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
+from rocketlet.remoting.errors import BodyError
+from rocketlet.remoting.handler import DEFERRED, Deferred, Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol import configuration
 from rocketlet.remoting.protocol.configuration import TopicConfigTable
 from rocketlet.remoting.protocol.kv import ORDER_TOPIC_CONFIG, KVTable
@@ -35,11 +38,15 @@ from rocketlet.remoting.protocol.registration import (
     RegisterBrokerHeader,
     UnregisterBrokerHeader,
     body_crc32,
+    in_pieces,
+    is_large,
 )
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 
 log = logging.getLogger("rocketlet.namesrv.registration")
+
+REGISTERING = "registering"  # an attribute of a connection: whether a large registration of its is being read
 
 
 class RegistrationHandlers:
@@ -57,19 +64,54 @@ class RegistrationHandlers:
             RequestCode.QUERY_DATA_VERSION: Handler(self.query_data_version, QueryDataVersionHeader),
         }
 
-    def register(self, request: Request) -> Reply:
+    def register(self, request: Request) -> Reply | Deferred:
         """103."""
         header: RegisterBrokerHeader = request.header
         _check(header, request.body)
-        registration = _registration(header, request)
+        if request.version >= V3_0_11 and is_large(request.body, compressed=header.compressed):
+            connection = request.connection
+            if connection.attributes.setdefault(REGISTERING, False):
+                raise Refused(ResponseCode.SYSTEM_BUSY, "the registration before this one is still being read")
+            connection.attributes[REGISTERING] = True
+            connection.start_task(self._register_large, request, bytes(request.body))
+            return DEFERRED
+        return self._answer(self._apply(request, *_whole(header, request)))
+
+    async def _register_large(self, request: Request, body: bytes) -> None:
+        header: RegisterBrokerHeader = request.header
+        connection = request.connection
+        try:
+            master = None
+            begun = False
+            for piece in in_pieces(body, compressed=header.compressed):
+                if begun and not self._table.is_held(header.brokerAddr, connection):
+                    return  # the connection closed, or another took the address over
+                table = piece.topicConfigSerializeWrapper
+                if table.topicConfigTable or table.dataVersion != configuration.DataVersion() or piece.filterServerList:
+                    master = self._apply(request, tuple(piece.filterServerList), table)
+                    begun = True
+                await trio.lowlevel.checkpoint()
+            request.reply(self._answer(master))
+        except (Refused, BodyError) as error:
+            code = error.code if isinstance(error, Refused) else ResponseCode.SYSTEM_ERROR
+            request.reply(Reply(code, remark=error.remark if isinstance(error, Refused) else str(error)))
+        finally:
+            connection.attributes[REGISTERING] = False
+
+    def _apply(self, request: Request, filters: tuple[str, ...] | None, table: TopicConfigTable) -> Master | None:
+        """Raises Refused."""
+        header: RegisterBrokerHeader = request.header
         is_new = header.brokerAddr not in self._table
         try:
-            master = self._table.register(registration, self._now())
+            master = self._table.register(_registration(header, request, filters, table), self._now())
         except TableFull as error:
             log.error("%s", error)
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         if is_new:
             log.info("broker %s registered: %s", header.brokerAddr, _described(header))
+        return master
+
+    def _answer(self, master: Master | None) -> Reply:
         order = self._kv.namespace(ORDER_TOPIC_CONFIG)
         return Reply(
             header=RegisterBrokerAnswerHeader(master.ha_address, master.address)
@@ -112,17 +154,20 @@ def _check(header: RegisterBrokerHeader, body: bytes | memoryview) -> None:
         raise Refused(ResponseCode.SYSTEM_ERROR, "crc32 not match", RegisterBrokerAnswerHeader())
 
 
-def _registration(header: RegisterBrokerHeader, request: Request) -> Registration:
-    filters: tuple[str, ...] | None = ()
-    table = TopicConfigTable()
+def _whole(header: RegisterBrokerHeader, request: Request) -> tuple[tuple[str, ...] | None, TopicConfigTable]:
+    """The filter servers and topics of a registration; None: those of the last one stay."""
     if request.version < V3_0_11:
-        filters = None
-        if request.body:
-            table = TopicConfigTable.from_json(request.body)
-    elif request.body:
-        read = RegisterBrokerBody.from_compressed if header.compressed else RegisterBrokerBody.from_json
-        body = read(request.body)
-        filters, table = tuple(body.filterServerList), body.topicConfigSerializeWrapper
+        return None, TopicConfigTable.from_json(request.body) if request.body else TopicConfigTable()
+    if not request.body:
+        return (), TopicConfigTable()
+    read = RegisterBrokerBody.from_compressed if header.compressed else RegisterBrokerBody.from_json
+    body = read(request.body)
+    return tuple(body.filterServerList), body.topicConfigSerializeWrapper
+
+
+def _registration(
+    header: RegisterBrokerHeader, request: Request, filters: tuple[str, ...] | None, table: TopicConfigTable
+) -> Registration:
     connection = request.connection
     return Registration(
         cluster=header.clusterName,

@@ -14,6 +14,7 @@ Java: common/protocol/body/RegisterBrokerBody.java, common/protocol/header/names
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 
 import msgspec
 from msgspec import field
@@ -21,10 +22,15 @@ from msgspec import field
 from rocketlet.remoting.errors import BodyError
 from rocketlet.remoting.protocol.body import Body
 from rocketlet.remoting.protocol.configuration import FILTER_TYPES, DataVersion, TopicConfig, TopicConfigTable
-from rocketlet.remoting.protocol.header import Header, Int, Long
+from rocketlet.remoting.protocol.header import UNDECODABLE, Header, Int, Long
 
-# A topic takes 40 bytes or so: room for millions of them, and an end to what a few compressed bytes can demand.
-MAX_INFLATED = 256 << 20
+# Of one broker. A topic takes 40 bytes or so, and 10 µs until it is in the table of a name server.
+MAX_TOPICS = 200_000
+MAX_INFLATED = 64 << 20
+# A registration up to here is read in one go, in less than 20 ms; a larger one in pieces.
+_WHOLE_JSON = 256 << 10
+_WHOLE_INFLATED = 64 << 10
+_PIECE = 1_000  # topics
 
 
 class RegisterBrokerHeader(Header):
@@ -94,20 +100,98 @@ class RegisterBrokerBody(Body):
     @classmethod
     def from_compressed(cls, data: bytes | memoryview) -> RegisterBrokerBody:
         """Out of the zlib form. Raises BodyError."""
-        raw = _inflate(data)
-        version, at = _cut(raw, 0)
-        count, at = int.from_bytes(raw[at : at + 4], "big", signed=True), at + 4
+        pieces = list(in_pieces(data, compressed=True))
+        whole = pieces[-1]
+        for piece in pieces[:-1]:
+            whole.topicConfigSerializeWrapper.topicConfigTable |= piece.topicConfigSerializeWrapper.topicConfigTable
+        return whole
+
+
+def is_large(data: bytes | memoryview, *, compressed: bool) -> bool:
+    """Whether a registration should be read in pieces. Raises BodyError."""
+    if not compressed:
+        return len(data) > _WHOLE_JSON
+    inflate = zlib.decompressobj()
+    _inflate_some(inflate, data, _WHOLE_INFLATED)
+    return bool(inflate.unconsumed_tail)
+
+
+def in_pieces(data: bytes | memoryview, *, compressed: bool) -> Iterator[RegisterBrokerBody]:
+    """A registration as several, each of at most so many topics that others need not wait; the last has the filter
+    servers. Raises BodyError, for a wrong count of topics before any is read.
+
+    Whatever takes longer than a few milliseconds comes between two pieces, so some of them are empty.
+    """
+    return _compressed_pieces(data) if compressed else _json_pieces(bytes(data))
+
+
+def _json_pieces(data: bytes) -> Iterator[RegisterBrokerBody]:
+    try:
+        raw = _decode_raw(data)
+    except UNDECODABLE:
+        yield RegisterBrokerBody.from_odd_json(data)  # within its limit
+        return
+    topics = raw.topicConfigSerializeWrapper.topicConfigTable
+    version = raw.topicConfigSerializeWrapper.dataVersion
+    _check_count(len(topics))
+    entries = list(topics.items())
+    for begin in range(0, len(entries), _PIECE):
+        try:
+            piece = {name: _decode_topic(one) for name, one in entries[begin : begin + _PIECE]}
+        except UNDECODABLE as error:
+            raise BodyError(f"a topic of a registration cannot be read: {error}") from None
+        yield RegisterBrokerBody([], TopicConfigTable(version, piece))
+    yield RegisterBrokerBody(raw.filterServerList, TopicConfigTable(version, {}))
+
+
+def _compressed_pieces(data: bytes | memoryview) -> Iterator[RegisterBrokerBody]:
+    inflate = zlib.decompressobj()
+    parts = [_inflate_some(inflate, data, _WHOLE_INFLATED)]
+    size = len(parts[0])
+    first, at = _cut(parts[0], 0)
+    version = DataVersion.from_json(first)
+    count, at = int.from_bytes(parts[0][at : at + 4], "big", signed=True), at + 4
+    _check_count(count)
+    while inflate.unconsumed_tail:
+        if size >= MAX_INFLATED:
+            raise BodyError(f"a compressed registration inflates to more than {MAX_INFLATED >> 20} MiB")
+        yield RegisterBrokerBody()
+        parts.append(_inflate_some(inflate, inflate.unconsumed_tail, 1 << 20))
+        size += len(parts[-1])
+    raw = b"".join(parts)
+    while count > 0:
         topics = {}
-        for _ in range(count):
+        for _ in range(min(count, _PIECE)):
             line, at = _cut(raw, at)
             topic = _topic_of(line)
             topics[topic.topicName] = topic
-        servers, at = _cut(raw, at)
-        table = TopicConfigTable(DataVersion.from_json(version), topics)
-        try:
-            return cls(msgspec.json.decode(servers or b"[]", type=list[str]), table)
-        except msgspec.DecodeError as error:
-            raise BodyError(f"the list of filter servers in a registration cannot be read: {error}") from None
+        count -= _PIECE
+        yield RegisterBrokerBody([], TopicConfigTable(version, topics))
+    servers, at = _cut(raw, at)
+    try:
+        filters = msgspec.json.decode(servers or b"[]", type=list[str])
+    except UNDECODABLE as error:
+        raise BodyError(f"the list of filter servers in a registration cannot be read: {error}") from None
+    yield RegisterBrokerBody(filters, TopicConfigTable(version, {}))
+
+
+class _RawTable(msgspec.Struct):
+    topicConfigTable: dict[str, msgspec.Raw] = field(default_factory=dict)
+    dataVersion: DataVersion = field(default_factory=DataVersion)
+
+
+class _RawBody(msgspec.Struct):
+    filterServerList: list[str] = field(default_factory=list)
+    topicConfigSerializeWrapper: _RawTable = field(default_factory=_RawTable)
+
+
+_decode_raw = msgspec.json.Decoder(_RawBody, strict=False).decode
+_decode_topic = msgspec.json.Decoder(TopicConfig, strict=False).decode
+
+
+def _check_count(count: int) -> None:
+    if not 0 <= count <= MAX_TOPICS:
+        raise BodyError(f"a registration of {count} topics; at most {MAX_TOPICS} are taken")
 
 
 def body_crc32(body: bytes | memoryview) -> int:
@@ -128,15 +212,11 @@ def _cut(raw: bytes, at: int) -> tuple[bytes, int]:
     return raw[begin:end], end
 
 
-def _inflate(data: bytes | memoryview) -> bytes:
-    inflate = zlib.decompressobj()
+def _inflate_some(inflate: zlib._Decompress, data: bytes | memoryview, most: int) -> bytes:
     try:
-        raw = inflate.decompress(data, MAX_INFLATED)
+        return inflate.decompress(data, most)
     except zlib.error as error:
         raise BodyError(f"a compressed registration is no zlib stream: {error}") from None
-    if inflate.unconsumed_tail:
-        raise BodyError(f"a compressed registration inflates to more than {MAX_INFLATED >> 20} MiB")
-    return raw
 
 
 def _topic_of(line: bytes) -> TopicConfig:
@@ -144,8 +224,8 @@ def _topic_of(line: bytes) -> TopicConfig:
     if len(columns) not in (5, 6) or columns[4] not in FILTER_TYPES:
         raise BodyError(f"a topic of a compressed registration is {line[:200]!r}")
     try:
-        read, write, perm = map(int, columns[1:4])
-    except ValueError:
+        read, write, perm = (msgspec.convert(column, Int, strict=False) for column in columns[1:4])
+    except msgspec.ValidationError:
         raise BodyError(f"a topic of a compressed registration is {line[:200]!r}") from None
     return TopicConfig(
         perm=perm, readQueueNums=read, topicFilterType=columns[4], topicName=columns[0], writeQueueNums=write

@@ -376,3 +376,64 @@ async def test_a_scan_that_comes_late_gives_brokers_until_the_next(mock_clock: M
         await wait_all_tasks_blocked()
         assert "a:1" in table
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("compressed", [True, False])
+async def test_a_large_registration_lets_others_be_served(
+    network: MemoryNetwork, autojump_clock: MockClock, compressed: bool
+) -> None:
+    async with running(network) as address, ConnectionPool(network) as one, ConnectionPool(network) as two:
+        small = Peer(two, address, "broker-b", "10.0.0.8:10911")
+        await small.register("T")
+        topics = {f"T{number}": TopicConfig(topicName=f"T{number}") for number in range(5_500)}
+        table = RegisterBrokerBody([], TopicConfigTable(DataVersion(1, 5), topics))
+        body = table.to_compressed() if compressed else table.to_json()
+        header = RegisterBrokerHeader(0, "broker-a", "10.0.0.7:10911", "C", "", compressed, body_crc32(body))
+        order: list[str] = []
+
+        async def large() -> None:
+            answer = await one.call(address, request(RequestCode.REGISTER_BROKER, header, body), 30)
+            assert answer.code == 0, answer.remark
+            order.append("large")
+
+        async def route() -> None:
+            assert await small.route("T") is not None
+            order.append("small")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(large)
+            await trio.lowlevel.checkpoint()
+            nursery.start_soon(route)
+        assert order == ["small", "large"]
+        assert await small.route("T5499") is not None
+        assert not await Peer(one, address).changed()
+        await Peer(one, address).hang_up()
+        assert await small.route("T5499") is None
+
+
+async def test_a_large_registration_whose_broker_hangs_up_leaves_nothing(
+    network: MemoryNetwork, autojump_clock: MockClock
+) -> None:
+    async with running(network) as address, ConnectionPool(network) as one, ConnectionPool(network) as two:
+        topics = {f"T{number}": TopicConfig(topicName=f"T{number}") for number in range(5_500)}
+        body = RegisterBrokerBody([], TopicConfigTable(DataVersion(1, 5), topics)).to_compressed()
+        header = RegisterBrokerHeader(0, "broker-a", "10.0.0.7:10911", "C", "", True, body_crc32(body))
+        connection = await one.connection(address)
+        connection.send_oneway(request(RequestCode.REGISTER_BROKER, header, body))
+        client = Peer(two, address)
+        while await client.route("T0") is None:
+            await trio.lowlevel.checkpoint()
+        await Peer(one, address).hang_up()
+        assert [await client.route(f"T{number}") for number in (0, 2_000, 5_499)] == [None] * 3
+
+
+async def test_a_topic_with_a_lone_surrogate_spoils_no_list(network: MemoryNetwork, autojump_clock: MockClock) -> None:
+    async with running(network) as address, ConnectionPool(network) as one:
+        topic = b'"x\\ud800":{"topicName":"x\\ud800","perm":6,"readQueueNums":4,"writeQueueNums":4}'
+        body = b'{"topicConfigSerializeWrapper":{"topicConfigTable":{' + topic + b"}}}"
+        header = RegisterBrokerHeader(0, "broker-a", "10.0.0.7:10911", "C", "", False, body_crc32(body))
+        assert (await one.call(address, request(RequestCode.REGISTER_BROKER, header, body), 3)).code == 0
+        listed = await one.call(address, Command(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER), 3)
+        assert json.loads(listed.body)["topicList"] == ["x\ufffd"]
+        listed = await one.call(address, Command(RequestCode.GET_TOPICS_BY_CLUSTER, ext={"cluster": "C"}), 3)
+        assert json.loads(listed.body)["topicList"] == ["x\ufffd"]

@@ -825,3 +825,26 @@ async def test_a_turn_lets_others_run(nursery: trio.Nursery, monkeypatch: pytest
     assert sorted(order) == [*range(64), 1000]
     assert order.index(1000) < 63
     assert [(await first.receive()).opaque for _ in range(64)] == list(range(64))
+
+
+async def test_long_frames_whose_end_has_not_come_are_counted_in_all(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(dispatch, "MOST_RECEIVED", 20 << 20)
+    server = await serving(nursery, {14: OFFSET})
+    begin = struct.pack(">II", (16 << 20) - 4, 100) + bytes(8 << 20)
+    clients = []
+    for _ in range(2):
+        clients.append(await server.client())
+        await clients[-1].send(begin)
+    await wait_all_tasks_blocked()
+    assert len(server.server.connections) == 2
+    third = await server.client()
+    with pytest.raises(trio.BrokenResourceError):
+        await third.send(begin)
+    assert "bytes of others wait for theirs" in caplog.text
+    await clients[0].stream.aclose()
+    await wait_all_tasks_blocked()
+    await (await server.client()).send(begin)
+    assert (await (await server.client()).ask(ask())).code == 0
+    assert len(server.server.connections) == 3

@@ -70,7 +70,36 @@ def test_what_is_no_registration(data: bytes) -> None:
 def test_a_bomb_is_not_inflated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registration, "MAX_INFLATED", 1 << 16)
     with pytest.raises(BodyError, match="inflates to more"):
-        RegisterBrokerBody.from_compressed(zlib.compress(bytes(1 << 20)))
+        RegisterBrokerBody.from_compressed(zlib.compress(sized(b"{}") + bytes(4) + bytes(1 << 20)))
+
+
+def test_a_count_of_millions_is_refused_before_they_are_inflated() -> None:
+    topics = b"".join(sized(b"T%d 8 8 6 SINGLE_TAG" % number) for number in range(10_000))
+    body = zlib.compress(sized(b"{}") + (4_000_000).to_bytes(4, "big") + topics)
+    with pytest.raises(BodyError, match="4000000 topics; at most 200000"):
+        next(registration.in_pieces(body, compressed=True))
+
+
+@pytest.mark.parametrize("compressed", [True, False])
+def test_a_large_registration_in_pieces_is_the_whole(compressed: bool) -> None:
+    topics = {f"T{number}": TopicConfig(topicName=f"T{number}") for number in range(4_321)}
+    whole = RegisterBrokerBody(["f:1"], TopicConfigTable(DataVersion(3, 4), topics))
+    data = whole.to_compressed() if compressed else whole.to_json()
+    assert registration.is_large(data, compressed=compressed)
+    found = list(registration.in_pieces(data, compressed=compressed))
+    joined: dict[str, TopicConfig] = {}
+    for piece in found:
+        assert len(piece.topicConfigSerializeWrapper.topicConfigTable) <= 1000
+        joined |= piece.topicConfigSerializeWrapper.topicConfigTable
+    assert joined == topics
+    assert found[-1].filterServerList == ["f:1"]
+    assert found[-1].topicConfigSerializeWrapper.dataVersion == DataVersion(3, 4)
+
+
+def test_a_small_registration_is_not_large() -> None:
+    body = RegisterBrokerBody([], TopicConfigTable(DataVersion(), {"T": TopicConfig(topicName="T")}))
+    assert not registration.is_large(body.to_compressed(), compressed=True)
+    assert not registration.is_large(body.to_json(), compressed=False)
 
 
 @given(st.binary(max_size=60))
