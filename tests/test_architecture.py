@@ -32,6 +32,8 @@ ARROWS: dict[str, set[str]] = {
     "broker": {"metrics", "replication", "store", "store.layout", "remoting", "common"},
     "client": {"remoting", "common"},
     "spark_jobs": {"client", "remoting", "store.layout", "common"},
+    # Above the tools: it does what mqadmin does. `rocketlet console` names it and does not import it.
+    "console": {"tools", "client", "remoting", "common"},
     "tools": {
         "spark_jobs",
         "broker",
@@ -101,6 +103,9 @@ DOORS = {
     "mmap": ["store.disk"],
     "msgpack": ["remoting.header_msgpack"],
     "pyspark": ["spark_jobs.*"],
+    "starlette": ["console.*"],
+    "jinja2": ["console.*"],
+    "hypercorn": ["console.app", "console.__main__"],
     "prometheus_client": ["metrics.exposition"],
     "h11": ["metrics.endpoint"],
     "click": ["*.__main__", "tools.*"],

@@ -16,6 +16,7 @@ from rocketlet.tools.late_group import VERSION, Commands, LateGroup, run
 
 COMMANDS: Commands = {
     "up": ("rocketlet.tools.up", "up", "Start a name server and a broker in this process."),
+    "console": ("rocketlet.console.__main__", "console", "Pages over a cluster, for a browser."),
     "send": ("rocketlet.tools.message_commands", "send", "Send a message."),
     "tail": ("rocketlet.tools.message_commands", "tail", "Print the messages of a topic as they come."),
     "topics": ("rocketlet.tools.look_commands", "topics", "List topics with their queues and messages."),

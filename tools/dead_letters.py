@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import trio
 
@@ -98,9 +99,11 @@ def _without_history(message: Message) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def dead_letters_of(group: str, namesrv: str, world: World | None = None) -> AsyncIterator[DeadLetters]:
+async def dead_letters_of(
+    group: str, namesrv: str, world: World | None = None, **settings: Any
+) -> AsyncIterator[DeadLetters]:
     """A connection to the cluster for as long as the block lasts. Raises ClientError."""
-    engine = PullEngine(TOOLS_GROUP, PullConfig(namesrv=namesrv), world or World())
+    engine = PullEngine(TOOLS_GROUP, PullConfig(namesrv=namesrv, **settings), world or World())
     stop = trio.Event()
     failure: ClientError | None = None
     async with trio.open_nursery() as nursery:

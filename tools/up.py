@@ -17,11 +17,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rocketlet.common.errors import RocketletError
+
 if TYPE_CHECKING:
+    import trio
+
     from rocketlet.tools.local import Addresses, LocalSettings
 
 DEFAULT_DIRECTORY = "rocketlet-data"
+CONSOLE_PORT = 8088
 METRICS_PORT = 5557  # RocketMQ 5's
+
+
+class ConsoleFailed(RocketletError):
+    """The console beside it did not come up."""
 
 
 @click.command()
@@ -57,10 +66,11 @@ METRICS_PORT = 5557  # RocketMQ 5's
     "--metrics-port", type=click.IntRange(-1, 65535), metavar="PORT",
     help="Of the page of metrics: 5557, or a free one where that is taken. 0: a free one. -1: none.",
 )  # fmt: skip
+@click.option("--console", "with_console", is_flag=True, help="And the console, at port 8088 or a free one.")
 @click.option("--print-addr", is_flag=True, help="Print the name server's address alone, once ready; for test suites.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON once ready.")
 @click.option("-v", "--verbose", is_flag=True, help="Log to stderr.")
-def up(print_addr: bool, as_json: bool, verbose: bool, **chosen: Any) -> int:
+def up(print_addr: bool, as_json: bool, verbose: bool, with_console: bool, **chosen: Any) -> int:
     """Start a name server and a broker in this process.
 
     Clients find them with NAMESRV_ADDR=127.0.0.1:9876. Ctrl-C stops them in order. After a crash or kill -9 the next
@@ -94,7 +104,7 @@ def up(print_addr: bool, as_json: bool, verbose: bool, **chosen: Any) -> int:
     for warning in stack.warnings:
         click.echo(f"rocketlet up: {warning}", err=True)
     how = "address" if print_addr else "json" if as_json else "person"
-    return _run(stack, wanted, how)
+    return _run(stack, wanted, how, with_console)
 
 
 def _metrics_port(chosen: int | None, namesrv_port: int) -> int | None:
@@ -111,16 +121,18 @@ def _pairs(texts: Sequence[str]) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def _run(stack: Any, wanted: LocalSettings, how: str) -> int:
+def _run(stack: Any, wanted: LocalSettings, how: str, with_console: bool) -> int:
     import trio
 
-    from rocketlet.common.errors import RocketletError, leaves
+    from rocketlet.common.errors import leaves
 
     async def serve() -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async with trio.open_nursery() as nursery:
                 addresses: Addresses = await nursery.start(stack.run)
                 _say(addresses, wanted, how)
+                if with_console:
+                    await nursery.start(_console, addresses.namesrv, how)
                 gc.collect()
                 gc.freeze()  # what exists after the start lives as long as the process
                 gc.set_threshold(50_000, 20, 20)
@@ -138,6 +150,45 @@ def _run(stack: Any, wanted: LocalSettings, how: str) -> int:
         for error in leaves(group):
             click.echo(f"rocketlet up: {error}{_advice(error)}", err=True)
     return code
+
+
+async def _console(namesrv: str, how: str, *, task_status: trio.TaskStatus[None]) -> None:
+    """The console, in a process of its own that ends with this one."""
+    import subprocess
+
+    import trio
+
+    port = str(CONSOLE_PORT) if await _is_free(CONSOLE_PORT) else "0"
+    command = [sys.executable, "-m", "rocketlet.console", "-n", namesrv, "--port", port, "--print-addr"]
+    process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        assert process.stdout is not None
+        said = b""
+        while not said.endswith(b"\n") and (more := await process.stdout.receive_some()):
+            said += more
+        if not said:
+            raise ConsoleFailed("the console has not started; its own lines above say why")
+        if how == "person":
+            click.echo(f"  console       {said.decode().strip()}")
+            sys.stdout.flush()
+        task_status.started()
+        await process.wait()
+    finally:
+        with trio.CancelScope(shield=True):
+            if process.returncode is None:
+                process.terminate()
+            await process.wait()
+
+
+async def _is_free(port: int) -> bool:
+    import trio
+
+    with trio.socket.socket() as probe:
+        try:
+            await probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def _advice(error: BaseException) -> str:

@@ -24,6 +24,7 @@ from rocketlet.common.topic import DLQ_PREFIX, RETRY_PREFIX, is_system_group
 from rocketlet.remoting.command import Command, Language, request
 from rocketlet.remoting.connection_pool import ConnectionPool
 from rocketlet.remoting.errors import RemotingError
+from rocketlet.remoting.hooks import ClientHook
 from rocketlet.remoting.protocol.configuration import SubscriptionGroupTable
 from rocketlet.remoting.protocol.header import Header
 from rocketlet.remoting.protocol.inspection import (
@@ -70,9 +71,14 @@ class NoSuchCluster(RocketletError):
 
 
 @asynccontextmanager
-async def admin(namesrv: str, *, timeout: float = TIMEOUT, network: Network | None = None) -> AsyncIterator[Admin]:
-    """Calls over connections of their own, which end with the block. `namesrv`: `host:port;host:port`."""
-    async with ConnectionPool(network or TcpNetwork()) as pool:
+async def admin(
+    namesrv: str, *, timeout: float = TIMEOUT, network: Network | None = None, hooks: Sequence[ClientHook] = ()
+) -> AsyncIterator[Admin]:
+    """Calls over connections of their own, which end with the block. `namesrv`: `host:port;host:port`.
+
+    `hooks` see every request, and may sign it.
+    """
+    async with ConnectionPool(network or TcpNetwork(), hooks=hooks) as pool:
         yield Admin(pool, name_servers(namesrv), timeout)
 
 

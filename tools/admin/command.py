@@ -61,10 +61,16 @@ TOPIC = click.option("-t", "--topic", required=True, metavar="TOPIC", help="The 
 GROUP = click.option("-g", "--groupName", "group", required=True, metavar="GROUP", help="The consumer group.")
 
 
-def command(name: str) -> Callable[[Answering | Yielding], click.Command]:
+class AdminCommand(click.Command):
+    """A command whose function others may call too: the console does what mqadmin does."""
+
+    function: Callable[..., Any]
+
+
+def command(name: str) -> Callable[[Answering | Yielding], AdminCommand]:
     """Make a click command of a function of (calls, **options). Its docstring is the help."""
 
-    def made(function: Answering | Yielding) -> click.Command:
+    def made(function: Answering | Yielding) -> AdminCommand:
         @functools.wraps(function)
         def run(namesrv: str | None, as_json: bool, **chosen: Any) -> None:
             import trio
@@ -76,7 +82,10 @@ def command(name: str) -> Callable[[Answering | Yielding], click.Command]:
             click.option("-n", "--namesrvAddr", "namesrv", metavar="HOST:PORT", help="Name servers [NAMESRV_ADDR]."),
         ):
             run = option(run)
-        return click.command(name, context_settings={"help_option_names": ["-h", "--help"]})(run)
+        names = {"help_option_names": ["-h", "--help"]}
+        done = click.command(name, cls=AdminCommand, context_settings=names)(run)
+        done.function = function
+        return done
 
     return made
 

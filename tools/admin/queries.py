@@ -56,7 +56,7 @@ async def query_msg_by_id(
             lines.append(f"SendResult [sendStatus={row['status']}, msgId={row['msgId']}, queue={row['queue']}]")
             rows.append(row)
         elif group and client_id:
-            result = await _consumed_directly(calls, message, group, client_id)
+            result = await consumed_directly(calls, message, group, client_id)
             lines.append(str(result))
             rows.append(result)
         else:
@@ -73,7 +73,7 @@ async def _sent_again(calls: Admin, message: ReceivedMessage) -> dict[str, Any]:
         return await send(message.topic, message.body, tags=message.tags, keys=message.keys)
 
 
-async def _consumed_directly(calls: Admin, message: ReceivedMessage, group: str, client_id: str) -> dict[str, Any]:
+async def consumed_directly(calls: Admin, message: ReceivedMessage, group: str, client_id: str) -> dict[str, Any]:
     """Have one client consume one message now; the client's answer."""
     address = (await calls.masters_of(message.topic)).get(message.queue.broker_name) or message.store_host
     header = ConsumeMessageDirectlyHeader(consumerGroup=group, clientId=client_id, msgId=message.offset_message_id)
@@ -104,7 +104,7 @@ async def query_msg_by_unique_key(
     if not found:
         raise AdminError(f"topic {topic} has no message with id {message_id}; an offset id needs queryMsgById")
     if group and client_id:
-        result = await _consumed_directly(calls, found[0], group, client_id)
+        result = await consumed_directly(calls, found[0], group, client_id)
         return Said([str(result)], result)
     lines: list[str] = []
     rows = []

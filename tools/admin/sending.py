@@ -7,17 +7,22 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rocketlet.client.talking.session import World
 
 Send = Callable[..., Awaitable[dict[str, Any]]]
 
 
 @asynccontextmanager
-async def sender(namesrvs: Sequence[str], group: str = "rocketlet-admin") -> AsyncIterator[Send]:
+async def sender(
+    namesrvs: Sequence[str], group: str = "rocketlet-admin", world: World | None = None, **settings: Any
+) -> AsyncIterator[Send]:
     """A function that sends one message: `await send(topic, body, tags=…, keys=…, queue=…)`; gives what came of it."""
     from rocketlet.client import AsyncProducer, Message, MessageQueue
 
-    async with AsyncProducer(group, namesrv=";".join(namesrvs)) as producer:
+    async with AsyncProducer(group, namesrv=";".join(namesrvs), world=world, **settings) as producer:
 
         async def send(
             topic: str,

@@ -1,0 +1,40 @@
+"""One line for each change that somebody made or tried to make: JSON, to stderr or a file.
+
+Java: rocketmq-dashboard's aspect/admin (which logs to its own file)
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+log = logging.getLogger("rocketlet.console.audit")
+
+
+class Audit:
+    """`file` is appended to; without one the lines go to the log."""
+
+    def __init__(self, file: str = "") -> None:
+        self._file = file
+
+    def write(self, now_ms: int, who: str, role: str, action: str, about: Mapping[str, object], outcome: str) -> None:
+        """Say it. Raises OSError where the file cannot be written: then the change is not made."""
+        line = json.dumps(
+            {
+                "time": datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="milliseconds"),
+                "who": who,
+                "role": role,
+                "action": action,
+                **about,
+                "outcome": outcome,
+            },
+            ensure_ascii=False,
+            default=str,
+        )
+        if self._file:
+            with open(self._file, "a", encoding="utf-8") as file:
+                file.write(line + "\n")
+        else:
+            log.warning("%s", line)

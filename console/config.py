@@ -1,0 +1,40 @@
+"""What the console is told on its command line.
+
+Java: rocketmq-dashboard's config/RMQConfigure.java
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleConfig:
+    """See `rocketlet console --help`."""
+
+    namesrv: str
+    host: str = "127.0.0.1"
+    port: int = 8088
+    names: tuple[str, ...] = ()
+    """Names by which browsers may ask for it, beside the address that it listens on."""
+    token: str = ""
+    """What one logs in with; on loopback nobody has to unless it is set."""
+    viewer_token: str = ""
+    """The same, for those who may look only."""
+    read_only: bool = False
+    audit_file: str = ""
+    language: str = ""
+    """Of who has chosen none: en, zh, or the browser's."""
+    access_key: str = ""
+    secret_key: str = ""
+    sample_seconds: float = 60.0
+
+    @property
+    def is_loopback(self) -> bool:
+        return self.host in LOOPBACK
+
+    @property
+    def needs_login(self) -> bool:
+        return bool(self.token or self.viewer_token)

@@ -1,0 +1,55 @@
+"""The last day in numbers: a ring of samples a series, taken by the console itself, so that no other service is needed.
+
+Series are few and of a fixed length: totals, the topics and the groups that were busiest when they were first seen. A
+console that is started again begins anew. Pure: values and times are given.
+
+Java: rocketmq-dashboard's task/DashboardCollectTask.java
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Mapping
+
+DAY_SECONDS = 86_400
+MOST_SERIES = 400
+_MISSING = float("nan")
+
+
+class History:
+    """Samples by name, each `every` seconds."""
+
+    def __init__(self, every: float) -> None:
+        self.every = every
+        self._length = int(DAY_SECONDS / every)
+        self._times: deque[float] = deque(maxlen=self._length)
+        self._series: dict[str, deque[float]] = {}
+
+    def add(self, now: float, values: Mapping[str, float]) -> None:
+        """One sample of everything; what is not told this time is missing."""
+        for name in values:
+            if name not in self._series and len(self._series) < MOST_SERIES:
+                self._series[name] = deque([_MISSING] * len(self._times), maxlen=self._length)
+        self._times.append(now)
+        for name, samples in list(self._series.items()):
+            samples.append(values.get(name, _MISSING))
+            if len(samples) == self._length and all(value != value for value in samples):
+                del self._series[name]  # nobody has told of it for a day
+
+    def series(self, name: str) -> tuple[array[float], array[float]]:
+        """Times and values of what is there, oldest first."""
+        times, values = array("d"), array("d")
+        for time, value in zip(self._times, self._series.get(name, ()), strict=False):
+            if value == value:
+                times.append(time)
+                values.append(value)
+        return times, values
+
+    def latest(self, name: str) -> float:
+        """The newest value; 0 where there is none."""
+        values = self._series.get(name)
+        return values[-1] if values and values[-1] == values[-1] else 0.0
+
+    def __len__(self) -> int:
+        return len(self._times)

@@ -1,0 +1,126 @@
+"""Brokers: versions, rates, disks; one broker in full, with its settings and its replicas.
+
+Java: rocketmq-dashboard's controller/ClusterController.java
+"""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from rocketlet.common.errors import RocketletError
+from rocketlet.console.cluster import Broker
+from rocketlet.console.web import Refused, View
+from rocketlet.remoting.protocol.replication import HARuntimeInfo, PromoteHeader
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.tools.admin import settings as settings_commands
+from rocketlet.tools.admin.calls import MASTER, NoSuchBroker
+from rocketlet.tools.admin.maintenance import add_write_perm, wipe_write_perm
+
+SECRET = "password", "secret", "token"
+
+
+async def brokers(view: View) -> Response:
+    found = await view.cluster.brokers()
+    return view.page("cluster.html", clusters=_by_cluster(found))
+
+
+def _by_cluster(found: list[Broker]) -> dict[str, list[Broker]]:
+    clusters: dict[str, list[Broker]] = {}
+    for broker in found:
+        clusters.setdefault(broker.cluster, []).append(broker)
+    return clusters
+
+
+async def broker(view: View) -> Response:
+    one = await _broker(view)
+    settings: dict[str, str] = {}
+    problem = one.problem
+    if not problem:
+        try:
+            settings = await settings_commands.settings_of(view.calls, one.address, RequestCode.GET_BROKER_CONFIG)
+        except RocketletError as error:
+            problem = str(error)
+    hidden = {key for key in settings if any(word in key.lower() for word in SECRET)}
+    wanted = view.asked("filter").lower()
+    return view.page(
+        "broker.html",
+        broker=one,
+        problem=problem,
+        settings={
+            key: "******" if key in hidden and value else value
+            for key, value in sorted(settings.items())
+            if wanted in key.lower()
+        },
+        filter=view.asked("filter"),
+        hidden=hidden,
+        replicas=await _replicas(view, one),
+    )
+
+
+async def _broker(view: View) -> Broker:
+    name, number = view.part("name"), view.number(view.part("number"), "brokerId")
+    for one in await view.cluster.brokers():
+        if one.name == name and one.number == number:
+            return one
+    raise NoSuchBroker(view.t("There is no broker {name} with id {number}").format(name=name, number=number))
+
+
+async def _replicas(view: View, one: Broker) -> HARuntimeInfo | None:
+    """Who follows whom; None where the broker does not know the question, as those of 4.9.8 do not."""
+    if one.problem:
+        return None
+    try:
+        answer = await view.calls.ask(one.address, RequestCode.GET_BROKER_HA_STATUS)
+    except RocketletError:
+        return None
+    return HARuntimeInfo.from_json(answer.body)
+
+
+async def promote(view: View) -> Response:
+    """Make a slave the master of its name, planned or, where the master is gone, forced."""
+    one = await _broker(view)
+    force = view.said("force") == "yes"
+    if one.is_master:
+        raise Refused(view.t("{name} is the master already.").format(name=one.name))
+
+    async def do() -> str:
+        header = PromoteHeader(force=force)
+        await view.calls.ask(one.address, RequestCode.PROMOTE_SLAVE, header, timeout=30.0)
+        return view.t("{address} is the master of {name} now").format(address=one.address, name=one.name)
+
+    about = {"broker": one.name, "address": one.address, "force": force}
+    return await view.change("promoteSlave", about, do, "/cluster")
+
+
+async def set_setting(view: View) -> Response:
+    """One setting of one broker."""
+    one = await _broker(view)
+    key, value = view.said("key"), view.form.get("value", "")
+    if not key:
+        raise Refused(view.t("Name the setting."))
+
+    async def do() -> str:
+        await settings_commands.update_broker_config.function(view.calls, one.address, None, key, value)
+        return view.t("{key} is {value} now").format(key=key, value=value)
+
+    here = f"/cluster/{view.request.path_params['name']}/{one.number}"
+    about = {"broker": one.name, "address": one.address, "key": key, "value": value}
+    return await view.change("updateBrokerConfig", about, do, here)
+
+
+async def writing(view: View) -> Response:
+    """Whether clients may write to a broker: taken from it at the name servers, or given back."""
+    one = await _broker(view)
+    allow = view.said("allow") == "yes"
+    if one.number != MASTER:
+        raise Refused(view.t("Only masters are written to."))
+
+    async def do() -> str:
+        function = add_write_perm.function if allow else wipe_write_perm.function
+        await function(view.calls, one.name)
+        return view.t(
+            "Clients may write to {name} again" if allow else "Clients leave {name} with their next route"
+        ).format(name=one.name)
+
+    here = f"/cluster/{view.request.path_params['name']}/{one.number}"
+    return await view.change("addWritePerm" if allow else "wipeWritePerm", {"broker": one.name}, do, here)

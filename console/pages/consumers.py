@@ -1,0 +1,216 @@
+"""Consumer groups: who lags by how much and how long; members, what they subscribe and do; positions moved with a look
+before.
+
+Java: rocketmq-dashboard's controller/ConsumerController.java
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from starlette.responses import Response
+
+from rocketlet.common.errors import RocketletError
+from rocketlet.common.message import MessageQueue
+from rocketlet.common.topic import RETRY_PREFIX
+from rocketlet.console.cluster import Group, each
+from rocketlet.console.pages.dashboard import picture
+from rocketlet.console.web import Refused, View
+from rocketlet.tools.admin import groups as commands
+from rocketlet.tools.admin import offsets as offset_commands
+from rocketlet.tools.admin.calls import NoSuchTopic
+from rocketlet.tools.admin.clients import running_info, running_infos
+
+SORTS = ("lag", "tps", "name")
+
+
+async def consumers(view: View) -> Response:
+    wanted, sort = view.asked("filter").lower(), view.asked("sort", "lag")
+    orders = {
+        "lag": lambda group: (-group.lag(), group.name),
+        "tps": lambda group: (-group.tps, group.name),
+        "name": lambda group: group.name,
+    }
+    found = [group for group in (await view.cluster.groups()).values() if wanted in group.name.lower()]
+    found.sort(key=orders.get(sort, orders["lag"]))
+    pager = view.paged(found)
+
+    async def details(group: Group) -> tuple[Group, int, str, str]:
+        try:
+            members = await view.cluster.members(group.name)
+        except RocketletError:
+            members = None
+        if members is None:
+            return group, 0, "", ""
+        return group, len(members.connectionSet), members.messageModel, members.consumeType
+
+    return view.page(
+        "consumers.html", rows=await each(pager.rows, details), pager=pager, filter=view.asked("filter"), sort=sort,
+        sorts=SORTS, clusters=sorted((await view.cluster.info()).clusterAddrTable),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """One queue of a group."""
+
+    queue: MessageQueue
+    end: int
+    consumed: int
+    last: int
+    client: str
+    delay: int
+
+    @property
+    def lag(self) -> int:
+        return max(self.end - self.consumed, 0)
+
+
+async def consumer(view: View) -> Response:
+    name = view.part("group")
+    group = (await view.cluster.groups()).get(name)
+    if group is None:
+        raise NoSuchTopic(view.t("There is no group {name}").format(name=name))
+    members = await view.cluster.members(name)
+    infos = []
+    if members is not None and members.connectionSet:
+        infos = [one async for one in running_infos(view.calls, name)]
+    clients = {
+        (queue.topic, queue.broker_name, queue.queue_id): client.clientId
+        for client, info in infos
+        for queue in info.mqTable
+    }
+    progress = []
+    for topic, places in sorted(group.places.items(), key=lambda one: (one[0].startswith(RETRY_PREFIX), one[0])):
+        try:
+            delays = await view.cluster.delays(name, topic)
+        except RocketletError:
+            delays = {}
+        rows = [
+            QueueRow(
+                queue,
+                place.brokerOffset,
+                place.consumerOffset,
+                place.lastTimestamp,
+                clients.get((topic, queue.broker_name, queue.queue_id), ""),
+                delays.get(queue, 0) if place.brokerOffset > place.consumerOffset else 0,
+            )
+            for queue, place in sorted(places.items())
+        ]
+        progress.append((topic, rows))
+    subscribed: dict[str, dict[str, list[str]]] = {}
+    for client, info in infos:
+        for one in info.subscriptionSet:
+            subscribed.setdefault(one.topic, {}).setdefault(one.subString, []).append(client.clientId)
+    online = len(infos)
+    differing = {
+        topic: texts for topic, texts in subscribed.items() if len(texts) > 1 or sum(map(len, texts.values())) < online
+    }
+    return view.page(
+        "consumer.html",
+        group=group,
+        members=members,
+        infos=infos,
+        progress=progress,
+        subscribed=subscribed,
+        differing=differing,
+        lags=picture(view, view.t("Messages not consumed"), {view.t("lag"): f"lag {name}"}),
+        clusters=sorted((await view.cluster.info()).clusterAddrTable),
+        preview=None,
+    )
+
+
+async def stack(view: View) -> Response:
+    """The stacks of a member's threads."""
+    group, client = view.part("group"), view.asked("client")
+    info = await running_info(view.calls, group, client, stacks=True)
+    if info is None:
+        raise Refused(view.t("{client} does not answer").format(client=client), 502)
+    return view.page("stack.html", group=group, client=client, info=info)
+
+
+async def save(view: View) -> Response:
+    """Create a group, or change one."""
+    name = view.said("group")
+    cluster = view.said("cluster")
+    retries = view.number(view.said("retries", "16"), view.t("retries"), -1, 10_000)
+    queues = view.number(view.said("queues", "1"), view.t("retry queues"), 0, 64)
+    consume, broadcast = view.said("consume") == "yes", view.said("broadcast") == "yes"
+    from_min, notify = view.said("from_min") == "yes", view.said("notify") == "yes"
+    broker_id = view.number(view.said("broker_id", "0"), "brokerId", 0, 1000)
+    slow = view.number(view.said("slow_broker", "1"), "whichBrokerWhenConsumeSlowly", 0, 1000)
+
+    async def do() -> str:
+        try:
+            await commands.update_sub_group.function(
+                view.calls, None, cluster, name, consume, from_min, broadcast, queues, retries, broker_id, slow, notify
+            )
+        except Exception as error:
+            if type(error).__name__ == "UsageError":
+                raise Refused(str(error)) from None
+            raise
+        return view.t("Group {name} is there").format(name=name)
+
+    about = {"group": name, "cluster": cluster, "consume": consume, "retries": retries}
+    return await view.change("updateSubGroup", about, do, f"/consumers/{quote(name, safe='')}")
+
+
+async def delete(view: View) -> Response:
+    name = view.part("group")
+    if view.said("confirm") != name:
+        raise Refused(view.t("Write the name of the group to delete it with its positions."))
+    clusters = sorted((await view.cluster.info()).clusterAddrTable)
+
+    async def do() -> str:
+        for cluster in clusters:
+            await commands.delete_sub_group.function(view.calls, None, cluster, name, True)
+        return view.t("Group {name} is deleted").format(name=name)
+
+    return await view.change("deleteSubGroup", {"group": name}, do, "/consumers")
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Where a reset would take one queue."""
+
+    queue: MessageQueue
+    consumed: int
+    target: int
+    end: int
+
+
+async def move(view: View) -> Response:
+    """Reset or skip: first what it would do, then, when that is confirmed, it."""
+    name, topic = view.part("group"), view.said("topic")
+    to_end = view.said("how") == "end"
+    at = offset_commands.END if to_end else view.moment(view.said("at"))
+    if at is None:
+        raise Refused(view.t("Say from when on."))
+    here = f"/consumers/{quote(name, safe='')}"
+    if view.said("sure") == "yes":
+
+        async def do() -> str:
+            function = offset_commands.reset_offset_by_time.function
+            if to_end:
+                await offset_commands.skip_accumulated_message.function(view.calls, name, topic, True)
+            else:
+                await function(view.calls, name, topic, at, True, False)
+            return view.t("Group {name} goes on in {topic} from there").format(name=name, topic=topic)
+
+        about = {"group": name, "topic": topic, "to": "end" if to_end else at}
+        return await view.change("skipAccumulatedMessage" if to_end else "resetOffsetByTime", about, do, here)
+    group = (await view.cluster.groups()).get(name)
+    places = group.places.get(topic, {}) if group is not None else {}
+    moves = []
+    for broker, address in (await view.calls.masters_of(topic)).items():
+        for queue, one in sorted((await view.cluster.offsets(topic)).items()):
+            if queue.broker_name == broker:
+                target = one.maxOffset if to_end else await view.calls.brokers.offset_at(address, queue, at)
+                place = places.get(queue)
+                moves.append(Move(queue, place.consumerOffset if place else 0, target, one.maxOffset))
+    return view.page(
+        "move.html", group=name, topic=topic, moves=moves, how="end" if to_end else "time", at="" if to_end else at,
+        again=sum(max(one.consumed - one.target, 0) for one in moves),
+        passed=sum(max(one.target - one.consumed, 0) for one in moves),
+    )  # fmt: skip

@@ -1,0 +1,348 @@
+"""Every page over a cluster in memory: what it shows, what it changes, and what nobody can make it do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+import trio
+import trio.testing
+
+pytest.importorskip("starlette", reason="the extra console is not installed")
+pytest.importorskip("hypercorn", reason="the extra console is not installed")
+
+from rocketlet.client import AsyncProducer, AsyncPushConsumer, ConsumeFrom, Later, Message
+from rocketlet.common.message import ReceivedMessage
+from rocketlet.console import app as console_app
+from rocketlet.console.config import ConsoleConfig
+from rocketlet.console.sampling import sample
+from tests.support.console_browser import Browser
+from tests.support.memory_cluster import Cluster, memory_cluster
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
+
+
+@asynccontextmanager
+async def console(cluster: Cluster, **chosen: Any) -> AsyncIterator[Browser]:
+    config = ConsoleConfig(namesrv=cluster.namesrv, **chosen)
+    async with console_app.connected(config, cluster.network) as calls:
+        world = cluster.world()
+        yield Browser(console_app.made(config, calls, world.clock, world))
+
+
+@asynccontextmanager
+async def shop(**chosen: Any) -> AsyncIterator[tuple[Cluster, Browser, str]]:
+    """A cluster with messages, a group that consumes some of them, and an id."""
+    async with (
+        memory_cluster(trace_topic_enable=True) as cluster,
+        AsyncProducer("shop", namesrv=cluster.namesrv, world=cluster.world(), trace=True) as producer,
+    ):
+        for number in range(12):
+            body = json.dumps({"order": number}).encode()
+            sent = await producer.send(Message("orders", body, tags="new", keys=[f"order-{number}"]))
+        async with console(cluster, **chosen) as browser:
+            yield cluster, browser, sent.message_id
+
+
+PAGES = {
+    "/": "Dashboard messages in a second",
+    "/ops": "Name servers DefaultCluster knows 1 broker names",
+    "/cluster": "broker-a V4_9_8 master",
+    "/cluster/broker-a/0": "State Settings autoCreateTopicEnable commitLogMaxOffset",
+    "/topics": "orders read, write",
+    "/topics?kind=system": "TBW102 RMQ_SYS_TRACE_TOPIC",
+    "/topics/orders": "messages kept broker-a Route Send a message",
+    "/topics/orders/tail": "Messages as they come Pause",
+    "/consumers": "Create a group",
+    "/producers": "shop PYTHON V4_9_8",
+    "/messages": "Id, key or place",
+    "/messages?topic=orders": 'order-11 { "order": 0 }',
+    "/messages?topic=orders&q=order-3": 'order-3 UNIQ_KEY "order": 3',
+    "/dead-letters": "No group has given a message up.",
+    "/traces": "Message id or key",
+    "/access": "broker-a off",
+}
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_a_page_shows_what_it_is_for(path: str, autojump_clock: trio.testing.MockClock) -> None:
+    async with shop() as (_, browser, _):
+        page = await browser.get(path)
+        assert page.status == 200, page.text
+        for word in PAGES[path].split():
+            assert word in page.text
+        assert "default-src 'none'" in page.headers["content-security-policy"]
+        browser.cookies["rocketlet_lang"] = "zh"
+        chinese = await browser.get(path)
+        assert chinese.status == 200
+        assert 'lang="zh-CN"' in chinese.html
+        assert "概览" in chinese.text
+
+
+async def test_one_box_finds_an_id_a_place_and_an_offset_id(autojump_clock: trio.testing.MockClock) -> None:
+    async with shop() as (_, browser, message_id):
+        by_id = await browser.get(f"/messages?q={message_id}")
+        assert message_id in by_id.text
+        assert '"order": 11' in by_id.text
+        offset_id = by_id.text.partition("Offset id ")[2].split()[0]
+        assert '"order": 11' in (await browser.get(f"/messages?q={offset_id}")).text
+        place = by_id.text.partition("orders / broker-a / ")[2].split()
+        assert '"order": 11' in (await browser.get(f"/messages?q=orders/broker-a/{place[0]}@{place[2]}")).text
+        missing = await browser.get(f"/messages?q={'0' * 32}")
+        assert "Nothing has the id, key or place 0000" in missing.text
+        assert "A key is found in its topic only" in (await browser.get("/messages?q=order-3")).text
+        assert (await browser.get("/messages?q=orders/broker-a/0@999")).status == 404
+
+
+async def test_a_trace_is_drawn_and_none_is_told_apart_from_failure(autojump_clock: trio.testing.MockClock) -> None:
+    async with shop() as (cluster, browser, message_id):
+        await trio.sleep(3)
+        page = await browser.get(f"/traces?q={message_id}")
+        assert "Pub shop orders" in page.text
+        assert cluster.brokers["broker-a"].identity.address in page.text
+        assert '<svg class="trace"' in page.html
+        none = await browser.get(f"/traces?q={'0' * 32}")
+        assert (none.status, "No trace was recorded of" in none.text) == (200, True)
+        await cluster.stop("broker-a")
+        assert (await browser.get(f"/traces?q={message_id}")).status == 502
+
+
+async def test_topics_are_created_changed_written_to_and_deleted(autojump_clock: trio.testing.MockClock) -> None:
+    async with shop() as (cluster, browser, _):
+        page = await browser.submit(
+            "/topics", "/topics", topic="fresh", cluster="DefaultCluster", read="2", write="2", perm="6", order="no"
+        )
+        assert "Topic fresh is there" in page.text
+        assert cluster.brokers["broker-a"].tables.topics.get("fresh") is not None
+        page = await browser.submit("/topics/fresh", "/topics/fresh/send", body="hello", tags="A", keys="k1")
+        assert "Sent: SEND_OK" in page.text
+        assert "hello" in (await browser.get("/messages?topic=fresh")).text
+        page = await browser.submit("/topics/fresh", "/topics/fresh/delete", confirm="other")
+        assert page.status == 400
+        page = await browser.submit("/topics/fresh", "/topics/fresh/delete", confirm="fresh")
+        assert "Topic fresh is deleted" in page.text
+        assert (await browser.get("/topics/fresh")).status == 404
+        page = await browser.submit("/topics", "/topics", topic="../../etc", cluster="DefaultCluster")
+        assert page.status == 400
+
+
+async def test_a_group_is_moved_after_a_look(autojump_clock: trio.testing.MockClock) -> None:
+    seen: list[bytes] = []
+
+    async def listener(message: ReceivedMessage) -> None:
+        seen.append(message.body)
+
+    async with shop() as (cluster, browser, _):
+        async with AsyncPushConsumer(
+            "billing",
+            listener,
+            topics={"orders": "*"},
+            namesrv=cluster.namesrv,
+            world=cluster.world(),
+            consume_from=ConsumeFrom.FIRST_OFFSET,
+        ):
+            await trio.sleep(30)
+            page = await browser.get("/consumers/billing")
+            assert "clustering" in (await browser.get("/consumers")).text
+            assert "%RETRY%billing" in page.text
+            client = page.html.partition("/stack?client=")[2].partition('"')[0]
+            assert "Threads" in (await browser.get(f"/consumers/billing/stack?client={client}")).text
+        assert len(seen) == 12
+        await trio.sleep(30)
+        look = await browser.submit("/consumers/billing", "/consumers/billing/move", topic="orders", how="time", at="1")
+        assert "12 messages would be consumed again and 0 passed over" in look.text
+        before = cluster.brokers["broker-a"].tables.offsets.of("billing", "orders")
+        assert sum(before.values()) == 12
+        done = await browser.post(
+            "/consumers/billing/move", {"csrf": look.csrf, "topic": "orders", "how": "time", "at": "1", "sure": "yes"}
+        )
+        assert "Group billing goes on in orders from there" in done.text
+        assert sum(cluster.brokers["broker-a"].tables.offsets.of("billing", "orders").values()) == 0
+        assert "12" in (await browser.get("/consumers/billing")).text
+        done = await browser.submit(
+            "/consumers/billing", "/consumers/billing/move", topic="orders", how="end", sure="yes"
+        )
+        assert sum(cluster.brokers["broker-a"].tables.offsets.of("billing", "orders").values()) == 12
+        done = await browser.submit("/consumers/billing", "/consumers/billing/delete", confirm="billing")
+        assert "Group billing is deleted" in done.text
+        assert (await browser.get("/consumers/billing")).status == 404
+
+
+async def test_dead_letters_are_shown_sent_again_and_exported(autojump_clock: trio.testing.MockClock) -> None:
+    again: list[bytes] = []
+
+    async def refuses(message: ReceivedMessage) -> Later:
+        return Later()
+
+    async def takes(message: ReceivedMessage) -> None:
+        again.append(message.body)
+
+    async with memory_cluster() as cluster:
+        where = {"namesrv": cluster.namesrv, "world": cluster.world()}
+        async with AsyncProducer("shop", **where) as producer:
+            for body in (b"one", b"two"):
+                await producer.send(Message("orders", body, keys=["k"]))
+        async with AsyncPushConsumer(
+            "billing",
+            refuses,
+            topics={"orders": "*"},
+            consume_from=ConsumeFrom.FIRST_OFFSET,
+            max_reconsume_times=1,
+            **where,
+        ):
+            await trio.sleep(60)
+        async with console(cluster) as browser:
+            assert "billing 2" in (await browser.get("/dead-letters")).text
+            page = await browser.get("/dead-letters/billing")
+            assert "orders" in page.text
+            assert "one" in page.text
+            export = await browser.get("/dead-letters/billing/export")
+            rows = [json.loads(line) for line in export.html.splitlines()]
+            assert len(rows) == 2
+            page = await browser.submit("/dead-letters/billing", "/dead-letters/billing/again", which="all", rate="5")
+            assert "2 dead letters are sent again" in page.text
+            async with AsyncPushConsumer("billing", takes, topics={"orders": "*"}, **where):
+                await trio.sleep(60)
+            assert sorted(again) == [b"one", b"two"]
+            none = await browser.submit("/dead-letters/billing", "/dead-letters/billing/again", which="chosen")
+            assert none.status == 400
+
+
+async def test_what_messages_say_is_text(autojump_clock: trio.testing.MockClock) -> None:
+    async with memory_cluster() as cluster:
+        async with AsyncProducer("shop", namesrv=cluster.namesrv, world=cluster.world()) as producer:
+            await producer.send(
+                Message("orders", HOSTILE.encode(), tags="<i>", keys=["<b>k</b>"], properties={"<u>p": HOSTILE})
+            )
+        async with console(cluster) as browser:
+            page = await browser.get("/messages?topic=orders&q=" + quote("<b>k</b>"))
+            for path in ("/messages?topic=orders", "/messages?q=" + quote(HOSTILE), "/topics?filter=" + quote(HOSTILE)):
+                other = await browser.get(path)
+                assert "<script>alert" not in other.html
+                assert "<img src=x" not in other.html
+    assert HOSTILE.split('"')[0] in page.text
+    assert "<script>alert" not in page.html
+    assert "<img src=x" not in page.html
+    assert "<b>k</b>" not in page.html
+    assert "<u>p" not in page.html
+
+
+async def test_live_messages_come_as_events(autojump_clock: trio.testing.MockClock) -> None:
+    async with shop() as (cluster, browser, _):
+        told = ""
+
+        async def look() -> None:
+            nonlocal told
+            told = (await browser.get("/topics/orders/tail/events?tag=new&contains=live", seconds=10)).html
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(look)
+            await trio.sleep(2)
+            async with AsyncProducer("late", namesrv=cluster.namesrv, world=cluster.world()) as producer:
+                await producer.send(Message("orders", b"it is live " + HOSTILE.encode(), tags="new"))
+                await producer.send(Message("orders", b"another live one", tags="other"))
+                await producer.send(Message("orders", b"not of interest", tags="new"))
+    events = [json.loads(line[6:]) for line in told.splitlines() if line.startswith("data: ")]
+    assert [event["body"] for event in events] == ["it is live " + " ".join(HOSTILE.split())]
+
+
+async def test_forms_that_are_not_ours_change_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    async with shop() as (cluster, browser, _):
+        fields = {"topic": "evil", "cluster": "DefaultCluster"}
+        assert (await browser.post("/topics", fields)).status == 403
+        page = await browser.get("/topics")
+        assert (await browser.post("/topics", {**fields, "csrf": "0" * 64})).status == 403
+        other = {**fields, "csrf": page.csrf}
+        assert (await browser.post("/topics", other, headers={"origin": "http://evil.example"})).status == 403
+        stranger = Browser(browser.app)
+        await stranger.get("/topics")
+        assert (await stranger.post("/topics", other)).status == 403
+        assert cluster.brokers["broker-a"].tables.topics.get("evil") is None
+        assert (await browser.post("/topics", other)).status == 200
+        assert cluster.brokers["broker-a"].tables.topics.get("evil") is not None
+
+
+async def test_a_name_that_somebody_pointed_here_is_refused(autojump_clock: trio.testing.MockClock) -> None:
+    async with shop() as (_, browser, _):
+        browser.host = "evil.example:8088"
+        page = await browser.get("/topics")
+        assert page.status == 400
+        assert "orders" not in page.text
+
+
+async def test_log_in_roles_and_guesses(autojump_clock: trio.testing.MockClock, tmp_path: Path) -> None:
+    audit = tmp_path / "audit.jsonl"
+    async with shop(token="let me in", viewer_token="to look", audit_file=str(audit)) as (_, browser, _):
+        page = await browser.get("/topics")
+        assert "Token" in page.text
+        assert "orders" not in page.text
+        assert (await browser.post("/login", {"csrf": page.csrf, "token": "wrong"})).status == 401
+        page = await browser.post("/login", {"csrf": page.csrf, "token": "to look", "then": "//evil.example"})
+        assert "Dashboard" in page.text
+        assert "Create a topic" not in (await browser.get("/topics")).text
+        page = await browser.submit("/topics", "/topics", topic="no", cluster="DefaultCluster")
+        assert page.status == 403
+        await browser.submit("/topics", "/logout")
+        assert "Token" in (await browser.get("/")).text
+        planted = browser.cookies["rocketlet_id"]
+        page = await browser.submit("/login", "/login", token="let me in")
+        assert browser.cookies["rocketlet_id"] != planted, "an id from before the log-in is worth nothing"
+        page = await browser.submit("/topics", "/topics", topic="yes", cluster="DefaultCluster")
+        assert "Topic yes is there" in page.text
+        guesser = Browser(browser.app)
+        page = await guesser.get("/login")
+        for number in range(25):
+            await guesser.post("/login", {"csrf": page.csrf, "token": str(number)})
+        assert (await guesser.post("/login", {"csrf": page.csrf, "token": "let me in"})).status == 401
+    lines = [json.loads(line) for line in audit.read_text("utf-8").splitlines()]
+    changes = [(line["role"], line["action"], line["outcome"]) for line in lines if line["action"] != "login"]
+    assert changes == [("viewer", "updateTopic", "forbidden"), ("operator", "updateTopic", "done")]
+    assert lines[-1]["who"] == "192.0.2.7"
+    assert "let me in" not in audit.read_text("utf-8")
+
+
+async def test_read_only_binds_everybody(autojump_clock: trio.testing.MockClock) -> None:
+    async with shop(read_only=True) as (cluster, browser, _):
+        page = await browser.submit("/", "/topics", topic="no", cluster="DefaultCluster")
+        assert page.status == 403
+        assert cluster.brokers["broker-a"].tables.topics.get("no") is None
+        assert "read only" in page.text
+
+
+async def test_settings_are_shown_without_secrets_and_changed(autojump_clock: trio.testing.MockClock) -> None:
+    async with shop() as (cluster, browser, _):
+        page = await browser.submit(
+            "/cluster/broker-a/0", "/cluster/broker-a/0/set", key="autoCreateTopicEnable", value="false"
+        )
+        assert "autoCreateTopicEnable is false now" in page.text
+        assert cluster.brokers["broker-a"].settings.now.auto_create_topic_enable is False
+        page = await browser.submit("/cluster/broker-a/0", "/cluster/broker-a/0/set", key="listenPort", value="1")
+        assert 'role="alert"' in page.html
+        page = await browser.submit("/cluster/broker-a/0", "/cluster/broker-a/0/writing", allow="no")
+        assert "Clients leave broker-a" in page.text
+
+
+async def test_samples_make_a_picture(autojump_clock: trio.testing.MockClock) -> None:
+    async with shop() as (_, browser, _):
+        shared = browser.app.state.console
+        for minute in range(3):
+            shared.history.add(1_790_000_000 + minute * 60, await sample(shared))
+            await trio.sleep(60)
+        page = await browser.get("/")
+        assert page.html.count('<svg class="chart"') == 2
+        assert '<svg class="chart"' in (await browser.get("/topics/orders")).html
+
+
+async def test_a_cluster_that_is_away_is_told(autojump_clock: trio.testing.MockClock) -> None:
+    async with memory_cluster() as cluster, console(cluster) as browser:
+        await cluster.stop("broker-a")
+        page = await browser.get("/ops")
+        assert page.status == 200
+        browser.app.state.console.cluster.forget()
+        page = await browser.get("/topics/nowhere")
+        assert page.status in (404, 502)
