@@ -5,8 +5,9 @@ the kernel's buffers lie between a slow slave and the log, so it costs no memory
 dropped that says nothing for `haHousekeepingInterval`, that reports what it cannot have, or that owes an
 acknowledgement for STALLED_SECONDS: better none than one that every send waits for in vain.
 
-`replicated` is up to where some slave has confirmed what it was sent: one suffices for a SYNC_MASTER, as in RocketMQ.
-With SYNC_FLUSH slaves are sent what is flushed, so that none ever has what a power cut can take from its master.
+`replicated` is up to where `policy` finds the log confirmed: by default where some slave has confirmed what it was
+sent, for one suffices for a SYNC_MASTER, as in RocketMQ. With SYNC_FLUSH slaves are sent what is flushed, so that none
+ever has what a power cut can take from its master.
 
 Java: store/ha/HAService.java (AcceptSocketService), store/ha/HAConnection.java
 """
@@ -14,7 +15,7 @@ Java: store/ha/HAService.java (AcceptSocketService), store/ha/HAConnection.java
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -63,8 +64,17 @@ class SlaveStatus:
     bytes_per_second: int
 
 
+Policy = Callable[[Sequence[FedSlave]], int]
+
+
+def by_any(slaves: Sequence[FedSlave]) -> int:
+    """RocketMQ's rule: what one slave has confirmed is replicated."""
+    return max((slave.view.confirmed for slave in slaves), default=0)
+
+
 class Feed:
-    """One master's slaves. `source` is up to where the log may be sent, `span` what there is of it."""
+    """One master's slaves. `source` is up to where the log may be sent, `span` what there is of it, `policy` which
+    confirmations it takes for a place in the log to be replicated."""
 
     def __init__(
         self,
@@ -76,6 +86,7 @@ class Feed:
         *,
         tls_mode: TlsMode = TlsMode.PERMISSIVE,
         tls: TlsContexts | None = None,
+        policy: Policy = by_any,
     ) -> None:
         self._network = network
         self._config = config
@@ -84,11 +95,16 @@ class Feed:
         self._source = source
         self._tls_mode = tls_mode
         self._tls = tls
+        self._policy = policy
         self._connections = 0
         self.slaves: list[FedSlave] = []
         self.replicated = Watermark()
 
     # ---- what a SYNC_MASTER asks
+
+    def settle(self) -> None:
+        """See how far the log is replicated now; also for whoever changes what `policy` goes by."""
+        self.replicated.advance(self._policy(self.slaves))
 
     def has_slave_near(self, end: int) -> bool:
         """Whether a slave is connected that lacks less than `haSlaveFallbehindMax` of the log up to there."""
@@ -187,26 +203,28 @@ class Feed:
 
     async def _hear(self, slave: FedSlave, reader: ReportReader, reports: list[int]) -> str:
         """Take reports until there are no more to take; returns why."""
-        view = slave.view
+        view, heard_at = slave.view, trio.current_time()
         while True:
             now = trio.current_time()
             for offset in reports:
                 if wrong := view.report(offset, now):
                     return wrong
             if reports:
-                self.replicated.advance(view.confirmed)
+                self.settle()
             stalled = view.stalled_for(now)
             if stalled > STALLED_SECONDS:
                 return f"it has confirmed nothing for {stalled:.0f} s of what it was sent from {view.acked} on"
             silence = self._config().silence_seconds
-            data = b""
-            with trio.move_on_after(silence) as waited:
+            reports, data = [], b""
+            # One that has stalled is found out when it would be time for its heartbeat, not only when one comes.
+            with trio.move_on_after(min(heard_at + silence - now, STALLED_SECONDS)) as waited:
                 data = await slave.stream.receive_some(4096)
-            if waited.cancelled_caught:
+            if not waited.cancelled_caught:
+                if not data:
+                    return "it closed the connection"
+                heard_at, reports = trio.current_time(), reader.feed(data)
+            elif trio.current_time() >= heard_at + silence:
                 return f"it has said nothing for {silence:g} s (haHousekeepingInterval)"
-            if not data:
-                return "it closed the connection"
-            reports = reader.feed(data)
 
     async def _send(self, slave: FedSlave) -> None:
         """Send the log as it grows, and a heartbeat where it does not."""
