@@ -92,6 +92,8 @@ class FollowedTables:
         self.master_end = -1
         """Where the master's log ended when it was last asked; -1: never."""
         self.asked_at = 0.0
+        self.master_is_sync = False
+        """Whether the master, as far as is known, is a SYNC_MASTER; not known of RocketMQ's."""
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -134,6 +136,7 @@ class FollowedTables:
         self._pushed = upto
         await self._take(address, news)
         self.master_end, self.asked_at = news.logEnd, trio.current_time()
+        self.master_is_sync = news.syncMaster
         return 0.0 if news.more else LEAST_PAUSE
 
     # ---- a master of ours

@@ -1,4 +1,4 @@
-"""`rocketlet store`: check, repair and print the files of a store, without a broker.
+"""`rocketlet store`: check, repair, print and empty the files of a store, without a broker.
 
 Java: (none)
 """
@@ -19,7 +19,7 @@ EXIT_DAMAGED = 3
 
 @click.group()
 def store() -> None:
-    """Check, repair and print a store's files, without a broker."""
+    """Check, repair, print and empty a store's files, without a broker."""
 
 
 @store.command()
@@ -84,6 +84,45 @@ def dump(file: str, kind: str | None, slots: int | None, entries: int | None) ->
     geometry = _geometry(disk, file, slots, entries) or IndexGeometry()
     for line in lines(disk, file, kind, geometry):
         say(line)
+
+
+@store.command()
+@click.argument("directory", type=click.Path(exists=True, file_okay=False))
+@click.option(
+    "--delete", is_flag=True, help="Delete what is there, and what was set aside before: there is no way back."
+)
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--config", "-c", type=click.Path(exists=True, dir_okay=False), help="The broker's configuration file.")
+def reseed(directory: str, delete: bool, yes: bool, config: str | None) -> int:
+    """Empty the store in DIRECTORY, so that its broker, started again as a slave, takes its master's log anew.
+
+    For a slave whose log does not continue its master's. The broker must not run. Everything is set aside in
+    DIRECTORY/set-aside, which takes no time; delete that folder when the slave has caught up, or use --delete.
+    """
+    from rocketlet.common.clock import system_clock
+    from rocketlet.store.disk import RealDisk
+    from rocketlet.store.errors import StoreError
+    from rocketlet.store.geometry import found_config
+    from rocketlet.store.reseed import reseed as empty
+
+    disk, settings = RealDisk(), _settings(directory, config)
+    found = found_config(disk, settings)
+    logs = [one for one in disk.entries(found.commit_log_path) if one.size]
+    if not logs:
+        say(f"{directory} has no log: a slave that starts there takes its master's log from the begin on")
+        return 0
+    begin = int(logs[0].name) if logs[0].name.isdigit() else 0
+    what = "deleted, and what was set aside before," if delete else "set aside"
+    say(f"{directory}: a log of {len(logs)} files, {sum(one.size for one in logs) >> 20} MiB, from offset {begin} on.")
+    if not yes:
+        click.confirm(f"Shall log, queues, index and tables be {what}?", abort=True)
+    try:
+        folder = empty(disk, settings, system_clock(), keep=not delete)
+    except StoreError as error:
+        raise click.ClickException(f"{error}; stop the broker first") from None
+    say(f"{directory} is empty." if delete else f"{directory} is empty; what it was is in {folder}.")
+    say("Now start its broker with brokerRole=SLAVE and a brokerId from 1 on; mqadmin haStatus shows how it comes on.")
+    return 0
 
 
 def _settings(directory: str, config: str | None) -> Any:

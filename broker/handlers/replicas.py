@@ -192,6 +192,7 @@ class Replicas:
             tables.filters.to_body() if seen.filters != tables.filters.version else None,
             tables.delays.to_body()["offsetTable"] if seen.delays != tables.delays.version else None,
             self._store.log.end,
+            self._store.config.broker_role is BrokerRole.SYNC_MASTER,
         )
 
     # ---- what changes
@@ -205,7 +206,9 @@ class Replicas:
             raise Refused(ResponseCode.SYSTEM_BUSY, "the role of this broker is being changed already")
         self._changing = True
         try:
+            heard = -1
             if header.force:
+                heard = int((trio.current_time() - tables.asked_at) * 1000) if tables.master_end >= 0 else -1
                 master_end = max(tables.master_end, self._store.log.end) if tables.master_end >= 0 else -1
                 missing = "unknown" if master_end < 0 else str(max(master_end - self._store.log.end, 0))
                 log.warning(
@@ -213,11 +216,11 @@ class Replicas:
                 )
             else:
                 master_end = await self._take_over(follower)
-            role = BrokerRole.SYNC_MASTER if header.syncMaster else BrokerRole.ASYNC_MASTER
+            role = BrokerRole.SYNC_MASTER if header.syncMaster or tables.master_is_sync else BrokerRole.ASYNC_MASTER
             await self._become(Standing(role, MASTER_ID))
         finally:
             self._changing = False
-        return Reply(header=PromoteAnswerHeader(self._store.log.end, master_end))
+        return Reply(header=PromoteAnswerHeader(self._store.log.end, master_end, heard))
 
     async def _take_over(self, follower: Follower) -> int:
         """Have the master stop, take what it has, and have it become a slave. Raises Refused."""
@@ -253,6 +256,12 @@ class Replicas:
         except RemotingError as error:
             more = "; look whether it became a slave (mqadmin haStatus) before you force anything" * (step == DEMOTE)
             raise Refused(ResponseCode.SYSTEM_ERROR, f"master {address} does not hand over: {error}{more}") from None
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"master {address} cannot hand over: stop its producers, wait until haStatus shows that no bytes are"
+                " missing, stop it, and promote this slave with --force",
+            )
         if answer.code != ResponseCode.SUCCESS:
             raise Refused(
                 ResponseCode.SYSTEM_ERROR,

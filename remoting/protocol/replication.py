@@ -53,6 +53,7 @@ class TablesNews(Body):
     filterTable: Any = None
     delayTable: dict[int, int] | None = None
     logEnd: int = 0
+    syncMaster: bool = False
 
 
 class HandOverHeader(Header):
@@ -74,17 +75,19 @@ STOP, DEMOTE, RESUME = "stop", "demote", "resume"
 
 
 class PromoteHeader(Header):
-    """30002, to a slave: become the master. Planned, unless `force`: then the old master is not asked."""
+    """30002, to a slave: become the master. Planned, unless `force`: then the old master is not asked. `syncMaster`:
+    a SYNC_MASTER, which it also becomes where the old one is known to be one."""
 
     force: bool = False
     syncMaster: bool = False
 
 
 class PromoteAnswerHeader(Header):
-    """How far the new master's log goes, and the old one's as far as was known; -1: not known."""
+    """How far the new master's log goes, and the old one's as far as was known and when; -1: not known."""
 
     logEnd: Long = 0
     masterLogEnd: Long = -1
+    heardMillisAgo: Long = -1
 
 
 class DemoteHeader(Header):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from rocketlet.store.disk import RealDisk
 from rocketlet.tools.store_commands import store
 from tests.support.stores import unpacked
 
@@ -75,6 +76,41 @@ def test_printing_files(tmp_path: Path) -> None:
     assert "is none of" in str(call("dump", elsewhere, "--kind", "nonsense").exception)
 
 
-@pytest.mark.parametrize("command", ["check", "dump"])
+def test_a_store_is_emptied_for_a_new_seed(tmp_path: Path) -> None:
+    unpacked("clean", tmp_path)
+    directory = tmp_path / "store"
+    (directory / "rocketlet").mkdir(exist_ok=True)
+    (directory / "rocketlet/role.json").write_text("{}")
+    (directory / "rocketlet/progress.json").write_text("{}")
+    log = (directory / "commitlog/00000000000000000000").read_bytes()
+    assert call("reseed", directory, answer="n\n").exception is not None
+    assert (directory / "commitlog").exists()
+    result = call("reseed", directory, answer="y\n")
+    assert result.return_value == 0, result.output
+    assert sorted(one.name for one in directory.iterdir()) == ["lock", "rocketlet", "set-aside"]
+    assert [one.name for one in (directory / "rocketlet").iterdir()] == ["role.json"]
+    (aside,) = (directory / "set-aside").iterdir()
+    assert (aside / "commitlog/00000000000000000000").read_bytes() == log
+    assert (aside / "config").is_dir()
+    assert "has no log" in call("reseed", directory).output
+    unpacked("clean", tmp_path / "more")
+    (tmp_path / "more/store/commitlog").rename(directory / "commitlog")
+    assert call("reseed", directory, "--yes", "--delete").return_value == 0
+    assert sorted(one.name for one in directory.iterdir()) == ["lock", "rocketlet"]
+
+
+def test_a_store_that_is_open_is_not_emptied(tmp_path: Path) -> None:
+    unpacked("clean", tmp_path)
+    directory = tmp_path / "store"
+    lock = RealDisk().lock(f"{directory}/lock")
+    try:
+        result = call("reseed", directory, "--yes")
+        assert "stop the broker first" in str(result.exception)
+        assert (directory / "commitlog").exists()
+    finally:
+        lock.release()
+
+
+@pytest.mark.parametrize("command", ["check", "dump", "reseed"])
 def test_what_is_not_there(command: str, tmp_path: Path) -> None:
     assert call(command, tmp_path / "nothing").exception is not None

@@ -24,6 +24,7 @@ _BROKERS = "rocketlet.tools.admin.maintenance"
 _SETTINGS = "rocketlet.tools.admin.settings"
 _TIMES = "rocketlet.tools.admin.round_trips"
 _EXPORTS = "rocketlet.tools.admin.exports"
+_REPLICAS = "rocketlet.tools.admin.replicas"
 _ACCESS = "rocketlet.tools.admin.access"
 
 COMMANDS: Commands = {
@@ -69,6 +70,9 @@ COMMANDS: Commands = {
     "cleanExpiredCQ": (_BROKERS, "clean_expired_cq", "Delete queue files that point at nothing."),
     "deleteExpiredCommitLog": (_BROKERS, "delete_expired_commit_log", "Delete log files that are too old."),
     "cleanUnusedTopic": (_BROKERS, "clean_unused_topic", "Delete queue files of deleted topics."),
+    "haStatus": (_REPLICAS, "ha_status", "Show who follows whom, and how closely."),
+    "promoteSlave": (_REPLICAS, "promote_slave", "Make a slave the master of its name."),
+    "demoteMaster": (_REPLICAS, "demote_master", "Make a master a slave."),
     "startMonitoring": ("rocketlet.tools.admin.monitoring", "start_monitoring", "Tell of groups that lag."),
     "getBrokerConfig": (_SETTINGS, "get_broker_config", "The settings of brokers."),
     "updateBrokerConfig": (_SETTINGS, "update_broker_config", "Change a setting of running brokers."),
