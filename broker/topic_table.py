@@ -14,10 +14,11 @@ Java: broker/topic/TopicConfigManager.java, common/TopicConfig.java
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from rocketlet.broker.config import BrokerConfig, Settings
 from rocketlet.broker.statistics import Flow
@@ -50,6 +51,7 @@ class Topic:
     """
 
     __slots__ = (
+        "attributes",
         "filter_type",
         "flows",
         "message_flags",
@@ -74,6 +76,7 @@ class Topic:
         sys_flag: int = 0,
         order: bool = False,
         filter_type: str = SINGLE_TAG,
+        attributes: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self.read = read
@@ -82,6 +85,7 @@ class Topic:
         self.sys_flag = sys_flag
         self.order = order
         self.filter_type = filter_type
+        self.attributes = dict(attributes or {})
         self.queues = max(read, write)
         self.message_flags = MULTI_TAGS if filter_type == MULTI_TAG else 0  # in the sysFlag of all its messages
         self.flows: dict[int, Flow] = {}
@@ -114,6 +118,7 @@ class Topic:
             topicName=self.name,
             topicSysFlag=self.sys_flag,
             writeQueueNums=self.write,
+            attributes=self.attributes or UNSET,
         )
 
     def __repr__(self) -> str:
@@ -299,6 +304,7 @@ def topic_of(config: TopicConfig) -> Topic:
         sys_flag=config.topicSysFlag,
         order=config.order,
         filter_type=config.topicFilterType,
+        attributes=config.attributes or None,
     )
 
 

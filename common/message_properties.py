@@ -59,6 +59,14 @@ INNER_MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
 INNER_MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
 START_DELIVER_TIME: Final = "__STARTDELIVERTIME"
 SHARDING_KEY: Final = "__SHARDINGKEY"
+# Of 5.x: when a message is to be delivered, at the first of these that it has; who took it, and when first.
+TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"  # ms since 1970
+TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"  # from now
+TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
+TIMER_OUT_MS: Final = "TIMER_OUT_MS"
+TIMER_DELETE: Final = "TIMER_DEL_UNIQKEY"
+POP_CK: Final = "POP_CK"
+FIRST_POP_TIME: Final = "1ST_POP_TIME"
 INNER_NUM: Final = "INNER_NUM"  # 5.x: messages inside one record
 CRC32: Final = "__CRC32#"  # 5.2+: checksum of the record, always the last property
 

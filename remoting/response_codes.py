@@ -1,7 +1,7 @@
 """Every response code. The numbers are the protocol: DO NOT CHANGE.
 
 Three numbers mean two things: 209, 210 and 211 are failures of ACL administration up to 4.9 (and 5.3.2), and polling
-and broker states in 5.x. The names here are 4.9's.
+and broker states in 5.x. The enum has 4.9's names; `POLLING_FULL` and `POLLING_TIMEOUT` answer pops.
 
 What a 4.9 client does with the important ones: a producer tries the next broker on 1, 14, 16, 17, 204 and 205 and stops
 on 2 and 13; a consumer takes 19 and 20 as "pull again", 21 as "your offset is wrong", anything else as "wait a second".
@@ -12,6 +12,7 @@ Java: common/protocol/ResponseCode.java, remoting/protocol/RemotingSysResponseCo
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 
 class ResponseCode(IntEnum):
@@ -66,6 +67,10 @@ class ResponseCode(IntEnum):
     GO_AWAY = 1500  # 5.2: the server shuts down, connect again
     USER_NOT_EXIST = 3001  # 5.3
     POLICY_NOT_EXIST = 3002  # 5.3
+
+
+POLLING_FULL: Final = 209
+POLLING_TIMEOUT: Final = 210
 
 
 def response_name(code: int) -> str:

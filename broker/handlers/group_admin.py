@@ -1,9 +1,10 @@
-"""200 UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, 201 GET_ALL_SUBSCRIPTIONGROUP_CONFIG, 207 DELETE_SUBSCRIPTIONGROUP.
+"""200 UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, 201 GET_ALL_SUBSCRIPTIONGROUP_CONFIG, 207 DELETE_SUBSCRIPTIONGROUP,
+352 GET_SUBSCRIPTIONGROUP_CONFIG.
 
 What 200 or 207 acknowledged is on the disk. 207 takes the group's offsets along where it is asked to (`removeOffset`,
 or `cleanOffset` of 5.x).
 
-Not served: 225, 352, 353 of 5.x.
+Not served: 225, 353 of 5.x.
 
 Java: broker/processor/AdminBrokerProcessor.java
 """
@@ -16,8 +17,13 @@ from rocketlet.broker.statistics import Statistics
 from rocketlet.broker.tables import Tables
 from rocketlet.broker.tombstones import GROUP, OFFSETS
 from rocketlet.common import topic as names
+from rocketlet.remoting.access import ANY_ACCOUNT
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
-from rocketlet.remoting.protocol.configuration import DeleteSubscriptionGroupHeader, SubscriptionGroupConfig
+from rocketlet.remoting.protocol.configuration import (
+    DeleteSubscriptionGroupHeader,
+    GetSubscriptionGroupConfigHeader,
+    SubscriptionGroupConfig,
+)
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 
@@ -36,6 +42,9 @@ class GroupAdmin:
             RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Handler(self.update),
             RequestCode.DELETE_SUBSCRIPTIONGROUP: Handler(self.delete, DeleteSubscriptionGroupHeader),
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Handler(self.all),
+            RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: Handler(
+                self.one, GetSubscriptionGroupConfigHeader, access=ANY_ACCOUNT
+            ),
         }
 
     async def update(self, request: Request) -> Reply:
@@ -62,6 +71,17 @@ class GroupAdmin:
         tables = self._tables
         await acknowledged(tables.groups_file, tables.offsets_file, tables.tombstones_file)
         return Reply()
+
+    def one(self, request: Request) -> Reply:
+        header: GetSubscriptionGroupConfigHeader = request.header
+        group = self._groups.find(header.group)
+        if group is None:
+            raise Refused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group [{header.group}] does not exist; create it, or set "
+                "autoCreateSubscriptionGroup=true",
+            )
+        return Reply(body=group.to_json())
 
     def all(self, request: Request) -> Reply:
         return Reply(body=self._groups.to_body().to_json())

@@ -1,4 +1,4 @@
-"""17 UPDATE_AND_CREATE_TOPIC, 215 DELETE_TOPIC_IN_BROKER, 21 GET_ALL_TOPIC_CONFIG,
+"""17 UPDATE_AND_CREATE_TOPIC, 215 DELETE_TOPIC_IN_BROKER, 21 GET_ALL_TOPIC_CONFIG, 351 GET_TOPIC_CONFIG,
 305 GET_SYSTEM_TOPIC_LIST_FROM_BROKER.
 
 What 17 or 215 acknowledged is on the disk, and the name servers that are there were told of what 17 did. System topics
@@ -6,7 +6,9 @@ are neither changed nor deleted, a slave changes nothing (1 each). 215 takes the
 along; its records stay in the log until their files go. The `order` of 17 is not obeyed: order topics are named at the
 name server.
 
-Not served: 18, 351 of 5.x.
+Attributes of 5.x (`+message.type=FIFO`) are kept and told; a 17 that says nothing of them leaves them.
+
+Not served: 18 of 5.x.
 
 Java: broker/processor/AdminBrokerProcessor.java
 """
@@ -23,8 +25,15 @@ from rocketlet.broker.tables import Tables
 from rocketlet.broker.tombstones import TOPIC
 from rocketlet.broker.topic_table import Topic
 from rocketlet.common import topic as names
+from rocketlet.common.topic_attributes import InvalidAttributes, changed_attributes
+from rocketlet.remoting.access import ANY_ACCOUNT
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
-from rocketlet.remoting.protocol.configuration import FILTER_TYPES, CreateTopicHeader, DeleteTopicHeader
+from rocketlet.remoting.protocol.configuration import (
+    FILTER_TYPES,
+    CreateTopicHeader,
+    DeleteTopicHeader,
+    GetTopicConfigHeader,
+)
 from rocketlet.remoting.protocol.routing import TopicList
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
@@ -58,6 +67,7 @@ class TopicAdmin:
             RequestCode.UPDATE_AND_CREATE_TOPIC: Handler(self.create, CreateTopicHeader),
             RequestCode.DELETE_TOPIC_IN_BROKER: Handler(self.delete, DeleteTopicHeader),
             RequestCode.GET_ALL_TOPIC_CONFIG: Handler(self.all),
+            RequestCode.GET_TOPIC_CONFIG: Handler(self.one, GetTopicConfigHeader, access=ANY_ACCOUNT),
             RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: Handler(self.system_topics),
         }
 
@@ -86,6 +96,13 @@ class TopicAdmin:
     def all(self, request: Request) -> Reply:
         return Reply(body=self._topics.to_body().to_json())
 
+    def one(self, request: Request) -> Reply:
+        header: GetTopicConfigHeader = request.header
+        topic = self._topics.get(header.topic)
+        if topic is None:
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {header.topic}")
+        return Reply(body=topic.to_config().to_json())
+
     def system_topics(self, request: Request) -> Reply:
         return Reply(body=TopicList(self._topics.system_topics(self._identity.name)).to_json())
 
@@ -103,6 +120,11 @@ class TopicAdmin:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"readQueueNums and writeQueueNums must be 0 to {MAX_QUEUES}")
         if not 0 <= header.perm <= 15:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"perm {header.perm} is none: 4 read, 2 write, 1 inherit, 6 both")
+        old = self._topics.get(header.topic)
+        try:
+            attributes = changed_attributes(old.attributes if old is not None else {}, header.attributes)
+        except InvalidAttributes as error:
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
         return Topic(
             header.topic,
             header.readQueueNums,
@@ -110,4 +132,5 @@ class TopicAdmin:
             header.perm,
             sys_flag=header.topicSysFlag,
             filter_type=header.topicFilterType if header.topicFilterType in FILTER_TYPES else FILTER_TYPES[0],
+            attributes=attributes,
         )

@@ -45,6 +45,8 @@ class TopicConfig(Body):
     topicName: str = ""
     topicSysFlag: Int = 0
     writeQueueNums: Int = 8
+    attributes: dict[str, str] | UnsetType = UNSET
+    """Of 5.x, where a topic has any: `common/topic_attributes.py`."""
 
 
 class TopicConfigTable(Body):
@@ -54,8 +56,30 @@ class TopicConfigTable(Body):
     topicConfigTable: dict[str, TopicConfig] = field(default_factory=dict)
 
 
+class ExponentialRetryPolicy(Body):
+    """Times in ms."""
+
+    initial: Long = 5_000
+    max: Long = 7_200_000
+    multiplier: Long = 2
+
+
+class CustomizedRetryPolicy(Body):
+    """`next`: ms from each delivery to the next."""
+
+    next: list[Long] = field(default_factory=list)
+
+
+class GroupRetryPolicy(Body):
+    """When a message that could not be consumed comes again; EXPONENTIAL or CUSTOMIZED. Clients of 5.x obey it."""
+
+    type: str = "CUSTOMIZED"
+    exponentialRetryPolicy: ExponentialRetryPolicy | UnsetType = UNSET
+    customizedRetryPolicy: CustomizedRetryPolicy | UnsetType = UNSET
+
+
 class SubscriptionGroupConfig(Body):
-    """One consumer group: the body of 200."""
+    """One consumer group: the body of 200, and the answer to 352. The last two are of 5.x."""
 
     brokerId: Long = 0
     consumeBroadcastEnable: bool = True
@@ -66,6 +90,13 @@ class SubscriptionGroupConfig(Body):
     retryMaxTimes: Int = 16
     retryQueueNums: Int = 1
     whichBrokerWhenConsumeSlowly: Long = 1
+    consumeMessageOrderly: bool | UnsetType = UNSET
+    groupRetryPolicy: GroupRetryPolicy | UnsetType = UNSET
+
+    @property
+    def is_orderly(self) -> bool:
+        """Whether clients of 5.x take its messages in order."""
+        return self.consumeMessageOrderly is True
 
 
 class SubscriptionGroupTable(Body):
@@ -86,6 +117,22 @@ class CreateTopicHeader(Header):
     topicFilterType: str = SINGLE_TAG
     topicSysFlag: Int = 0
     order: bool = False
+    attributes: str = ""
+    """What changes of the attributes, as `+message.type=FIFO`."""
+
+
+class GetTopicConfigHeader(Header):
+    """351, of 5.x. The answer is a TopicConfig."""
+
+    topic: str = ""
+    bname: str | None = None
+
+
+class GetSubscriptionGroupConfigHeader(Header):
+    """352, of 5.x. The answer is a SubscriptionGroupConfig."""
+
+    group: str = ""
+    bname: str | None = None
 
 
 class DeleteTopicHeader(Header):

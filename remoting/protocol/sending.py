@@ -76,6 +76,8 @@ class SendMessageAnswerHeader(Header):
     transactionId: str | None = None
     MSG_REGION: str | None = None
     TRACE_ON: str | None = None
+    recallHandle: str | None = None
+    """Of a message for a later moment, to take it back by."""
 
 
 class SendRefusedHeader(Header):

@@ -81,6 +81,8 @@ async def test_nothing_that_changes_or_shows_a_broker_as_a_whole_is_open_to_acco
         "CHECK_CLIENT_CONFIG",
         "LOCK_BATCH_MQ",
         "UNLOCK_BATCH_MQ",
+        "GET_TOPIC_CONFIG",
+        "GET_SUBSCRIPTIONGROUP_CONFIG",
     }
     assert not [code for code, handler in broker_table.items() if handler.access == ANYONE]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import click
+from msgspec import UNSET
 
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.topic import InvalidName, check_group_name, dlq_topic, retry_topic
@@ -63,9 +64,11 @@ PROGRESS = {
 @click.option("-i", "--brokerId", "broker_id", type=int, default=0, show_default=True)
 @click.option("-w", "--whichBrokerWhenConsumeSlowly", "slow_broker", type=int, default=1, show_default=True)
 @click.option("-a", "--notifyConsumerIdsChanged", "notify", type=bool, default=True)
+@click.option("-o", "--consumeMessageOrderly", "orderly", type=bool, default=None, help="In order, by 5.x clients.")
 async def update_sub_group(
     calls: Admin, broker: str | None, cluster: str | None, group: str, consume: bool, from_min: bool, broadcast: bool,
     queues: int, retries: int, broker_id: int, slow_broker: int, notify: bool,
+    orderly: bool | None,
 ) -> Result:  # fmt: skip
     """Create a consumer group, or change one."""
     one_of(broker, cluster)
@@ -74,14 +77,16 @@ async def update_sub_group(
     except InvalidName as error:
         raise click.UsageError(str(error)) from None
     config = SubscriptionGroupConfig(
-        broker_id, broadcast, consume, from_min, group, notify, retries, queues, slow_broker
-    )
+        broker_id, broadcast, consume, from_min, group, notify, retries, queues, slow_broker,
+        UNSET if orderly is None else orderly,
+    )  # fmt: skip
     brokers = await brokers_chosen(calls, broker, cluster)
     for address in brokers.values():
         await calls.ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=config.to_json())
     fields = config.builtins()
     names = ["groupName", "consumeEnable", "consumeFromMinEnable", "consumeBroadcastEnable", "retryQueueNums",
              "retryMaxTimes", "brokerId", "whichBrokerWhenConsumeSlowly", "notifyConsumerIdsChangedEnable"]  # fmt: skip
+    names += ["consumeMessageOrderly"] if orderly is not None else []
     said = ", ".join(f"{name}={_word(fields[name])}" for name in names)
     lines = [f"create subscription group to {address} success." for address in brokers.values()]
     return Said([*lines, f"SubscriptionGroupConfig [{said}]"], {"brokers": list(brokers.values()), **fields})

@@ -13,6 +13,7 @@ import click
 from rocketlet.client.consuming.queue_allocation import averagely
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.topic import PERM_READ, PERM_WRITE
+from rocketlet.common.topic_attributes import InvalidAttributes, changed_attributes
 from rocketlet.remoting.protocol.configuration import (
     UNIT,
     UNIT_SUBSCRIPTION,
@@ -57,16 +58,28 @@ _QUEUES = 8
 )
 @click.option("-u", "--unit", type=bool, default=False, help="A topic of a unit.")
 @click.option("-s", "--hasUnitSub", "unit_sub", type=bool, default=False, help="Subscribed by a unit.")
+@click.option(
+    "-a",
+    "--attributes",
+    default="",
+    metavar="CHANGES",
+    help="What changes of its attributes: +message.type=NORMAL, FIFO, DELAY, TRANSACTION or MIXED.",
+)
 async def update_topic(
     calls: Admin, broker: str | None, cluster: str | None, topic: str, read: int, write: int, perm: int, order: bool,
-    unit: bool, unit_sub: bool,
+    unit: bool, unit_sub: bool, attributes: str,
 ) -> Result:  # fmt: skip
     """Create a topic, or change one."""
     one_of(broker, cluster)
+    try:
+        changed_attributes({}, attributes)
+    except InvalidAttributes as error:
+        raise click.UsageError(str(error)) from None
     flags = (UNIT if unit else 0) | (UNIT_SUBSCRIPTION if unit_sub else 0)
     header = CreateTopicHeader(
-        topic=topic, readQueueNums=read, writeQueueNums=write, perm=perm, topicSysFlag=flags, order=order
-    )
+        topic=topic, readQueueNums=read, writeQueueNums=write, perm=perm, topicSysFlag=flags, order=order,
+        attributes=attributes,
+    )  # fmt: skip
     brokers = await brokers_chosen(calls, broker, cluster)
     if order:
         conf = await _joined_order(calls, topic, dict.fromkeys(brokers, write), whole=bool(cluster))
@@ -79,7 +92,8 @@ async def update_topic(
         lines.append(f"set orderConf. isOrder=true, orderConf=[{conf}]")
     lines.append(
         f"TopicConfig [topicName={topic}, readQueueNums={read}, writeQueueNums={write}, perm={permission_text(perm)},"
-        f" topicFilterType=SINGLE_TAG, topicSysFlag={flags}, order={str(order).lower()}]"
+        f" topicFilterType=SINGLE_TAG, topicSysFlag={flags}, order={str(order).lower()}"
+        f"{f', attributes={attributes}' if attributes else ''}]"
     )
     config = TopicConfig(order, perm, read, topicName=topic, topicSysFlag=flags, writeQueueNums=write)
     return Said(lines, {"brokers": list(brokers.values()), **config.builtins()})

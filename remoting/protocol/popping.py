@@ -1,0 +1,264 @@
+"""Pop, of 5.x: take messages for a while (200050), say that they are done (200051, 200151), have them longer or give
+them back (200053), look whether there are any (200054) or at them (200052), who waits (200055); which queues a client
+takes from and how (400 to 402); recall of a delayed message (370).
+
+The `...Info` fields of an answer to a pop are lists joined by `;` of three words, `retry queueId value`; `retry` is 0
+for the topic itself. Offsets are those of the messages in the body, in its order.
+
+Java: remoting/protocol/header/PopMessageRequestHeader.java and its neighbours, ExtraInfoUtil.java;
+remoting/protocol/body/BatchAck.java, QueryAssignmentRequestBody.java, SetMessageRequestModeRequestBody.java
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from msgspec import UNSET, UnsetType, field
+
+from rocketlet.remoting.errors import BodyError
+from rocketlet.remoting.protocol.body import ODD_VALUES_OF_ANSWERS, Body
+from rocketlet.remoting.protocol.header import Header, Int, Long
+from rocketlet.remoting.protocol.queue import WireQueue
+
+ANY_QUEUE: Final = -1  # of a pop or notification: whichever queue has messages
+MOST_MESSAGES: Final = 32  # of one pop
+FROM_MIN, FROM_MAX = 0, 1  # initMode: where a group begins that has no offset yet
+
+PULL_MODE, POP_MODE = "PULL", "POP"
+MODES: Final = (PULL_MODE, POP_MODE)
+
+
+class PopMessageHeader(Header):
+    """200050. Times in ms; `bornTime` + `pollTime` is when the asker stops waiting. `attemptId`: a pop in order that
+    comes again with the same one gets the same messages again, as its answer may have been lost."""
+
+    consumerGroup: str = ""
+    topic: str = ""
+    queueId: Int = ANY_QUEUE
+    maxMsgNums: Int = 1
+    invisibleTime: Long = 60_000
+    pollTime: Long = 0
+    bornTime: Long = 0
+    initMode: Int = FROM_MIN
+    expType: str | None = None
+    exp: str | None = None
+    order: bool = False
+    attemptId: str | None = None
+    bname: str | None = None
+
+
+class PopMessageAnswerHeader(Header):
+    """With the codes 0, 209, 210 and 19; `restNum` is how many messages are left for the group."""
+
+    popTime: Long
+    invisibleTime: Long
+    reviveQid: Int
+    restNum: Long
+    startOffsetInfo: str | None = None
+    msgOffsetInfo: str | None = None
+    orderCountInfo: str | None = None
+
+
+class AckMessageHeader(Header):
+    """200051. `extraInfo` is the receipt handle of the message (`common/receipt_handle.py`)."""
+
+    queueId: Int
+    offset: Long
+    consumerGroup: str = ""
+    topic: str = ""
+    extraInfo: str = ""
+    bname: str | None = None
+
+
+class ChangeInvisibleTimeHeader(Header):
+    """200053: the message comes again `invisibleTime` ms from now, unless it is acknowledged before."""
+
+    queueId: Int
+    offset: Long
+    invisibleTime: Long
+    consumerGroup: str = ""
+    topic: str = ""
+    extraInfo: str = ""
+    bname: str | None = None
+
+
+class ChangeInvisibleTimeAnswerHeader(Header):
+    """The answer to 200053: what replaces these parts of the handle."""
+
+    popTime: Long
+    invisibleTime: Long
+    reviveQid: Int
+
+
+class NotificationHeader(Header):
+    """200054: answer as soon as there is something to pop."""
+
+    consumerGroup: str = ""
+    topic: str = ""
+    queueId: Int = ANY_QUEUE
+    pollTime: Long = 0
+    bornTime: Long = 0
+    order: bool = False
+    attemptId: str | None = None
+    expType: str | None = None
+    exp: str | None = None
+    bname: str | None = None
+
+
+class NotificationAnswerHeader(Header):
+    """The answer to 200054."""
+
+    hasMsg: bool = False
+    pollingFull: bool = False
+
+
+class PeekMessageHeader(Header):
+    """200052: read what a pop would give, and take nothing."""
+
+    consumerGroup: str = ""
+    topic: str = ""
+    queueId: Int = ANY_QUEUE
+    maxMsgNums: Int = 1
+    bname: str | None = None
+
+
+class PollingInfoHeader(Header):
+    """200055."""
+
+    consumerGroup: str = ""
+    topic: str = ""
+    queueId: Int = ANY_QUEUE
+
+
+class PollingInfoAnswerHeader(Header):
+    """The answer to 200055: how many pops wait."""
+
+    pollingNum: Int
+
+
+class RecallMessageHeader(Header):
+    """370. The handle is what a send of a delayed message was answered with."""
+
+    producerGroup: str = ""
+    topic: str = ""
+    recallHandle: str = ""
+    bname: str | None = None
+
+
+class RecallMessageAnswerHeader(Header):
+    """The answer to 370: the unique key of the message that will not be delivered."""
+
+    msgId: str
+
+
+class BatchAck(Body, rename={
+    "group": "c", "topic": "t", "retry": "r", "startOffset": "so", "queueId": "q", "reviveQueue": "rq",
+    "popTime": "pt", "invisibleTime": "it", "bits": "b",
+}):  # fmt: skip
+    """Messages of one pop from one queue. `bits`: base64 of a bit set, bit n (the lowest first) for startOffset + n."""
+
+    group: str = ""
+    topic: str = ""
+    retry: str = "0"
+    startOffset: Long = 0
+    queueId: Int = 0
+    reviveQueue: Int = 0
+    popTime: Long = 0
+    invisibleTime: Long = 0
+    bits: str = ""
+
+    def offsets(self, most: int) -> list[int]:
+        """The acknowledged offsets. Raises BodyError where there are more than `most`, or no base64."""
+        try:
+            raw = base64.b64decode(self.bits, validate=True) if len(self.bits) <= _LONGEST_BITS else b""
+        except (binascii.Error, ValueError):
+            raise BodyError(f"the bits {self.bits[:40]!r} of a batch of acks are no base64") from None
+        number = int.from_bytes(raw, "little")
+        if len(self.bits) > _LONGEST_BITS or number.bit_count() > most:
+            raise BodyError(f"a batch of more than {most} acks")
+        found = []
+        while number:
+            lowest = number & -number
+            found.append(self.startOffset + lowest.bit_length() - 1)
+            number ^= lowest
+        return found
+
+    @staticmethod
+    def bits_of(start: int, offsets: Iterable[int]) -> str:
+        """Offsets as `bits`. REQUIRES that none lies before the start."""
+        number = 0
+        for offset in offsets:
+            number |= 1 << (offset - start)
+        return base64.b64encode(number.to_bytes((number.bit_length() + 7) // 8, "little")).decode()
+
+
+_LONGEST_BITS = 4096  # characters; what one pop of a queue can span with a filter that refuses most is far less
+
+
+class BatchAckBody(Body):
+    """The body of 200151."""
+
+    brokerName: str = ""
+    acks: list[BatchAck] = field(default_factory=list)
+
+
+class QueryAssignmentBody(Body):
+    """The body of 400."""
+
+    topic: str = ""
+    consumerGroup: str = ""
+    clientId: str = ""
+    strategyName: str = "AVG"
+    messageModel: str = "CLUSTERING"
+
+
+class Assignment(Body):
+    """A queue, or with id -1 all queues of a broker, and how to take messages from there."""
+
+    messageQueue: WireQueue
+    mode: str = PULL_MODE
+    attachments: dict[str, str] | UnsetType = UNSET
+
+
+class AssignmentsBody(Body):
+    """The answer to 400."""
+
+    odd_values = ODD_VALUES_OF_ANSWERS
+
+    messageQueueAssignments: list[Assignment] = field(default_factory=list)
+
+
+class RequestMode(Body):
+    """The body of 401, and how a group takes messages of a topic. `popShareQueueNum`: how many more queues than its
+    own a client pops from; 0 or less for all."""
+
+    topic: str = ""
+    consumerGroup: str = ""
+    mode: str = PULL_MODE
+    popShareQueueNum: Int = 0
+
+
+class RequestModeTable(Body):
+    """The answer to 402, and config/messageRequestMode.json: topic, group, mode."""
+
+    messageRequestModeMap: dict[str, dict[str, RequestMode]] = field(default_factory=dict)
+
+
+def info_text(values: Mapping[tuple[int, int], object] | Iterable[tuple[tuple[int, int], object]]) -> str:
+    """An `...Info` field of ((retry, queue id), value) pairs."""
+    pairs = values.items() if isinstance(values, Mapping) else values
+    return ";".join(f"{retry} {queue_id} {value}" for (retry, queue_id), value in pairs)
+
+
+def parse_info(text: str | None) -> dict[tuple[int, int], str]:
+    """The values of an `...Info` field by (retry, queue id). Raises BodyError."""
+    found = {}
+    for part in filter(None, (text or "").split(";")):
+        words = part.split(" ")
+        if len(words) != 3 or not (words[0].isdigit() and words[1].isdigit()):
+            raise BodyError(f"{part[:80]!r} in the answer to a pop does not consist of three words")
+        found[int(words[0]), int(words[1])] = words[2]
+    return found
