@@ -23,6 +23,8 @@ import trio
 from rocketlet.remoting.errors import ConnectFailed, ListenFailed
 from rocketlet.remoting.frame_codec import Buffer
 
+LONGEST_HOST = 253
+
 
 class ByteStream(Protocol):
     """One connection's bytes. At most one task reads and one writes. Broken: trio.BrokenResourceError."""
@@ -78,6 +80,15 @@ def split_address(address: str) -> tuple[str, int]:
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise ValueError(f"{address!r} is no address of the form host:port")
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def is_address(text: str) -> bool:
+    """Whether it can be dialled: a host that is no more than a name, and a port above 0."""
+    try:
+        host, port = split_address(text)
+    except ValueError:
+        return False
+    return bool(host) and len(host) <= LONGEST_HOST and host.isprintable() and " " not in host and port > 0
 
 
 def join_address(host: str, port: int) -> str:

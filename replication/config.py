@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 
 from rocketlet.common.settings import SettingsError, setting
+from rocketlet.remoting.transport import is_address
 from rocketlet.replication.stream_codec import LARGEST_SLICE
 
 
@@ -65,6 +66,8 @@ class ReplicationConfig:
                 ip_network(text, strict=False)
             except ValueError:
                 problems.append(f"haAllowed={text}: is no address or network, as in 10.0.0.7 or 10.0.0.0/8")
+        if self.ha_master_address and not is_address(self.ha_master_address):
+            problems.append(f"haMasterAddress={self.ha_master_address}: is no address of the form host:port")
         if problems:
             raise SettingsError(*problems)
 

@@ -49,6 +49,7 @@ from rocketlet.remoting.protocol.replication import (
 )
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode, response_name
+from rocketlet.remoting.transport import is_address
 from rocketlet.replication.feed import Feed
 from rocketlet.replication.follow import Follower
 from rocketlet.store.config import BrokerRole
@@ -282,8 +283,9 @@ class Replicas:
         elif header.step == RESUME:
             self._stopped.cancel()
         elif header.step == DEMOTE:
+            standing = _slave(header.brokerId, header.haAddress)
             self._stopped = None
-            await self._become(Standing(BrokerRole.SLAVE, int(header.brokerId), header.haAddress))
+            await self._become(standing)
         else:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"{header.step!r} is no step of handing over")
         return Reply(header=HandOverAnswerHeader(self._store.log.end))
@@ -309,9 +311,7 @@ class Replicas:
         header: DemoteHeader = request.header
         if self._identity.slave:
             raise Refused(ResponseCode.SYSTEM_ERROR, "this broker is a slave already")
-        if header.brokerId <= MASTER_ID:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"brokerId {header.brokerId}: a slave's is 1 or more")
-        await self._become(Standing(BrokerRole.SLAVE, int(header.brokerId), header.masterHaAddress))
+        await self._become(_slave(header.brokerId, header.masterHaAddress))
         return Reply(header=HandOverAnswerHeader(self._store.log.end))
 
     async def _become(self, standing: Standing) -> None:
@@ -319,3 +319,12 @@ class Replicas:
             await self._role.become(standing)
         except OSError as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"the role cannot be kept, so it stays: {error}") from None
+
+
+def _slave(broker_id: int, master: str) -> Standing:
+    """Raises Refused for what no slave can be: it would be kept, and the next start would fail by it."""
+    if broker_id <= MASTER_ID:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"brokerId {broker_id}: a slave's is 1 or more")
+    if master and not is_address(master):
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"{master[:100]!r} is no address of the form host:port")
+    return Standing(BrokerRole.SLAVE, broker_id, master)

@@ -22,6 +22,7 @@ from rocketlet.common.topic import SCHEDULE_TOPIC
 from rocketlet.remoting.handler import Handler, Request
 from rocketlet.remoting.protocol.membership import LockBatchBody
 from rocketlet.remoting.protocol.queue import WireQueue
+from rocketlet.remoting.protocol.replication import DEMOTE, RESUME, STOP, DemoteHeader, HandOverHeader
 from rocketlet.remoting.protocol.sending import ConsumerSendMsgBackHeader
 from rocketlet.remoting.protocol.transactions import CheckTransactionStateHeader
 from rocketlet.remoting.request_codes import RequestCode
@@ -317,3 +318,18 @@ async def test_an_sql_heartbeat_of_a_topic_that_cannot_be_keeps_no_filter(autoju
     async with memory_broker() as one:
         await one.heartbeat("c", "G", sql("no such\ntopic", "a = 1"))
         assert len(one.broker.tables.filters) == 0
+
+
+@pytest.mark.parametrize("address", ["x", ":", "1.2.3.4:99999", "10.0.0.1:0", "h" * 300 + ":1", "a b:1", "a\n:1"])
+async def test_no_broker_becomes_a_slave_of_what_is_no_address(autojump_clock: MockClock, address: str) -> None:
+    disk = MemoryDisk()
+    async with memory_broker(disk=disk) as one:
+        assert (await one.call(RequestCode.DEMOTE_MASTER, DemoteHeader(3, address))).code == 1
+        assert (await one.call(RequestCode.HAND_OVER, HandOverHeader(STOP))).code == 0
+        assert (await one.call(RequestCode.HAND_OVER, HandOverHeader(DEMOTE, 3, address))).code == 1
+        assert (await one.call(RequestCode.HAND_OVER, HandOverHeader(DEMOTE, 0, "10.0.0.1:10912"))).code == 1
+        assert (await one.call(RequestCode.HAND_OVER, HandOverHeader(RESUME))).code == 0
+        assert (await one.call(RequestCode.UPDATE_BROKER_CONFIG, None, f"haMasterAddress={address}".encode())).code == 1
+        await trio.sleep(20)
+        await serves(one)
+    await serves_after_a_restart(disk)

@@ -1,0 +1,305 @@
+"""Long runs of a hostile peer against a broker or a name server in memory: sequences of requests, time that passes with
+the background tasks at work, and a restart after each, in order or as after `kill -9`.
+
+    python -m tests.support.hostile_runs broker 1000000 SEED        # figures on stdout, an exit code of 1 at a failure
+
+Java: none
+"""
+
+from __future__ import annotations
+
+import logging
+import resource
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import trio
+from trio.testing import MockClock
+
+from rocketlet.broker.broker import Broker
+from rocketlet.broker.config import BrokerConfig
+from rocketlet.common import java_properties
+from rocketlet.common.clock import TrioWallClock
+from rocketlet.common.config_file import ConfigFile, Loaded, load
+from rocketlet.common.settings import settings_of
+from rocketlet.metrics.config import MetricsConfig
+from rocketlet.namesrv.config import NamesrvConfig, kept_in_its_file
+from rocketlet.namesrv.memory_files import MemoryFiles
+from rocketlet.namesrv.namesrv import NameServer
+from rocketlet.remoting.command import Command
+from rocketlet.remoting.config import PoolConfig, ServerConfig
+from rocketlet.remoting.connection_pool import ConnectionPool
+from rocketlet.remoting.faults import Faults
+from rocketlet.remoting.frame_codec import FrameDecoder
+from rocketlet.remoting.handler import Handler, HandlerTable, Request
+from rocketlet.remoting.memory_network import MemoryNetwork
+from rocketlet.remoting.request_codes import RequestCode, request_name
+from rocketlet.replication.config import ReplicationConfig
+from rocketlet.store.config import StoreConfig
+from rocketlet.store.memory_disk import MemoryDisk
+from tests.support.hostile_peer import HostilePeer
+from tests.support.memory_broker import ROOT, SMALL_STORE, Client
+from tests.support.mutations import frames_to
+from tests.support.virtual_time import START_MS
+
+VECTORS = Path(__file__).parent.parent / "vectors"
+CONFIG = "broker.conf"
+LONGEST_RECORDED = 2000
+PAUSES = (0.0, 0.0, 0.001, 0.5, 3.0, 11.0, 61.0, 200.0)
+LONGEST_LIFE = 6000.0  # s of virtual time, stopping included
+# After which a broker must take and hand out messages again, whatever it was set to.
+USABLE = {
+    "brokerPermission": "6", "autoCreateTopicEnable": "true", "startAcceptSendRequestTimeStamp": "0",
+    "diskFreeFloor": "0", "diskSpaceWarningLevelRatio": "99", "maxMessageSize": "65536",
+    "pullThreadPoolQueueCapacity": "1000", "maxTransferBytesOnMessageInMemory": "262144",
+    "waitTimeMillsInSendQueue": "2000", "waitTimeMillsInPullQueue": "5000", "autoCreateSubscriptionGroup": "true",
+    "flushDiskType": "ASYNC_FLUSH", "disableConsumeIfConsumerReadSlowly": "false",
+}  # fmt: skip
+
+
+@dataclass
+class Figures:
+    """What a run did."""
+
+    frames: int = 0
+    restarts: int = 0
+    codes: Counter[int] = field(default_factory=Counter)
+    answers: Counter[int] = field(default_factory=Counter)
+    slowest: dict[int, float] = field(default_factory=dict)
+
+    def lines(self) -> list[str]:
+        slow = sorted(self.slowest.items(), key=lambda item: -item[1])[:8]
+        return [
+            f"{self.frames} frames to {len(self.codes)} request codes, {self.restarts} restarts;"
+            f" resident at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MiB",
+            "answers: " + ", ".join(f"{code}: {count}" for code, count in self.answers.most_common()),
+            "longest hold of the loop, CPU ms: "
+            + ", ".join(f"{request_name(code)} {seconds * 1000:.1f}" for code, seconds in slow),
+        ]
+
+
+class Watching(Faults):
+    """Keeps the table of handlers, and measures how long each call of a plain one takes."""
+
+    def __init__(self, figures: Figures) -> None:
+        super().__init__()
+        self.table: HandlerTable = {}
+        self._figures = figures
+
+    def around(self, table: HandlerTable) -> HandlerTable:
+        self.table = table
+        return {code: self._measured(int(code), handler) for code, handler in table.items()}
+
+    def _measured(self, code: int, handler: Handler) -> Handler:
+        function, slowest = handler.function, self._figures.slowest
+        if getattr(function, "__code__", None) and function.__code__.co_flags & 0x80:  # a coroutine
+            return handler
+
+        def measured(request: Request) -> Any:
+            began = time.thread_time()
+            try:
+                return function(request)
+            finally:
+                slowest[code] = max(slowest.get(code, 0.0), time.thread_time() - began)
+
+        return replace(handler, function=measured)
+
+
+class Mistakes(logging.Handler):
+    """Handlers that failed, by what was logged."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.found: list[str] = []
+        self.formatter = logging.Formatter("%(message)s")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info:
+            self.found.append(self.format(record))
+
+    def __enter__(self) -> Mistakes:
+        logging.getLogger("rocketlet").addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("rocketlet").removeHandler(self)
+
+
+async def attack(
+    network: MemoryNetwork, address: str, peer: HostilePeer, chance: Random, count: int, figures: Figures
+) -> None:
+    """Frames on a few connections, some of which read, end or fall silent; and time passes."""
+    async with trio.open_nursery() as nursery:
+        streams: list[Any] = []
+        for _ in range(count):
+            if not streams or (len(streams) < 4 and chance.random() < 0.1):
+                stream = await network.dial(address)
+                streams.append(stream)
+                if chance.random() < 0.9:
+                    nursery.start_soon(_read, stream, figures)
+            code, frame = peer.frame()
+            figures.frames += 1
+            figures.codes[code] += 1
+            stream = chance.choice(streams)
+            try:
+                with trio.move_on_after(1):
+                    await stream.send_all(frame)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                streams.remove(stream)
+                await stream.aclose()
+            if chance.random() < 0.03:
+                await trio.sleep(chance.choice(PAUSES))
+            if streams and chance.random() < 0.01:
+                stream = streams.pop(chance.randrange(len(streams)))
+                await stream.aclose()
+        await trio.sleep(chance.choice(PAUSES))
+        nursery.cancel_scope.cancel()
+        for stream in streams:
+            await stream.aclose()
+
+
+async def _read(stream: Any, figures: Figures) -> None:
+    """Count the answers; a request of the broker's (to a client) gets none."""
+    decoder = FrameDecoder()
+    try:
+        while data := await stream.receive_some():
+            figures.answers.update(command.code for command in decoder.feed(data) if command.is_response)
+    except (trio.BrokenResourceError, trio.ClosedResourceError):
+        pass
+
+
+# -- a broker
+
+
+def broker_settings(disk: MemoryDisk) -> Loaded:
+    """As its file says, the changes of the last run among it. Raises SettingsError."""
+    text = disk.read_file(CONFIG) or b""
+    small = {one.key: str(SMALL_STORE[one.field]) for one in settings_of(StoreConfig) if one.field in SMALL_STORE}
+    return load(
+        BrokerConfig, StoreConfig, ReplicationConfig, ServerConfig, PoolConfig, MetricsConfig,
+        file=ConfigFile(CONFIG, java_properties.parse(java_properties.decode(text))),
+        flags={**small, "brokerName": "broker-a", "storePathRootDir": ROOT},
+    )  # fmt: skip
+
+
+async def broker_life(
+    disk: MemoryDisk, now: int, chance: Random, count: int, figures: Figures
+) -> tuple[MemoryDisk, int]:
+    """One life of a broker: it starts, serves, is attacked, serves, and stops or is killed. What is left, and when."""
+    network, watching, clock = MemoryNetwork(), Watching(figures), TrioWallClock(now)
+    broker = Broker(broker_settings(disk), network, disk, clock=clock, chance=chance, faults=watching)
+    with trio.fail_after(LONGEST_LIFE):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(broker.run)
+            async with ConnectionPool(network, PoolConfig()) as pool:
+                client = Client(pool, broker.identity.address)
+                await _usable(client)
+                settings = [one for config in broker.settings.loaded.configs for one in settings_of(type(config))]
+                peer = HostilePeer(watching.table, settings, chance, frames_to("broker", VECTORS, LONGEST_RECORDED))
+                peer.log_offsets = lambda: _some_record(broker, chance)
+                await attack(network, client.address, peer, chance, count, figures)
+                await _usable(client)
+            left = disk.copy() if chance.random() < 0.5 else disk  # a copy: as it is when the process is killed now
+            nursery.cancel_scope.cancel()
+    return left, clock()
+
+
+def _some_record(broker: Broker, chance: Random) -> int:
+    queues = [queue for queue in broker.store.queues if queue.end > queue.begin]
+    if not queues:
+        return 0
+    queue = chance.choice(queues)
+    entry = queue.entry(chance.randrange(queue.begin, queue.end))
+    return entry[0] if entry is not None else 0
+
+
+async def _usable(client: Client) -> None:
+    """Set back what refuses on purpose; then it takes a message and hands it out."""
+    text = "\n".join(f"{key}={value}" for key, value in USABLE.items())
+    answer = await client.call(RequestCode.UPDATE_BROKER_CONFIG, None, text.encode())
+    assert answer.code == 0, answer.remark
+    await client.call(RequestCode.PROMOTE_SLAVE, {"force": "true"})
+    sent = await _until_sent(client)
+    ext: Mapping[str, str] = sent.ext or {}
+    pulled = await client.pull("Alive", int(ext["queueId"]), int(ext["queueOffset"]), consumerGroup="Alive")
+    assert [record.body for record in pulled.records][:1] == [b"alive"], (pulled.code, pulled.remark)
+
+
+async def _until_sent(client: Client) -> Command:
+    for _ in range(20):
+        sent = await client.send("Alive", b"alive")
+        if sent.code in (0, 10, 11, 12):
+            return sent
+        await trio.sleep(1)
+    raise AssertionError(f"{sent.code} {sent.remark}")
+
+
+def run_broker(frames: int, seed: int, *, sequence: int = 150) -> Figures:
+    """Lives of a broker until so many frames were sent; each tenth one begins with a new directory."""
+    chance, figures, disk, now = Random(seed), Figures(), MemoryDisk(), START_MS
+    with Mistakes() as mistakes:
+        while figures.frames < frames:
+            count = min(sequence, frames - figures.frames)
+            disk, now = trio.run(broker_life, disk, now, chance, count, figures, clock=MockClock(autojump_threshold=0))
+            figures.restarts += 1
+            assert not mistakes.found, mistakes.found[0]
+            if figures.restarts % 10 == 0:
+                disk, now = MemoryDisk(), START_MS
+    return figures
+
+
+# -- a name server
+
+
+def run_namesrv(frames: int, seed: int, *, sequence: int = 300) -> Figures:
+    """The same for a name server, which keeps two files."""
+    chance, figures, held = Random(seed), Figures(), dict[str, bytes]()
+    with Mistakes() as mistakes:
+        while figures.frames < frames:
+            count = min(sequence, frames - figures.frames)
+            trio.run(namesrv_life, held, chance, count, figures, clock=MockClock(autojump_threshold=0))
+            figures.restarts += 1
+            assert not mistakes.found, mistakes.found[0]
+            if figures.restarts % 10 == 0:
+                held = {}
+    return figures
+
+
+async def namesrv_life(held: dict[str, bytes], chance: Random, count: int, figures: Figures) -> None:
+    network, watching = MemoryNetwork(), Watching(figures)
+    text = held.get(CONFIG, b"")
+    loaded = load(
+        NamesrvConfig, ServerConfig, MetricsConfig,
+        file=ConfigFile(CONFIG, java_properties.parse(java_properties.decode(text))),
+        flags={"kvConfigPath": "kv.json"},
+    )  # fmt: skip
+    server = NameServer(kept_in_its_file(loaded), network, files=MemoryFiles(held), faults=watching)
+    with trio.fail_after(LONGEST_LIFE):
+        async with trio.open_nursery() as nursery:
+            address: str = await nursery.start(server.run)
+            settings = [one for config in loaded.configs for one in settings_of(type(config))]
+            peer = HostilePeer(watching.table, settings, chance, frames_to("namesrv", VECTORS, LONGEST_RECORDED))
+            await attack(network, address, peer, chance, count, figures)
+            async with ConnectionPool(network, PoolConfig()) as pool:
+                for code in (RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, RequestCode.GET_BROKER_CLUSTER_INFO):
+                    answer = await pool.call(address, Command(code), 30)
+                    assert answer.code == 0, answer.remark
+            nursery.cancel_scope.cancel()
+
+
+def main() -> None:
+    logging.disable(logging.WARNING)
+    logging.getLogger().addHandler(logging.NullHandler())
+    which, frames, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0
+    figures = {"broker": run_broker, "namesrv": run_namesrv}[which](frames, seed)
+    sys.stdout.write("\n".join(figures.lines()) + "\n")
+
+
+if __name__ == "__main__":
+    main()
