@@ -14,7 +14,7 @@ import logging
 import random
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime
 
 import trio
@@ -174,16 +174,17 @@ class Broker:
 
     async def run(self, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED) -> None:
         """Starts with the address that clients are told, once it serves. Raises what the store and the ports raise."""
+        log.info("broker %s of %s starts on %s", self.identity.name, self.identity.cluster, self._root)
+        await self.store.open()  # may take minutes, and can be cancelled: nobody has been promised anything yet
         stop = trio.Event()
         async with trio.open_nursery() as watch:
             watch.start_soon(_when_cancelled, stop)
             with trio.CancelScope(shield=True):
                 await self._run(stop, task_status)
             watch.cancel_scope.cancel()
+        await trio.lowlevel.checkpoint_if_cancelled()
 
     async def _run(self, stop: trio.Event, task_status: trio.TaskStatus[str]) -> None:
-        log.info("broker %s of %s starts on %s", self.identity.name, self.identity.cluster, self._root)
-        await self.store.open()
         self.overload.install()
         try:
             await self._serve(stop, task_status)
@@ -200,14 +201,16 @@ class Broker:
         async with self.pool, trio.open_nursery() as background:
             await self._start_background(background)
             async with trio.open_nursery() as ports:
-                await self._start_ports(ports, background)
-                await self._start_metrics(background)
-                background.start_soon(self.registration.run)
-                await self.registration.told()
-                self._say_ready()
-                task_status.started(self.identity.address)
-                await stop.wait()
-                await self._leave()
+                if not stop.is_set():
+                    await self._start_ports(ports, background)
+                    await self._start_metrics(background)
+                    background.start_soon(self.registration.run)
+                    await _unless(stop, self.registration.told)
+                    if not stop.is_set():
+                        self._say_ready()
+                        task_status.started(self.identity.address)
+                    await stop.wait()
+                    await self._leave()
                 ports.cancel_scope.cancel()
             log.info("all connections are closed")
             background.cancel_scope.cancel()
@@ -490,6 +493,19 @@ async def _when_cancelled(stop: trio.Event) -> None:
         await trio.sleep_forever()
     finally:
         stop.set()
+
+
+async def _unless(stop: trio.Event, wait: Callable[[], Awaitable[None]]) -> None:
+    """Wait, but no longer than until the stop."""
+    async with trio.open_nursery() as nursery:
+
+        async def end_with_it() -> None:
+            await stop.wait()
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(end_with_it)
+        await wait()
+        nursery.cancel_scope.cancel()
 
 
 def _no_bits(topic: str, properties: bytes) -> bytes:

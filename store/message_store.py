@@ -52,7 +52,7 @@ from rocketlet.store.lookup import Lookup
 from rocketlet.store.message import Appended, Put, StoreStatistics
 from rocketlet.store.message_index import MessageIndex
 from rocketlet.store.message_run import AppendedRun, NotedRun, Run
-from rocketlet.store.offload import offload
+from rocketlet.store.offload import offload, offload_in_steps
 from rocketlet.store.reading import GetResult, MatchCode, MatchRecord, MatchUnit, Reading
 from rocketlet.store.recovery import Recovery, RecoveryReport
 from rocketlet.store.replay import FilterBits, Replay
@@ -115,6 +115,7 @@ class MessageStore(Lookup):
     async def open(self, *, whole: bool = False) -> RecoveryReport:
         """Take the directory and bring it in order. Raises StoreLocked, CorruptStore, OSError.
 
+        Cancelled, it leaves the directory as a kill at that moment would, for the next opening to recover.
         `whole`: look at everything, also where the last closing left all in order.
         `on_progress` is told of each step, from a worker thread.
         """
@@ -123,7 +124,7 @@ class MessageStore(Lookup):
             recovery = Recovery(
                 self._disk, self.config, self.log, self.queues, self.index, self._checkpoint, self._on_progress
             )
-            report = await offload(self._disk, lambda: recovery.run(whole=whole))
+            report = await offload_in_steps(self._disk, lambda go_on: recovery.run(whole=whole, go_on=go_on))
             for line in report.lines():
                 _log.log(logging.WARNING if report.changed else logging.INFO, "%s: %s", self._root, line)
             self.report = report

@@ -24,3 +24,15 @@ async def offload(disk: Disk, function: Callable[[], Result]) -> Result:
         await trio.lowlevel.checkpoint()
         return function()
     return await trio.to_thread.run_sync(function)
+
+
+async def offload_in_steps(disk: Disk, function: Callable[[Callable[[], None]], Result]) -> Result:
+    """Run what may take minutes. It is handed a call to make between steps, where a cancellation interrupts it."""
+    if disk.inline:
+        await trio.lowlevel.checkpoint()
+        return function(_nothing)
+    return await trio.to_thread.run_sync(function, trio.from_thread.check_cancelled)
+
+
+def _nothing() -> None:
+    pass

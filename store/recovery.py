@@ -133,9 +133,14 @@ class Recovery:
         self._checkpoint = checkpoint
         self._on_progress = on_progress
         self._report = RecoveryReport()
+        self._go_on: Callable[[], None] = lambda: None
 
-    def run(self, *, whole: bool = False) -> RecoveryReport:
-        """`whole`: look at everything, whatever the progress point says. Raises CorruptStore or OSError."""
+    def run(self, *, whole: bool = False, go_on: Callable[[], None] | None = None) -> RecoveryReport:
+        """`whole`: look at everything, whatever the progress point says. Raises CorruptStore or OSError.
+
+        `go_on` is called between steps of a tenth of a second or so, and may raise to end the recovery.
+        """
+        self._go_on = go_on or self._go_on
         began = perf_counter()
         report = self._report
         refuse_other_layouts(self._disk, self._root)
@@ -241,7 +246,7 @@ class Recovery:
         healing = Healing(self._disk, self._log, self._queues, self._root)
         flushed_time = self._checkpoint.times.log_timestamp if progress is None else 0
         evidence = Evidence(self._report.was_clean, flushed_time, self._disk.sector)
-        sink = _Both(queues, index)
+        sink = _Both(queues, index, self._go_on)
         walk = LogWalk(
             self._log, sink, evidence, healing.heal,
             verify_body=self._config.check_crc_on_recover, on_file=self._tell,
@@ -265,6 +270,7 @@ class Recovery:
         )
 
     def _tell(self, file: MappedFile) -> None:
+        self._go_on()
         files = self._log.files.files
         number = files.index(file)
         self._on_progress(f"recovery: log file {offset_name(file.begin)}, {number + 1} of {len(files)}")
@@ -272,6 +278,7 @@ class Recovery:
     # ---- the end
 
     def _finish(self, done: _Walk, progress: Progress | None) -> None:
+        self._go_on()
         report, walk = self._report, done.walk
         report.walked_from, report.records = done.begin, walk.count
         report.mended, report.kept = done.healing.mended, done.healing.kept
@@ -351,11 +358,13 @@ class _Walk:
 class _Both:
     """Gives what a walk finds to queues and index."""
 
-    def __init__(self, queues: QueueRebuild, index: IndexRebuild | None) -> None:
+    def __init__(self, queues: QueueRebuild, index: IndexRebuild | None, go_on: Callable[[], None]) -> None:
         self._queues = queues
         self._index = index
+        self._go_on = go_on
 
     def records(self, batch: list[Found]) -> None:
+        self._go_on()
         named = [tags_and_keys(record.properties) for _, record in batch]
         self._queues.add(batch, [tags for tags, _ in named])
         if self._index is not None:

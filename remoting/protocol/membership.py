@@ -12,7 +12,7 @@ from typing import Any, Self
 import msgspec
 from msgspec import field
 
-from rocketlet.remoting.protocol.body import Body, name_ordinals
+from rocketlet.remoting.protocol.body import Body, name_ordinals, part
 from rocketlet.remoting.protocol.header import Header, Int, Long
 from rocketlet.remoting.protocol.queue import WireQueue
 
@@ -72,9 +72,8 @@ class HeartbeatData(Body):
 
     @classmethod
     def from_builtins(cls, value: Any) -> Self:
-        if isinstance(value, dict):
-            for consumer in value.get("consumerDataSet", ()):
-                name_ordinals(consumer, _ENUMS)
+        for consumer in part(value, "consumerDataSet", list[Any], []):
+            name_ordinals(consumer, _ENUMS)
         return msgspec.convert(value, cls, strict=False)
 
 

@@ -141,9 +141,8 @@ def broker_on(disk: MemoryDisk, network: MemoryNetwork | None = None, **settings
 
 async def test_a_store_that_is_in_use_stops_the_start(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
-        with pytest.raises(ExceptionGroup) as caught:
+        with pytest.raises(StoreLocked):
             await broker_on(one.disk).run()
-        assert [type(error) for error in leaves(caught.value)] == [StoreLocked]
         assert (await one.send("T")).code == 0
 
 
@@ -206,11 +205,6 @@ async def test_settings_that_change_are_kept_in_the_file_with_its_comments(autoj
     loaded = loaded_settings()
     taken: list[object] = []
     settings = RunTimeSettings(replace(loaded, file_name="etc/broker.conf"), disk, TrioWallClock(0), taken.append)
-    assert (
-        await settings.update({"deleteWhen": "05", "fileReservedTime": "48", "deleteWhenn": "x"} | {})
-        if False
-        else True
-    )
     changed = await settings.update({"deleteWhen": "05", "fileReservedTime": "48"})
     assert changed == {"deleteWhen": "05", "fileReservedTime": "48"}
     assert disk.read_file("etc/broker.conf") == b"# mine\ndeleteWhen=05\n# end\nfileReservedTime=48\n"
@@ -228,3 +222,71 @@ def test_own_address_is_one_of_this_host() -> None:
     parts = own_address(["127.0.0.1:9876"]).split(".")
     assert len(parts) == 4
     assert own_address(["no.such.host.invalid:1"]).count(".") == 3
+
+
+@pytest.mark.parametrize("steps", [*range(12), 15, 20, 30])
+async def test_a_start_may_be_cancelled_at_any_moment(autojump_clock: MockClock, steps: int) -> None:
+    """It ends without having listened, or in order; and the next start finds all that there was."""
+    async with memory_broker() as one:
+        await one.send("T")
+        disk = one.disk.copy()
+    network = MemoryNetwork()
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(nursery.start, broker_on(disk, network).run)
+            for _ in range(steps):
+                await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+    assert network._listeners == {}
+    async with memory_broker(disk=disk) as again:
+        assert await bodies(again, "T") == [b"body"]
+
+
+async def test_a_start_that_is_stopped_does_not_wait_for_name_servers(autojump_clock: MockClock) -> None:
+    network = MemoryNetwork()
+    network.isolate("10.0.0.9:9876")
+    began = trio.current_time()
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            broker = broker_on(
+                MemoryDisk(), network, namesrv_addr="10.0.0.9:9876", register_broker_timeout_mills=30_000
+            )
+            nursery.start_soon(nursery.start, broker.run)
+            await trio.sleep(0.5)
+            nursery.cancel_scope.cancel()
+    assert trio.current_time() - began < 5
+
+
+@pytest.mark.parametrize("part", ["store", "tables", "long_poll", "clients", "registration"])
+@pytest.mark.parametrize("after", [0.0, 5.0])
+async def test_a_background_failure_ends_the_broker_and_its_start(
+    autojump_clock: MockClock, part: str, after: float
+) -> None:
+    async def fail(**_: object) -> None:
+        await trio.sleep(after)
+        raise ZeroDivisionError
+
+    disk, network = MemoryDisk(), MemoryNetwork()
+    broker = broker_on(disk, network)
+    name = "drop_silent" if part == "clients" else "run"
+    failing = type("Failing", (), {name: staticmethod(fail)})
+    setattr(broker, part, Overlaid(getattr(broker, part), failing))
+    with pytest.raises(ExceptionGroup) as caught, trio.fail_after(60):
+        await broker.run()
+    assert [type(error) for error in leaves(caught.value)] == [ZeroDivisionError]
+    assert network._listeners == {}
+    async with memory_broker(disk=disk) as again:
+        assert (await again.send("T")).code == 0
+
+
+class Overlaid:
+    """An object with some attributes of another."""
+
+    def __init__(self, below: object, above: object) -> None:
+        self.__dict__.update(_below=below, _above=above)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._above if hasattr(self._above, name) else self._below, name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(self._below, name, value)

@@ -6,16 +6,20 @@ What any crash leaves is in test_crashes.py, what Java leaves in test_java_store
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 
 import pytest
+import trio
 
 from rocketlet.common.message_record import decode
 from rocketlet.store.config import StoreConfig
 from rocketlet.store.consume_queue import LOST
+from rocketlet.store.disk import RealDisk
 from rocketlet.store.errors import CorruptStore
 from rocketlet.store.healing import LOST_MARK
 from rocketlet.store.memory_disk import MemoryDisk
+from rocketlet.store.message_store import MessageStore
 from rocketlet.store.reading import GetStatus
 from tests.support.store_model import ROOT, StoreModel, message, small_config
 
@@ -403,3 +407,28 @@ def test_text_of_zeros_that_another_broker_stored_survives_a_crash_once_it_was_f
     model.note_flushed()
     model.crash_and_open(Random(1))
     assert len(model.kept) == 2
+
+
+async def test_a_recovery_of_files_can_be_cancelled_between_them(tmp_path: Path) -> None:
+    config = small_config(store_path_root_dir=str(tmp_path), seal_enable=False)
+    store = MessageStore(RealDisk(), config, lambda: 1, on_progress=lambda _: None)
+    await store.open()
+    while len(store.log.files.files) < 4:
+        store.put(message("T", 0, b"x" * 400))
+    store.settle()
+    assert store._lock is not None
+    store._lock.release()  # as a kill would
+    begun: list[str] = []
+    with trio.CancelScope() as scope:
+
+        def stop(line: str) -> None:
+            begun.append(line)
+            trio.from_thread.run_sync(scope.cancel)
+
+        await MessageStore(RealDisk(), config, lambda: 1, on_progress=stop).open()
+    assert scope.cancelled_caught
+    assert len(begun) == 1
+    again = MessageStore(RealDisk(), config, lambda: 1, on_progress=lambda _: None)
+    report = await again.open()
+    assert report.records > 10
+    await again.close()

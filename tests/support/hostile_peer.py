@@ -9,8 +9,10 @@ drawn from few names, so that requests meet each other: one registers what the n
 from __future__ import annotations
 
 import enum
+import importlib
 import inspect
 import json
+import pkgutil
 import struct
 import types
 import typing
@@ -21,10 +23,10 @@ from typing import Any
 
 import msgspec
 
-from rocketlet.broker import tables as _tables  # noqa: F401 - brings the bodies of tables into being
 from rocketlet.common import message_properties, rocketmq_keys
 from rocketlet.common.message_record import BatchItem, encode_batch
 from rocketlet.common.settings import Setting
+from rocketlet.remoting import protocol
 from rocketlet.remoting.command import Command, HeaderType
 from rocketlet.remoting.frame_codec import encode
 from rocketlet.remoting.handler import Handler, HandlerTable
@@ -104,7 +106,9 @@ _BODIES = {
 
 
 def all_bodies() -> dict[str, type[Body]]:
-    """Every class of body that has been imported, by name."""
+    """Every class of body of the protocol, by name."""
+    for module in pkgutil.iter_modules(protocol.__path__):
+        importlib.import_module(f"{protocol.__name__}.{module.name}")
     found: dict[str, type[Body]] = {}
     waiting: list[type[Body]] = [Body]
     while waiting:
@@ -252,7 +256,7 @@ class HostilePeer:
         if names is None and chance.random() < 0.5:
             return b""
         name = chance.choice(names or sorted(self._bodies))
-        text = json.dumps(self._value_of(self._bodies[name], 0, name))
+        text = json.dumps(self.value_of(self._bodies[name], 0, name))
         if code == RequestCode.REGISTER_BROKER and chance.random() < 0.3:
             return zlib.compress(text.encode())
         return text.encode()
@@ -272,25 +276,25 @@ class HostilePeer:
             lines.append(f"{key}={value}")
         return "\n".join(lines).encode("utf-8", "surrogatepass")
 
-    def _value_of(self, kind: Any, depth: int, name: str = "") -> Any:
+    def value_of(self, kind: Any, depth: int, name: str = "") -> Any:
         """A value that JSON can carry for a type; now and then one of another type."""
         chance = self._chance
         if depth > 4 or chance.random() < 0.03:
             return chance.choice((None, "", "\ud800", 0, "9" * 400, [], {}, [[]], {"a": {}}))
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-            return {field.encode_name: self._value_of(field.type, depth + 1, field.encode_name)
+            return {field.encode_name: self.value_of(field.type, depth + 1, field.encode_name)
                     for field in msgspec.structs.fields(kind) if chance.random() < 0.95}  # fmt: skip
         origin, arguments = typing.get_origin(kind), typing.get_args(kind)
         if origin is typing.Annotated:
-            return self._value_of(arguments[0], depth, name)
+            return self.value_of(arguments[0], depth, name)
         if origin in (typing.Union, types.UnionType):
-            return self._value_of(chance.choice(arguments), depth, name)
+            return self.value_of(chance.choice(arguments), depth, name)
         if origin in (list, set, frozenset, tuple):
             inner = arguments[0] if arguments else str
-            return [self._value_of(inner, depth + 1, name) for _ in range(chance.choice((0, 1, 2, 2, 20)))]
+            return [self.value_of(inner, depth + 1, name) for _ in range(chance.choice((0, 1, 2, 2, 20)))]
         if origin is dict or (inspect.isclass(origin) and issubclass(origin, Mapping)):
-            return {str(self._value_of(arguments[0], 9 if arguments[0] is not str else depth, name)):
-                    self._value_of(arguments[1], depth + 1, name)
+            return {str(self.value_of(arguments[0], 9 if arguments[0] is not str else depth, name)):
+                    self.value_of(arguments[1], depth + 1, name)
                     for _ in range(chance.choice((0, 1, 2)))}  # fmt: skip
         if kind is int:
             return chance.choice((*NUMBERS, *NUMBERS, "9" * 400, 1e300))

@@ -1,0 +1,29 @@
+"""Whatever JSON comes, a body is read or refused as what it is: no other error reaches a handler."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+
+import pytest
+
+from rocketlet.remoting.errors import BodyError
+from tests.support.hostile_peer import HostilePeer, all_bodies
+from tests.support.properties import examples
+
+
+@pytest.mark.parametrize("name", sorted(all_bodies()))
+def test_a_body_is_read_or_refused(name: str) -> None:
+    kind = all_bodies()[name]
+    chance = Random(name)
+    peer = HostilePeer({}, [], chance, [])
+    read = 0
+    for _ in range(examples(10)):
+        value = peer.value_of(kind, 0, name)
+        for data in (json.dumps(value), json.dumps({"x": value}), json.dumps([value]), str(value)):
+            try:
+                kind.from_json(data.encode("utf-8", "surrogatepass"))
+                read += 1
+            except BodyError:
+                pass
+    assert read
