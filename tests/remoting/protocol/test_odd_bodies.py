@@ -9,7 +9,6 @@ import pytest
 
 from rocketlet.remoting.errors import BodyError
 from tests.support.hostile_peer import HostilePeer, all_bodies
-from tests.support.properties import examples
 
 
 @pytest.mark.parametrize("name", sorted(all_bodies()))
@@ -18,7 +17,7 @@ def test_a_body_is_read_or_refused(name: str) -> None:
     chance = Random(name)
     peer = HostilePeer({}, [], chance, [])
     read = 0
-    for _ in range(examples(10)):
+    for _ in range(40):
         value = peer.value_of(kind, 0, name)
         for data in (json.dumps(value), json.dumps({"x": value}), json.dumps([value]), str(value)):
             try:
