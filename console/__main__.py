@@ -34,6 +34,11 @@ _HELP = {"help_option_names": ["-h", "--help"]}
 @click.option("--language", type=click.Choice(["en", "zh"]), default=None, help="If a browser says nothing else.")
 @click.option("--access-key", envvar="ROCKETLET_ACCESS_KEY", default="", help="Account at brokers with access control.")
 @click.option("--secret-key", envvar="ROCKETLET_SECRET_KEY", default="", help="Its secret; better in the environment.")
+@click.option("--tls", is_flag=True, help="TLS to name servers and brokers.")
+@click.option("--tls-ca-file", default="", metavar="FILE", help="Certificates to trust; without it none is verified.")
+@click.option("--tls-cert-file", default="", metavar="FILE", help="The console's own certificate.")
+@click.option("--tls-key-file", default="", metavar="FILE", help="Its key.")
+@click.option("--tls-server-name", default="", metavar="NAME", help="The name that servers' certificates must bear.")
 @click.option("--print-addr", is_flag=True, help="Print the address alone, once ready.")
 def console(namesrv: str | None, print_addr: bool, language: str | None, **chosen: Any) -> int:
     """Pages over a cluster, ours or a Java one: topics, consumers, messages, brokers.

@@ -27,18 +27,26 @@ from rocketlet.console.audit import Audit
 from rocketlet.console.cluster import Cluster
 from rocketlet.console.config import ConsoleConfig
 from rocketlet.console.history import History
+from rocketlet.console.jobs import Jobs
 from rocketlet.console.routes import ROUTES
-from rocketlet.console.sampling import keep_sampling
+from rocketlet.console.sampling import Sampler
 from rocketlet.console.visitors import Visitors
 from rocketlet.console.web import Console
+from rocketlet.remoting.config import PoolConfig
 from rocketlet.remoting.transport import Network, join_address
 from rocketlet.tools.admin.calls import Admin, admin
 
 log = logging.getLogger("rocketlet.console.app")
 
 
-def made(config: ConsoleConfig, calls: Admin, clock: WallClock = system_clock, world: World | None = None) -> Starlette:
-    """The application over calls to a cluster."""
+def made(
+    config: ConsoleConfig,
+    calls: Admin,
+    nursery: trio.Nursery,
+    clock: WallClock = system_clock,
+    world: World | None = None,
+) -> Starlette:
+    """The application over calls to a cluster. Long changes run in the nursery."""
     app = Starlette(
         routes=[*ROUTES, Mount("/static", StaticFiles(directory=str(files("rocketlet.console") / "static")))]
     )
@@ -48,6 +56,7 @@ def made(config: ConsoleConfig, calls: Admin, clock: WallClock = system_clock, w
         History(config.sample_seconds),
         Visitors(config.token, config.viewer_token, read_only=config.read_only, chance=os.urandom),
         Audit(config.audit_file),
+        Jobs(nursery),
         clock,
         world,
     )
@@ -58,15 +67,19 @@ def made(config: ConsoleConfig, calls: Admin, clock: WallClock = system_clock, w
 async def connected(config: ConsoleConfig, network: Network | None = None) -> AsyncIterator[Admin]:
     """Calls to the cluster, signed where an account is given."""
     hooks = [Signer(config.access_key, config.secret_key)] if config.access_key else []
-    async with admin(config.namesrv, network=network, hooks=hooks) as calls:
+    pool = PoolConfig(
+        use_tls=config.tls, tls_auth_server=bool(config.tls_ca_file), tls_trust_path=config.tls_ca_file,
+        tls_cert_path=config.tls_cert_file, tls_key_path=config.tls_key_file, tls_server_name=config.tls_server_name,
+    )  # fmt: skip
+    async with admin(config.namesrv, network=network, hooks=hooks, pool=pool) as calls:
         yield calls
 
 
 async def run(config: ConsoleConfig, stop: Callable[[], Awaitable[None]], *, task_status: trio.TaskStatus[str]) -> None:
     """Serve until `stop` returns. Starts with the address of the first page."""
     async with connected(config) as calls, trio.open_nursery() as nursery:
-        app = made(config, calls)
-        nursery.start_soon(keep_sampling, app.state.console)
+        app = made(config, calls, nursery)
+        nursery.start_soon(Sampler(app.state.console).run)
         server = Config()
         server.bind = [join_address(config.host, config.port)]
         server.accesslog = None

@@ -19,8 +19,14 @@ class Audit:
     def __init__(self, file: str = "") -> None:
         self._file = file
 
+    def check(self) -> None:
+        """Raises OSError where a line could not be written: then nothing is to be changed."""
+        if self._file:
+            with open(self._file, "a", encoding="utf-8"):
+                pass
+
     def write(self, now_ms: int, who: str, role: str, action: str, about: Mapping[str, object], outcome: str) -> None:
-        """Say it. Raises OSError where the file cannot be written: then the change is not made."""
+        """Say it. Raises OSError where the file cannot be written."""
         line = json.dumps(
             {
                 "time": datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="milliseconds"),

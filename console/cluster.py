@@ -42,6 +42,7 @@ from rocketlet.tools.admin.calls import MASTER, Admin
 
 FRESH_SECONDS = 3.0
 AT_ONCE = 32
+MOST_KEPT = 1000
 KINDS = ("normal", "retry", "dlq", "system")
 
 Item = TypeVar("Item")
@@ -99,6 +100,10 @@ class Topic:
     configs: dict[str, TopicConfig] = field(default_factory=dict)
 
     @property
+    def is_users(self) -> bool:
+        return self.kind == "normal"
+
+    @property
     def queues(self) -> int:
         return sum(config.writeQueueNums for config in self.configs.values())
 
@@ -149,6 +154,8 @@ class Kept:
         self._asking: dict[object, trio.Lock] = {}
 
     async def get(self, key: object, ask: Callable[[], Awaitable[Found]]) -> Found:
+        if len(self._values) >= MOST_KEPT:
+            self._drop_old()
         lock = self._asking.setdefault(key, trio.Lock())
         async with lock:
             kept = self._values.get(key)
@@ -160,6 +167,11 @@ class Kept:
     def forget(self) -> None:
         """Something was changed: look again."""
         self._values.clear()
+
+    def _drop_old(self) -> None:
+        oldest = trio.current_time() - self._seconds
+        self._values = {key: kept for key, kept in self._values.items() if kept[0] >= oldest}
+        self._asking = {key: lock for key, lock in self._asking.items() if key in self._values or lock.locked()}
 
 
 async def each(items: Iterable[Item], ask: Callable[[Item], Awaitable[Found]]) -> list[Found]:

@@ -29,6 +29,11 @@ class ConsoleConfig:
     """Of who has chosen none: en, zh, or the browser's."""
     access_key: str = ""
     secret_key: str = ""
+    tls: bool = False
+    tls_ca_file: str = ""
+    tls_cert_file: str = ""
+    tls_key_file: str = ""
+    tls_server_name: str = ""
     sample_seconds: float = 60.0
 
     @property

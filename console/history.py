@@ -29,13 +29,20 @@ class History:
     def add(self, now: float, values: Mapping[str, float]) -> None:
         """One sample of everything; what is not told this time is missing."""
         for name in values:
-            if name not in self._series and len(self._series) < MOST_SERIES:
+            if name not in self._series and self._has_room(values):
                 self._series[name] = deque([_MISSING] * len(self._times), maxlen=self._length)
         self._times.append(now)
         for name, samples in list(self._series.items()):
             samples.append(values.get(name, _MISSING))
             if len(samples) == self._length and all(value != value for value in samples):
                 del self._series[name]  # nobody has told of it for a day
+
+    def _has_room(self, values: Mapping[str, float]) -> bool:
+        """Whether a series can be added: one that nobody tells of makes place for it."""
+        if len(self._series) < MOST_SERIES:
+            return True
+        silent = next((name for name, told in self._series.items() if name not in values and told[-1] != told[-1]), "")
+        return self._series.pop(silent, None) is not None
 
     def series(self, name: str) -> tuple[array[float], array[float]]:
         """Times and values of what is there, oldest first."""

@@ -1,4 +1,7 @@
-"""Takes the samples of the last day: rates, lag and dead letters, once a minute.
+"""Takes the samples of the last day: rates and lag, once a minute.
+
+A cluster may have more topics than can be asked for each minute. Those that flowed when they were last asked are asked
+every time, and the others in turn.
 
 Java: rocketmq-dashboard's task/DashboardCollectTask.java
 """
@@ -15,37 +18,55 @@ from rocketlet.console.web import Console
 
 log = logging.getLogger("rocketlet.console.sampling")
 
-MOST_TOPICS, MOST_GROUPS = 150, 150
+MOST_FLOWING, MOST_IN_TURN, MOST_GROUPS = 150, 500, 150
 
 
-async def keep_sampling(console: Console) -> None:
-    """Until cancelled. A cluster that does not answer leaves a gap."""
-    while True:
-        try:
-            console.history.add(console.clock() / 1000, await sample(console))
-        except RocketletError as error:
-            log.info("no sample this time: %s", error)
-        await trio.sleep(console.config.sample_seconds)
+class Sampler:
+    """Of one console. `run` until cancelled."""
 
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._flowing: list[str] = []
+        self._turn = 0
 
-async def sample(console: Console) -> dict[str, float]:
-    """All numbers of now, by the names of their series."""
-    cluster = console.cluster
-    brokers = await cluster.brokers()
-    values: dict[str, float] = {
-        "in": sum(broker.tps_in for broker in brokers if broker.is_master),
-        "out": sum(broker.tps_out for broker in brokers),
-    }
-    groups = await cluster.groups()
-    values["lag"] = sum(group.lag() for group in groups.values())
-    busiest = sorted(groups.values(), key=lambda group: (-group.lag(), -group.tps, group.name))[:MOST_GROUPS]
-    values |= {f"lag {group.name}": group.lag() for group in busiest}
-    topics = [name for name, topic in (await cluster.topics()).items() if topic.kind == "normal"][:MOST_TOPICS]
-    addresses = [broker.address for broker in brokers if broker.is_master and not broker.problem]
+    async def run(self) -> None:
+        """A cluster that does not answer leaves a gap."""
+        while True:
+            try:
+                values = await self.sample()
+                self._console.history.add(self._console.clock() / 1000, values)
+            except RocketletError as error:
+                log.info("no sample this time: %s", error)
+            await trio.sleep(self._console.config.sample_seconds)
 
-    async def rate(topic: str) -> tuple[str, float]:
-        found = await cluster.rate("TOPIC_PUT_NUMS", topic, addresses)
-        return topic, found.statsMinute.tps if found is not None else 0.0
+    async def sample(self) -> dict[str, float]:
+        """All numbers of now, by the names of their series."""
+        cluster = self._console.cluster
+        brokers = await cluster.brokers()
+        values: dict[str, float] = {
+            "in": sum(broker.tps_in for broker in brokers if broker.is_master),
+            "out": sum(broker.tps_out for broker in brokers),
+        }
+        groups = await cluster.groups()
+        values["lag"] = sum(group.lag() for group in groups.values())
+        busiest = sorted(groups.values(), key=lambda group: (-group.lag(), -group.tps, group.name))[:MOST_GROUPS]
+        values |= {f"lag {group.name}": group.lag() for group in busiest}
+        return values | await self._rates([name for name, one in (await cluster.topics()).items() if one.is_users])
 
-    values |= {f"in {topic}": tps for topic, tps in await each(topics, rate)}
-    return values
+    async def _rates(self, topics: list[str]) -> dict[str, float]:
+        turn = topics[self._turn : self._turn + MOST_IN_TURN]
+        self._turn = self._turn + MOST_IN_TURN if self._turn + MOST_IN_TURN < len(topics) else 0
+        there = set(topics)
+        asked = dict.fromkeys([*(name for name in self._flowing if name in there), *turn])
+        brokers = await self._console.cluster.masters()
+        addresses = [broker.address for broker in brokers]
+
+        async def rate(topic: str) -> tuple[float, str]:
+            found = await self._console.cluster.rate("TOPIC_PUT_NUMS", topic, addresses)
+            return (found.statsMinute.tps if found is not None else 0.0), topic
+
+        rates = sorted(await each(asked, rate), reverse=True)
+        before = set(self._flowing)
+        self._flowing = [topic for tps, topic in rates if tps > 0][:MOST_FLOWING]
+        shown = before.union(self._flowing)
+        return {f"in {topic}": tps for tps, topic in rates if topic in shown}

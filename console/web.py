@@ -34,8 +34,10 @@ from rocketlet.console.charts import short
 from rocketlet.console.cluster import Cluster
 from rocketlet.console.config import LOOPBACK, ConsoleConfig
 from rocketlet.console.history import History
+from rocketlet.console.jobs import Job, Jobs
 from rocketlet.console.texts import LANGUAGES, translated
 from rocketlet.console.visitors import Role, Visitors
+from rocketlet.remoting.command import version_name
 from rocketlet.remoting.errors import RemotingError
 from rocketlet.tools.admin.calls import Admin, NoSuchBroker, NoSuchCluster, NoSuchTopic
 from rocketlet.tools.admin.command import AdminError
@@ -46,6 +48,7 @@ log = logging.getLogger("rocketlet.console.web")
 
 PAGE_ROWS = 50
 LARGEST_FORM = 6 << 20
+LARGEST_STRANGERS_FORM = 16 << 10  # of somebody who has not logged in
 VISITOR, FLASH, LANGUAGE, THEME = "rocketlet_id", "rocketlet_flash", "rocketlet_lang", "rocketlet_theme"
 _SECURITY = {
     "Content-Security-Policy": (
@@ -76,8 +79,11 @@ class Console:
     history: History
     visitors: Visitors
     audit: Audit
+    jobs: Jobs
     clock: WallClock
     world: World | None = None
+    tails: int = 0
+    """Pages that show messages as they come, each of which asks brokers twice a second."""
 
     @property
     def calls(self) -> Admin:
@@ -91,8 +97,13 @@ class Console:
         """Those of a group, with the same account."""
         return dead_letters_of(group, ";".join(self.calls.namesrvs), self.world, **self._account())
 
-    def _account(self) -> dict[str, str]:
-        return {"access_key": self.config.access_key, "secret_key": self.config.secret_key}
+    def _account(self) -> dict[str, Any]:
+        config = self.config
+        return {
+            "access_key": config.access_key, "secret_key": config.secret_key, "tls": config.tls,
+            "tls_ca_file": config.tls_ca_file, "tls_cert_file": config.tls_cert_file,
+            "tls_key_file": config.tls_key_file, "tls_server_name": config.tls_server_name,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,9 +246,7 @@ class View:
         self, action: str, about: Mapping[str, object], do: Callable[[], Awaitable[str]], then: str
     ) -> Response:
         """Make a change, write who made it, and go to a page that says what came of it."""
-        if not self.may_change:
-            self._audit(action, about, "forbidden")
-            raise Refused(self.t("You may look, but not change anything."), 403)
+        self._check_change(action, about)
         try:
             said = await do()
         except (RocketletError, ExceptionGroup) as error:
@@ -246,6 +255,30 @@ class View:
         self._audit(action, about, "done")
         self.cluster.forget()
         return self.to(then, said)
+
+    def begin(
+        self, action: str, about: Mapping[str, object], work: Callable[[Job], Awaitable[str]], then: str
+    ) -> Response:
+        """Begin a change that takes a while, and go to the page that tells how far it is."""
+        self._check_change(action, about)
+
+        def ended(job: Job) -> None:
+            self._audit(action, about, f"{'failed' if job.bad else 'done'}: {job.outcome}")
+            self.cluster.forget()
+
+        job = self.console.jobs.begin(action, then, work, ended)
+        self._audit(action, about, "begun")
+        return self.to(f"/jobs/{job.id}")
+
+    def _check_change(self, action: str, about: Mapping[str, object]) -> None:
+        if not self.may_change:
+            self._audit(action, about, "forbidden")
+            raise Refused(self.t("You may look, but not change anything."), 403)
+        try:
+            self.console.audit.check()
+        except OSError as error:
+            text = self.t("The audit log cannot be written, so nothing is changed: {why}")
+            raise Refused(text.format(why=error), 500) from None
 
     def _audit(self, action: str, about: Mapping[str, object], outcome: str) -> None:
         client = self.request.client.host if self.request.client else "?"
@@ -266,7 +299,8 @@ def endpoint(page: Page, *, public: bool = False) -> Callable[[Request], Awaitab
         form: dict[str, str] = {}
         if request.method == "POST":
             length = request.headers.get("content-length", "")
-            if not length.isdigit() or int(length) > LARGEST_FORM:
+            stranger = console.visitors.role(visitor, console.clock() / 1000) is Role.NOBODY
+            if not length.isdigit() or int(length) > (LARGEST_STRANGERS_FORM if stranger else LARGEST_FORM):
                 return Response("the form is too large", 413, _SECURITY)
             given = await request.form(max_files=1, max_fields=1000, max_part_size=LARGEST_FORM)
             form = {name: value for name, value in given.items() if isinstance(value, str)}
@@ -342,6 +376,7 @@ def environment() -> jinja2.Environment:
             "size": size_text,
             "count": lambda number: f"{number:,}",
             "url": _quoted,
+            "version": version_name,
         }
     return _environment
 

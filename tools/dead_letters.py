@@ -9,8 +9,8 @@ Java: (the console's "resend" of org.apache.rocketmq.dashboard; mqadmin has none
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from rocketlet.client.sending.inner_producer import InnerProducer
 from rocketlet.client.sending.send_result import PullStatus
 from rocketlet.client.talking.session import World
 from rocketlet.common import message_properties as names
-from rocketlet.common.message import Message, MessageQueue, ReceivedMessage
+from rocketlet.common.message import Message, ReceivedMessage
 from rocketlet.common.topic import TOOLS_GROUP, dlq_topic
 
 BATCH = 32
@@ -53,24 +53,26 @@ class DeadLetters:
 
     async def read(self, wanted: Wanted, newest: int | None = None) -> list[ReceivedMessage]:
         """Those that are wanted, oldest first; of each queue only so many of the newest. Raises ClientError."""
+        async with aclosing(self.each(newest)) as letters:
+            found = [message async for message in letters if wanted.takes(message)]
+        return sorted(found, key=lambda message: message.store_timestamp)
+
+    async def each(self, newest: int | None = None) -> AsyncGenerator[ReceivedMessage, None]:
+        """All of them, queue by queue, no more than a pull at a time in memory. Raises ClientError."""
         topic = dlq_topic(self._group)
         if await self._engine.session.namesrv.route(topic) is None:
-            return []  # the broker creates it with the first dead letter
-        queues = await self._engine.queries.queues(topic)
-        found = [message for queue in queues for message in await self._read_queue(queue, newest)]
-        return sorted(filter(wanted.takes, found), key=lambda message: message.store_timestamp)
-
-    async def _read_queue(self, queue: MessageQueue, newest: int | None) -> list[ReceivedMessage]:
-        first = await self._engine.pull(queue, 0, 1)
-        offset = first.min_offset if newest is None else max(first.min_offset, first.max_offset - newest)
-        found: list[ReceivedMessage] = []
-        while offset < first.max_offset:
-            result = await self._engine.pull(queue, offset, BATCH)
-            if result.status is PullStatus.NO_NEW_MESSAGE or result.next_offset <= offset:
-                break
-            found += result.messages
-            offset = result.next_offset
-        return found
+            return  # the broker creates it with the first dead letter
+        for queue in await self._engine.queries.queues(topic):
+            first = await self._engine.pull(queue, 0, 1)
+            offset = first.min_offset if newest is None else max(first.min_offset, first.max_offset - newest)
+            while offset < first.max_offset:
+                result = await self._engine.pull(queue, offset, BATCH)
+                if result.status is PullStatus.NO_NEW_MESSAGE or result.next_offset <= offset:
+                    break
+                for message in result.messages:
+                    if message.queue_offset < first.max_offset:
+                        yield message
+                offset = result.next_offset
 
     async def send_again(self, message: ReceivedMessage, topic: str | None = None) -> str:
         """To its group, or to a topic; returns the topic that it was sent to. Raises ClientError."""

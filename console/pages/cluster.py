@@ -5,9 +5,12 @@ Java: rocketmq-dashboard's controller/ClusterController.java
 
 from __future__ import annotations
 
+from functools import cache
+
 from starlette.responses import Response
 
 from rocketlet.common.errors import RocketletError
+from rocketlet.common.settings import settings_of
 from rocketlet.console.cluster import Broker
 from rocketlet.console.web import Refused, View
 from rocketlet.remoting.protocol.replication import HARuntimeInfo, PromoteHeader
@@ -17,6 +20,7 @@ from rocketlet.tools.admin.calls import MASTER, NoSuchBroker
 from rocketlet.tools.admin.maintenance import add_write_perm, wipe_write_perm
 
 SECRET = "password", "secret", "token"
+HIDDEN = "******"
 
 
 async def brokers(view: View) -> Response:
@@ -40,21 +44,41 @@ async def broker(view: View) -> Response:
             settings = await settings_commands.settings_of(view.calls, one.address, RequestCode.GET_BROKER_CONFIG)
         except RocketletError as error:
             problem = str(error)
-    hidden = {key for key in settings if any(word in key.lower() for word in SECRET)}
-    wanted = view.asked("filter").lower()
+    wanted, only_set = view.asked("filter").lower(), view.asked("only") == "set"
+    defaults = _defaults()
     return view.page(
         "broker.html",
         broker=one,
         problem=problem,
         settings={
-            key: "******" if key in hidden and value else value
-            for key, value in sorted(settings.items())
-            if wanted in key.lower()
+            key: value
+            for key, value in sorted(without_secrets(settings).items())
+            if wanted in key.lower() and not (only_set and settings[key] == defaults.get(key, settings[key]))
         },
         filter=view.asked("filter"),
-        hidden=hidden,
+        only_set=only_set,
+        defaults=defaults,
+        is_secret=_is_secret,
         replicas=await _replicas(view, one),
     )
+
+
+def without_secrets(settings: dict[str, str]) -> dict[str, str]:
+    """The settings with stars for what should not be on a screen."""
+    return {key: HIDDEN if value and _is_secret(key) else value for key, value in settings.items()}
+
+
+def _is_secret(key: str) -> bool:
+    return any(word in key.lower() for word in SECRET)
+
+
+@cache
+def _defaults() -> dict[str, str]:
+    """What RocketMQ's settings are where nobody has set them, as far as our brokers have them too."""
+    from rocketlet.tools.settings_table import PROGRAMS
+
+    served = (one for config in PROGRAMS["mqbroker"] for one in settings_of(config))
+    return {one.key: one.format(one.default) for one in served if not one.default_note}
 
 
 async def _broker(view: View) -> Broker:

@@ -7,22 +7,28 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from urllib.parse import quote
 
 import trio
 from starlette.responses import Response, StreamingResponse
 
+from rocketlet.common.errors import RocketletError
 from rocketlet.common.message import ReceivedMessage
 from rocketlet.common.topic import DLQ_PREFIX, dlq_topic
 from rocketlet.console.cluster import Topic, each
-from rocketlet.console.pages.messages import link_to, preview
+from rocketlet.console.jobs import Job
+from rocketlet.console.pages.messages import link_to, listed, preview
 from rocketlet.console.web import Refused, View
 from rocketlet.tools.admin.reading import row_of
 from rocketlet.tools.dead_letters import Wanted, origin_of
 
+log = logging.getLogger("rocketlet.console.pages.dead_letters")
+
 NEWEST = 500  # of each queue, on the page
-MOST_SENT = 10_000
+_EXPORTED_AHEAD = 8  # lines that wait for the browser
 
 
 async def groups(view: View) -> Response:
@@ -47,17 +53,19 @@ async def groups(view: View) -> Response:
 
 async def group(view: View) -> Response:
     name = view.part("group")
-    letters = await _read(view, name, NEWEST)
-    pager = view.paged(letters)
+    found: list[ReceivedMessage] = []
+    async with view.console.dead_letters(name) as letters, aclosing(letters.each(NEWEST)) as each_one:
+        async for one in each_one:
+            found.append(listed(one))
+    found.sort(key=lambda one: -one.store_timestamp)
     return view.page(
-        "dead_letters.html", group=name, pager=pager, link_to=link_to, preview=preview, origin_of=origin_of
-    )
+        "dead_letters.html", group=name, pager=view.paged(found), link_to=link_to, preview=preview,
+        origin_of=origin_of, jobs=view.console.jobs.of(_link(name)),
+    )  # fmt: skip
 
 
-async def _read(view: View, group: str, newest: int | None) -> list[ReceivedMessage]:
-    async with view.console.dead_letters(group) as letters:
-        found = await letters.read(Wanted(), newest)
-    return found[::-1]
+def _link(group: str) -> str:
+    return f"/dead-letters/{quote(group, safe='')}"
 
 
 async def again(view: View) -> Response:
@@ -70,31 +78,47 @@ async def again(view: View) -> Response:
     if not chosen and not everything:
         raise Refused(view.t("Choose messages, or all of them."))
 
-    async def do() -> str:
-        sent = 0
+    async def work(job: Job) -> str:
         wanted = Wanted() if everything else Wanted(ids=chosen)
-        async with view.console.dead_letters(name) as letters:
-            found = await letters.read(wanted)
-            for one in found[:MOST_SENT]:
-                await letters.send_again(one, topic)
-                sent += 1
-                await trio.sleep(1 / rate)
-        return view.t("{count} dead letters are sent again").format(count=sent)
+        job.total = 0 if everything else len(chosen)
+        async with view.console.dead_letters(name) as letters, aclosing(letters.each()) as each_one:
+            due = trio.current_time()
+            async for one in each_one:
+                if wanted.takes(one):
+                    await trio.sleep_until(due)
+                    due = max(due + 1 / rate, trio.current_time() - 1)
+                    await letters.send_again(one, topic)
+                    job.done += 1
+                    if job.done == job.total:
+                        break
+        return view.t("{count} dead letters are sent again").format(count=job.done)
 
     about = {"group": name, "all": everything, "ids": sorted(chosen)[:50], "rate": rate, "target": topic or ""}
-    return await view.change("resendDeadLetters", about, do, f"/dead-letters/{quote(name, safe='')}")
+    return view.begin("resendDeadLetters", about, work, _link(name))
 
 
 async def export(view: View) -> Response:
     """All as JSON lines."""
     name = view.part("group")
-    letters = await _read(view, name, None)
+    # Read beside the answer: what is held is a few lines, whatever the group has given up.
+    into, out = trio.open_memory_channel[str](_EXPORTED_AHEAD)
+
+    async def read() -> None:
+        try:
+            async with into, view.console.dead_letters(name) as letters, aclosing(letters.each()) as each_one:
+                async for one in each_one:
+                    row = row_of(one)
+                    row["bodyBase64"] = base64.b64encode(one.body).decode()
+                    await into.send(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+        except (trio.BrokenResourceError, RocketletError, ExceptionGroup) as error:
+            log.info("the export of dead letters of %s ended early: %r", name, error)
 
     async def lines() -> AsyncIterator[str]:
-        for one in letters:
-            row = row_of(one)
-            row["bodyBase64"] = base64.b64encode(one.body).decode()
-            yield json.dumps(row, ensure_ascii=False, default=str) + "\n"
+        async with out:
+            async for line in out:
+                yield line
+
+    view.console.jobs.beside(read)
 
     response = StreamingResponse(lines(), media_type="application/x-ndjson")
     safe = "".join(sign if sign.isalnum() or sign in "-_" else "-" for sign in dlq_topic(name))

@@ -6,6 +6,10 @@ Java: rocketmq-dashboard's controller/MessageController.java
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+from typing import cast
 from urllib.parse import quote
 
 import trio
@@ -15,6 +19,7 @@ from rocketlet.client.errors import ClientError
 from rocketlet.common.errors import RocketletError
 from rocketlet.common.message import ReceivedMessage
 from rocketlet.console.bodies import shown
+from rocketlet.console.cluster import each
 from rocketlet.console.web import Refused, View
 from rocketlet.tools.admin import queries
 from rocketlet.tools.admin.command import AdminError
@@ -23,7 +28,10 @@ from rocketlet.tools.admin.reading import at_offset, by_key, by_offset_id, pulle
 MOST_FOUND = 2000
 MOST_KEYS = 64
 MOST_TOPICS = 1000  # that an id without a topic is looked for in
-_PLACE = re.compile(r"([^/@\s]+)/([^/@\s]+)/(\d+)(?:@|/)(\d+)")
+MOST_QUEUES = 256  # that an offset without a queue is looked for in
+PREVIEW = 160
+_PLACE = re.compile(r"([^/@\s]+)/([^/@\s]+)/(\d{1,9})[@/](\d{1,18})")
+_OFFSET = re.compile(r"([^/@\s]+)@(\d{1,18})")
 _ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
 
 
@@ -46,51 +54,69 @@ async def messages(view: View) -> Response:
             return view.to(link_to(found[0]))
         if not found:
             note = view.t("Nothing has the id, key or place {text}.").format(text=text)
-            if not topic and not _ID.fullmatch(text):
-                note += " " + view.t("A key is found in its topic only: name that.")
+            if not topic and sum(one.kind != "system" for one in (await view.cluster.topics()).values()) > MOST_TOPICS:
+                said = view.t("Only the first {count} topics were searched: name the topic.")
+                note += " " + said.format(count=MOST_TOPICS)
     elif topic:
         found, cut = await in_time(view, topic, begin, end)
         if cut:
             note = view.t("Only the newest {count} of them are shown.").format(count=MOST_FOUND)
         elif not found:
             note = view.t("No message of that topic and time.")
-    contains, tag = view.asked("contains"), view.asked("tag")
-    found = [
-        one
-        for one in found
-        if (not contains or contains.encode() in one.body or contains in one.keys) and (not tag or one.tags == tag)
-    ]
     return view.page(
-        "messages.html", q=text, topic=topic, begin=view.asked("begin"), end=view.asked("end"), contains=contains,
-        tag=tag, pager=view.paged(found), note=note, link_to=link_to, preview=preview, searched=bool(text or topic),
+        "messages.html", q=text, topic=topic, begin=view.asked("begin"), end=view.asked("end"),
+        contains=view.asked("has"), tag=view.asked("tag"), pager=view.paged(found), note=note, link_to=link_to,
+        preview=preview, searched=bool(text or topic),
     )  # fmt: skip
 
 
 def preview(message: ReceivedMessage) -> str:
     """The beginning of a body, on one line."""
-    return " ".join(shown(message.body).text[:160].split())
+    return " ".join(shown(message.body).text[:PREVIEW].split())
+
+
+def listed(message: ReceivedMessage) -> ReceivedMessage:
+    """The message as lists keep it: thousands of whole bodies could be gigabytes."""
+    return replace(message, body=preview(message).encode())
 
 
 async def find(view: View, text: str, topic: str = "") -> list[ReceivedMessage]:
-    """Whatever it is: topic/broker/queue@offset, an offset id, a unique id, a key."""
-    place = _PLACE.fullmatch(text)
-    if place:
+    """Whatever it is: topic/broker/queue@offset, topic@offset, an offset id, a unique id, a key."""
+    if place := _PLACE.fullmatch(text):
         name, broker, queue, offset = place.groups()
         return [await at_offset(view.calls, broker, name, int(queue), int(offset))]
+    if (anywhere := _OFFSET.fullmatch(text)) and anywhere[1] in await view.cluster.topics():
+        return await _at_offsets(view, anywhere[1], int(anywhere[2]))
     if _ID.fullmatch(text):
         try:
             return [(await by_offset_id(view.calls, text))[0]]
         except (AdminError, ClientError):
             pass  # a producer's id, which names no place
-    if topic:
-        return await by_key(view.calls, topic, text, MOST_KEYS, unique=bool(_ID.fullmatch(text)))
-    if _ID.fullmatch(text):
+    if not topic:
         return await _in_any_topic(view, text)
-    return []
+    found = await by_key(view.calls, topic, text, MOST_KEYS, unique=bool(_ID.fullmatch(text)))
+    if text.isascii() and text.isdigit() and len(text) <= 18:
+        found += await _at_offsets(view, topic, int(text))
+    return [listed(one) for one in found]
 
 
-async def _in_any_topic(view: View, message_id: str) -> list[ReceivedMessage]:
-    """Look in every topic, users' first: the index is by topic and id."""
+async def _at_offsets(view: View, topic: str, offset: int) -> list[ReceivedMessage]:
+    """What each queue of a topic has at an offset."""
+    places = {(queue.broker_name, queue.queue_id): one for queue, one in (await view.cluster.offsets(topic)).items()}
+    there = [place for place, one in sorted(places.items()) if one.minOffset <= offset < one.maxOffset]
+
+    async def look(place: tuple[str, int]) -> ReceivedMessage | None:
+        try:
+            return listed(await at_offset(view.calls, place[0], topic, place[1], offset))
+        except AdminError:
+            return None  # retention has passed, or nothing is stored at that place of the queue
+
+    return [one for one in await each(there[:MOST_QUEUES], look) if one is not None]
+
+
+async def _in_any_topic(view: View, text: str) -> list[ReceivedMessage]:
+    """Look in every topic, users' first: the index is by topic and key."""
+    is_id = bool(_ID.fullmatch(text))
     known = await view.cluster.topics()
     names = sorted(
         (name for name, one in known.items() if one.kind != "system"), key=lambda name: known[name].kind != "normal"
@@ -101,12 +127,12 @@ async def _in_any_topic(view: View, message_id: str) -> list[ReceivedMessage]:
     async def look(name: str, scope: trio.CancelScope) -> None:
         async with limit:
             try:
-                here = await by_key(view.calls, name, message_id, 8, unique=True)
+                here = await by_key(view.calls, name, text, 8, unique=is_id)
             except RocketletError:
                 return  # deleted meanwhile
-            found.extend(here)
-            if here and known[name].kind == "normal":
-                scope.cancel()
+            found.extend(map(listed, here))
+            if (here and is_id and known[name].is_users) or len(found) >= MOST_KEYS:
+                scope.cancel()  # an id is one message's, and retries of it are not what was looked for
 
     async with trio.open_nursery() as nursery:
         for name in names[:MOST_TOPICS]:
@@ -115,7 +141,8 @@ async def _in_any_topic(view: View, message_id: str) -> list[ReceivedMessage]:
 
 
 async def in_time(view: View, topic: str, begin: int | None, end: int | None) -> tuple[list[ReceivedMessage], bool]:
-    """The newest messages of a topic between two times; whether there were more."""
+    """The newest messages of a topic between two times that have what was asked for; whether there were more."""
+    tag, contains = view.asked("tag"), view.asked("has")
     places = await queues_of(view.calls, topic)
     most = max(MOST_FOUND // max(len(places), 1), 1)
     found: list[ReceivedMessage] = []
@@ -124,9 +151,16 @@ async def in_time(view: View, topic: str, begin: int | None, end: int | None) ->
         first, behind = await span(view.calls, address, queue, begin, end)
         if behind - first > most:
             first, cut = behind - most, True
-        async for message in pulled(view.calls, address, queue, first, behind):
-            if (begin is None or message.store_timestamp >= begin) and (end is None or message.store_timestamp <= end):
-                found.append(message)
+        messages = cast("AsyncGenerator[ReceivedMessage]", pulled(view.calls, address, queue, first, behind))
+        async with aclosing(messages):
+            async for message in messages:
+                if (
+                    (begin is None or message.store_timestamp >= begin)
+                    and (end is None or message.store_timestamp <= end)
+                    and (not tag or message.tags == tag)
+                    and (not contains or contains.encode() in message.body or contains in message.keys)
+                ):
+                    found.append(listed(message))
     found.sort(key=lambda one: (-one.store_timestamp, one.queue, -one.queue_offset))
     return found, cut
 
@@ -150,8 +184,14 @@ async def message(view: View) -> Response:
         members[group] = [client.clientId for client in connection.connectionSet] if connection else []
     return view.page(
         "message.html", message=one, body=body, kinds=("json", "text", "msgpack", "hex"), tracks=tracks,
-        members=members, link=link_to(one),
+        members=members, link=link_to(one), trace_id=trace_id(one),
     )  # fmt: skip
+
+
+def trace_id(message: ReceivedMessage) -> str:
+    """OpenTelemetry's, where the sender carried one in W3C's `traceparent`: version-trace-span-flags."""
+    parts = message.properties.get("traceparent", "").split("-")
+    return parts[1] if len(parts) >= 4 and re.fullmatch(r"[0-9a-f]{32}", parts[1]) else ""
 
 
 async def download(view: View) -> Response:

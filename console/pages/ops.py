@@ -5,40 +5,97 @@ Java: rocketmq-dashboard's controller/OpsController.java, NamesvrController.java
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
 from starlette.responses import Response
 
 from rocketlet.common.errors import RocketletError
+from rocketlet.console.cluster import Broker, each
+from rocketlet.console.pages.cluster import without_secrets
 from rocketlet.console.trouble import troubles
-from rocketlet.console.web import View
+from rocketlet.console.web import Refused, View
 from rocketlet.remoting.protocol.routing import ClusterInfo
 from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.transport import split_address
 from rocketlet.tools.admin import settings as settings_commands
+
+MOST_NAMESRVS = 16
+
+
+@dataclass(slots=True)
+class ClusterRow:
+    """One cluster, all its brokers together."""
+
+    masters: int = 0
+    slaves: int = 0
+    tps_in: float = 0.0
+    tps_out: float = 0.0
+    versions: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class NamesrvRow:
+    """One name server; `problem` where it does not answer."""
+
+    address: str
+    problem: str = ""
+    brokers: int = 0
+    settings: dict[str, str] = field(default_factory=dict)
 
 
 async def ops(view: View) -> Response:
-    namesrvs = []
-    for address in view.calls.namesrvs:
+    brokers, groups = await view.cluster.brokers(), await view.cluster.groups()
+
+    async def ask(address: str) -> NamesrvRow:
         try:
             answer = await view.calls.ask(address, RequestCode.GET_BROKER_CLUSTER_INFO)
-            info = ClusterInfo.from_json(answer.body)
             settings = await settings_commands.settings_of(view.calls, address, RequestCode.GET_NAMESRV_CONFIG)
-            namesrvs.append((address, "", len(info.brokerAddrTable), settings))
         except RocketletError as error:
-            namesrvs.append((address, str(error), 0, {}))
-    brokers = await view.cluster.brokers()
-    clusters: dict[str, list[int | float | set[str]]] = {}
-    for broker in brokers:
-        row = clusters.setdefault(broker.cluster, [0, 0, 0.0, 0.0, set()])
-        row[0 if broker.is_master else 1] += 1  # type: ignore[operator]
-        row[2] += broker.tps_in if broker.is_master else 0.0  # type: ignore[operator]
-        row[3] += broker.tps_out  # type: ignore[operator]
-        if broker.version:
-            row[4].add(broker.version)  # type: ignore[union-attr]
-    groups = await view.cluster.groups()
+            return NamesrvRow(address, str(error))
+        known = len(ClusterInfo.from_json(answer.body).brokerAddrTable)
+        return NamesrvRow(address, "", known, without_secrets(settings))
+
     return view.page(
         "ops.html",
-        namesrvs=namesrvs,
-        clusters=clusters,
+        namesrvs=await each(view.calls.namesrvs, ask),
+        clusters=_side_by_side(brokers),
         troubles=troubles(brokers, groups.values(), view.console.clock(), view.t),
         config=view.console.config,
     )
+
+
+def _side_by_side(brokers: Sequence[Broker]) -> dict[str, ClusterRow]:
+    rows: dict[str, ClusterRow] = {}
+    for broker in brokers:
+        row = rows.setdefault(broker.cluster, ClusterRow())
+        if broker.is_master:
+            row.masters += 1
+            row.tps_in += broker.tps_in
+        else:
+            row.slaves += 1
+        row.tps_out += broker.tps_out
+        if broker.version:
+            row.versions.add(broker.version)
+    return rows
+
+
+async def use_namesrvs(view: View) -> Response:
+    """Ask other name servers from now on, until the console is started again."""
+    wanted = view.said("namesrvs").replace(",", ";").split(";")
+    addresses = list(dict.fromkeys(address.strip() for address in wanted if address.strip()))
+    if not 1 <= len(addresses) <= MOST_NAMESRVS:
+        raise Refused(view.t("Write one to {most} addresses, host:port;host:port.").format(most=MOST_NAMESRVS))
+    for address in addresses:
+        try:
+            split_address(address)
+        except ValueError:
+            raise Refused(view.t("{text} is no address; write host:port.").format(text=address)) from None
+
+    async def do() -> str:
+        for address in addresses:
+            await view.calls.ask(address, RequestCode.GET_BROKER_CLUSTER_INFO)
+        view.calls.use(addresses)
+        return view.t("The console asks {names} now").format(names=";".join(addresses))
+
+    return await view.change("useNamesrvs", {"namesrvs": addresses}, do, "/ops")

@@ -6,19 +6,22 @@ Java: rocketmq-dashboard's controller/TopicController.java
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from urllib.parse import quote
 
 import trio
 from starlette.responses import Response, StreamingResponse
 
 from rocketlet.common.errors import RocketletError
-from rocketlet.common.message import ReceivedMessage
+from rocketlet.common.message import MessageQueue, ReceivedMessage
 from rocketlet.common.topic import InvalidName, check_topic_name
 from rocketlet.console.bodies import shown
 from rocketlet.console.cluster import KINDS, Topic, each
 from rocketlet.console.pages.dashboard import picture
 from rocketlet.console.web import Refused, View, time_text
+from rocketlet.remoting.protocol.inspection import TopicOffset
 from rocketlet.tools.admin import topics as commands
 from rocketlet.tools.admin.calls import NoSuchTopic
 from rocketlet.tools.admin.reading import pulled, queues_of
@@ -26,6 +29,9 @@ from rocketlet.tools.admin.reading import pulled, queues_of
 TAIL_PAUSE = 0.5
 TAIL_MOST = 50  # messages a look; what is above is left out and counted
 TAIL_SECONDS = 3600.0
+MOST_TAILS = 32
+LOOKED_AT = 8  # newest messages of each queue that tell who sends and how large messages are
+MOST_QUEUES = 16
 
 
 async def topics(view: View) -> Response:
@@ -61,8 +67,9 @@ async def topic(view: View) -> Response:
     table = await view.cluster.offsets(name)
     groups = await view.calls.groups_of(name)
     known = await view.cluster.groups()
-    addresses = list((await view.calls.masters_of(name)).values())
-    rate = await view.cluster.rate("TOPIC_PUT_NUMS", name, addresses)
+    masters = await view.calls.masters_of(name)
+    rate = await view.cluster.rate("TOPIC_PUT_NUMS", name, list(masters.values()))
+    bytes_rate = await view.cluster.rate("TOPIC_PUT_SIZE", name, list(masters.values()))
     return view.page(
         "topic.html",
         topic=one,
@@ -72,8 +79,48 @@ async def topic(view: View) -> Response:
         messages=sum(place.maxOffset - place.minOffset for place in table.values()),
         last=max((place.lastUpdateTimestamp for place in table.values()), default=0),
         rate=rate,
+        bytes_rate=bytes_rate,
+        newest=await _newest(view, table, masters),
         flow=picture(view, view.t("Messages a second"), {view.t("in"): f"in {name}"}),
         clusters=sorted({data.cluster for data in (await view.calls.route(name)).brokerDatas}),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """What some of the newest messages tell of a topic, and when the oldest one was stored."""
+
+    senders: list[tuple[str, int, str]]
+    """Host and port, how many of the messages, and the producer's group and id if it is still there."""
+    average: float
+    oldest: int
+
+
+async def _newest(view: View, table: Mapping[MessageQueue, TopicOffset], masters: Mapping[str, str]) -> Newest:
+    filled = {queue: one for queue, one in table.items() if one.maxOffset > one.minOffset}
+    queues = sorted(filled, key=lambda queue: -filled[queue].lastUpdateTimestamp)[:MOST_QUEUES]
+
+    async def look(queue: MessageQueue) -> tuple[int, list[tuple[str, int]]]:
+        address, one = masters.get(queue.broker_name, ""), filled[queue]
+        try:
+            oldest = await view.calls.brokers.earliest_store_time(address, queue)
+            begin = max(one.minOffset, one.maxOffset - LOOKED_AT)
+            found = [message async for message in pulled(view.calls, address, queue, begin, one.maxOffset)]
+        except RocketletError:
+            return 0, []
+        return oldest, [(message.born_host, message.store_size) for message in found]
+
+    answers = await each(queues, look)
+    found = [each_one for _, several in answers for each_one in several]
+    producers = {
+        client.remoteIP.lstrip("/"): f"{group} {client.clientId}"
+        for group, clients in (await view.cluster.producers()).items()
+        for _, client in clients
+    }
+    return Newest(
+        [(host, count, producers.get(host, "")) for host, count in Counter(host for host, _ in found).most_common(10)],
+        sum(size for _, size in found) / len(found) if found else 0.0,
+        min((oldest for oldest, _ in answers if oldest > 0), default=0),
     )
 
 
@@ -136,36 +183,42 @@ async def send(view: View) -> Response:
 
 async def tail(view: View) -> Response:
     await view.calls.route(view.part("topic"))
-    return view.page("tail.html", topic=view.part("topic"), tag=view.asked("tag", "*"), contains=view.asked("contains"))
+    return view.page("tail.html", topic=view.part("topic"), tag=view.asked("tag", "*"), contains=view.asked("has"))
 
 
 async def tail_events(view: View) -> Response:
     """Server-sent events: one message each, as JSON that the page shows as text."""
-    name, tag, contains = view.part("topic"), view.asked("tag", "*") or "*", view.asked("contains")
+    name, tag, contains = view.part("topic"), view.asked("tag", "*") or "*", view.asked("has")
+    if view.console.tails >= MOST_TAILS:
+        raise Refused(view.t("As many live pages are open as the console can serve: close one."), 503)
     places = await queues_of(view.calls, name)
     ends = {queue: await view.calls.brokers.max_offset(address, queue) for queue, address in places.items()}
 
+    async def new(queue: MessageQueue, address: str) -> list[str]:
+        """Events of one queue since the last look."""
+        try:
+            end = await view.calls.brokers.max_offset(address, queue)
+            first = max(ends[queue], end - TAIL_MOST)
+            found = [_event("skipped", {"count": first - ends[queue]})] if first > ends[queue] else []
+            async for message in pulled(view.calls, address, queue, first, end, tag):
+                if contains.encode() in message.body:
+                    found.append(_event("message", _row(message)))
+        except RocketletError as error:
+            return [_event("problem", {"text": str(error)})]
+        ends[queue] = end
+        return found
+
     async def events() -> AsyncIterator[str]:
-        yield "retry: 2000\n\n"
-        until = trio.current_time() + TAIL_SECONDS
-        while trio.current_time() < until:
-            told = 0
-            for queue, address in places.items():
-                try:
-                    end = await view.calls.brokers.max_offset(address, queue)
-                    first = max(ends[queue], end - TAIL_MOST)
-                    if first > ends[queue]:
-                        yield _event("skipped", {"count": first - ends[queue]})
-                    async for message in pulled(view.calls, address, queue, first, end, tag):
-                        told += 1
-                        if contains.encode() in message.body:
-                            yield _event("message", _row(message))
-                    ends[queue] = end
-                except RocketletError as error:
-                    yield _event("problem", {"text": str(error)})
-            if not told:
-                yield ": nothing new\n\n"
-            await trio.sleep(TAIL_PAUSE)
+        view.console.tails += 1
+        try:
+            yield "retry: 2000\n\n"
+            until = trio.current_time() + TAIL_SECONDS
+            while trio.current_time() < until:
+                found = [event for queue, address in places.items() for event in await new(queue, address)]
+                yield "".join(found) or ": nothing new\n\n"
+                await trio.sleep(TAIL_PAUSE)
+        finally:
+            view.console.tails -= 1
 
     response = StreamingResponse(events(), media_type="text/event-stream")
     return view.finished(response)

@@ -18,6 +18,7 @@ from rocketlet.tools.admin import trace
 from rocketlet.tools.admin.reading import by_key
 
 _MOST = 64
+_LATEST = 1 << 47  # a time in milliseconds; what a trace says is anybody's
 _ROW, _LEFT, _WIDTH = 28, 190, 900
 
 
@@ -36,7 +37,9 @@ async def traces(view: View) -> Response:
                 one
                 for message in found
                 for one in trace.decode(message.body.decode(errors="replace"))
-                if asked == one.get("msgId") or asked in str(one.get("keys", "")).split()
+                if (asked == one.get("msgId") or asked in str(one.get("keys", "")).split())
+                and 0 <= one["timestamp"] < _LATEST
+                and 0 <= one["costTime"] < _LATEST
             ]
             views.sort(key=lambda one: one["timestamp"])
             if not views:
@@ -50,14 +53,14 @@ async def traces(view: View) -> Response:
 
 def graph(view: View, views: list[dict[str, Any]]) -> Markup:
     """Bars over time: the send above, consumers below."""
-    first = min(one["timestamp"] for one in views)
+    first = min((one["timestamp"] for one in views if one["timestamp"]), default=0)
     last = max(one["timestamp"] + max(one["costTime"], 0) for one in views)
     length = max(last - first, 1)
     height = _ROW * len(views) + 30
     parts = [f'<svg class="trace" viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{escape(view.t("Trace"))}">']
     for number, one in enumerate(views):
         top = number * _ROW + 6
-        x = _LEFT + (one["timestamp"] - first) / length * (_WIDTH - _LEFT - 90)
+        x = _LEFT + max(one["timestamp"] - first, 0) / length * (_WIDTH - _LEFT - 90)
         width = max(one["costTime"] / length * (_WIDTH - _LEFT - 90), 4)
         good = one["status"] in ("success", "COMMIT_MESSAGE")
         label = f"{one['type']} {one['group']}"[:28]

@@ -23,6 +23,24 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+// A job that runs is looked at again until it does not.
+function lookAgain() {
+  const job = document.getElementById("job");
+  if (!job || !("runs" in job.dataset)) return;
+  setTimeout(async () => {
+    try {
+      const page = new DOMParser().parseFromString(await (await fetch(location.href)).text(), "text/html");
+      const now = page.getElementById("job");
+      if (now) job.replaceWith(now);
+      else location.reload();
+    } catch (error) {
+      // The console is away for a moment: the next look may find it.
+    }
+    lookAgain();
+  }, 1000);
+}
+lookAgain();
+
 const MOST_ROWS = 500;
 const rows = document.getElementById("tail");
 if (rows) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,7 +21,9 @@ from rocketlet.client import AsyncProducer, AsyncPushConsumer, ConsumeFrom, Late
 from rocketlet.common.message import ReceivedMessage
 from rocketlet.console import app as console_app
 from rocketlet.console.config import ConsoleConfig
-from rocketlet.console.sampling import sample
+from rocketlet.console.jobs import MOST_KEPT, MOST_RUNNING, Job, Jobs, TooManyJobs
+from rocketlet.console.pages.topics import MOST_TAILS
+from rocketlet.console.sampling import Sampler
 from tests.support.console_browser import Browser
 from tests.support.memory_cluster import Cluster, memory_cluster
 
@@ -30,9 +33,10 @@ HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 @asynccontextmanager
 async def console(cluster: Cluster, **chosen: Any) -> AsyncIterator[Browser]:
     config = ConsoleConfig(namesrv=cluster.namesrv, **chosen)
-    async with console_app.connected(config, cluster.network) as calls:
+    async with console_app.connected(config, cluster.network) as calls, trio.open_nursery() as nursery:
         world = cluster.world()
-        yield Browser(console_app.made(config, calls, world.clock, world))
+        yield Browser(console_app.made(config, calls, nursery, world.clock, world))
+        nursery.cancel_scope.cancel()
 
 
 @asynccontextmanager
@@ -95,7 +99,12 @@ async def test_one_box_finds_an_id_a_place_and_an_offset_id(autojump_clock: trio
         assert '"order": 11' in (await browser.get(f"/messages?q=orders/broker-a/{place[0]}@{place[2]}")).text
         missing = await browser.get(f"/messages?q={'0' * 32}")
         assert "Nothing has the id, key or place 0000" in missing.text
-        assert "A key is found in its topic only" in (await browser.get("/messages?q=order-3")).text
+        assert '"order": 3' in (await browser.get("/messages?q=order-3")).text
+        several = await browser.get("/messages?q=orders@0")
+        assert several.text.count("broker-a/") == len(
+            [one for one in (await browser.app.state.console.cluster.offsets("orders")).values() if one.maxOffset]
+        )
+        assert "broker-a/" in (await browser.get("/messages?q=0&topic=orders")).text
         assert (await browser.get("/messages?q=orders/broker-a/0@999")).status == 404
 
 
@@ -203,9 +212,14 @@ async def test_dead_letters_are_shown_sent_again_and_exported(autojump_clock: tr
             assert "one" in page.text
             export = await browser.get("/dead-letters/billing/export")
             rows = [json.loads(line) for line in export.html.splitlines()]
-            assert len(rows) == 2
-            page = await browser.submit("/dead-letters/billing", "/dead-letters/billing/again", which="all", rate="5")
+            assert sorted(base64.b64decode(row["bodyBase64"]) for row in rows) == [b"one", b"two"]
+            page = await browser.submit("/dead-letters/billing", "/dead-letters/billing/again", which="all", rate="1")
+            assert "data-runs" in page.html
+            await trio.sleep(3)
+            page = await browser.get("/jobs/1")
             assert "2 dead letters are sent again" in page.text
+            assert "data-runs" not in page.html
+            assert "2 dead letters are sent again" in (await browser.get("/dead-letters/billing")).text
             async with AsyncPushConsumer("billing", takes, topics={"orders": "*"}, **where):
                 await trio.sleep(60)
             assert sorted(again) == [b"one", b"two"]
@@ -238,7 +252,7 @@ async def test_live_messages_come_as_events(autojump_clock: trio.testing.MockClo
 
         async def look() -> None:
             nonlocal told
-            told = (await browser.get("/topics/orders/tail/events?tag=new&contains=live", seconds=10)).html
+            told = (await browser.get("/topics/orders/tail/events?tag=new&has=live", seconds=10)).html
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(look)
@@ -328,11 +342,17 @@ async def test_settings_are_shown_without_secrets_and_changed(autojump_clock: tr
 
 
 async def test_samples_make_a_picture(autojump_clock: trio.testing.MockClock) -> None:
-    async with shop() as (_, browser, _):
+    async with (
+        shop() as (cluster, browser, _),
+        AsyncProducer("more", namesrv=cluster.namesrv, world=cluster.world()) as producer,
+    ):
         shared = browser.app.state.console
+        sampler = Sampler(shared)
         for minute in range(3):
-            shared.history.add(1_790_000_000 + minute * 60, await sample(shared))
-            await trio.sleep(60)
+            shared.history.add(1_790_000_000 + minute * 60, await sampler.sample())
+            for _ in range(6):
+                await producer.send(Message("orders", b"another"))
+                await trio.sleep(10)
         page = await browser.get("/")
         assert page.html.count('<svg class="chart"') == 2
         assert '<svg class="chart"' in (await browser.get("/topics/orders")).html
@@ -346,3 +366,81 @@ async def test_a_cluster_that_is_away_is_told(autojump_clock: trio.testing.MockC
         browser.app.state.console.cluster.forget()
         page = await browser.get("/topics/nowhere")
         assert page.status in (404, 502)
+
+
+async def test_name_servers_may_be_changed_while_it_runs(autojump_clock: trio.testing.MockClock) -> None:
+    async with shop() as (cluster, browser, _):
+        for wrong in ("", "nonsense", ";".join(f"10.0.0.{n}:9876" for n in range(30))):
+            assert (await browser.submit("/ops", "/ops/namesrvs", namesrvs=wrong)).status == 400
+        page = await browser.submit("/ops", "/ops/namesrvs", namesrvs="10.9.9.9:9876")
+        assert 'role="alert"' in page.html, "one that does not answer is not taken"
+        page = await browser.submit("/ops", "/ops/namesrvs", namesrvs=f" {cluster.namesrv} ")
+        assert f"The console asks {cluster.namesrv} now" in page.text
+
+
+async def test_settings_say_whether_somebody_set_them(autojump_clock: trio.testing.MockClock) -> None:
+    async with shop() as (_, browser, _):
+        page = await browser.get("/cluster/broker-a/0?only=set")
+        assert "traceTopicEnable" in page.text
+        assert "set , default false" in page.text
+        assert "flushDiskType" not in page.text
+
+
+async def test_a_topic_tells_who_sends_and_how_much_it_holds(autojump_clock: trio.testing.MockClock) -> None:
+    async with shop() as (_, browser, _):
+        await trio.sleep(35)
+        page = await browser.get("/topics/orders")
+        assert "age of the oldest" in page.text
+        senders = page.text.partition("Who sent the newest messages")[2].partition("Route")[0]
+        assert "12 shop 10." in senders
+
+
+async def test_a_job_is_stopped_and_no_more_than_some_run(autojump_clock: trio.testing.MockClock) -> None:
+    async with trio.open_nursery() as nursery:
+        jobs, ended = Jobs(nursery), []
+
+        async def endless(job: Job) -> str:
+            job.done = 7
+            await trio.sleep_forever()
+            return "never"
+
+        async def fails(job: Job) -> str:
+            raise ValueError("not today")
+
+        failing = jobs.begin("x", "/x", fails, ended.append)
+        await trio.testing.wait_all_tasks_blocked()
+        assert (failing.outcome, failing.bad) == ("ValueError: not today", True)
+        several = [jobs.begin("x", "/x", endless, ended.append) for _ in range(MOST_RUNNING)]
+        with pytest.raises(TooManyJobs):
+            jobs.begin("x", "/x", endless, ended.append)
+        await trio.testing.wait_all_tasks_blocked()
+        for job in several:
+            job.scope.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        assert [job.outcome for job in ended[1:]] == ["stopped after 7"] * MOST_RUNNING
+        for _ in range(2 * MOST_KEPT):
+            jobs.begin("y", "/y", fails, ended.append)
+            await trio.testing.wait_all_tasks_blocked()
+        assert len(jobs.of("/y")) == MOST_KEPT
+        assert jobs.get(failing.id) is None
+
+
+async def test_nothing_is_changed_that_cannot_be_audited(autojump_clock: trio.testing.MockClock) -> None:
+    async with shop(audit_file="/nowhere/at/all") as (cluster, browser, _):
+        page = await browser.submit("/topics", "/topics", topic="no", cluster="DefaultCluster")
+        assert page.status == 500
+        assert "so nothing is changed" in page.text
+        assert cluster.brokers["broker-a"].tables.topics.get("no") is None
+
+
+async def test_who_has_not_logged_in_sends_small_forms(autojump_clock: trio.testing.MockClock) -> None:
+    async with shop(token="let me in") as (_, browser, _):
+        assert (await browser.post("/login", {"csrf": "", "token": "x" * 20_000})).status == 413
+
+
+async def test_a_live_page_that_is_left_frees_its_place(autojump_clock: trio.testing.MockClock) -> None:
+    async with shop() as (_, browser, _):
+        await browser.get("/topics/orders/tail/events", seconds=3)
+        assert browser.app.state.console.tails == 0
+        browser.app.state.console.tails = MOST_TAILS
+        assert (await browser.get("/topics/orders/tail/events", seconds=3)).status == 503

@@ -22,6 +22,7 @@ from rocketlet.client.talking.namesrv_calls import NamesrvCalls
 from rocketlet.common.errors import RocketletError
 from rocketlet.common.topic import DLQ_PREFIX, RETRY_PREFIX, is_system_group
 from rocketlet.remoting.command import Command, Language, request
+from rocketlet.remoting.config import PoolConfig
 from rocketlet.remoting.connection_pool import ConnectionPool
 from rocketlet.remoting.errors import RemotingError
 from rocketlet.remoting.hooks import ClientHook
@@ -72,14 +73,19 @@ class NoSuchCluster(RocketletError):
 
 @asynccontextmanager
 async def admin(
-    namesrv: str, *, timeout: float = TIMEOUT, network: Network | None = None, hooks: Sequence[ClientHook] = ()
+    namesrv: str,
+    *,
+    timeout: float = TIMEOUT,
+    network: Network | None = None,
+    hooks: Sequence[ClientHook] = (),
+    pool: PoolConfig | None = None,
 ) -> AsyncIterator[Admin]:
     """Calls over connections of their own, which end with the block. `namesrv`: `host:port;host:port`.
 
-    `hooks` see every request, and may sign it.
+    `hooks` see every request, and may sign it. `pool` says how to connect.
     """
-    async with ConnectionPool(network or TcpNetwork(), hooks=hooks) as pool:
-        yield Admin(pool, name_servers(namesrv), timeout)
+    async with ConnectionPool(network or TcpNetwork(), pool, hooks=hooks) as connections:
+        yield Admin(connections, name_servers(namesrv), timeout)
 
 
 def chosen_name_servers(flag: str | None, environment: Mapping[str, str]) -> str:
@@ -93,9 +99,13 @@ class Admin:
     def __init__(self, pool: ConnectionPool, namesrvs: Sequence[str], timeout: float = TIMEOUT) -> None:
         self._pool = pool
         self._timeout = timeout
-        self.namesrvs = tuple(namesrvs)
-        self.namesrv = NamesrvCalls(pool, namesrvs, Random(), timeout)
         self.brokers = BrokerCalls(pool, timeout)
+        self.use(namesrvs)
+
+    def use(self, namesrvs: Sequence[str]) -> None:
+        """Ask these name servers from now on."""
+        self.namesrvs = tuple(namesrvs)
+        self.namesrv = NamesrvCalls(self._pool, namesrvs, Random(), self._timeout)
 
     async def ask(
         self,

@@ -1,0 +1,89 @@
+"""Changes that take a while, such as sending thousands of dead letters again: done beside the pages that ask for them.
+
+A job tells how far it is, can be stopped, and goes on when the browser leaves. It ends with the console.
+
+Java: (none; rocketmq-dashboard has the browser wait)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import trio
+
+from rocketlet.common.errors import RocketletError, leaves
+
+log = logging.getLogger("rocketlet.console.jobs")
+
+MOST_RUNNING = 8
+MOST_KEPT = 50
+
+
+@dataclass(slots=True)
+class Job:
+    """`total` is 0 as long as it is not known. `outcome` is empty while it runs."""
+
+    id: str
+    about: str
+    link: str
+    done: int = 0
+    total: int = 0
+    outcome: str = ""
+    bad: bool = False
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+
+    @property
+    def runs(self) -> bool:
+        return not self.outcome
+
+
+class TooManyJobs(RocketletError):
+    """As many as may run at once do."""
+
+
+class Jobs:
+    """All jobs of one console, within a nursery of its own."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self._nursery = nursery
+        self._jobs: dict[str, Job] = {}
+        self._begun = 0
+
+    def begin(self, about: str, link: str, work: Callable[[Job], Awaitable[str]], ended: Callable[[Job], None]) -> Job:
+        """`work` gives what came of it; `ended` is told when it is over, however that was. Raises TooManyJobs."""
+        if sum(job.runs for job in self._jobs.values()) >= MOST_RUNNING:
+            raise TooManyJobs(f"{MOST_RUNNING} jobs run already; wait for one of them, or stop it")
+        while len(self._jobs) >= MOST_KEPT:
+            del self._jobs[next(name for name, job in self._jobs.items() if not job.runs)]
+        self._begun += 1
+        job = self._jobs[str(self._begun)] = Job(str(self._begun), about, link)
+        self._nursery.start_soon(self._run, job, work, ended)
+        return job
+
+    def beside(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run something that a page reads from while it is sent."""
+        self._nursery.start_soon(work)
+
+    def get(self, name: str) -> Job | None:
+        return self._jobs.get(name)
+
+    def of(self, link: str) -> list[Job]:
+        """Those that a page has begun, the newest first."""
+        return [job for job in reversed(self._jobs.values()) if job.link == link]
+
+    async def _run(self, job: Job, work: Callable[[Job], Awaitable[str]], ended: Callable[[Job], None]) -> None:
+        outcome = ""
+        try:
+            with job.scope:
+                outcome = await work(job)
+        except (RocketletError, ExceptionGroup) as error:
+            outcome, job.bad = "; ".join(str(one) for one in leaves(error)), True
+        except Exception as error:
+            log.exception("the job %s failed", job.about)
+            outcome, job.bad = f"{type(error).__name__}: {error}", True
+        if job.scope.cancelled_caught:
+            outcome, job.bad = f"stopped after {job.done}", True
+        job.outcome = outcome
+        ended(job)
