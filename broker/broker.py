@@ -82,7 +82,7 @@ from rocketlet.replication.feed import Feed
 from rocketlet.replication.follow import Follower
 from rocketlet.replication.slave import MasterFinder
 from rocketlet.replication.slave_view import LogSpan
-from rocketlet.store.config import StoreConfig, parse_delay_levels
+from rocketlet.store.config import StoreConfig
 from rocketlet.store.disk import Disk
 from rocketlet.store.message_store import MessageStore
 from rocketlet.store.replica import Replica
@@ -374,7 +374,7 @@ class Broker:
         topics, groups, offsets = tables.topics, tables.groups, tables.offsets
         clients, statistics, clock = self.clients, self.statistics, self._clock
         bits = self._filter_bits()
-        levels = len(parse_delay_levels(store.config.message_delay_level))
+        levels = store.config.delay_level_count
         detours = Detours(identity, settings, topics, groups, levels)
         state = BrokerState(settings, store, statistics, self._delay_progress, self._disk.usage, clock)
         self._watched.state = state

@@ -33,7 +33,6 @@ from rocketlet.common.clock import WallClock
 from rocketlet.common.message_properties import REAL_QID, REAL_TOPIC, decode_bytes, find
 from rocketlet.common.message_record import Record, decode
 from rocketlet.common.topic import HALF_TOPIC, SCHEDULE_TOPIC, InvalidName, is_topic_name
-from rocketlet.store.config import parse_delay_levels
 from rocketlet.store.consume_queue import LOST, ConsumeQueue
 from rocketlet.store.errors import MessageIllegal, StoreError
 from rocketlet.store.layout.consume_queue_entry import is_pre_blank
@@ -81,7 +80,7 @@ class DelayedDelivery:
         self._clock = clock
         self._settle = settle
         self._filter_bits = filter_bits
-        self._levels = len(parse_delay_levels(store.config.message_delay_level))
+        self._levels = store.config.delay_level_count
         self._next: dict[int, int] = {}  # by level; what is known to be on the disk of it is in the offsets
         self._safe: dict[int, AfterFlush[int]] = {}
         self._delivered = self._failed = self._skipped = 0

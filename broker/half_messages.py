@@ -50,7 +50,6 @@ from rocketlet.common.topic import (
     TRANSACTION_GROUP,
     is_topic_name,
 )
-from rocketlet.store.config import parse_delay_levels
 from rocketlet.store.message import Appended, Put
 from rocketlet.store.message_store import MessageStore
 
@@ -119,7 +118,7 @@ class HalfMessages:
         self._identity = identity
         self._clock = clock
         self._filter_bits = filter_bits
-        self._levels = len(parse_delay_levels(store.config.message_delay_level))
+        self._levels = store.config.delay_level_count
         self._states = TransactionStates(0, 0)
         self._safe = AfterFlush(store, self._take_offsets)
 

@@ -312,16 +312,6 @@ def check(buffer: Buffer, at: int, end: int, verify_body: bool = True, log_offse
     return int(size)
 
 
-def with_head_put_right(raw: bytes, log_offset: int) -> bytes | None:
-    """A record whose size, magic or log offset is damaged, as it must have been: where with the right ones lengths and
-    body CRC hold. None where they do not."""
-    for magic in (MAGIC_V1_BYTES, MAGIC_V2_BYTES):
-        found = len(raw).to_bytes(4, "big") + magic + raw[8:28] + log_offset.to_bytes(8, "big") + raw[36:]
-        if check(found, 0, len(raw), True, log_offset) == len(raw) == len(found):
-            return found
-    return None
-
-
 def outline(
     buffer: Buffer, at: int, end: int, verify_body: bool = True, log_offset: int | None = None
 ) -> Outline | Fault:

@@ -21,6 +21,7 @@ from rocketlet.common.errors import RocketletError
 from rocketlet.common.host import host_text
 from rocketlet.common.message_properties import decode_bytes
 from rocketlet.common.message_record import decode
+from rocketlet.common.settings import SettingsError
 from rocketlet.spark_jobs.commit_log import DEFAULT_SPLIT
 
 if TYPE_CHECKING:
@@ -100,14 +101,15 @@ def session_of(name: str, master: str | None, conf: tuple[str, ...]) -> Iterator
 def rules_of(
     store: str, queue_file_size: int | None, index_slots: int, index_entries: int, delay_levels: str | None
 ) -> Rules:
-    from rocketlet.spark_jobs.index_segments import DEFAULT_DELAYS, Rules, parse_delays
+    from rocketlet.spark_jobs.index_segments import Rules
     from rocketlet.spark_jobs.index_writer import queue_file_size as size_found
     from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE, file_size_for
     from rocketlet.store.layout.index_layout import IndexGeometry
+    from rocketlet.store.layout.queue_rules import DEFAULT_DELAY_LEVELS, parse_delay_levels
 
     try:
-        delays = tuple(parse_delays(delay_levels or DEFAULT_DELAYS))
-    except (ValueError, KeyError):
+        delays = parse_delay_levels(delay_levels or DEFAULT_DELAY_LEVELS)
+    except SettingsError:
         raise click.BadParameter(f"{delay_levels!r} is not like '1s 5s 1m 2h'", param_hint="--delay-levels") from None
     size = file_size_for(queue_file_size or size_found(store))
     return Rules(size // ENTRY_SIZE, IndexGeometry(index_slots, index_entries), delays)

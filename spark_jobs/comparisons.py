@@ -15,12 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rocketlet.common.java_numbers import INT32_MAX
-from rocketlet.spark_jobs.index_segments import INDEX_ENTRY
 from rocketlet.spark_jobs.segment_rows import Array
-from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE, LOST, entries_of
+from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE, LOST, are_past, entries_of
 from rocketlet.store.layout.index_layout import ENTRY_SIZE as INDEX_ENTRY_SIZE
-from rocketlet.store.layout.index_layout import HEADER_SIZE, IndexGeometry, decode_header
+from rocketlet.store.layout.index_layout import HEADER_SIZE, IndexGeometry, chains, decode_header, entry_dtype
 from rocketlet.store.layout.queue_ext_layout import is_address
 
 
@@ -69,8 +67,7 @@ def compare_queue_file(
     found.other = found.note(np.flatnonzero(~same & ~empty & ~is_lost) + base + place)
     outside = np.concatenate((np.arange(place), np.arange(end, per_file)))
     rest = there[outside]
-    is_past = (rest["log_offset"] >= 0) & (rest["log_offset"] < log[0]) & (rest["size"] > 0)
-    is_past |= (rest["log_offset"] == 0) & (rest["size"] == INT32_MAX)
+    is_past = are_past(there.tobytes(), log[0])[outside]
     is_zero = (rest["log_offset"] == 0) & (rest["size"] == 0) & (rest["tags_code"] == 0)
     is_new = (rest["log_offset"] >= log[1]) & (rest["size"] > 0)
     before = outside < place
@@ -96,7 +93,7 @@ def index_entries(raw: bytes | bytearray | memoryview, geometry: IndexGeometry) 
     count = min(decode_header(raw).next_entry, geometry.entries) - 1
     at = geometry.entries_at + INDEX_ENTRY_SIZE
     count = min(count, max(len(raw) - at, 0) // INDEX_ENTRY_SIZE)
-    return np.frombuffer(raw, INDEX_ENTRY, count, at) if count > 0 else np.empty(0, INDEX_ENTRY)
+    return np.frombuffer(raw, entry_dtype(), count, at) if count > 0 else np.empty(0, entry_dtype())
 
 
 def compare_index(
@@ -127,11 +124,5 @@ def wrong_links(raw: bytes | bytearray | memoryview, geometry: IndexGeometry) ->
     """How many slots and previous entries do not lead where the hashes say."""
     entries = index_entries(raw, geometry)
     slots = np.frombuffer(raw, ">i4", geometry.slots, HEADER_SIZE)
-    slot = entries["hash"].astype(np.int64) % geometry.slots
-    order = np.argsort(slot, kind="stable")
-    in_chain = np.diff(slot[order]) == 0
-    previous = np.zeros(len(entries), np.int64)
-    previous[order[1:][in_chain]] = order[:-1][in_chain] + 1
-    newest = np.zeros(geometry.slots, np.int64)
-    newest[slot[order]] = order + 1
+    newest, previous, _ = chains(entries["hash"], geometry.slots)
     return int((entries["previous"] != previous).sum() + (slots != newest).sum())

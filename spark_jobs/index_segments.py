@@ -22,26 +22,24 @@ import pyarrow as pa
 
 from rocketlet.common import message_flags as flags
 from rocketlet.common.java_hashes import hashes_between
-from rocketlet.common.java_numbers import INT32_MAX, string_hash, utf8_hash
+from rocketlet.common.java_numbers import string_hash, utf8_hash
 from rocketlet.common.topic import SCHEDULE_TOPIC, is_legal_name
 from rocketlet.spark_jobs.message_columns import MessageBatch
 from rocketlet.spark_jobs.segment_rows import Array
 from rocketlet.store.layout.consume_queue_entry import ENTRY, ENTRY_SIZE, LOST, PRE_BLANK, entry_dtype
-from rocketlet.store.layout.index_layout import HEADER, IndexGeometry
-
-DEFAULT_DELAYS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-LOST_MARK = -0x4C4F53545245434F  # prepared offset of a record that our broker put in the place of a lost one
+from rocketlet.store.layout.index_layout import ENTRY_SIZE as INDEX_ENTRY_SIZE
+from rocketlet.store.layout.index_layout import HEADER, HEADER_SIZE, SLOT_SIZE, IndexGeometry, chains, seconds_since
+from rocketlet.store.layout.index_layout import entry_dtype as index_entry_dtype
+from rocketlet.store.layout.queue_rules import (
+    DEFAULT_DELAY_LEVELS,
+    LOST_MARK,
+    delivery_time,
+    most_missing,
+    parse_delay_levels,
+)
 
 UNIT = np.dtype([("queue_offset", "<i8"), ("log_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 INDEX_ITEM = np.dtype([("hash", "<i4"), ("log_offset", "<i8"), ("timestamp", "<i8")])
-INDEX_ENTRY = np.dtype([("hash", ">i4"), ("log_offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
-
-_MILLISECONDS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
-def parse_delays(text: str) -> list[int]:
-    """Milliseconds of each level of `messageDelayLevel`. ValueError where one is not like `10s`."""
-    return [int(word[:-1]) * _MILLISECONDS[word[-1]] for word in text.split()]
 
 
 @dataclass(slots=True, frozen=True)
@@ -50,11 +48,7 @@ class Rules:
 
     units_per_file: int = 300_000
     geometry: IndexGeometry = field(default_factory=IndexGeometry)
-    delays: tuple[int, ...] = tuple(parse_delays(DEFAULT_DELAYS))
-
-    def delay_of(self, level: int) -> int:
-        """4.9.8: a level above the last counts as the last."""
-        return self.delays[min(level, len(self.delays)) - 1]
+    delays: tuple[int, ...] = parse_delay_levels(DEFAULT_DELAY_LEVELS)
 
 
 @dataclass(slots=True)
@@ -140,9 +134,9 @@ def _codes(batch: MessageBatch, rules: Rules) -> Array:
     if schedule >= 0:
         delays = batch.properties.column(b"DELAY")
         for row in np.flatnonzero(batch.topics.indices.to_numpy() == schedule).tolist():
-            level = delays[row].as_py()
-            if level is not None and level.isdigit() and int(level) > 0:
-                codes[row] = batch.heads.store_timestamp[row] + rules.delay_of(int(level))
+            due = delivery_time(int(batch.heads.store_timestamp[row]), delays[row].as_py(), rules.delays)
+            if due is not None:
+                codes[row] = due
     return codes
 
 
@@ -267,19 +261,18 @@ class UnevenQueue:
     breaks: list[tuple[int, int, int]] = field(default_factory=list)  # (log offset, offset expected, offset found)
 
 
-def uneven_queue(units: Array, most_lost: int) -> UnevenQueue:
-    """The whole queue from all its units. A record whose offset would need more lost messages than the damages of the
-    log can have held is left out: its header is damaged, which no checksum of 4.9 shows."""
+def uneven_queue(units: Array, log_begin: int) -> UnevenQueue:
+    """The whole queue from all its units."""
     units = units[np.argsort(units["log_offset"], kind="stable")]
     made = UnevenQueue()
     following = -1
     for offset, log_offset, size, code in units.tolist():
         if following >= 0 and offset != following:
             made.breaks.append((log_offset, following, offset))
-        if following >= 0 and offset > following + most_lost:
+        if following >= 0 and offset > following + most_missing(log_offset - log_begin):
             made.implausible += 1
-            continue
-        if following < 0 or offset < made.first:
+            offset = following
+        elif following < 0 or offset < made.first:
             made.rewound += len(made.entries) // ENTRY_SIZE
             made.first, made.entries = offset, bytearray()
         elif offset < following:
@@ -315,39 +308,19 @@ class IndexFileParts:
 
 
 def index_file(items: Array, geometry: IndexGeometry, end_before: tuple[int, int]) -> IndexFileParts:
-    """The file of these entries; `end_before` is (log offset, timestamp) of the last entry of the file before, or 0.
-
-    Sorted by slot, and stably, entries of one slot stand next to each other, so each one's predecessor is the one
-    before it, and the last one is what the slot leads to.
-    """
+    """The file of these entries; `end_before` is (log offset, timestamp) of the last entry of the file before, or 0."""
     count = len(items)
-    begin = int(items["timestamp"][0])
-    seconds = np.clip((items["timestamp"] - begin) // 1000, 0, INT32_MAX)
-    if begin <= 0:
-        seconds[:] = 0
-    base = end_before[1]
-    seconds[0] = min(max((begin - base) // 1000, 0), INT32_MAX) if base > 0 else 0
-    slot = items["hash"] % geometry.slots
-    order = np.argsort(slot, kind="stable")
-    in_chain = np.diff(slot[order]) == 0
-    previous = np.zeros(count, np.int64)
-    previous[order[1:][in_chain]] = order[:-1][in_chain] + 1
-    slots = np.zeros(geometry.slots, ">i4")
-    slots[slot[order]] = order + 1
-    entries = np.empty(count, INDEX_ENTRY)
+    begin, end = int(items["timestamp"][0]), int(items["timestamp"][-1])
+    slots, previous, used = chains(items["hash"], geometry.slots)
+    entries = np.empty(count, index_entry_dtype())
     entries["hash"], entries["log_offset"] = items["hash"], items["log_offset"]
-    entries["seconds"], entries["previous"] = seconds, previous
-    end = int(items["timestamp"][-1])
-    used = count - int(in_chain.sum())
+    entries["seconds"], entries["previous"] = seconds_since(items["timestamp"], begin, end_before[1]), previous
     header = HEADER.pack(begin, end, int(items["log_offset"][0]), int(items["log_offset"][-1]), used, count + 1)
     return IndexFileParts(header, slots, entries.tobytes(), begin, end)
 
 
 def index_pieces(parts: IndexFileParts, geometry: IndexGeometry) -> list[tuple[int, Any]]:
     """(place, bytes) of an index file, with the empty pages among its slots left out, so that it stays sparse."""
-    from rocketlet.store.layout.index_layout import ENTRY_SIZE as INDEX_ENTRY_SIZE
-    from rocketlet.store.layout.index_layout import HEADER_SIZE, SLOT_SIZE
-
     page = 1024  # slots
     pieces: list[tuple[int, Any]] = [(0, parts.header)]
     used: Array = np.add.reduceat(parts.slots != 0, np.arange(0, geometry.slots, page))

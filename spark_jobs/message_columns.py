@@ -15,7 +15,6 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -243,10 +242,3 @@ COLUMNS: dict[str, Column] = {
         Column("crc_state", "string", _TEXT, lambda batch: batch.crc_states),
     ]
 }  # fmt: skip
-
-
-def record_batch(batch: MessageBatch, names: list[str]) -> pa.RecordBatch:
-    """An Arrow batch of these columns."""
-    arrays: list[Any] = [COLUMNS[name].make(batch) for name in names]
-    fields = [pa.field(name, COLUMNS[name].arrow_type) for name in names]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rocketlet.common.message_record import FIXED
 from rocketlet.spark_jobs.log_pieces import UNITS, Scanned, SplitSummary
 from rocketlet.spark_jobs.progress import progress
 from rocketlet.spark_jobs.written_files import FILE_SCHEMA, file_rows, joined, write_once
@@ -54,7 +53,6 @@ def uneven_queues(summaries: list[SplitSummary]) -> tuple[dict[tuple[str, int], 
 def write_queues(session: SparkSession, scanned: Scanned, staging: str, rules: Rules) -> QueuesWritten:
     """All queue files below `staging`, laid out as a store has them."""
     first, uneven = uneven_queues(scanned.summaries)
-    most_lost = sum(damage.size for damage in scanned.stitched.damages) // FIXED
     units = scanned.pieces.where(f"kind = '{UNITS}' and split <= {scanned.stitched.last_split}")
     # An uneven queue is one group, an even one a group a file.
     names = [f"{topic}\x00{queue_id}" for topic, queue_id in uneven]
@@ -63,7 +61,7 @@ def write_queues(session: SparkSession, scanned: Scanned, staging: str, rules: R
 
         is_uneven = sql.concat("topic", sql.lit("\x00"), sql.col("queue_id").cast("string")).isin(names)
         units = units.withColumn("file", sql.when(is_uneven, sql.lit(-1)).otherwise(sql.col("file")))
-    write = _queue_writer(staging, rules, first, most_lost)
+    write = _queue_writer(staging, rules, first, scanned.log.begin_offset)
     with progress(session, "writing queues"):
         rows = units.groupBy("topic", "queue_id", "file").applyInArrow(write, FILE_SCHEMA).collect()
     totals = {name: sum(row[name] for row in rows) for name in ("units", "lost", "rewound", "implausible")}
@@ -72,7 +70,7 @@ def write_queues(session: SparkSession, scanned: Scanned, staging: str, rules: R
 
 
 def _queue_writer(
-    staging: str, rules: Rules, first: dict[tuple[str, int], int], most_lost: int
+    staging: str, rules: Rules, first: dict[tuple[str, int], int], log_begin: int
 ) -> Callable[[Any, Any], pa.Table]:
     def write(key: tuple[pa.Scalar, ...], table: pa.Table) -> pa.Table:
         from rocketlet.spark_jobs.index_segments import UNIT, even_queue_file, files_of, uneven_queue
@@ -85,7 +83,7 @@ def _queue_writer(
             data = even_queue_file(units, number, rules, is_first=is_first)
             rows.append(_write_queue_file(staging, topic, queue_id, number, data, rules) | {"units": len(units)})
         else:
-            made = uneven_queue(units, most_lost)
+            made = uneven_queue(units, log_begin)
             for number, data in files_of(made, rules):
                 rows.append(_write_queue_file(staging, topic, queue_id, number, data, rules))
             rows[0] |= {

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from rocketlet.common.message_record import FIXED
 from rocketlet.spark_jobs.files import list_folder, read_file, read_range
 from rocketlet.spark_jobs.log_pieces import PIECE_SCHEMA, UNITS, Scanned
 from rocketlet.spark_jobs.progress import progress
@@ -45,8 +44,7 @@ def verify_queues(session: SparkSession, scanned: Scanned, root: str, rules: Rul
         names = [f"{topic}\x00{queue_id}" for topic, queue_id in uneven]
         is_uneven = sql.concat("topic", sql.lit("\x00"), sql.col("queue_id").cast("string")).isin(names)
         units = units.withColumn("file", sql.when(is_uneven, sql.lit(-1)).otherwise(sql.col("file")))
-    most_lost = sum(damage.size for damage in scanned.stitched.damages) // FIXED
-    check = _queue_checker(root, rules, first, most_lost, (report.log_begin, report.last_known_offset))
+    check = _queue_checker(root, rules, first, (report.log_begin, report.last_known_offset))
     with progress(session, "verifying queues"):
         rows = units.groupBy("topic", "queue_id", "file").applyInArrow(check, FINDING_SCHEMA).collect()
     report.findings += findings_of(rows)
@@ -71,7 +69,7 @@ def _offsets_on_disk(root: str, topic: str, queue_id: int) -> dict[int, int]:
 
 
 def _queue_checker(
-    root: str, rules: Rules, first: dict[tuple[str, int], int], most_lost: int, log: tuple[int, int]
+    root: str, rules: Rules, first: dict[tuple[str, int], int], log: tuple[int, int]
 ) -> Callable[[Any, Any], pa.Table]:
     per_file = rules.units_per_file
 
@@ -99,7 +97,7 @@ def _queue_checker(
             place, expected = even_units(units, number, rules)
             rows = compare(topic, queue_id, number, place, expected)
         else:
-            made = uneven_queue(units, most_lost)
+            made = uneven_queue(units, log[0])
             for log_offset, wanted, offset in made.breaks[:_EXAMPLES]:
                 what = "queue offsets missing before the record" if offset > wanted else "queue offsets given out twice"
                 rows.append({

@@ -180,9 +180,6 @@ class _Check:
         for loss in found.losses:
             what = f"{loss.size} bytes at offset {loss.log_offset}: {loss.fault.value}; what stood there is lost"
             self._add(DAMAGE, "log", what, loss.log_offset)
-        for loss in found.mended:
-            what = f"the record at offset {loss.log_offset}: {loss.fault.value}; it can be put right"
-            self._add(REPAIRABLE, "log", what, loss.log_offset)
         if found.cut_bytes:
             what = f"{found.cut_bytes} bytes behind its end at {found.log_end} ({found.cut_why}) will be cut"
             self._add(REPAIRABLE if found.was_clean else NOTE, "log", what, found.log_end)

@@ -16,10 +16,9 @@ from enum import StrEnum
 
 from rocketlet.common.settings import LONG_MAX, SettingsError, setting
 from rocketlet.store.layout.consume_queue_entry import file_size_for
+from rocketlet.store.layout.queue_rules import DEFAULT_DELAY_LEVELS, parse_delay_levels
 
 _MINUTE = 60_000
-_DELAY_DIGITS = 6
-_UNITS = {"s": 1000, "m": _MINUTE, "h": 60 * _MINUTE, "d": 24 * 60 * _MINUTE}
 
 
 class FlushDiskType(StrEnum):
@@ -154,9 +153,7 @@ class StoreConfig:
     clean_resource_interval: int = setting(10_000, "How often retention looks.", unit="ms", minimum=1, updatable=True)
 
     # Delayed messages
-    message_delay_level: str = setting(
-        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", "The delays of levels 1, 2, ...; s, m, h or d."
-    )
+    message_delay_level: str = setting(DEFAULT_DELAY_LEVELS, "The delays of levels 1, 2, ...; s, m, h or d.")
 
     def __post_init__(self) -> None:
         parse_delay_levels(self.message_delay_level)
@@ -181,17 +178,6 @@ class StoreConfig:
     def is_sync_flush(self) -> bool:
         return self.flush_disk_type is FlushDiskType.SYNC_FLUSH
 
-
-def parse_delay_levels(text: str) -> tuple[int, ...]:
-    """Milliseconds of delay level 1, 2, ...; raises SettingsError."""
-    delays = []
-    for word in text.split():
-        number, unit = word[:-1], word[-1]
-        if unit not in _UNITS or not (number.isascii() and number.isdigit()):
-            raise SettingsError(f"messageDelayLevel={text}: {word} is no delay; write 10s, 5m, 2h or 1d")
-        if len(number) > _DELAY_DIGITS:
-            raise SettingsError(f"messageDelayLevel={text}: {word} is longer than any message is kept")
-        delays.append(int(number) * _UNITS[unit])
-    if not delays:
-        raise SettingsError("messageDelayLevel: at least one level is needed, as in 1s 5s 10s")
-    return tuple(delays)
+    @property
+    def delay_level_count(self) -> int:
+        return len(parse_delay_levels(self.message_delay_level))

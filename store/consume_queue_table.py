@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from rocketlet.common.topic import SCHEDULE_TOPIC, is_legal_name
-from rocketlet.store.config import StoreConfig, parse_delay_levels
+from rocketlet.store.config import StoreConfig
 from rocketlet.store.consume_queue import ConsumeQueue
 from rocketlet.store.consume_queue_ext import ConsumeQueueExt
 from rocketlet.store.disk import PAGE, Disk
@@ -25,6 +25,7 @@ from rocketlet.store.layout.file_names import (
     queue_ext_folder,
     queue_folder,
 )
+from rocketlet.store.layout.queue_rules import delay_of, parse_delay_levels
 from rocketlet.store.mapped_file import MappedFile
 from rocketlet.store.mapped_file_queue import MappedFileQueue, Oddity
 
@@ -43,7 +44,7 @@ class ConsumeQueueTable:
         self._file_size = config.queue_file_size
         self._ext_size = config.mapped_file_size_consume_queue_ext
         self._with_ext = config.enable_consume_queue_ext
-        self._delays = parse_delay_levels(config.message_delay_level)
+        self.delays = parse_delay_levels(config.message_delay_level)
         self.queues: dict[QueueKey, ConsumeQueue] = {}
         self.dirty: list[ConsumeQueue] = []
 
@@ -149,7 +150,7 @@ class ConsumeQueueTable:
 
     def delay_of(self, level: int) -> int:
         """Milliseconds of a delay level; a level above the last is the last, an unknown one a second."""
-        return self._delays[min(level, len(self._delays)) - 1] if level > 0 else 1000
+        return delay_of(self.delays, level)
 
     def of_topic(self, topic: str) -> list[ConsumeQueue]:
         return [queue for queue in self.queues.values() if queue.topic == topic]

@@ -1,11 +1,11 @@
 """Something readable in the place of a damaged stretch of the log, so that every reader gets over it, Java's too.
 
-The bytes that stood there are kept in `rocketlet/damaged/<offset>-<n>` first. A body with one flipped bit is put right
-by its CRC (layout/bit_mending.py), and nothing is lost. Else each message that is known to have
-been there (the damaged record's own header where its lengths hold, else the queue entries that point into the stretch)
-becomes a *lost record*: a true record of the same topic, queue and queue offset, so that the queue keeps its numbers
-wherever it is rebuilt, whose body is a sentence, and whose prepared offset is `LOST_MARK`. Rebuilding gives it the tags
-code `LOST`, and pulls of ours pass over it. What nobody is known for becomes a record of type rollback, which gets no
+The bytes that stood there are first kept in `rocketlet/damaged/<offset>-<n>`. No message is ever guessed from them:
+what a checksum does not confirm is lost, and is reported as lost. Each message that is known to have been there (by the
+header of the damaged record where its lengths hold, else by the queue entries that point into the stretch) is replaced
+by a *lost record*: a true record of the same topic, queue and queue offset, so that the queue keeps its numbers
+wherever it is rebuilt, whose body is a sentence and whose prepared offset is `LOST_MARK`. Rebuilding gives it the tags
+code `LOST`, which our pulls skip. A part in which no message is known becomes a record of type rollback, which gets no
 queue entry and no index entry anywhere. A stretch to the end of a file becomes a blank record.
 
 Nothing else ever writes into the middle of the log, and this only while the store is opened or repaired.
@@ -24,27 +24,22 @@ from rocketlet.common.message_record import (
     BLANK_SIZE,
     Fault,
     Outline,
-    Record,
     blank,
-    decode,
-    encode,
     outline,
     pack_into,
     record_size,
     topic_field,
-    with_head_put_right,
 )
 from rocketlet.common.topic import is_legal_name
 from rocketlet.store.commit_log import CommitLog
 from rocketlet.store.consume_queue import ConsumeQueue
 from rocketlet.store.disk import Disk
-from rocketlet.store.layout.bit_mending import mended
 from rocketlet.store.layout.file_names import DAMAGED, offset_name
+from rocketlet.store.layout.queue_rules import LOST_MARK
 from rocketlet.store.log_walk import Loss
 from rocketlet.store.mapped_file import MappedFile
 
-LOST_MARK = -0x4C4F53545245434F  # a prepared offset that no log has. On disk: DO NOT CHANGE.
-_NOBODY = "-"  # topic of what nobody is known for
+_NO_TOPIC = "-"  # of a part in which no message is known
 _SENTENCE = b"This message was lost: its bytes on the disk were damaged. What was left is in rocketlet/damaged. "
 _LARGEST = 1 << 20
 _KEPT = 64 << 20
@@ -61,11 +56,6 @@ class Identity:
     size: int
 
 
-def is_lost(record: Outline) -> bool:
-    """Whether a record stands for one that was lost."""
-    return record.prepared_offset == LOST_MARK
-
-
 class Healing:
     """Heals losses of one log. `identities` are the messages that were put in as lost."""
 
@@ -75,7 +65,6 @@ class Healing:
         self._queues = queues
         self._root = root
         self.identities: list[Identity] = []
-        self.mended: list[Loss] = []
         self.kept: list[str] = []
 
     def heal(self, loss: Loss) -> bool:
@@ -85,32 +74,12 @@ class Healing:
             return False
         known = self._known(loss)
         self._keep(loss)
-        if self._mend(loss):
-            return True
         for file, at, size, ends_file in pieces:
             if ends_file:
                 file.write(at, blank(size))
                 continue
             begin, end = file.begin + at, file.begin + at + size
             self._fill(file, loss, begin, end, [one for one in known if begin <= one.log_offset < end])
-        return True
-
-    def _mend(self, loss: Loss) -> bool:
-        """Put a record right that one flipped bit of its body, or damage to its size, magic or offset, has spoilt."""
-        file = self._log.files.find(loss.log_offset)
-        assert file is not None
-        at = loss.log_offset - file.begin
-        if at + loss.size > file.size:
-            return False
-        raw: bytes | None
-        if loss.fault is Fault.BODY_CRC:
-            raw = _with_body_mended(decode(file.buffer, at, at + loss.size))
-        else:
-            raw = with_head_put_right(bytes(file.buffer[at : at + min(loss.size, _KEPT)]), loss.log_offset)
-        if raw is None or len(raw) != loss.size:
-            return False
-        file.write(at, raw)
-        self.mended.append(loss)
         return True
 
     def _pieces(self, loss: Loss) -> Iterable[tuple[MappedFile, int, int, bool]]:
@@ -124,7 +93,7 @@ class Healing:
             place = stop
 
     def _known(self, loss: Loss) -> list[Identity]:
-        """Whose messages were there, in the order of the log."""
+        """The messages that were there, in the order of the log."""
         begin, end = loss.log_offset, loss.log_offset + loss.size
         if loss.fault is Fault.BODY_CRC:
             file = self._log.files.find(begin)
@@ -142,7 +111,7 @@ class Healing:
         return sorted(found, key=lambda one: one.log_offset)
 
     def _keep(self, loss: Loss) -> None:
-        """Save what stood there, up to a size that no damage of a few records has."""
+        """Save what stood there, up to 64 MiB: more than any damage of a few records."""
         number = 0
         while self._disk.exists(path := f"{self._root}/{DAMAGED}/{offset_name(loss.log_offset)}-{number}"):
             number += 1
@@ -156,13 +125,13 @@ class Healing:
             self.kept.append(path)
 
     def _fill(self, file: MappedFile, loss: Loss, begin: int, end: int, known: list[Identity]) -> None:
-        """Lost records over [begin, end): one for each who is known, as near as it fits to where his was."""
+        """Lost records over [begin, end): one for each known message, as near as it fits to where that was."""
         parts: list[tuple[int, int, Identity | None]] = []
         place = begin
         for one in known:
             start, stop = max(one.log_offset, place), min(one.log_offset + one.size, end)
             if stop - start < record_size(0, topic_field(one.topic), 0):
-                continue  # no room for him; the gap in his queue is filled when it is rebuilt
+                continue  # too short for a record; the gap in the queue is filled when it is rebuilt
             if start - place >= _least(ends_file=False):
                 parts.append((place, start, None))
                 place = start
@@ -172,19 +141,21 @@ class Healing:
             parts.append((place, end, None))
         elif place < end:
             parts[-1] = (parts[-1][0], end, parts[-1][2])
-        for start, stop, someone in parts:
-            if someone is None:
-                self._nobody(file, loss, start, stop)
+        for start, stop, identity in parts:
+            if identity is None:
+                self._fill_unknown(file, loss, start, stop)
             else:
-                self._write(file, loss, start, stop, someone.topic, someone.queue_id, someone.queue_offset, sys_flag=0)
+                self._write(
+                    file, loss, start, stop, identity.topic, identity.queue_id, identity.queue_offset, sys_flag=0
+                )
                 self.identities.append(
-                    Identity(someone.topic, someone.queue_id, someone.queue_offset, start, stop - start)
+                    Identity(identity.topic, identity.queue_id, identity.queue_offset, start, stop - start)
                 )
 
-    def _nobody(self, file: MappedFile, loss: Loss, begin: int, end: int) -> None:
+    def _fill_unknown(self, file: MappedFile, loss: Loss, begin: int, end: int) -> None:
         while begin < end:
             stop = end if end - begin <= _LARGEST else min(begin + _LARGEST, end - _least(ends_file=False))
-            self._write(file, loss, begin, stop, _NOBODY, 0, 0, ROLLBACK)
+            self._write(file, loss, begin, stop, _NO_TOPIC, 0, 0, ROLLBACK)
             begin = stop
 
     def _write(
@@ -202,14 +173,6 @@ class Healing:
         )  # fmt: skip
 
 
-def _with_body_mended(record: Record) -> bytes | None:
-    body = mended(record.body, record.body_crc)
-    if body is None:
-        return None
-    record.body = body
-    return encode(record)
-
-
 def _least(*, ends_file: bool) -> int:
     """The shortest stretch that can be made readable."""
-    return BLANK_SIZE if ends_file else record_size(0, topic_field(_NOBODY), 0)
+    return BLANK_SIZE if ends_file else record_size(0, topic_field(_NO_TOPIC), 0)

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rocketlet.common.java_numbers import INT32_MAX
 from rocketlet.store.disk import PAGE
 from rocketlet.store.layout.index_layout import (
     ENTRY_SIZE,
@@ -21,7 +20,9 @@ from rocketlet.store.layout.index_layout import (
     IndexColumns,
     IndexGeometry,
     IndexTable,
+    chains,
     entry_dtype,
+    seconds_since,
 )
 from rocketlet.store.mapped_file import MappedFile
 
@@ -115,18 +116,13 @@ class IndexFile:
 
         `base`: the time that the first entry of the file counts from; None where that is not known any more.
         """
-        import numpy
 
         table, count = self.table, len(columns.hashes)
         first = int(columns.log_offsets[0]), columns.timestamp(0)
         if number == 1 and (table.begin_log_offset, table.begin_timestamp) != first:
             return 0
         entries = self.entries()[number - 1 : number - 1 + count]
-        bases = numpy.full(count, table.begin_timestamp)
-        if number == 1:
-            bases[0] = base or 0
-        seconds = numpy.clip((columns.timestamps - bases) // 1000, 0, INT32_MAX)
-        seconds[bases <= 0] = 0
+        seconds = seconds_since(columns.time_column(), table.begin_timestamp, (base or 0) if number == 1 else None)
         same = entries["seconds"] == seconds
         if number == 1 and base is None:
             same[0] = True
@@ -156,25 +152,13 @@ class IndexFile:
         table.write_header()
 
     def rechain(self, *, repair: bool) -> int:
-        """Compute slots and previous entries from the hashes; returns how many were wrong, and puts them right."""
-        import numpy
-
+        """Compute slots and previous entries from the hashes, and correct them; returns how many were wrong."""
         entries = self.entries()
-        slots = entries["hash"].astype(numpy.int64) % self.geometry.slots
-        order = numpy.argsort(slots, kind="stable")  # by slot, within a slot by number
-        by_slot = slots[order]
-        numbers = order + 1
-        is_first = numpy.ones(len(order), bool)
-        is_first[1:] = by_slot[1:] != by_slot[:-1]
-        previous = numpy.zeros(len(order), numpy.int64)
-        previous[order[1:]] = numpy.where(is_first[1:], 0, numbers[:-1])
-        heads = numpy.zeros(self.geometry.slots, ">i4")
-        heads[by_slot] = numbers  # of equal slots the last, so the newest, stays
+        heads, previous, slots_used = chains(entries["hash"], self.geometry.slots)
         wrong = self._put_slots(heads, repair=repair) + self._put_previous(entries, previous, repair=repair)
-        used = int(is_first.sum())
-        if self.table.slots_used != used:
+        if self.table.slots_used != slots_used:
             wrong += 1
-            self.table.slots_used = used
+            self.table.slots_used = slots_used
         if repair and wrong:
             self.file.make_room(0, HEADER_SIZE)
             self.table.write_header()

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from rocketlet.common.java_hashes import hash_column
 from rocketlet.common.java_numbers import INT32_MAX
 from rocketlet.common.message_flags import gets_index_entry
-from rocketlet.store.healing import is_lost
 from rocketlet.store.index_file import IndexFile
 from rocketlet.store.layout.index_layout import IndexColumns
+from rocketlet.store.layout.queue_rules import LOST_MARK
 from rocketlet.store.log_walk import Found
 from rocketlet.store.message_index import MessageIndex
 
@@ -82,7 +82,7 @@ class IndexRebuild:
     def add(self, batch: list[Found], all_keys: list[list[bytes]]) -> None:
         """Records with their keys."""
         for (log_offset, record), keys in zip(batch, all_keys, strict=True):
-            if keys and gets_index_entry(record.sys_flag) and not is_lost(record):
+            if keys and gets_index_entry(record.sys_flag) and record.prepared_offset != LOST_MARK:
                 prefix, time = record.topic + b"#", record.store_timestamp
                 for key in keys:
                     self._keys.append(prefix + key)

@@ -21,22 +21,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rocketlet.common.message_flags import gets_queue_entry
-from rocketlet.common.message_properties import find
-from rocketlet.common.message_record import FIXED, Outline
-from rocketlet.common.subscription import tags_code
-from rocketlet.common.topic import SCHEDULE_TOPIC, is_legal_name
+from rocketlet.common.message_record import Outline
+from rocketlet.common.topic import is_legal_name
 from rocketlet.store.consume_queue import LOST, ConsumeQueue
 from rocketlet.store.consume_queue_table import ConsumeQueueTable
-from rocketlet.store.healing import LOST_MARK
 from rocketlet.store.layout.consume_queue_entry import ENTRY, ENTRY_SIZE, PRE_BLANK, are_past, entries_of
 from rocketlet.store.layout.queue_ext_layout import is_address, to_offset
+from rocketlet.store.layout.queue_rules import entry_code, most_missing
 from rocketlet.store.log_walk import Found
 from rocketlet.store.mapped_file import MappedFile, data_pieces
 
-_SCHEDULE = SCHEDULE_TOPIC.encode()
 _PIECE = 1 << 16  # entries gathered for a queue before they are compared
-# So many messages of a queue may be lost between two records of it, however small the log: 20 MB of entries.
-_MISSING_AT_MOST = 1 << 20
 _pack = ENTRY.pack
 
 
@@ -86,7 +81,7 @@ class QueueRebuild:
 
     def add(self, batch: list[Found], all_tags: list[bytes | None]) -> None:
         """Records with their tags."""
-        gathered = self._gathered
+        gathered, delays = self._gathered, self._table.delays
         for (log_offset, record), tags in zip(batch, all_tags, strict=True):
             size, queue_id, offset, sys_flag, _, _, topic, _ = record
             if sys_flag & 4:  # prepared and rolled back ones are in no queue (`message_flags.gets_queue_entry`)
@@ -99,7 +94,7 @@ class QueueRebuild:
                 continue
             if offset != queue.next:
                 offset = self._jump(queue, offset, log_offset, size)
-            queue.entries += _pack(log_offset, size, self._code_of(record, tags))
+            queue.entries += _pack(log_offset, size, entry_code(record, tags, delays))
             queue.next = offset + 1
             if len(queue.entries) >= _PIECE * ENTRY_SIZE:
                 self._apply(queue)
@@ -110,16 +105,6 @@ class QueueRebuild:
             return True
         queue = self._gathered.get((record.topic, record.queue_id))
         return queue is None or record.queue_offset >= queue.next
-
-    def _code_of(self, record: Outline, tags: bytes | None) -> int:
-        """The tags code of a record's entry."""
-        if record.prepared_offset == LOST_MARK:
-            return LOST
-        if record.topic == _SCHEDULE:
-            level = find(record.properties, b"DELAY")
-            if level is not None and level.isdigit() and int(level) > 0:
-                return record.store_timestamp + self._table.delay_of(int(level))
-        return tags_code(tags) if tags else 0
 
     def _begin(self, topic: bytes, queue_id: int, offset: int) -> _Gathered | None:
         name = topic.decode("utf-8", "replace")
@@ -138,9 +123,7 @@ class QueueRebuild:
         """A record whose offset is not the next one; the offset that its entry gets."""
         if offset > queue.next:
             missing = offset - queue.next
-            # No checksum covers a queue offset, so a flipped bit can claim any number of lost messages. More than the
-            # log has room for there never were; and what follows will go on from here.
-            if missing > max(_MISSING_AT_MOST, (log_offset - self._log_begin) // FIXED):
+            if missing > most_missing(log_offset - self._log_begin):
                 return queue.next
             queue.entries += _pack(log_offset, size, LOST) * missing
             return offset

@@ -59,7 +59,6 @@ class RecoveryReport:
     cut_bytes: int = 0
     cut_why: str = ""
     losses: list[Loss] = field(default_factory=list)
-    mended: list[Loss] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
     queues: list[QueueFinding] = field(default_factory=list)
     index: IndexFinding = field(default_factory=IndexFinding)
@@ -73,7 +72,7 @@ class RecoveryReport:
     @property
     def changed(self) -> bool:
         """Whether anything was repaired."""
-        done = self.losses or self.mended or self.queues or self.index or self.lacks or self.notes
+        done = self.losses or self.queues or self.index or self.lacks or self.notes
         return bool(self.cut_bytes or done)
 
     def lines(self) -> list[str]:
@@ -83,10 +82,6 @@ class RecoveryReport:
                 f"{loss.size} bytes of the log at offset {loss.log_offset} were damaged ({loss.fault.value});"
                 " what stood there is lost, what follows is kept"
             )
-        said += [
-            f"the damaged record at log offset {loss.log_offset} ({loss.fault.value}) was put right"
-            for loss in self.mended
-        ]
         said += [f"kept the damaged bytes in {path}" for path in self.kept]
         if self.cut_bytes:
             said.append(f"cut {self.cut_bytes} bytes behind the log's end at {self.log_end} ({self.cut_why})")
@@ -281,8 +276,7 @@ class Recovery:
         self._go_on()
         report, walk = self._report, done.walk
         report.walked_from, report.records = done.begin, walk.count
-        report.mended, report.kept = done.healing.mended, done.healing.kept
-        report.losses = [loss for loss in walk.losses if loss not in report.mended]
+        report.kept, report.losses = done.healing.kept, walk.losses
         report.log_begin, report.log_end = self._log.begin, walk.end
         if walk.last is not None:
             report.last = LastRecord(walk.last[0], walk.last[1].size, walk.last[1].store_timestamp)

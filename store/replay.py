@@ -13,19 +13,17 @@ import logging
 from collections.abc import Callable
 
 from rocketlet.common.message_flags import gets_index_entry, gets_queue_entry
-from rocketlet.common.message_properties import find, tags_and_keys
+from rocketlet.common.message_properties import tags_and_keys
 from rocketlet.common.message_record import Outline
-from rocketlet.common.subscription import tags_code
-from rocketlet.common.topic import SCHEDULE_TOPIC, is_legal_name
+from rocketlet.common.topic import is_legal_name
 from rocketlet.store.consume_queue import LOST, ConsumeQueue
 from rocketlet.store.consume_queue_table import ConsumeQueueTable
 from rocketlet.store.dispatch import Dispatch
-from rocketlet.store.healing import LOST_MARK
 from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE
+from rocketlet.store.layout.queue_rules import entry_code
 
 _log = logging.getLogger("rocketlet.store.replay")
 
-_SCHEDULE = SCHEDULE_TOPIC.encode()
 # More lost messages than this in one place are not believed: no checksum covers a queue offset.
 _LOST_AT_MOST = 1 << 16
 
@@ -61,18 +59,9 @@ class Replay:
         bits = b""
         if queue_offset >= 0:
             queue.next_offset = queue_offset + 1
-            code = self._code_of(record, tags)
+            code = entry_code(record, tags, self._queues.delays)
             bits = self._filter_bits(queue.topic, properties) if queue.ext is not None else b""
         self._dispatch.noted.append((queue, queue_offset, log_offset, size, code, timestamp, keys, bits))
-
-    def _code_of(self, record: Outline, tags: bytes | None) -> int:
-        if record.prepared_offset == LOST_MARK:
-            return LOST
-        if record.topic == _SCHEDULE:
-            level = find(record.properties, b"DELAY")
-            if level is not None and level.isdigit() and int(level) > 0:
-                return record.store_timestamp + self._queues.delay_of(int(level))
-        return tags_code(tags) if tags else 0
 
     def _queue_of(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
         name = topic.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Where seals lie (store/layout/seal_layout.py has their bytes): found, read, and dropped when their file changed.
+"""Where seals lie (store/layout/seal_layout.py has their bytes) and how they are dropped when their file changed.
 
 Java: (none)
 """
@@ -6,19 +6,11 @@ Java: (none)
 from __future__ import annotations
 
 from rocketlet.store.disk import Disk
-from rocketlet.store.layout import seal_layout
 from rocketlet.store.layout.file_names import SEALS, offset_name, parse_offset
-from rocketlet.store.layout.seal_layout import Seal
 
 
 def seal_path(root: str, log_offset: int) -> str:
     return f"{root}/{SEALS}/{offset_name(log_offset)}"
-
-
-def read_seal(disk: Disk, root: str, log_offset: int) -> Seal | None:
-    """The seal of the log file that begins there; None where there is none that can be read."""
-    data = disk.read_file(seal_path(root, log_offset))
-    return seal_layout.decode(data) if data is not None else None
 
 
 def drop_seals(disk: Disk, root: str, log_offset: int = 0) -> None:

@@ -29,11 +29,6 @@ def resident_bytes(pid: int) -> int:
     return anonymous
 
 
-def resident_bytes_with_files(pid: int) -> int:
-    """The resident set as `ps` shows it, mapped files included."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
-
-
 def listening_pid(port: int) -> int | None:
     """The process that listens on a TCP port of this machine."""
     inodes = set()

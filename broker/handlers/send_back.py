@@ -40,7 +40,6 @@ from rocketlet.remoting.protocol.configuration import UNIT_SUBSCRIPTION
 from rocketlet.remoting.protocol.sending import ConsumerSendMsgBackHeader
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
-from rocketlet.store.config import parse_delay_levels
 from rocketlet.store.errors import StoreError
 from rocketlet.store.message import Put
 from rocketlet.store.message_store import MessageStore
@@ -92,7 +91,7 @@ class SendBack:
         self._statistics = statistics
         self._random = random
         self._filter_bits = filter_bits
-        self._levels = len(parse_delay_levels(store.config.message_delay_level))
+        self._levels = store.config.delay_level_count
 
     def table(self) -> HandlerTable:
         return {

@@ -33,10 +33,6 @@ class Checkpoint:
         """Everything stored up to here is on disk, in log and queues."""
         return max(0, min(self.log_timestamp, self.queue_timestamp) - MARGIN_MS)
 
-    def safe_timestamp_with_index(self) -> int:
-        """The same with the index (`messageIndexSafe`)."""
-        return min(self.safe_timestamp(), self.index_timestamp)
-
 
 def decode(buffer: bytes | bytearray | memoryview) -> Checkpoint:
     """A file that is shorter, as a crash while it was made can leave it, counts as zeros."""

@@ -54,12 +54,6 @@ def file_size_for(size: int) -> int:
     return -(-size // ENTRY_SIZE) * ENTRY_SIZE
 
 
-def place_of(queue_offset: int, file_size: int = DEFAULT_FILE_SIZE) -> tuple[int, int]:
-    """(offset that names the file, byte inside it) of an entry."""
-    at = queue_offset * ENTRY_SIZE
-    return at - at % file_size, at % file_size
-
-
 def is_pre_blank(log_offset: int, size: int) -> bool:
     return size == PRE_BLANK_SIZE and log_offset == 0
 

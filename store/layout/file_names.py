@@ -63,13 +63,5 @@ def queue_folder(topic: str, queue_id: int) -> str:
     return f"{CONSUME_QUEUE}/{topic}/{queue_id}"
 
 
-def queue_path(topic: str, queue_id: int, offset: int) -> str:
-    return f"{CONSUME_QUEUE}/{topic}/{queue_id}/{offset_name(offset)}"
-
-
 def queue_ext_folder(topic: str, queue_id: int) -> str:
     return f"{CONSUME_QUEUE_EXT}/{topic}/{queue_id}"
-
-
-def index_path(now: int) -> str:
-    return f"{INDEX}/{index_name(now)}"

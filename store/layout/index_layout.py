@@ -63,11 +63,11 @@ class IndexColumns(NamedTuple):
 
         times: NDArray[Any] | int = parts[0].timestamps
         if not all(isinstance(part.timestamps, int) and part.timestamps == times for part in parts):
-            times = numpy.concatenate([part._time_column() for part in parts])
+            times = numpy.concatenate([part.time_column() for part in parts])
         hashes = numpy.concatenate([part.hashes for part in parts])
         return IndexColumns(hashes, numpy.concatenate([part.log_offsets for part in parts]), times)
 
-    def _time_column(self) -> NDArray[Any]:
+    def time_column(self) -> NDArray[Any]:
         import numpy
 
         times = self.timestamps
@@ -106,6 +106,42 @@ class IndexGeometry:
     @property
     def file_size(self) -> int:
         return self.entries_at + self.entries * ENTRY_SIZE
+
+
+class Chains(NamedTuple):
+    """How the entries of a file hang together, which follows from their hashes."""
+
+    heads: NDArray[Any]  # of each slot: the number of its newest entry, 0 where there is none
+    previous: NDArray[Any]  # of each entry: the number of the one before it in its slot, or 0
+    slots_used: int
+
+
+def chains(hashes: NDArray[Any], slots: int) -> Chains:
+    """The chains of a file whose entries, from number 1 on, have these hashes."""
+    import numpy
+
+    slot = hashes.astype(numpy.int64) % slots
+    # Sorted by slot, and stably, the entries of one slot stand next to each other, the oldest first.
+    order = numpy.argsort(slot, kind="stable")
+    is_next = numpy.diff(slot[order]) == 0
+    previous = numpy.zeros(len(order), numpy.int64)
+    previous[order[1:][is_next]] = order[:-1][is_next] + 1
+    heads = numpy.zeros(slots, ">i4")
+    heads[slot[order]] = order + 1  # of equal slots the last, so the newest, stays
+    return Chains(heads, previous, len(order) - int(is_next.sum()))
+
+
+def seconds_since(timestamps: NDArray[Any], begin: int, first_base: int | None = None) -> NDArray[Any]:
+    """What the entries of a file hold as their time. `first_base`: the first of them counts from there, as the first
+    entry of a file counts from the end of the file before (0: there was none)."""
+    import numpy
+
+    bases = numpy.full(len(timestamps), begin)
+    if first_base is not None:
+        bases[0] = first_base
+    seconds: NDArray[Any] = numpy.clip((timestamps - bases) // 1000, 0, INT32_MAX)
+    seconds[bases <= 0] = 0
+    return seconds
 
 
 class IndexHeader(NamedTuple):
@@ -251,12 +287,9 @@ class IndexTable:
 
     def _seconds(self, timestamps: NDArray[Any] | int, count: int) -> NDArray[Any] | int:
         begin = self.begin_timestamp
-        if begin <= 0:
-            return 0
         if isinstance(timestamps, int):
-            return min(max((timestamps - begin) // 1000, 0), INT32_MAX)
-        seconds: NDArray[Any] = ((timestamps[:count] - begin) // 1000).clip(0, INT32_MAX)
-        return seconds
+            return min(max((timestamps - begin) // 1000, 0), INT32_MAX) if begin > 0 else 0
+        return seconds_since(timestamps[:count], begin)
 
     def _slot_column(self) -> NDArray[Any]:
         if self._slots is None:

@@ -50,10 +50,6 @@ def to_offset(address: int) -> int:
     return address - _TOP
 
 
-def unit_size(bit_map: bytes) -> int:
-    return HEAD_SIZE + len(bit_map)
-
-
 def fits(at: int, size: int, file_size: int) -> bool:
     """Whether a unit fits into the file at this place, or the end mark has to go there."""
     return at + size + KEPT_FREE <= file_size

@@ -17,8 +17,9 @@ from rocketlet.broker.put_again import put_again
 from rocketlet.common.message_properties import decode_bytes
 from rocketlet.common.message_record import Record, decode, encode
 from rocketlet.common.topic import HALF_TOPIC, SCHEDULE_TOPIC
-from rocketlet.store.config import StoreConfig, parse_delay_levels
+from rocketlet.store.config import StoreConfig
 from rocketlet.store.errors import DiskFull
+from rocketlet.store.layout.queue_rules import parse_delay_levels
 from rocketlet.store.memory_disk import MemoryDisk
 from rocketlet.store.message import Put
 from tests.support.builders import record

@@ -20,7 +20,8 @@ from rocketlet.remoting.protocol.configuration import SubscriptionGroupConfig
 from rocketlet.remoting.protocol.sending import ConsumerSendMsgBackHeader
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
-from rocketlet.store.config import FlushDiskType, StoreConfig, parse_delay_levels
+from rocketlet.store.config import FlushDiskType, StoreConfig
+from rocketlet.store.layout.queue_rules import parse_delay_levels
 from rocketlet.store.message import Put
 from tests.support.memory_broker import RunningBroker, memory_broker
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,10 +15,15 @@ from rocketlet.common.host import host_text, pack_host
 from rocketlet.common.message_properties import decode_bytes
 from rocketlet.common.message_record import Record, blank, decode, encode
 from rocketlet.spark_jobs.commit_log import Split, find_commit_log, read_split
-from rocketlet.spark_jobs.message_columns import COLUMNS, MessageBatch, record_batch
+from rocketlet.spark_jobs.message_columns import COLUMNS, MessageBatch
 from rocketlet.spark_jobs.segment_rows import Stretch, find_records, heads_at, properties_of
 from rocketlet.store.layout.log_scan import read_through
 from tests.spark_jobs.conftest import CASES, expected_of
+
+
+def record_batch(batch: MessageBatch, names: list[str]) -> pa.RecordBatch:
+    """An Arrow batch of these columns."""
+    return pa.RecordBatch.from_arrays([COLUMNS[name].make(batch) for name in names], names)
 
 
 def rows_of(path: Path, split_size: int) -> list[dict[str, Any]]:

@@ -8,7 +8,8 @@ from rocketlet.common import java_properties
 from rocketlet.common.config_file import load
 from rocketlet.common.rocketmq_keys import ALL
 from rocketlet.common.settings import SettingsError, settings_of
-from rocketlet.store.config import BrokerRole, FlushDiskType, StoreConfig, parse_delay_levels
+from rocketlet.store.config import BrokerRole, FlushDiskType, StoreConfig
+from rocketlet.store.layout.queue_rules import parse_delay_levels
 
 OURS = {"diskFreeFloor", "diskFreeEnough", "sealEnable", "recoverStepBytes"}
 

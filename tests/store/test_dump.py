@@ -8,8 +8,8 @@ import pytest
 
 from rocketlet.store.disk import RealDisk
 from rocketlet.store.dump import KINDS, UnknownKind, dump, kind_of, main
-from rocketlet.store.healing import LOST_MARK
 from rocketlet.store.layout.index_layout import IndexGeometry
+from rocketlet.store.layout.queue_rules import LOST_MARK
 from rocketlet.store.memory_disk import MemoryDisk
 from tests.support.store_model import ROOT, StoreModel, message, small_config
 from tests.support.stores import unpacked

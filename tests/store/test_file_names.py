@@ -8,7 +8,7 @@ from rocketlet.store.layout.file_names import (
     offset_name,
     parse_index_name,
     parse_offset,
-    queue_path,
+    queue_folder,
 )
 
 
@@ -22,7 +22,7 @@ def test_offsets() -> None:
 
 def test_paths() -> None:
     assert commit_log_path(65536) == "commitlog/00000000000000065536"
-    assert queue_path("TopicTest", 3, 24000000) == "consumequeue/TopicTest/3/00000000000024000000"
+    assert queue_folder("TopicTest", 3) == "consumequeue/TopicTest/3"
 
 
 def test_index_names_are_local_time() -> None:

@@ -197,6 +197,8 @@ LOST_MESSAGES = {
     "crash-torn-tail-size-only": 1,
 }
 
+ONE_DAMAGED = {"clean-body-bit", "clean-body-bit-old-file", "crash-body-bit", "crash-body-bit-middle", "crash-magic"}
+
 
 @pytest.mark.parametrize("case", DAMAGED)
 async def test_damaged_stores_open_and_lose_nothing_that_is_there(case: str, tmp_path: Path) -> None:
@@ -205,7 +207,9 @@ async def test_damaged_stores_open_and_lose_nothing_that_is_there(case: str, tmp
     expected = expected_of(java["base"])
     store = store_of(config)
     report = await store.open()
-    assert not report.losses, report.lines()
+    # One flipped bit that a checksum sees loses its record, and nothing after it.
+    lost = [loss.log_offset for loss in report.losses]
+    assert len(lost) == (case in ONE_DAMAGED), report.lines()
     wanted = expected["records"]
     if case == "clean-first-file-gone":
         wanted = [record for record in wanted if record["phy"] >= 65536]
@@ -216,6 +220,10 @@ async def test_damaged_stores_open_and_lose_nothing_that_is_there(case: str, tmp
         raw = store.record_at(record["phy"])
         assert raw is not None
         found = as_expected(decode(raw))
+        if record["phy"] in lost:
+            lost.remove(record["phy"])
+            assert found["queueOffset"] == record["queueOffset"]
+            continue
         if case != "crash-property-bit":
             assert found == {key: record[key] for key in found}
         queue = store.queue(record["topic"], record["queueId"])
@@ -224,6 +232,7 @@ async def test_damaged_stores_open_and_lose_nothing_that_is_there(case: str, tmp
         assert entry is not None
         assert entry[:2] == (record["phy"], record["size"])
         assert entry[2] != LOST
+    assert not lost
     for queue in store.queues:
         offsets = [record["queueOffset"] for record in wanted if record["topic"] == queue.topic
                    and record["queueId"] == queue.queue_id]  # fmt: skip

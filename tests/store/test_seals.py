@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import logging
-import random
 
 import pytest
 import trio
@@ -10,12 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketlet.store.layout import seal_layout
-from rocketlet.store.layout.bit_mending import LONGEST, flipped_bit, mended
 from rocketlet.store.layout.seal_layout import Seal, broken_blocks, decode, encode, seal_of
 from rocketlet.store.memory_disk import MemoryDisk
 from rocketlet.store.message_store import MessageStore
-from rocketlet.store.seal_files import read_seal
+from rocketlet.store.seal_files import seal_path
 from tests.support.store_model import ROOT, message, small_config
+
+
+def seal_on(disk: MemoryDisk, log_offset: int) -> Seal | None:
+    data = disk.read_file(seal_path(ROOT, log_offset))
+    return decode(data) if data is not None else None
 
 
 @given(st.binary(min_size=1, max_size=400), st.integers(1, 100), st.data())
@@ -64,10 +67,10 @@ async def test_full_files_are_sealed_as_they_are_flushed(autojump_clock: trio.te
     full = [file for file in store.log.files.files if file.end <= store.log.end]
     assert len(full) == len(store.log.files.files) - 1 > 3
     for file in full:
-        seal = read_seal(disk, ROOT, file.begin)
+        seal = seal_on(disk, file.begin)
         assert seal is not None
         assert list(broken_blocks(seal, file.region.read)) == []
-    assert read_seal(disk, ROOT, full[-1].end) is None
+    assert seal_on(disk, full[-1].end) is None
     await store.close()
 
 
@@ -87,7 +90,7 @@ async def test_damage_is_not_sealed(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR, "rocketlet.store.seals"):
         sealed = await store._seals.seal_all()
     assert sealed == len(store.log.files.files) - 2  # not the damaged one, not the last
-    assert read_seal(disk, ROOT, 2048) is None
+    assert seal_on(disk, 2048) is None
     assert "damaged at log offset 2048" in caplog.text
     assert await store._seals.seal_all() == 0
 
@@ -104,34 +107,3 @@ async def test_no_seals_where_they_are_switched_off(autojump_clock: trio.testing
         await trio.sleep(20)
         nursery.cancel_scope.cancel()
     assert not [path for path in disk.files() if "seals" in path]
-
-
-class TestBitMending:
-    @given(st.binary(min_size=1, max_size=300), st.data())
-    def test_one_flipped_bit_is_found(self, body: bytes, data: st.DataObject) -> None:
-        from rocketlet.common.message_record import body_crc
-
-        place = data.draw(st.integers(0, len(body) * 8 - 1))
-        damaged = bytearray(body)
-        damaged[place // 8] ^= 1 << place % 8
-        assert flipped_bit(bytes(damaged), body_crc(body)) == place
-        assert mended(bytes(damaged), body_crc(body)) == body
-
-    def test_a_flipped_bit_of_the_sum(self) -> None:
-        from rocketlet.common.message_record import body_crc
-
-        assert mended(b"sound", body_crc(b"sound") ^ 0x400) == b"sound"
-
-    def test_more_damage_is_not_guessed_at(self) -> None:
-        from rocketlet.common.message_record import body_crc
-
-        chance = random.Random(7)
-        for _ in range(200):
-            body = chance.randbytes(100)
-            damaged = bytearray(body)
-            damaged[chance.randrange(50)] ^= chance.randrange(1, 256)
-            damaged[50 + chance.randrange(50)] ^= chance.randrange(1, 256)
-            assert mended(bytes(damaged), body_crc(body)) is None
-
-    def test_a_long_body_is_not_searched(self) -> None:
-        assert mended(b"\1" + bytes(LONGEST), 12345) is None

@@ -14,7 +14,6 @@ from rocketlet.store.layout.consume_queue_entry import (
     entries_of,
     file_size_for,
     is_pre_blank,
-    place_of,
 )
 
 int64 = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -29,10 +28,7 @@ def test_entries() -> None:
     assert not is_pre_blank(1000, 0x7FFFFFFF)
 
 
-def test_places() -> None:
-    assert place_of(5) == (0, 100)
-    assert place_of(1234567) == (24000000, 691340)
-    assert place_of(50, 1000) == (1000, 0)
+def test_file_sizes() -> None:
     assert (file_size_for(1000), file_size_for(1001), file_size_for(6_000_000)) == (1000, 1020, 6_000_000)
 
 
@@ -54,7 +50,6 @@ def test_checkpoint() -> None:
     assert checkpoint_layout.decode(raw) == checkpoint
     assert checkpoint_layout.decode(b"") == Checkpoint()
     assert checkpoint.safe_timestamp() == 1700000000123 - 3000
-    assert checkpoint.safe_timestamp_with_index() == 0
     assert Checkpoint(1000, 5000).safe_timestamp() == 0
 
 

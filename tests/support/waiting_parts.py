@@ -37,7 +37,7 @@ from rocketlet.common.message_record import Record, decode
 from rocketlet.common.topic import HALF_TOPIC
 from rocketlet.remoting.command import Command
 from rocketlet.remoting.errors import ConnectionLost
-from rocketlet.store.config import StoreConfig, parse_delay_levels
+from rocketlet.store.config import StoreConfig
 from rocketlet.store.memory_disk import MemoryDisk
 from rocketlet.store.message import Appended, Put
 from rocketlet.store.message_store import MessageStore
@@ -169,7 +169,7 @@ async def waiting(
             table.load(fastjson.loads(data))
     identity = Identity("broker-a", "DefaultCluster", 0)
     identity.settle("127.0.0.1:10911", "127.0.0.1:10912")
-    levels = len(parse_delay_levels(store.config.message_delay_level))
+    levels = store.config.delay_level_count
     delivery = DelayedDelivery(store, delays, clock, store.settle, no_bits)
     settings = Settings(BrokerConfig())
     topics = TopicTable(settings, clock, lambda: None)

@@ -164,13 +164,6 @@ class Admin:
         table = (await self.cluster()).brokerAddrTable
         return next((name for name, data in table.items() if address in data.brokerAddrs.values()), None)
 
-    async def master_named(self, name: str) -> str:
-        """The address of the master of a broker name. Raises NoSuchBroker."""
-        masters = await self.masters()
-        if name not in masters:
-            raise NoSuchBroker(f"no broker is named {name}; there are {', '.join(masters) or 'none'}")
-        return masters[name]
-
     async def route(self, topic: str) -> TopicRouteData:
         """Where a topic is. Raises NoSuchTopic."""
         route = await self.namesrv.route(topic)
