@@ -1,9 +1,9 @@
 """The connected clients: what heartbeats, leaving, silence and lost connections do to the registries, and who is told.
 
 Whenever a member or a topic of a consumer group comes or goes, all members are told by a one-way NOTIFY_CONSUMER_IDS_
-CHANGED (40), so that they share the queues out anew at once and not at their next round of 20 s.
+CHANGED (40), so that they share the queues out again at once and not at their next round of 20 s.
 
-Invariant: a closed connection is in no registry; a heartbeat that comes behind its connection's end registers nothing.
+Invariant: a closed connection is in no registry; a heartbeat that comes after its connection's end registers nothing.
 
 Java: broker/client/ClientHousekeepingService.java, DefaultConsumerIdsChangeListener.java, net/Broker2Client.java
 """

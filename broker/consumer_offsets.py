@@ -131,7 +131,7 @@ class ConsumerOffsets:
         return True
 
     def keep_below(self, end_of: Callable[[str, int], int]) -> int:
-        """Move offsets that lie behind the ends of their queues to these; returns how many."""
+        """Move offsets that lie after the ends of their queues to these; returns how many."""
         moved = 0
         for group, topic, queues in list(self._all()):
             for queue_id, offset in list(queues.items()):

@@ -6,7 +6,7 @@ now, as in RocketMQ; one of a level that does not exist any more keeps its time.
 
 Neither stuck nor doubled:
 - an offset outside the queue (its file is gone, or a crash cut the queue) goes to the nearest end of the queue;
-- a message that cannot be read is passed over, loudly, and so is one that can never be stored where it is meant to go
+- a message that cannot be read is skipped, loudly, and so is one that can never be stored where it is meant to go
   (an illegal topic, longer than maxMessageSize is now): the log line names its place in the level's queue, where it
   stays readable. One that cannot be stored now is tried again, in its order, until it can;
 - an offset is saved only when what was delivered up to it is on the disk (`AfterFlush`); so the offset file may be

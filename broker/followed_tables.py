@@ -11,7 +11,7 @@ whole tables every ten seconds, as RocketMQ's slave does. Then:
   is heard counts if it is higher, since the master may have come back with what it had saved before it went.
 - delays: the master's count, for only it delivers.
 
-What may lie behind a queue's end here, because the log is behind, is brought into the queue where it is used.
+What may lie after a queue's end here, because the log is behind, is brought into the queue where it is used.
 
 Java: broker/slave/SlaveSynchronize.java
 """
@@ -167,7 +167,7 @@ class FollowedTables:
         )
 
     def _bury(self, stone: Tombstone) -> None:
-        """Do as the master did. What it has in its tables now was made anew since, and stays."""
+        """Do as the master did. What it has in its tables now was made again since, and stays."""
         tables = self._tables
         if stone.kind == TOPIC:
             tables.offsets.forget_topic(stone.name)
@@ -182,7 +182,7 @@ class FollowedTables:
             tables.bury(stone.kind, stone.name, stone.log_offset)
 
     def _apply_pending(self) -> None:
-        """Delete the queues of deleted topics, once the log is as far as the master's was; what was made anew stays."""
+        """Delete the queues of deleted topics once the log is as far as the master's was; recreated ones stay."""
         left = []
         for stone in self._pending:
             if self._store.log.end < stone.log_offset:

@@ -2,7 +2,7 @@
 
 A crash or a full disk leaves the old file or the new, never half of one: `Disk.write_file` writes beside it, flushes,
 renames, and flushes the directory. The file is plain JSON, which Java reads; what Java wrote (bare numeric keys,
-trailing commas) is read. A file that makes no sense is told, kept as `.broken`, and passed over for its `.bak`; both
+trailing commas) is read. A file that makes no sense is told, kept as `.broken`, and skipped for its `.bak`; both
 together broken mean an empty table and a loud line, never a broker that does not start.
 
 Invariants: `saved()` returns only when everything that had changed before the call is on the disk; a `.bak` is never
@@ -72,7 +72,7 @@ class JsonFile:
         return self._written < self._changes
 
     def changed(self) -> None:
-        """The table is not any more what is on the disk."""
+        """The table no longer is what is on the disk."""
         self._changes += 1
         self._changed.set()
 

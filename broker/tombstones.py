@@ -3,7 +3,7 @@ that was.
 
 A slave learns from it that something is gone; from what is merely missing in a table it concludes nothing, for a master
 that lost a file would take everything with it. The place in the log tells a slave which messages of a topic are the
-deleted ones, however far it is, and whether the topic has been made anew since. Pure.
+deleted ones, however far it is, and whether the topic has been made again since. Pure.
 
 Invariant: at most MOST are kept, the latest ones.
 

@@ -2,9 +2,9 @@
 
 Every `transactionCheckInterval` the half queue is gone through from the first message that is not over. A message
 - that was asked about `transactionCheckMax` times, or once and is older than messages are kept, is given up;
-- younger than `transactionTimeOut` ends the round, for those behind it are younger still;
+- younger than `transactionTimeOut` ends the round, for those after it are younger still;
 - younger than its own CHECK_IMMUNITY_TIME_IN_SECONDS is put back into the half queue unasked, so that it does not hold
-  up those behind it; its first offset stays with it;
+  up those after it; its first offset stays with it;
 - else is put back with one check more, and one live producer of its group is asked about the copy. Where none lives it
   counts as asked: so transactions that nobody can end do not stay for ever. One whose properties have no room for the
   count cannot be put back: it is asked about where it is, and counted in memory.
@@ -124,7 +124,7 @@ class TransactionCheck:
             return True
         half = self._halves.read(offset)
         if half is None:
-            log.error("the half message at %d cannot be read; it is passed over", offset)
+            log.error("the half message at %d cannot be read; it is skipped", offset)
             self._halves.pass_over(offset)
             return True
         verdict = self._judge(half, start)

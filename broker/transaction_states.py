@@ -2,7 +2,7 @@
 
 A half message is over when it was committed, rolled back, given up, or put into the half queue again as a younger copy
 of itself, which then stands for the transaction. `done` is the first offset of the half queue that is not over, which
-is what RocketMQ keeps as the offset of CID_RMQ_SYS_TRANS; of what lies behind it, a set holds what is over already. The
+is what RocketMQ keeps as the offset of CID_RMQ_SYS_TRANS; of what lies after it, a set holds what is over already. The
 op queue has an entry for every end that somebody decided; `op_done` is its first entry that is still needed to know
 the half messages behind `done`.
 

@@ -126,7 +126,7 @@ def _refuse(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> None:
     if not unknown:
         return
     flags = [flag for action in parser._actions for flag in action.option_strings if flag.startswith("--")]
-    # What stands behind an unknown flag is most likely its value, and not worth a line of its own.
+    # What stands after an unknown flag is most likely its value, and not worth a line of its own.
     strange = [text for text in unknown if text.startswith("-")] or unknown
     raise SettingsError(*(_unknown_argument(text, nearest(text.partition("=")[0], flags)) for text in strange))
 

@@ -3,7 +3,7 @@
 One call reads several settings dataclasses (see common/settings.py) from one file, as a broker needs: its own, the
 store's, the server's. Each value keeps its origin, which `-p` prints. What is wrong is told whole, not one by one:
 
-- a key that neither we nor RocketMQ know is an error with the nearest match, since a misspelt key that is passed over
+- a key that neither we nor RocketMQ know is an error with the nearest match, since a misspelt key that is skipped
   in silence is a default that nobody chose;
 - a key of RocketMQ's that this process does not serve is a warning that names it, so that a broker.conf from the field
   starts;

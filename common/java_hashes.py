@@ -83,7 +83,7 @@ def _hashes_of_joined(joined: bytes, texts: list[bytes]) -> list[int]:
 
 
 def hashes_between(data: NDArray[Any], offsets: NDArray[Any]) -> NDArray[Any]:
-    """Hashes (uint32) of the ASCII texts that lie one behind the other in `data`, text i at offsets[i]..offsets[i+1].
+    """Hashes (uint32) of the ASCII texts that lie one after another in `data`, text i at offsets[i]..offsets[i+1].
 
     For columns of millions: 3 ns a byte. REQUIRES only ASCII; a text over 256 KiB is hashed by a loop.
     """

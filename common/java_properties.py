@@ -30,7 +30,7 @@ _WRITTEN = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
 
 
 class PropertiesError(RocketletError):
-    """The text breaks a rule that Java's reader enforces too: a ``\\u`` without four hex digits behind it."""
+    """The text breaks a rule that Java's reader enforces too: a ``\\u`` without four hex digits after it."""
 
 
 class Entry(NamedTuple):

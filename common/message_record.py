@@ -229,7 +229,7 @@ def encode(record: Record) -> bytes:
 
 
 def blank(room: int) -> bytes:
-    """The 8 bytes that close a file with `room` bytes left; what stands behind them does not matter."""
+    """The 8 bytes that close a file with `room` bytes left; what stands after them does not matter."""
     return _TWO.pack(room, MAGIC_BLANK)
 
 

@@ -28,7 +28,7 @@ ORDERLY_REVIVE_QUEUE: Final = 999  # reviveQid of a delivery in order
 
 
 class InvalidHandle(RocketletError):
-    """A handle that no broker has given out; hand back the one of the message, whole."""
+    """A handle that no broker has assigned; hand back the one of the message, whole."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,7 @@ OTHER_VERSIONS = _keys(
     enableSlaveActingMaster enableControllerMode controllerAddr asyncSendEnable realTimeNotifyConsumerChange bindAddress
     """
 )
-"""Keys of RocketMQ 3.x and 5.x, which 4.9.8 passes over in silence."""
+"""Keys of RocketMQ 3.x and 5.x, which 4.9.8 skips in silence."""
 
 ALL = NAME_SERVER | REMOTING | BROKER | STORE | OTHER_VERSIONS
 

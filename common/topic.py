@@ -13,7 +13,7 @@ from typing import Final
 from rocketlet.common.errors import RocketletError
 
 TOPIC_MAX_LENGTH: Final = 127
-RETRY_TOPIC_MAX_LENGTH: Final = 255  # %RETRY% and %DLQ% topics carry a group's name behind a prefix
+RETRY_TOPIC_MAX_LENGTH: Final = 255  # %RETRY% and %DLQ% topics carry a group's name after a prefix
 GROUP_MAX_LENGTH: Final = 255
 
 DEFAULT_TOPIC: Final = "TBW102"  # the template of topics created by a first send

@@ -1,7 +1,7 @@
 """The last day in numbers: a ring of samples a series, taken by the console itself, so that no other service is needed.
 
 Series are few and of a fixed length: totals, the topics and the groups that were busiest when they were first seen. A
-console that is started again begins anew. Pure: values and times are given.
+console that is restarted starts again. Pure: values and times are given.
 
 Java: rocketmq-dashboard's task/DashboardCollectTask.java
 """

@@ -89,7 +89,7 @@ CHINESE: Mapping[str, str] = {
     "Group": "消费组",
     "Groups with the most to consume": "堆积最多的消费组",
     "Id, key or place": "ID、Key 或位置",
-    "In {topic}, {again} messages would be consumed again and {passed} passed over.": "在 {topic} 中，将重新消费 {again} 条消息，跳过 {passed} 条消息。",
+    "In {topic}, {again} messages would be consumed again and {passed} skipped.": "在 {topic} 中，将重新消费 {again} 条消息，跳过 {passed} 条消息。",
     "It has consumed nothing yet.": "尚未消费任何消息。",
     "It holds no messages.": "没有消息。",
     "It is told to stop.": "已通知任务停止。",

@@ -25,7 +25,7 @@ class Files(Protocol):
         """None where there is no such file."""
 
     def write(self, path: str, data: bytes) -> None:
-        """Make the file anew, and sync its content, though not its name."""
+        """Make the file again, and sync its content, though not its name."""
 
     def rename(self, old: str, new: str) -> None:
         """Atomically, over what is there."""

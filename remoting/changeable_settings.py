@@ -3,7 +3,7 @@
 A change is checked, written and then taken, all of its keys or none. The file keeps its comments and order: only lines
 that change are touched. Only what says `updatable` may change. What is in configBlackList, or names a path, is refused
 in RocketMQ's own words and code: two of its CVEs were a path changed from outside. Keys of RocketMQ's that are not
-served are passed over.
+served are skipped.
 
 Java: common/Configuration.java
 """

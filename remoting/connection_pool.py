@@ -3,7 +3,7 @@
 A dial belongs to the pool, not to the call that caused it: a call that is cancelled does not take it from the others
 that wait for it. A call's time-out covers the dial. What heals a pool:
 
-- a connection that is closed is dialled anew by the next call;
+- a connection that is closed is dialled again by the next call;
 - one on which nothing at all came while a call ran out of its time is closed, for it may be half dead;
 - one without traffic for 120 s is closed.
 

@@ -61,7 +61,7 @@ class Faults:
     """The script. `on` may be called from any thread, since it only adds to a list."""
 
     def __init__(self, after_late_answer: Callable[[], None] | None = None) -> None:
-        """`after_late_answer` is called behind a delayed request as a server's `after_turn` is behind a turn."""
+        """`after_late_answer` is called after a delayed request as a server's `after_turn` is after a turn."""
         self._by_code: dict[int, list[Fault]] = {}
         self._after_late_answer = after_late_answer
 

@@ -83,7 +83,7 @@ def compact_prefix(code: int) -> bytes:
 
 
 def beginnings(code: int) -> tuple[bytes, bytes]:
-    """The same up to the first comma; some encoders put a blank behind a colon, Python's own among them."""
+    """The same up to the first comma; some encoders put a blank after a colon, Python's own among them."""
     return b'{"code":%d' % code, b'{"code": %d' % code
 
 

@@ -35,7 +35,7 @@ _GOODBYE_SECONDS = 1.0
 
 
 class TlsContexts:
-    """The context for the next handshake, made anew when a file has changed."""
+    """The context for the next handshake, made again when a file has changed."""
 
     def __init__(self, make: Callable[[], ssl.SSLContext], paths: Sequence[str]) -> None:
         """Raises SettingsError where the files cannot be loaded at start."""

@@ -1,7 +1,7 @@
 """Whether a slave's log is the beginning of its master's: asked before the first byte is taken, on every connection.
 
-The stream itself cannot tell: a master that lost its disk and has written anew sends whatever it has at the offset that
-a slave names, and the slave's log would become two halves of different logs. So the slave asks the master's ordinary
+The stream itself cannot tell: a master that lost its disk and started over sends whatever it has at the offset that a
+slave names, and the slave's log would become two halves of different logs. So the slave asks the master's ordinary
 port, which every RocketMQ master has, for the record that is its own last one (33), and for where the master's log
 begins and ends (28). The same bytes there mean the same log up to there: a record holds its own offset, its times and
 its queue offset.
@@ -58,7 +58,7 @@ async def check(pool: ConnectionPool, address: str, offset: int, record: bytes, 
     ends = await ends_of(pool, address)
     if end > ends.end:
         raise Diverged(
-            f"this slave's log ends at {end}, {end - ends.end} bytes behind the end of master {address} at {ends.end}:"
+            f"this slave's log ends at {end}, {end - ends.end} bytes past the end of master {address} at {ends.end}:"
             f" the master has lost them, or never had them. To keep them, promote this slave. {reseed}"
         )
     if end < ends.begin:

@@ -253,7 +253,7 @@ class Feed:
 
 
 async def _write(stream: ByteStream, *parts: bytes | memoryview) -> None:
-    """Hand parts over one by one: a slice of the mapping is not copied to stand behind its header."""
+    """Hand parts over one by one: a slice of the mapping is not copied to stand after its header."""
     for part in parts:
         sent = stream.send_now(part)
         if sent < len(part):

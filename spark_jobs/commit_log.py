@@ -30,7 +30,7 @@ from rocketlet.store.layout.file_names import (
 from rocketlet.store.layout.log_scan import Damage, last_nonzero
 
 DEFAULT_SPLIT = 64 << 20
-_OVERHANG = 256 << 10  # read behind a split for its last record; a longer one costs a second read
+_OVERHANG = 256 << 10  # read after a split for its last record; a longer one costs a second read
 _WINDOW = 16 << 20
 _ZEROS_OF_A_RECORD = 64 << 10
 _LEFT_BEHIND = "left behind when the log was cut: older than what stands before it"
@@ -206,7 +206,7 @@ def _find_end(log: CommitLog, tail: str) -> None:
 
 
 def _data_end(segment: Segment) -> int:
-    """Behind the last byte that is not zero; searched from the end."""
+    """After the last byte that is not zero; searched from the end."""
     end = segment.size
     while end:
         start = max(0, end - _WINDOW)
@@ -251,7 +251,7 @@ def _follow(segment: Segment, data_end: int) -> _Followed:
 
 
 def _is_left_behind(segment: Segment, followed: _Followed, end: int) -> bool:
-    """Whether the first record behind the damage is older than the last one before it."""
+    """Whether the first record after the damage is older than the last one before it."""
     assert followed.fault is not None  # the caller saw it
     behind = followed.fault.at + followed.fault.size
     if followed.last_record < 0 or behind >= end:

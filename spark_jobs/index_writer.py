@@ -73,7 +73,7 @@ class IndexReport:
         if made.uneven:
             said.append(
                 f"{len(made.uneven)} queues with gaps or returns: {made.lost} offsets marked as lost, "
-                f"{made.rewound} given out twice, {made.implausible} not believed ({', '.join(made.uneven[:5])})"
+                f"{made.rewound} assigned twice, {made.implausible} not believed ({', '.join(made.uneven[:5])})"
             )
         said += [f"topic {name!r}: left out, for its name or numbers cannot be right" for name in self.strange_topics]
         said += [

@@ -1,4 +1,4 @@
-"""Records inside the data files of a DLedger group, where each stands behind a header of 48 bytes.
+"""Records inside the data files of a DLedger group, where each stands after a header of 48 bytes.
 
     0  4  magic: 1 entry, 2 no-op, -1 end of file    16  8  term        32  4  channel      40  4  body CRC
     4  4  size of the entry      8  8  index         24  8  position    36  4  chain CRC    44  4  body length

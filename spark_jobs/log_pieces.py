@@ -204,7 +204,7 @@ class Stitched:
 
 
 def stitch(log: CommitLog, splits: list[Split], summaries: list[SplitSummary], *, stop_at_damage: bool) -> Stitched:
-    """See that each split begins where the one before ended. Raises FalseRecord.
+    """Make sure that each split begins where the one before ended. Raises FalseRecord.
 
     A segment that is not the last must end with its blank record: what is missing there is a damage too.
     """

@@ -100,7 +100,7 @@ def find_records(stretch: Stretch, verify_body: bool = False) -> Found | None:
 
 
 def _goes_on(data: memoryview, at: int, have: int, stretch: Stretch) -> bool:
-    """Whether a record seems to begin at this place and to end behind the bytes at hand."""
+    """Whether a record seems to begin at this place and to end after the bytes at hand."""
     if at + FIXED > have:
         return True
     size, magic = BLANK.unpack_from(data, at)
@@ -303,7 +303,7 @@ def properties_of(data: memoryview, heads: Heads) -> Properties:
     row_ends = np.frombuffer(raw.buffers()[1], np.int32, len(raw) + 1, raw.offset * 4)[1:]
     joined = np.frombuffer(raw.buffers()[2] or b"", np.uint8, int(row_ends[-1]))
     marks = np.flatnonzero(joined == _VALUE_END)
-    # A piece ends at a mark or where its record's properties end; the next begins behind the mark, or right there.
+    # A piece ends at a mark or where its record's properties end; the next begins after the mark, or right there.
     at_rows = np.searchsorted(marks, row_ends)
     ends = np.insert(marks, at_rows, row_ends)
     is_mark = np.insert(np.ones(len(marks), np.int64), at_rows, 0)

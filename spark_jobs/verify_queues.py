@@ -99,7 +99,7 @@ def _queue_checker(
         else:
             made = uneven_queue(units, log[0])
             for log_offset, wanted, offset in made.breaks[:_EXAMPLES]:
-                what = "queue offsets missing before the record" if offset > wanted else "queue offsets given out twice"
+                what = "queue offsets missing before the record" if offset > wanted else "queue offsets assigned twice"
                 rows.append({
                     "place": f"{topic}:{queue_id}", "topic": topic, "what": f"{what} at log offset {log_offset}",
                     "count": abs(offset - wanted), "first": min(wanted, offset),

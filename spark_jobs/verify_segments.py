@@ -1,7 +1,7 @@
 """Verifies a whole store: every record, every queue entry, every key of the index, every seal.
 
     records   size, lengths, own offset, CRC of the body, `__CRC32#` where there is one; each damage with its place
-    offsets   queue offsets follow one another: gaps, and offsets given out twice
+    offsets   queue offsets follow one another: gaps, and offsets assigned twice
     queues    what stands in `consumequeue/` is what the log says
     index     each key of the log is in `index/` and no other; the chains lead where they should
     seals     the checksums our broker keeps of full log files

@@ -178,17 +178,17 @@ class _Check:
 
     def _tell_of_log(self, found: RecoveryReport) -> None:
         for loss in found.losses:
-            what = f"{loss.size} bytes at offset {loss.log_offset}: {loss.fault.value}; what stood there is lost"
+            what = f"{loss.size} bytes at offset {loss.log_offset}: {loss.fault.value}; what was there is lost"
             self._add(DAMAGE, "log", what, loss.log_offset)
         if found.cut_bytes:
-            what = f"{found.cut_bytes} bytes behind its end at {found.log_end} ({found.cut_why}) will be cut"
+            what = f"{found.cut_bytes} bytes after its end at {found.log_end} ({found.cut_why}) will be cut"
             self._add(REPAIRABLE if found.was_clean else NOTE, "log", what, found.log_end)
         for lack in found.lacks:
             self._add(DAMAGE, "log", lack)
         for note in found.notes:
             self._add(REPAIRABLE, "store", note)
         for stray in found.strays:
-            self._add(NOTE, "store", f"{stray} is none of the store's files; a Java broker would not start")
+            self._add(NOTE, "store", f"{stray} does not belong to the store; a Java broker would not start")
 
     def _tell_of_files(self, found: RecoveryReport) -> None:
         for queue in found.queues:

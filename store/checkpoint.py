@@ -3,7 +3,7 @@
 `checkpoint` is RocketMQ's, times only (store/layout/checkpoint_layout.py), so that a Java broker recovers a store of
 ours as it does its own. `rocketlet/progress.json` is ours and says it by offset: every record before `log_offset` is
 durable in the log, in its queue and in the index. A recovery begins there. To be believed after another program had
-the store, it names the last record before that place with a checksum: a log that was cut and written anew behind our
+the store, it names the last record before that place with a checksum: a log that was cut and written again behind our
 back does not match it, and then everything is looked at.
 
 Written only after the flushes that make it true; a missing or unreadable one is no error, only a longer recovery.

@@ -1,12 +1,12 @@
-"""The log: every record of every topic, one behind the other, in the order in which they came.
+"""The log: every record of every topic, one after another, in the order in which they came.
 
 It is the only truth of a store: queues, index and checkpoint can be made from it again. Only this module writes it.
 `append` is a plain `def`, so it is the critical section, and it writes the record straight into the mapping.
 
-Rule of a file's end (store.md 2.3): a record goes into a file only if 8 bytes stay free behind it; else those 8 bytes
+Rule of a file's end (store.md 2.3): a record goes into a file only if 8 bytes stay free after it; else those 8 bytes
 become a blank record that says how much room was left, and the record opens the next file.
 
-Invariants: records lie without gaps from `begin` to `end`; what is behind `end` reads as zeros (recovery sees to
+Invariants: records lie without gaps from `begin` to `end`; what is after `end` reads as zeros (recovery sees to
 that, and Java does not: see docs/decisions); `end` only grows.
 
 Java: store/CommitLog.java
@@ -63,7 +63,7 @@ class CommitLog:
         return self.files.file_size
 
     def open_at(self, end: int) -> None:
-        """Go on writing there. REQUIRES zeros behind it."""
+        """Go on writing there. REQUIRES zeros after it."""
         self.end = end
         self._ready = 0
         self.tail, self.tail_begin = memoryview(b""), NOWHERE
@@ -110,7 +110,7 @@ class CommitLog:
         self.end += len(records)
 
     def make_room(self, size: int) -> int:
-        """See that `size` bytes can be written in one file; returns where. May close a file and open the next."""
+        """Make sure that `size` bytes can be written in one file; returns where. May close a file and open the next."""
         if size + BLANK_SIZE > self.file_size:
             raise MessageIllegal(
                 f"a record of {size} bytes does not fit into a log file of {self.file_size}; send less, or set a larger"

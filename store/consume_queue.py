@@ -8,7 +8,7 @@ Two ends: `next_offset` is what the next message is given, `end` is up to where 
 an append and its dispatch. `begin` is the first offset whose message is still in the log.
 
 Invariants: `begin <= end <= next_offset`; entries are written in order and without gaps, by dispatch and recovery
-only; their log offsets grow; what is behind `end` reads as zeros.
+only; their log offsets grow; what is after `end` reads as zeros.
 
 Java: store/ConsumeQueue.java
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from rocketlet.store.consume_queue_ext import ConsumeQueueExt
 
-# The tags code of an entry whose message was lost to damage in the log. Pulls pass over it. It is no 32-bit hash, no
+# The tags code of an entry whose message was lost to damage in the log. Pulls skip it. It is no 32-bit hash, no
 # address of an extension unit, and as a delivery time it never comes. On disk: DO NOT CHANGE.
 LOST = 0x7FFFFFFFFFFFFF00
 
@@ -134,12 +134,12 @@ class ConsumeQueue:
         return file.buffer[inside : max(stop, inside)].toreadonly()
 
     def next_file_offset(self, offset: int) -> int:
-        """The first offset of the file behind the one that an offset lies in."""
+        """The first offset of the file after the one that an offset lies in."""
         per_file = self.files.file_size // ENTRY_SIZE
         return offset + per_file - offset % per_file
 
     def log_end(self) -> int:
-        """Behind the newest message of this queue in the log; 0 where there is none."""
+        """After the newest message of this queue in the log; 0 where there is none."""
         last = self.entry(self.end - 1) if self.end > self.begin else None
         return 0 if last is None or is_pre_blank(last[0], last[1]) else last[0] + last[1]
 
@@ -164,8 +164,8 @@ class ConsumeQueue:
     def drop_before(self, log_begin: int) -> int:
         """Delete files all of whose messages are gone from the log; returns how many.
 
-        Never the last one that is on the disk: if a crash lost those behind it, the queue would begin again at 0, and
-        consumers would pass over its next messages.
+        Never the last one that is on the disk: if a crash lost those after it, the queue would begin again at 0, and
+        consumers would skip its next messages.
         """
         dropped = 0
         while len(self.files.files) > 1:

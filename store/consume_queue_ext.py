@@ -2,7 +2,7 @@
 
 A queue entry then carries the unit's address in place of its tags code (store/layout/queue_ext_layout.py). Units are
 written by dispatch right before the entry that points to them, so the ext files end where the last entry points; what
-is behind that was never pointed to and is cut by recovery. A unit that cannot be written is no loss: the entry keeps
+is after that was never pointed to and is cut by recovery. A unit that cannot be written is no loss: the entry keeps
 its plain tags code, and the filter has to read the message.
 
 Java: store/ConsumeQueueExt.java

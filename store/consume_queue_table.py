@@ -1,6 +1,6 @@
 """All queues of a store, by topic and queue id: one look-up gives everything that a put and a dispatch need.
 
-A queue object comes into being with its first message, not by being asked for, so that reading nonsense grows nothing.
+A queue object is created with its first message, not by being asked for, so that reading nonsense grows nothing.
 Queues with entries that are not flushed stand in `dirty`.
 
 Java: store/DefaultMessageStore.java#consumeQueueTable, store/queue/ConsumeQueueStore.java
@@ -51,7 +51,7 @@ class ConsumeQueueTable:
     def load(self, log_begin: int, *, repair: bool) -> list[Oddity]:
         """Find the queues' files. Their ends are not known before recovery. What is odd is reported and left out.
 
-        To repair, a short file is made whole length, and where a file is missing, those before it or those after it
+        To repair, a short file is extended to full length, and where a file is missing, those before or after it
         are deleted (`_close_gaps`). Raises CorruptStore where mappedFileSizeConsumeQueue is not the size of the files.
         """
         odd: list[Oddity] = []
@@ -91,7 +91,7 @@ class ConsumeQueueTable:
 
         A crash can undo any of the deletions of retention, and can lose the name of any file that was just made.
         Entries of messages that are still in the log are rebuilt from it in either case. Of a queue without such
-        messages the files alone say at which offset it goes on, and must not go back to one that was given out.
+        messages the files alone say at which offset it goes on, and must not go back to one that was assigned.
         """
         gaps = [oddity.begin for oddity in files.load() if oddity.what == "gap"]
         if not gaps:

@@ -86,7 +86,7 @@ class Region(Protocol):
         """Bytes of the file, or None where the disk would have to be waited for."""
 
     def next_data(self, at: int) -> tuple[int, int] | None:
-        """[begin, end) of the next part at or behind `at` that may hold something else than zeros; None if there is
+        """[begin, end) of the next part at or after `at` that may hold something else than zeros; None if there is
         none. Reading holes would fill the page cache with zeros."""
 
 
@@ -117,7 +117,7 @@ class Lock(Protocol):
 
 
 class Disk(Protocol):
-    """Files by path. Directories come into being with the first file in them."""
+    """Files by path. Directories are created with the first file in them."""
 
     inline: bool  # flushing takes no time, so it is done in place and not in a worker thread
 

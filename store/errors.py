@@ -45,7 +45,7 @@ class FlushTimeout(StoreError):
 
 
 class FlushFailed(StoreError):
-    """The disk refused a flush. Nothing at or behind that place counts as durable, now or later in this process.
+    """The disk refused a flush. Nothing at or after that place counts as durable, now or later in this process.
 
     Linux marks the pages of a failed flush clean, so that the next flush succeeds without having written them: after
     one failure no success can be believed, and the process has to end and recover from what is on the disk.

@@ -48,7 +48,7 @@ class LogFlush:
         self.rounds = 0
 
     def want(self, end: int) -> None:
-        """See that the log is flushed up to there, soon."""
+        """Make sure that the log is flushed up to there, soon."""
         if end > self._wanted:
             self._wanted = end
             self._wake.set()

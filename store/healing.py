@@ -111,7 +111,7 @@ class Healing:
         return sorted(found, key=lambda one: one.log_offset)
 
     def _keep(self, loss: Loss) -> None:
-        """Save what stood there, up to 64 MiB: more than any damage of a few records."""
+        """Save what was there, up to 64 MiB: more than any damage of a few records."""
         number = 0
         while self._disk.exists(path := f"{self._root}/{DAMAGED}/{offset_name(loss.log_offset)}-{number}"):
             number += 1

@@ -18,7 +18,7 @@ from rocketlet.store.offload import offload
 
 
 class SliceGone(LookupError):
-    """The log begins behind the place that was asked for: retention deleted its file."""
+    """The log begins after the place that was asked for: retention deleted its file."""
 
 
 class LogSlices:

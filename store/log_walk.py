@@ -9,7 +9,7 @@ place that provably is one: magic, lengths, body CRC and its own log offset all 
   flushed and acknowledged, and must not be lost with it.
 
 `is_rotten` decides; docs/decisions/damaged-logs.md gives the reasons. It says rotten only on proof: the store was
-closed cleanly; or the record behind the damage is older than what the checkpoint knows to be flushed; or the damage
+closed cleanly; or the record after the damage is older than what the checkpoint knows to be flushed; or the damage
 cannot be a tear, since a page that was not written holds zeros from some byte on to the end of its sector, and no
 sector of the damage does.
 
@@ -64,7 +64,7 @@ class Evidence:
 
 
 class LogWalk:
-    """One walk. After `run`: `end` of the log, `fault` why it ends there, `losses` that were passed over."""
+    """One walk. After `run`: `end` of the log, `fault` why it ends there, `losses` that were skipped."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class LogWalk:
         verify_body: bool = True,
         on_file: Callable[[MappedFile], None] | None = None,
     ) -> None:
-        """Without `evidence` every damage is passed over. `heal` puts something readable in the place of a loss;
+        """Without `evidence` every damage is skipped. `heal` puts something readable in the place of a loss;
         then the walk goes on at its beginning, and where it answers False the log ends there."""
         self._log = log
         self._sink = sink
@@ -231,7 +231,7 @@ class LogWalk:
         return found if isinstance(found, Outline) else None
 
     def _is_rotten(self, loss: Loss, witness: Outline | None) -> bool:
-        """Whether this was whole on the disk once. `witness` is the first record behind it."""
+        """Whether this was whole on the disk once. `witness` is the first record after it."""
         evidence = self._evidence
         assert evidence is not None
         if witness is not None:

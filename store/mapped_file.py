@@ -47,7 +47,7 @@ class MappedFile:
     def make_room(self, at: int, end: int, *, zeros: bool = False) -> int:
         """Make [at, end) safe to write, and more if there is; returns up to where. Raises OSError (ENOSPC).
 
-        `zeros`: all behind `at` reads as zeros.
+        `zeros`: all after `at` reads as zeros.
         """
         reserve = self.region.reserve_zeros if zeros else self.region.reserve
         wanted = min(self.size, end + min(max(at, PAGE), _LARGEST_STEP))

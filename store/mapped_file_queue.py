@@ -1,4 +1,4 @@
-"""Files of equal size, one behind the other, that make up one long sequence of bytes.
+"""Files of equal size, one after another, that make up one long sequence of bytes.
 
 Each file is named after the offset of its first byte. The sequence need not begin at 0: old files are deleted. A name
 that is no offset, a length that is not the configured one, a file in the middle that is missing: `load` tells them as

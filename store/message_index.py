@@ -43,7 +43,7 @@ class MessageIndex:
         self._names_changed = False
 
     def load(self, *, repair: bool) -> list[Oddity]:
-        """Open the files. A short one is told and, to repair, made whole length: what it holds is then compared.
+        """Open the files. A short one is told and, to repair, extended to full length: what it holds is then compared.
 
         Java does not look at the length either; its mapping makes a short file longer.
         """
@@ -81,7 +81,7 @@ class MessageIndex:
         return self.files[-1]
 
     def open_next(self, timestamp: int) -> IndexFile:
-        """Make the file behind the last one."""
+        """Make the file after the last one."""
         name = index_name(timestamp)
         last = self.files[-1] if self.files else None
         if last is not None and int(name) <= last.file.begin:
@@ -105,7 +105,7 @@ class MessageIndex:
     def find(self, topic: str, key: str, max_count: int, begin: int, end: int) -> list[int]:
         """Log offsets of messages that may carry a key, within [begin, end] ms, newest first.
 
-        May: different keys can have one hash. Times are whole seconds behind a file's first entry.
+        May: different keys can have one hash. Times are whole seconds after a file's first entry.
         """
         key_hash = index_key_hash(topic, key)
         found: list[int] = []

@@ -62,7 +62,7 @@ class Shared(NamedTuple):
 
 
 class Run(Protocol):
-    """Messages to be stored one behind the other, together or not at all."""
+    """Messages to be stored one after another, together or not at all."""
 
     @property
     def shared(self) -> Shared: ...
@@ -94,7 +94,7 @@ class Run(Protocol):
 
 @dataclass(slots=True)
 class MixedRun:
-    """`keys` are those of all messages, one behind the other; `keys_each` says how many each message has."""
+    """`keys` are those of all messages, one after another; `keys_each` says how many each message has."""
 
     shared: Shared
     bodies: list[bytes]
@@ -169,7 +169,7 @@ def crc_column(bodies: list[bytes]) -> NDArray[Any]:
 
 @dataclass(slots=True)
 class AppendedRun:
-    """Where the messages of a run went: one behind the other up to `end`, at adjacent queue offsets."""
+    """Where the messages of a run went: one after another up to `end`, at adjacent queue offsets."""
 
     log_offsets: NDArray[Any]
     size: int

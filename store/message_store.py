@@ -68,7 +68,7 @@ _HEAD_AND_LENGTH = HEAD_SIZE + 2
 
 
 class MessageStore(Lookup):
-    """See the module's head. Not for threads: everything happens in one trio run."""
+    """See the module's docstring. Not for threads: everything happens in one trio run."""
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class MessageStore(Lookup):
         return self._append(message, queue, size)
 
     def put_batch(self, messages: Sequence[Put]) -> list[Appended]:
-        """Append messages one behind the other in one file: all or none. Raises PutRefused, with nothing written."""
+        """Append messages one after another in one file: all or none. Raises PutRefused, with nothing written."""
         if self._refusal is not None:
             raise self._refused()
         sized = []
@@ -355,7 +355,7 @@ class MessageStore(Lookup):
         await self._log_flush.flush_once()
 
     def want_flush(self) -> None:
-        """See that what was put is flushed soon, without waiting for it (waitStoreMsgOK=false)."""
+        """Make sure that what was put is flushed soon, without waiting for it (waitStoreMsgOK=false)."""
         self._log_flush.want(self.log.end)
 
     def _refused(self) -> NotWritable | Closed:
@@ -368,12 +368,12 @@ class MessageStore(Lookup):
             self._refusal = error
 
     def _set_full(self, error: DiskFull | None) -> None:
-        """The disk is too full, or (None) is not any more."""
+        """The disk is too full, or (None) no longer is."""
         if error is not None:
             self._refuse(error)
         elif isinstance(self._refusal, DiskFull):
             self._refusal = None
-            self.settle()  # what a full disk kept from being filed; may refuse anew
+            self.settle()  # what a full disk kept from being filed; may refuse again
             if self._refusal is None:
                 _log.warning("%s: there is room on the disk again; sends are taken", self._root)
 
@@ -416,7 +416,7 @@ class MessageStore(Lookup):
         return self.queues.find(topic, queue_id)
 
     def queue_end(self, topic: str, queue_id: int) -> int:
-        """Behind the last offset that can be read; 0 for a queue without messages."""
+        """After the last offset that can be read; 0 for a queue without messages."""
         queue = self.queues.find(topic, queue_id)
         return queue.end if queue is not None else 0
 

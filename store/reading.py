@@ -48,7 +48,7 @@ class GetStatus(enum.Enum):
 
 
 class Span(NamedTuple):
-    """Records that lie one behind the other in the log."""
+    """Records that lie one after another in the log."""
 
     log_offset: int
     size: int
@@ -56,7 +56,7 @@ class Span(NamedTuple):
 
 @dataclass(slots=True)
 class GetResult:
-    """What a pull found. `slices` hold `count` records one behind the other, byte for byte as stored."""
+    """What a pull found. `slices` hold `count` records one after another, byte for byte as stored."""
 
     status: GetStatus
     next_offset: int

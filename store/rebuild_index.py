@@ -1,13 +1,13 @@
 """The index brought to what the log says: for recovery, which writes, and for checks, which only count.
 
 Keys come in the order of the log. As long as the entries that stand in the files are what they make, nothing is
-written; from the first that differs on, the file is cut there, later files go, and the rest is entered anew. So an
+written; from the first that differs on, the file is cut there, later files go, and the rest is entered again. So an
 index with holes, as a Java broker's crash leaves it, becomes whole, and a sound one stays byte for byte as it was.
 
 An entry is right if hash, log offset and seconds are. The chains (slots and previous entries) follow from the hashes;
-they are computed again for every file that is kept and put right where they differ.
+they are computed again for every file that is kept and corrected where they differ.
 
-Two ways to begin, as for queues: with the log, where entries of messages that retention took are passed over; or from a
+Two ways to begin, as for queues: with the log, where entries of messages that retention took are skipped; or from a
 progress point, which says how many entries of which file are durable.
 
 Java: store/index/IndexService.java (which deletes the newest file after a crash, and its older entries with it)
@@ -42,7 +42,7 @@ class IndexFinding:
 
 
 class IndexRebuild:
-    """See the module's head. `repair` says whether to write."""
+    """See the module's docstring. `repair` says whether to write."""
 
     def __init__(self, index: MessageIndex, log_begin: int, *, repair: bool) -> None:
         self._index = index
@@ -166,7 +166,7 @@ class IndexRebuild:
     # ---- at the end of the walk
 
     def finish(self) -> IndexFinding:
-        """Enter the rest, and cut what stands behind the last record."""
+        """Enter the rest, and cut what stands after the last record."""
         self._give()
         if self._is_new:
             return self.finding

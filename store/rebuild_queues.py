@@ -4,10 +4,10 @@ Records come in the order of the log. For each queue the entries they make are g
 with what the queue's files hold; only what differs is written, so that a sound store is not made dirty. The last word
 has the log:
 
-- A record that goes back in its queue (the queue was deleted and began anew, or a Java broker gave offsets out twice)
+- A record that goes back in its queue (the queue was deleted and recreated, or a Java broker assigned offsets twice)
   begins the queue again from there: the later record wins.
 - A record that jumps ahead leaves messages out that the log has lost; their entries say `LOST`, so that numbers stay.
-- What lies behind the last record of a queue becomes zeros.
+- What lies after the last record of a queue becomes zeros.
 
 Two ways to begin. *Whole*: the walk begins where the log does; entries before a queue's first record belong to messages
 that retention took, and are only made sure to be no lies. *From a progress point*: its ends of queues are known to be
@@ -64,7 +64,7 @@ class _Gathered:
 
 
 class QueueRebuild:
-    """See the module's head. `repair` says whether to write."""
+    """See the module's docstring. `repair` says whether to write."""
 
     def __init__(self, table: ConsumeQueueTable, log_begin: int, known: dict[str, int] | None, *, repair: bool) -> None:
         """`known`: ends of queues at the progress point that the walk begins at; None where it begins with the log."""
@@ -194,7 +194,7 @@ class QueueRebuild:
         self.touched[queue] = min(self.touched.get(queue, at), at)
 
     def _make_ground(self, queue: _Gathered) -> None:
-        """See that the files can hold a queue that begins with its first record, and that nothing before it lies."""
+        """Make sure that the files can hold a queue that begins with its first record, with nothing false before it."""
         files = queue.queue.files
         at = queue.first * ENTRY_SIZE
         if files.files and not files.files[0].begin <= at <= files.files[-1].end:
@@ -225,7 +225,7 @@ class QueueRebuild:
     # ---- at the end of the walk
 
     def finish(self, *, trim: bool) -> list[QueueFinding]:
-        """Bring all queues to their ends. With `trim` also what stands behind the ends of idle ones becomes zeros.
+        """Bring all queues to their ends. With `trim` also what stands after the ends of idle ones becomes zeros.
 
         Returns what was wrong, sound queues left out.
         """
@@ -281,7 +281,7 @@ class QueueRebuild:
 
 
 def _surplus(queue: ConsumeQueue, end: int) -> int:
-    """How many entries stand behind the end of a queue."""
+    """How many entries stand after the end of a queue."""
     surplus = 0
     for file in queue.files.files:
         for _, piece in data_pieces(file, min(max(end * ENTRY_SIZE - file.begin, 0), file.size)):
@@ -291,7 +291,7 @@ def _surplus(queue: ConsumeQueue, end: int) -> int:
 
 
 def _ext_end(queue: ConsumeQueue) -> int:
-    """Behind the newest extension unit that an entry points to."""
+    """After the newest extension unit that an entry points to."""
     assert queue.ext is not None
     offset = queue.end
     while offset > queue.begin:

@@ -62,7 +62,7 @@ class RecoveryReport:
     kept: list[str] = field(default_factory=list)
     queues: list[QueueFinding] = field(default_factory=list)
     index: IndexFinding = field(default_factory=IndexFinding)
-    lacks: list[str] = field(default_factory=list)  # what was in the log once and is not any more
+    lacks: list[str] = field(default_factory=list)  # what was in the log once and no longer is
     notes: list[str] = field(default_factory=list)
     strays: list[str] = field(default_factory=list)  # files that are none of the store's; left alone
     seconds: float = 0.0
@@ -80,14 +80,14 @@ class RecoveryReport:
         for loss in self.losses:
             said.append(
                 f"{loss.size} bytes of the log at offset {loss.log_offset} were damaged ({loss.fault.value});"
-                " what stood there is lost, what follows is kept"
+                " what was there is lost, what follows is kept"
             )
         said += [f"kept the damaged bytes in {path}" for path in self.kept]
         if self.cut_bytes:
-            said.append(f"cut {self.cut_bytes} bytes behind the log's end at {self.log_end} ({self.cut_why})")
+            said.append(f"cut {self.cut_bytes} bytes after the log's end at {self.log_end} ({self.cut_why})")
         said += self.lacks
         said += self.notes
-        said += [f"{path} is none of the store's files; a Java broker would not start" for path in self.strays]
+        said += [f"{path} does not belong to the store; a Java broker would not start" for path in self.strays]
         for queue in self.queues:
             said.append(
                 f"queue {queue.topic}:{queue.queue_id}: {queue.differing} entries rebuilt, {queue.surplus} cut"
@@ -96,7 +96,7 @@ class RecoveryReport:
         if self.index:
             said.append(
                 f"index: {self.index.differing} entries rebuilt, {self.index.surplus} cut,"
-                f" {self.index.chains} links of chains put right"
+                f" {self.index.chains} links of chains corrected"
             )
         how = "cleanly closed" if self.was_clean else "not cleanly closed"
         said.append(
@@ -179,7 +179,7 @@ class Recovery:
             if oddity.what == "foreign":
                 self._report.strays.append(oddity.path)
             elif oddity.what == "length":
-                self._report.notes.append(f"{oddity.path} had {oddity.size} bytes, too few; made it whole length")
+                self._report.notes.append(f"{oddity.path} had {oddity.size} bytes, too few; extended it to full length")
             elif oddity.what == "gap" and oddity in odd:
                 self._report.notes.append(f"{oddity.path}: a file before it was missing")
 
@@ -308,7 +308,7 @@ class Recovery:
         return LastRecord(progress.record_offset, found.size, found.store_timestamp)
 
     def _cut(self, end: int) -> int:
-        """Zeros behind the end of the log, and no file behind the one that it lies in; returns bytes that were none."""
+        """Zeros behind the end of the log, and no file after the one that it lies in; returns bytes that were none."""
         files = self._log.files
         cut = 0
         while len(files.files) > 1 and files.files[-1].begin >= end:
@@ -377,7 +377,7 @@ def refuse_other_layouts(disk: Disk, root: str) -> None:
 
 
 def load_log(disk: Disk, log: CommitLog) -> list[Oddity]:
-    """Find the log's files; short ones become whole length, and missing ones are made, for the walk to judge."""
+    """Find the log's files. Short ones are extended to full length, missing ones are made; the walk judges."""
     told: dict[str, Oddity] = {}
     for _ in range(3):
         odd = log.files.load()

@@ -1,7 +1,7 @@
 """Filing records that somebody else appended: a slave's log comes as bytes, and queues and index are made from it.
 
 A record says itself which queue and which offset it has, so this is dispatch without a put before it. What a master
-may do to its queues is done here too: a topic that was deleted and made anew begins again at 0; a queue of which the
+may do to its queues is done here too: a topic that was deleted and made again begins again at 0; a queue of which the
 log has lost messages goes on behind a gap, whose entries say `LOST`, so that numbers stay.
 
 Java: store/DefaultMessageStore.java (ReputMessageService), store/CommitLog.java#checkMessageAndReturnSize
@@ -41,7 +41,7 @@ class Replay:
         self._nowhere = queues.detached()  # for records whose names are no names
 
     def note(self, log_offset: int, record: Outline) -> None:
-        """One record; `Dispatch.settle` files it. Raises OSError where a queue that begins anew cannot be cut."""
+        """One record; `Dispatch.settle` files it. Raises OSError where a queue that starts again cannot be cut."""
         size, queue_id, queue_offset, sys_flag, timestamp, _, topic, properties = record
         queue = self._by_name.get((topic, queue_id))
         if queue is None or self._queues.queues.get((queue.topic, queue_id)) is not queue:
@@ -82,7 +82,7 @@ class Replay:
                 note((queue, lost, log_offset, size, LOST, timestamp, (), b""))
             return queue
         self._dispatch.settle()
-        _log.info("%r begins anew at %d, as at its master", queue, offset)
+        _log.info("%r starts again at %d, as at its master", queue, offset)
         if queue.files.begin // ENTRY_SIZE <= offset < queue.end:
             queue.cut(offset)
             queue.watermark = None

@@ -1,8 +1,8 @@
 """A log that follows another broker's: bytes in, whole records filed, and nothing that readers could see half.
 
 `append` takes bytes as they come, cut anywhere, and writes them where they belong. The log's own end (`log.end`, and
-with it `appended`, flush, reads and checkpoint) is behind the last *whole* record, so to everybody else a store that
-follows looks like one that is written to. What a cut left of a record stands behind that end until the rest comes;
+with it `appended`, flush, reads and checkpoint) is after the last *whole* record, so to everybody else a store that
+follows looks like one that is written to. What a cut left of a record stands after that end until the rest comes;
 `drop_rest` makes zeros of it, a restart's recovery does too.
 
 While a replica is attached the store takes no messages of its own; `MessageStore.follow` makes it, `MessageStore.lead`
@@ -47,7 +47,7 @@ class Replica:
         self._ready = 0  # up to which place in that file may be written without asking for room
         self._least = log.end  # watermarks cannot go back, so an emptied log does not begin lower than it had been
         self.end = log.end
-        """Where the next byte belongs; at or behind the end of the last whole record."""
+        """Where the next byte belongs; at or after the end of the last whole record."""
 
     @property
     def is_empty(self) -> bool:

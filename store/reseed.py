@@ -1,4 +1,4 @@
-"""Emptying a store, so that its broker can take its master's log anew.
+"""Emptying a store, so that its broker can take its master's log again.
 
 Everything is moved into `set-aside/<time>/` of the same directory, by renames, so it costs no time and can be undone by
 hand. What says who the broker is (`rocketlet/role.json`) stays where it is: without it a demoted master would be a

@@ -78,7 +78,7 @@ def table() -> str:
 
 
 def page(present: str) -> str:
-    """The page with its table of codes made anew."""
+    """The page with its table of codes made again."""
     before, _, rest = present.partition(BEGIN)
     _, _, after = rest.partition(END)
     return before + BEGIN + table() + END + after

@@ -1,7 +1,7 @@
 """Reading a group's dead letters, and sending them again.
 
 A dead letter is sent to the retry topic of its group, so that only this group consumes it again, under its original
-topic and unique id, with its retries counted anew; or to a given topic, for everybody who subscribes to it. The dead
+topic and unique id, with its retries counted again; or to a given topic, for everybody who subscribes to it. The dead
 letter itself stays until retention deletes it, so resending it twice makes two messages.
 
 Java: (the console's "resend" of org.apache.rocketmq.dashboard; mqadmin has none)

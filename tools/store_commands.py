@@ -94,7 +94,7 @@ def dump(file: str, kind: str | None, slots: int | None, entries: int | None) ->
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--config", "-c", type=click.Path(exists=True, dir_okay=False), help="The broker's configuration file.")
 def reseed(directory: str, delete: bool, yes: bool, config: str | None) -> int:
-    """Empty the store in DIRECTORY, so that its broker, started again as a slave, takes its master's log anew.
+    """Empty the store in DIRECTORY, so that its broker, started again as a slave, takes its master's log again.
 
     For a slave whose log does not continue its master's. The broker must not run. Everything is set aside in
     DIRECTORY/set-aside, which takes no time; delete that folder when the slave has caught up, or use --delete.

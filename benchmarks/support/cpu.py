@@ -15,7 +15,7 @@ LISTEN = "0A"
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of all threads of a process; its name may hold blanks, so cut behind the last bracket."""
+    """User and system time of all threads of a process; its name may hold blanks, so cut after the last bracket."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 

@@ -43,7 +43,7 @@ _TOKEN: Final = re.compile(
     re.VERBOSE,
 )
 
-_SHOWN = 40  # characters of a long expression before and behind the place of an error
+_SHOWN = 40  # characters of a long expression before and after the place of an error
 
 
 class FilterSyntaxError(RocketletError):

@@ -1,6 +1,6 @@
 """12 QUERY_MESSAGE, 33 VIEW_MESSAGE_BY_ID: messages by key, and by their place in the log.
 
-12 answers with the newest of the time range, up to `maxNum` and the store's own limit, as whole records one behind the
+12 answers with the newest of the time range, up to `maxNum` and the store's own limit, as whole records one after the
 other, or with 22. Neighbours that only share the hash of the key may be among them where the index is asked, so the
 store compares the key itself. 33 answers with one record; offset 0 is the first one that is still there.
 

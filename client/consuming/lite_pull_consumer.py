@@ -5,7 +5,7 @@ Each queue is pulled by a loop of its own into one buffer; `poll` takes from the
 consumed when the next `poll`, or the end, says that its user came back for more: a program that dies over a message
 gets it again.
 
-`seek` drops what is buffered of a queue and pulls anew; a pull that the broker still holds is not delivered any more.
+`seek` drops what is buffered of a queue and pulls again; a pull that the broker still holds is not delivered any more.
 
 Java: client/impl/consumer/DefaultLitePullConsumerImpl.java
 """

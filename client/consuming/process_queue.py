@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from rocketlet.common.message import MessageQueue, ReceivedMessage
 
 LOCK_VALID_MS = 30_000  # a lock that was not renewed for so long is not trusted; the broker keeps it for 60 s
-PULL_STALL_MS = 120_000  # a queue that was not pulled for so long is given up and taken anew
+PULL_STALL_MS = 120_000  # a queue that was not pulled for so long is given up and taken again
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """Pulls one queue for as long as it is held: one request at a time, which the broker may hold until something comes.
 
 Whatever a pull meets, the loop goes on: an answer moves it forward, an error is logged and waited out, an offset that
-the broker does not have makes the queue be taken anew from one that it has. Nothing but the end of the queue ends it;
+the broker does not have makes the queue be taken again from one that it has. Nothing but the end of the queue ends it;
 a mistake of our own ends the whole client, loudly, for a loop that died alone is what nobody notices.
 
 Pulling pauses while the consumer is suspended, while too much of this queue, of its topic or of the whole consumer is

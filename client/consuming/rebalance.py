@@ -1,4 +1,4 @@
-"""Which queues this consumer holds: asked anew every 20 s, at each notice of the broker, and at each change of routes.
+"""Which queues this consumer holds: asked again every 20 s, at each notice of the broker, and at each change of routes.
 
 For each subscribed topic: the readable queues from the route, the group's members from a broker, the own share from
 the allocation. Queues that are no longer ours are given up first, new ones are taken: locked where order matters, then
@@ -6,7 +6,7 @@ their offset is read, then they are pulled. What does not work out is tried agai
 
 Two things that RocketMQ does worse, and that stop consumers for long: a member list without our own id does not cost
 us all queues, since it only means that a broker has restarted and has not heard from us yet: it is told, and asked
-again. And a queue that nobody has pulled for two minutes is taken anew.
+again. And a queue that nobody has pulled for two minutes is taken again.
 
 Giving up an ordered queue may take as long as its listener does, so each queue leaves in a task of its own.
 
@@ -166,7 +166,7 @@ class Rebalance:
 
     def _must_restart(self, process_queue: ProcessQueue, now: float) -> bool:
         if process_queue.is_stalled(now) and not process_queue.dropped:
-            log.error("nothing was pulled from %s for two minutes; it is taken anew", process_queue.queue)
+            log.error("nothing was pulled from %s for two minutes; it is taken again", process_queue.queue)
             return True
         return process_queue.dropped
 
@@ -292,7 +292,7 @@ class Rebalance:
         if granted and process_queue.is_locked(asked):
             process_queue.last_lock = asked
             return
-        log.warning("the lock of %s was lost; it is taken anew", process_queue.queue)
+        log.warning("the lock of %s was lost; it is taken again", process_queue.queue)
         process_queue.locked = False
         process_queue.drop()
         self.wake()

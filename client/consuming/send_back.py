@@ -1,7 +1,7 @@
 """Handing a message that was not consumed to the group's retry topic, or to its dead letters.
 
 First the short way: code 36, by which the broker copies its own record. Where that fails, and for orderly consumers,
-the message is sent anew to `%RETRY%group`, with the properties from which the broker knows what it is; past its last
+the message is sent again to `%RETRY%group`, with the properties from which the broker knows what it is; past its last
 try the broker turns that into a dead letter.
 
 Java: client/impl/consumer/DefaultMQPushConsumerImpl.java#sendMessageBack, ConsumeMessageOrderlyService.java
@@ -69,7 +69,7 @@ class SendBack:
         try:
             await self._brokers.send_back(address, header)
         except ClientError as error:
-            log.warning("%s could not be sent back, sending it to the retry topic anew: %s", message.message_id, error)
+            log.warning("%s could not be sent back, sending it to the retry topic again: %s", message.message_id, error)
             await self._anew(message, wire_topic, message.reconsume_times + 1, most)
 
     async def orderly(self, message: ReceivedMessage, wire_topic: str) -> None:
@@ -104,7 +104,7 @@ def retry_message(group: str, message: ReceivedMessage, wire_topic: str) -> Mess
     )
 
 
-# TRAN_MSG would make the copy a half message; the broker's own notes on queues and counts are made anew.
+# TRAN_MSG would make the copy a half message; the broker's own notes on queues and counts are made again.
 _NOT_COPIED = frozenset(
     {
         names.TRAN_MSG,

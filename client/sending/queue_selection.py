@@ -1,8 +1,8 @@
 """Which queue the next send goes to. Pure: queues, turn, faults and time are arguments.
 
 Round robin over the topic's writable queues; a retry avoids the broker of the failed try; with `latency_faults` on, a
-broker that is known to be slow or down is passed over, and where all are, one of the better half is taken. For order,
-a selector or a sharding key decides, and then nothing is passed over: the same key must meet the same queue.
+broker that is known to be slow or down is skipped, and where all are, one of the better half is taken. For order,
+a selector or a sharding key decides, and then nothing is skipped: the same key must meet the same queue.
 
 Java: client/latency/MQFaultStrategy.java#selectOneMessageQueue, client/producer/selector/
 """

@@ -96,7 +96,7 @@ def _lost(text: str, fails: bool) -> None:
 def _batch(
     records: bytearray, subscription: Subscription, wanted: OffsetRange, inflate: bool
 ) -> Iterator[MessageBatch]:
-    """The records as a batch, without those behind the range and those whose tag merely has the same hash."""
+    """The records as a batch, without those after the range and those whose tag merely has the same hash."""
     if not records:
         return
     places, end = chain(memoryview(records), 0, len(records))

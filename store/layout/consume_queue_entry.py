@@ -27,7 +27,7 @@ DEFAULT_FILE_SIZE = 300_000 * ENTRY_SIZE
 PRE_BLANK_SIZE = INT32_MAX
 PRE_BLANK = ENTRY.pack(0, PRE_BLANK_SIZE, 0)  # a size of 0 would end the queue for a recovering Java broker
 
-# The tags code of an entry whose message was lost to damage in the log. Pulls pass over it. It is no 32-bit hash, no
+# The tags code of an entry whose message was lost to damage in the log. Pulls skip it. It is no 32-bit hash, no
 # address of an extension unit, and as a delivery time it never comes. On disk: DO NOT CHANGE.
 LOST = 0x7FFFFFFFFFFFFF00
 
@@ -59,7 +59,7 @@ def is_pre_blank(log_offset: int, size: int) -> bool:
 
 
 def is_valid(log_offset: int, size: int) -> bool:
-    """What recovery takes for an entry; the zeros behind the end of a queue are none."""
+    """What recovery takes for an entry; the zeros after the end of a queue are none."""
     return log_offset >= 0 and size > 0
 
 

@@ -56,7 +56,7 @@ class IndexColumns(NamedTuple):
 
     @staticmethod
     def joined(parts: Sequence[IndexColumns]) -> IndexColumns:
-        """One behind the other. REQUIRES one part or more."""
+        """One after another. REQUIRES one part or more."""
         if len(parts) == 1:
             return parts[0]
         import numpy
@@ -178,7 +178,7 @@ class IndexTable:
         ) = decode_header(buffer)  # fmt: skip
 
     def follow(self, end_log_offset: int, end_timestamp: int) -> None:
-        """Begin a new file behind one that ended there; REQUIRES that nothing was put yet."""
+        """Begin a new file after one that ended there; REQUIRES that nothing was put yet."""
         if end_log_offset > 0:
             self.begin_log_offset = self.end_log_offset = end_log_offset
         if end_timestamp > 0:

@@ -6,7 +6,7 @@ a record from its copy inside the body of another one, and from what an older, t
 
 `scan` walks while records follow one another and says where and why it stopped. `read_through` goes on: it looks for
 the next true record (magic, lengths and its own offset) and reports what lay between as damage. Both forgive what a
-crash can do and nothing else: zeros behind the last record are the end, a blank record is the end of a file.
+crash can do and nothing else: zeros after the last record are the end, a blank record is the end of a file.
 
 Java: store/CommitLog.java#recoverAbnormally, #checkMessageAndReturnSize
 """
@@ -64,7 +64,7 @@ class Damage:
 class Reading:
     """All that a stretch of the log holds: places of its records, damage between them, and where the data ends.
 
-    `end` is behind the last record or damage; `blank` says that a blank record stands there, so the file is complete.
+    `end` is after the last record or damage; `blank` says that a blank record stands there, so the file is complete.
     `ran_out` says that the bytes ended before a further record or the blank one came.
     """
 
@@ -119,7 +119,7 @@ def read_through(
     stop: int | None = None,
     file_end: int | None = None,
 ) -> Reading:
-    """Everything from `at` on that begins before `stop`, and the damage that comes right behind it.
+    """Everything from `at` on that begins before `stop`, and the damage that comes right after it.
 
     `end` is where the data ends, `file_end` (for the blank record) where the file does. A reader of the next part of
     the file starts with `resync` at `stop`, and so between them each record and each damage is seen exactly once.

@@ -32,7 +32,7 @@ class FakeRequest:
 
 
 class Pull:
-    """A pull of one queue: answers what came behind its offset, once that is enough."""
+    """A pull of one queue: answers what came after its offset, once that is enough."""
 
     def __init__(self, poll: LongPoll, queue: Watermark, *, connection: object = "c", needs: int = 1) -> None:
         self.request = FakeRequest(connection)

@@ -422,7 +422,9 @@ async def test_a_lost_lock_takes_the_queue_anew(autojump_clock: trio.testing.Moc
             nothing = Reply(body=LockBatchAnswerBody([]).to_json())
             script.next("a", RequestCode.LOCK_BATCH_MQ, nothing, nothing)
             await trio.sleep(30)
-            assert script.count(RequestCode.QUERY_CONSUMER_OFFSET) > offsets_asked, "only with the lock it is read anew"
+            assert script.count(RequestCode.QUERY_CONSUMER_OFFSET) > offsets_asked, (
+                "only with the lock it is read again"
+            )
         assert script.count(RequestCode.UNLOCK_BATCH_MQ) >= 1
     assert got.offsets == [0, 1]
 

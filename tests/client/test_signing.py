@@ -35,4 +35,4 @@ def test_signatures_are_those_of_java(command: Command, token: str, signature: s
     assert command.ext is not None
     assert command.ext["Signature"] == signature
     signer.before("127.0.0.1:10911", command)
-    assert command.ext["Signature"] == signature, "a second try is signed anew"
+    assert command.ext["Signature"] == signature, "a second try is signed again"

@@ -32,7 +32,6 @@ from rocketlet.common.message_record import (
     property_crc,
     record_size,
     topic_field,
-    with_head_put_right,
 )
 from rocketlet.common.subscription import tags_code
 from tests.support.records import decode_all, with_property_crc
@@ -176,16 +175,6 @@ def test_an_outline_says_what_check_and_decode_say(record: Record, data: st.Data
         raw[at] ^= data.draw(st.integers(0, 255))
     raw = raw[: data.draw(st.sampled_from([len(raw), len(raw) - 1, 95]))]
     assert_outline_agrees(bytes(raw), data.draw(st.booleans()), data.draw(st.sampled_from([None, record.log_offset])))
-
-
-def test_a_damaged_head_is_put_right_where_all_else_holds() -> None:
-    raw = encode(example())
-    for at in (1, 3, 4, 7, 30, 35):
-        damaged = bytearray(raw)
-        damaged[at] ^= 0x10
-        assert with_head_put_right(bytes(damaged), 1000) == raw
-        damaged[90] ^= 1
-        assert with_head_put_right(bytes(damaged), 1000) is None
 
 
 def test_faults_have_names() -> None:

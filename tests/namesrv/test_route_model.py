@@ -1,6 +1,6 @@
 """Whatever brokers, operators and time do, the route table answers as a naive model of plain dictionaries does.
 
-The model keeps one row a broker (`rows`) and one a topic and broker name (`queues`), and derives every answer anew.
+The model keeps one row a broker (`rows`) and one a topic and broker name (`queues`), and derives every answer again.
 """
 
 from __future__ import annotations

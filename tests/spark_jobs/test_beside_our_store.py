@@ -153,7 +153,7 @@ def test_a_broker_goes_on_from_what_spark_made(spark: SparkSession, tmp_path: Pa
         assert opened.find_by_key("Topic1", "k3", 64, 0, 1 << 62).records
 
     report = reopen(config_of(store), look)
-    assert not report.queues, "recovery found nothing to put right in the queues"
+    assert not report.queues, "recovery found nothing to correct in the queues"
     assert not report.index, "nor in the index"
     assert report.losses == []
 

@@ -177,7 +177,7 @@ def test_offsets_given_out_twice_and_left_out(spark: SparkSession, tmp_path: Pat
     (tmp_path / "consumequeue/T/0" / offset_name(0)).write_bytes(bytes(1000))
     size = len(raw) // 8
     said = [str(finding) for finding in check(spark, tmp_path, partitions=2).findings]
-    assert f"T:0: 2 queue offsets given out twice at log offset {3 * size}, first at 1" in said
+    assert f"T:0: 2 queue offsets assigned twice at log offset {3 * size}, first at 1" in said
     assert f"T:0: 5 queue offsets missing before the record at log offset {6 * size}, first at 4" in said
 
 

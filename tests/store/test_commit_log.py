@@ -52,7 +52,7 @@ def test_ipv6_hosts_and_long_topics() -> None:
 
 @given(st.integers(93, 1200), st.integers(0, 900))
 def test_the_rule_of_a_files_end(size: int, before: int) -> None:
-    """A record goes into a file if 8 bytes stay free behind it, else a blank record closes the file."""
+    """A record goes into a file if 8 bytes stay free after it, else a blank record closes the file."""
     log = log_of(1024)
     if before >= 93 and before + 8 <= 1024:
         append(log, b"x" * (before - 92), properties=b"")

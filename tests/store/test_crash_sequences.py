@@ -2,7 +2,7 @@
 
 Two causes. The last bytes of a record without properties are zeros; where these alone reach into a new page, that page
 is a hole after a power cut, and recovery took the record for torn. And a crash undid one deletion of retention but not
-the next, and recovery kept the queue files before the gap: the queue went back to offsets that had been given out.
+the next, and recovery kept the queue files before the gap: the queue went back to offsets that had been assigned.
 """
 
 from __future__ import annotations

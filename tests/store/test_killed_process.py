@@ -65,7 +65,7 @@ async def kill_again_and_again(directory: Path, times: int, seed: int) -> None:
     for _ in range(times):
         flush = random.choice(["SYNC_FLUSH", "ASYNC_FLUSH"])
         for number, queue_id, offset in run_and_kill(directory, flush, first, random.randrange(1, 20_000)):
-            assert acknowledged.setdefault((queue_id, offset), number) == number, "an offset was given out twice"
+            assert acknowledged.setdefault((queue_id, offset), number) == number, "an offset was assigned twice"
         first = await look(directory, flush, acknowledged, 29)
     report = check(RealDisk(), config_of(str(directory), "SYNC_FLUSH"), lambda _: None)
     assert report.is_sound, report.lines()

@@ -13,7 +13,7 @@ FILE = 4096
 
 
 def log_of(bodies: list[bytes], base: int = BASE) -> tuple[bytearray, list[int]]:
-    """A file of records and zeros behind them, and the places of the records."""
+    """A file of records and zeros after them, and the places of the records."""
     file = bytearray(FILE)
     at, places = 0, []
     for number, body in enumerate(bodies):

@@ -71,7 +71,7 @@ def entry_of(model: StoreModel, number: int) -> tuple[int, int, int]:
 
 
 def assert_all_but(model: StoreModel, *lost: int) -> None:
-    """Every message but these is there, with its entry and its keys; these are passed over."""
+    """Every message but these is there, with its entry and its keys; these are skipped."""
     for number, one in enumerate(model.kept):
         raw = model.store.record_at(one.at.log_offset)
         keys = model.store.find_by_key("T", f"u{number}", 32, 0, 1 << 62).records
@@ -202,7 +202,7 @@ class TestDamageInTheMiddle:
         assert_all_but(model, 60)
 
     def test_a_log_that_java_cut_does_not_come_back(self) -> None:
-        """Behind the end of a log that Java cut, old records stand whole; but they are older than those before."""
+        """After the end of a log that Java cut, old records stand whole; but they are older than those before."""
         model = model_of(60)
         forget_progress(model)
         cut = model.kept[30].at.log_offset

@@ -188,7 +188,7 @@ def _bound(held: ExitStack, port: int) -> int:
 
 
 def _digest(folder: Path) -> str:
-    """Of all sources, so that changed ones are built anew."""
+    """Of all sources, so that changed ones are built again."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         if path.is_file() and "target" not in path.parts:

@@ -6,7 +6,7 @@ from rocketlet.common.message_record import CRC_PROPERTY, CRC_PROPERTY_SIZE, Buf
 
 
 def decode_all(buffer: Buffer) -> list[Record]:
-    """The records of a pull's body, one behind the other. Raises RecordError at the first that is not whole."""
+    """The records of a pull's body, one after another. Raises RecordError at the first that is not whole."""
     found = []
     at, end = 0, len(buffer)
     while at < end:

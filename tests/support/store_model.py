@@ -2,7 +2,7 @@
 
 `StoreModel` drives a real MessageStore on a MemoryDisk, remembers every record as it was appended, and after each
 crash demands: the log is a beginning of the list; nothing that was flushed is missing; each record is the same byte for
-byte; queues, index and zeros behind the ends are what the list says.
+byte; queues, index and zeros after the ends are what the list says.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Kept:
 
 
 class StoreModel:
-    """See the module's head. Times go up by 7 ms a message."""
+    """See the module's docstring. Times go up by 7 ms a message."""
 
     def __init__(self, config: StoreConfig, page_size: int = 128) -> None:
         self.config = config

@@ -84,7 +84,7 @@ def test_lists_and_tables() -> None:
 
 
 def test_a_cpp_heartbeat() -> None:
-    """Ordinals, numbers as text, missing sets, a line end behind it."""
+    """Ordinals, numbers as text, missing sets, a line end after it."""
     body = HeartbeatData.from_json(
         b'{"clientID":"c","consumerDataSet":[{"consumeFromWhere":4,"consumeType":1,"groupName":"CG","messageModel":1,'
         b'"subscriptionDataSet":[{"codeSet":["2598919"],"subString":"","subVersion":"17","tagsSet":null,"topic":"T"}]}]}\n'
