@@ -21,19 +21,10 @@ from rocketlet.client.sending.send_result import SendResult
 from rocketlet.common.message import MessageQueue
 
 if TYPE_CHECKING:
+    from rocketlet.client.sending.lanes import Call, Lane
     from rocketlet.client.sending.send_frames import SendTemplate
-    from rocketlet.remoting.command import Command
-    from rocketlet.remoting.connection import Connection
-    from rocketlet.remoting.errors import RemotingError
 
 Select: TypeAlias = Callable[[Sequence[MessageQueue]], MessageQueue]
-
-
-class Tries(Protocol):
-    """Who tries a send."""
-
-    def answered(self, send: Send, answer: Command | RemotingError) -> None:
-        """A try has come to an end."""
 
 
 class Send:
@@ -41,11 +32,12 @@ class Send:
 
     __slots__ = (
         "_wakers",
+        "alone",
         "began",
         "body",
         "born",
+        "call",
         "causes",
-        "connection",
         "counted",
         "deadline",
         "done",
@@ -55,33 +47,34 @@ class Send:
         "flag",
         "message_id",
         "oneway",
-        "opaque",
-        "properties",
         "queue",
         "rests",
         "result",
         "select",
         "sys_flag",
         "template",
+        "text",
         "timeout",
         "topic",
         "tried_at",
-        "tried_by",
         "tries",
         "unsent",
+        "waits_in",
     )
 
     # What is sent.
-    tried_by: Tries
     message_id: str
     topic: str
     template: SendTemplate
-    properties: bytes
+    text: str
+    """Its properties."""
     body: bytes
     sys_flag: int
     flag: int
     born: int
     oneway: bool
+    alone: bool
+    """Whether it must not leave in a batch with others."""
     timeout: float
     fixed: MessageQueue | None
     select: Select | None
@@ -91,7 +84,6 @@ class Send:
     began: float
     tried_at: float
     deadline: float
-    opaque: int
 
     def __init__(self) -> None:
         self.tries = 0
@@ -101,17 +93,15 @@ class Send:
         self.failed_at: set[str] | None = None
         """Brokers at which it failed since its last rest."""
         self.causes: list[ClientError] | None = None
-        self.connection: Connection | None = None
+        self.call: Call | None = None
+        """The request that it is on its way with."""
+        self.waits_in: Lane | None = None
         self.counted = False
         """Whether the body counts among the bytes in flight."""
         self.done = False
         self.result: SendResult | None = None
         self.error: ClientError | None = None
         self._wakers: list[Callable[[], object]] = []
-
-    def answered(self, answer: Command | RemotingError) -> None:
-        """A try has come to an end; what connections call."""
-        self.tried_by.answered(self, answer)
 
     def settle(self, result: SendResult | None, error: ClientError | None) -> None:
         """The send is over. Wakes whoever waits."""
