@@ -34,7 +34,7 @@ from rocketlet.remoting.frame_codec import FrameDecoder
 from rocketlet.remoting.transport import split_address
 
 if TYPE_CHECKING:
-    from rocketlet.client.sending.pending_send import Send
+    from rocketlet.client.sending.send import Send
     from rocketlet.client.talking.session import Session
     from rocketlet.remoting.command import Command
 

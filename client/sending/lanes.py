@@ -26,6 +26,7 @@ import trio
 from rocketlet.client.config import ProducerConfig
 from rocketlet.client.errors import BadAnswer
 from rocketlet.client.namespace import unwrap
+from rocketlet.client.sending.send import Answer, Call, Lane, Send
 from rocketlet.client.sending.send_result import SendResult, SendStatus
 from rocketlet.client.talking.session import Session
 from rocketlet.common.message import MessageQueue
@@ -35,71 +36,11 @@ from rocketlet.remoting.errors import RemotingError
 from rocketlet.remoting.frame_codec import encode
 
 if TYPE_CHECKING:
-    from rocketlet.client.sending.pending_send import Send
     from rocketlet.client.sending.send_frames import SendTemplate
     from rocketlet.remoting.connection import Connection
 
-MOST_BYTES = 128 << 10
-"""Of one batch. More gains nothing at the broker, and keeps the first answers waiting."""
 _MOST_LANES = 10_000
 _ITEM = 32  # bytes of a message in a batch beside body and properties, and some for characters beyond ASCII
-
-
-class Call:
-    """One request on its way: a send by itself, or several as a batch."""
-
-    __slots__ = ("_ended", "lane", "line", "opaque", "sends", "waited_for")
-
-    def __init__(self, lane: Lane, line: Connection, sends: list[Send], ended: Callable[[Call, Answer], None]) -> None:
-        self.lane = lane
-        self.line = line
-        self.sends = sends
-        """In the order of the batch."""
-        self.waited_for = len(sends)
-        """Those of them that were not given up."""
-        self.opaque = line.take_opaque()
-        self._ended = ended
-
-    def answered(self, answer: Answer) -> None:
-        """What connections call."""
-        self._ended(self, answer)
-
-    def let_go(self, send: Send) -> bool:
-        """Whether the send is still on its way with this; from now on it is not."""
-        if send.call is not self:
-            return False
-        send.call = None
-        return True
-
-
-class Lane:
-    """What waits for one queue, and how many requests to it are on their way."""
-
-    __slots__ = ("address", "calls", "due", "size", "waiting")
-
-    def __init__(self) -> None:
-        self.address = ""
-        self.calls = 0
-        self.due = 0.0
-        """Until then the sends wait on purpose."""
-        self.waiting: list[Send] = []
-        self.size = 0
-
-    def has_room(self, size: int) -> bool:
-        """Whether one more leaves with those that wait."""
-        return not self.waiting or self.size + size <= MOST_BYTES
-
-    def take(self) -> list[Send]:
-        """Those that wait, and still want to be sent."""
-        sends = [send for send in self.waiting if send.waits_in is self]
-        for send in sends:
-            send.waits_in = None
-        self.waiting.clear()
-        self.size = 0
-        return sends
-
-
-Answer = Command | RemotingError
 
 
 class Lanes:

@@ -20,9 +20,9 @@ from rocketlet.client.config import ProducerConfig
 from rocketlet.client.errors import InvalidMessage, ListenerFailed
 from rocketlet.client.hooks import EndTransactionHook, SendContext, SendHook
 from rocketlet.client.sending.batch_splitter import check_batch
-from rocketlet.client.sending.pending_send import Send
 from rocketlet.client.sending.queue_selection import Selector, by_hash
 from rocketlet.client.sending.request_reply import Requests
+from rocketlet.client.sending.send import Send
 from rocketlet.client.sending.send_frames import SendTemplate
 from rocketlet.client.sending.send_pipeline import SendPipeline
 from rocketlet.client.talking.session import Session, World

@@ -36,10 +36,10 @@ import trio
 
 from rocketlet.client.config import ProducerConfig
 from rocketlet.client.errors import BadAnswer, ClientClosed, ClientError, NoRoute, SendFailed, TimedOut
-from rocketlet.client.sending.lanes import Call, Lanes, results_of
+from rocketlet.client.sending.lanes import Lanes, results_of
 from rocketlet.client.sending.latency_faults import LatencyFaults
-from rocketlet.client.sending.pending_send import Send
 from rocketlet.client.sending.queue_selection import choose
+from rocketlet.client.sending.send import Call, Send
 from rocketlet.client.sending.send_result import STATUS_BY_CODE, SendResult, SendStatus
 from rocketlet.client.talking.broker_calls import refusal, translated
 from rocketlet.client.talking.session import Session

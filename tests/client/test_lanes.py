@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketlet.client import AsyncProducer, Message, MessageQueue, Refused, SendStatus, TimedOut
-from rocketlet.client.sending.lanes import MOST_BYTES
+from rocketlet.client.sending.send import MOST_BYTES
 from rocketlet.remoting.handler import Reply, Request
 from rocketlet.remoting.request_codes import RequestCode
 from tests.support.properties import examples
