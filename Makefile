@@ -75,6 +75,11 @@ docs: ## writes the generated pages of docs/ and builds the site into site/
 	@$(PY) -m mkdocs build --strict --quiet
 	@echo "site/index.html"
 
+.PHONY: stubs
+stubs: ## writes the types of the gRPC messages again, after a change of their table
+	@scripts/venv.sh dev
+	@$(PY) scripts/grpc_stubs.py
+
 .PHONY: bench
 bench: ## the benchmarks (benchmarks/README.md)
 	@scripts/venv.sh dev

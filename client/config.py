@@ -116,10 +116,6 @@ class ProducerConfig(ClientConfig):
     """Sends on their way at once; a blocking call waits for room, an awaitable `send_soon` raises TooManyInFlight."""
     max_bytes_in_flight: int = 8 << 20
     """Bytes of their bodies; more wait their turn. One message may be larger if nothing else is on its way."""
-    batching: bool = True
-    """Whether sends that wait for a busy queue leave together as one batch."""
-    linger: float = 0.0
-    """Seconds that a send to an idle queue waits on purpose for others to leave with."""
     trace: bool = False
     """Leave a trace of each message in `trace_topic`."""
     trace_topic: str = topics.TRACE_TOPIC
@@ -225,7 +221,7 @@ _MAY_BE_NONE = {"try_timeout": 1.0}
 _LEAST = {
     **dict.fromkeys(("topic_max_messages", "topic_max_bytes", "max_reconsume_times"), -1),
     **dict.fromkeys(("header_type", "retries", "compress_over", "compress_level", "consume_timestamp", "max_span"), 0),
-    **dict.fromkeys(("suspend", "poll_timeout", "pull_interval", "shutdown_timeout", "linger"), 0),
+    **dict.fromkeys(("suspend", "poll_timeout", "pull_interval", "shutdown_timeout"), 0),
 }
 _MOST = {"header_type": 2, "compress_level": 9, "threads": 10_000, "default_topic_queues": 65_536}
 _MOST_SECONDS = 1e9

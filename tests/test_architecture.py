@@ -32,10 +32,12 @@ ARROWS: dict[str, set[str]] = {
     "broker": {"metrics", "replication", "store", "store.layout", "remoting", "common"},
     "client": {"remoting", "common"},
     "spark_jobs": {"client", "remoting", "store.layout", "common"},
+    "proxy": {"client", "metrics", "remoting", "common"},
     # Above the tools: it does what mqadmin does. `rocketlet console` names it and does not import it.
     "console": {"tools", "client", "remoting", "common"},
     "tools": {
         "spark_jobs",
+        "proxy",
         "broker",
         "replication",
         "client",
@@ -78,6 +80,14 @@ PURE = [
     "replication.stream_codec",
     "client.sending.batch_splitter",
     "metrics.page",
+    "proxy.call",
+    "proxy.grpc_wire",
+    "proxy.http2.*",
+    "proxy.service.incoming",
+    "proxy.service.outgoing",
+    "proxy.service.routes",
+    "proxy.service.settings",
+    "proxy.wire.*",
     "client.compression",
     "client.errors",
     "client.sending.latency_faults",
@@ -108,6 +118,9 @@ DOORS = {
     "hypercorn": ["console.app", "console.__main__"],
     "prometheus_client": ["metrics.exposition"],
     "h11": ["metrics.endpoint"],
+    "google": ["proxy.wire.*", "proxy.connection"],
+    "hpack": ["proxy.http2.protocol"],
+    "cryptography": ["proxy.certificate"],
     "click": ["*.__main__", "tools.*"],
     # Nothing that a peer or a file can steer ever unpickles or starts a program.
     "pickle": [],
@@ -133,6 +146,7 @@ FILE_CALLS += ["os.rename", "os.unlink", "os.remove", "os.truncate", "os.ftrunca
 SHELLS = ["os.system", "os.popen", "eval", "exec"]
 
 COMPOSITION_ROOTS = {
+    "proxy.proxy": ["proxy.__main__", "tools.*"],
     "broker.broker": ["broker.__main__", "tools.*"],
     "namesrv.namesrv": ["namesrv.__main__", "tools.*"],
 }

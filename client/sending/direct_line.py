@@ -26,15 +26,15 @@ from typing import TYPE_CHECKING
 
 from rocketlet.client.config import ProducerConfig
 from rocketlet.client.errors import BadAnswer
-from rocketlet.client.sending.lanes import results_of
 from rocketlet.client.sending.queue_selection import choose
+from rocketlet.client.sending.send_pipeline import result_of
 from rocketlet.client.sending.send_result import STATUS_BY_CODE, SendStatus
 from rocketlet.remoting.errors import CallTimeout, ConnectionLost, FrameError, RemotingError
 from rocketlet.remoting.frame_codec import FrameDecoder
 from rocketlet.remoting.transport import split_address
 
 if TYPE_CHECKING:
-    from rocketlet.client.sending.send import Send
+    from rocketlet.client.sending.pending_send import Send
     from rocketlet.client.talking.session import Session
     from rocketlet.remoting.command import Command
 
@@ -112,7 +112,7 @@ class DirectPath:
     ) -> None:
         """`now` is the engine's clock; `carry_on` gives a try's end to the pipeline, from this thread."""
         self.usable = hasattr(socket, "MSG_DONTWAIT") and not (
-            config.tls or config.access_key or config.latency_faults or config.header_type or config.linger
+            config.tls or config.access_key or config.latency_faults or config.header_type
         )
         self._session = session
         self._config = config
@@ -149,7 +149,7 @@ class DirectPath:
         result = None
         if status is SendStatus.SEND_OK and not isinstance(answer, RemotingError):
             try:
-                (result,) = results_of((send,), status, answer, self._config.namespace)
+                result = result_of(send, status, answer, self._config.namespace)
             except BadAnswer:
                 pass  # the pipeline meets it again
         if result is None:
@@ -166,7 +166,7 @@ class DirectPath:
             send.sys_flag,
             send.born,
             send.flag,
-            send.text,
+            send.properties,
             send.body,
         )
         seconds = send.timeout

@@ -1,0 +1,63 @@
+"""mqproxy: `python -m rocketlet.proxy [-n HOST:PORT] [--grpc-port PORT] [-c FILE] [-p | -m] [--SETTING VALUE]...`
+
+How it ends: `remoting/server_process.py`.
+
+Java: proxy/ProxyStartup.java, bin/mqproxy
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rocketlet.common import command_line
+from rocketlet.metrics.config import MetricsConfig
+from rocketlet.proxy.config import ProxyConfig
+from rocketlet.remoting import server_process
+from rocketlet.remoting.config import PoolConfig, ServerConfig
+
+if TYPE_CHECKING:
+    import trio
+
+    from rocketlet.common.config_file import Loaded
+
+PROGRAM = "mqproxy"
+_EXIT_MISSING = 1
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command; ends the process."""
+    loaded = command_line.read(
+        PROGRAM,
+        "The gRPC endpoint: serves clients of RocketMQ 5 before brokers that speak remoting.",
+        [ProxyConfig, ServerConfig, PoolConfig, MetricsConfig],
+        arguments=arguments,
+        environment=os.environ,
+    )
+    sys.exit(server_process.run(PROGRAM, lambda nursery: _start(nursery, loaded)))
+
+
+async def _start(nursery: trio.Nursery, loaded: Loaded) -> str:
+    from rocketlet.proxy.proxy import Proxy
+
+    proxy = Proxy(loaded, server_process.tcp_network(loaded[ServerConfig]))
+    address: str = await nursery.start(proxy.run)
+    metrics = ""
+    config = loaded[MetricsConfig]
+    if config.is_on:
+        from rocketlet.metrics.endpoint import Endpoint
+
+        endpoint = Endpoint(
+            server_process.tcp_network(loaded[ServerConfig]), [proxy.metrics], config.metrics_max_series
+        )
+        host = config.metrics_prom_exporter_host or loaded[ProxyConfig].bind_address
+        served = await nursery.start(endpoint.serve, host, config.metrics_prom_exporter_port)
+        metrics = f", metrics at http://{served}/metrics"
+    servers = ";".join(loaded[ProxyConfig].namesrv_addr)
+    return f"proxy boot success, gRPC with and without TLS at {address}, name servers {servers}{metrics}"
+
+
+if __name__ == "__main__":
+    main()

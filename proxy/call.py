@@ -1,0 +1,126 @@
+"""One gRPC call as a handler sees it, and the table of methods that handlers are in.
+
+A handler is a plain function of call and request, or an async one. A plain one answers by `reply`, at once or later,
+from any task; what an async one returns is the answer. Both may instead `send` several messages and then `end`. A
+handler of a two-way stream is called for each message, and at the end `call.when_over` is.
+
+A handler refuses by raising Refusal: every answer of this service has a `status`, and the refusal goes there.
+
+Java: proxy/grpc/v2/DefaultGrpcMessingActivity.java, io.grpc.stub.ServerCalls
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rocketlet.common.errors import RocketletError
+from rocketlet.proxy.grpc_wire import GrpcStatus, framed
+from rocketlet.proxy.http2.protocol import Stream
+from rocketlet.proxy.wire.codes import Code
+from rocketlet.proxy.wire.messages import Status
+
+SMALL_REQUEST = 64 << 10
+LARGEST_REQUEST = 256 << 10
+"""Of all requests but sends. What protobuf makes of bytes may be fifty times as large as they are."""
+
+
+class Refusal(RocketletError):
+    """The request is answered with this code and text."""
+
+    def __init__(self, code: Code, why: str) -> None:
+        super().__init__(why)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """What serves one RPC. `check` looks at the bytes of large requests before they are decoded; raises Refusal."""
+
+    name: str
+    request: type[Any]
+    answer: type[Any]
+    serve: Callable[[Call, Any], Awaitable[Any] | None]
+    is_stream: bool = False
+    """Whether the client may send further messages."""
+    largest: int = LARGEST_REQUEST
+    check: Callable[[bytes], None] | None = None
+
+
+class Owner(Protocol):
+    """The connection, as its calls need it."""
+
+    peer: str
+    local: str
+    when_closed: list[Callable[[], None]]
+
+    def start(self, call: Call, awaitable: Awaitable[Any]) -> None: ...
+
+    def send_message(self, call: Call, message: bytes, *, last: bool) -> None: ...
+
+    def end(self, call: Call, status: GrpcStatus, why: str = "") -> None: ...
+
+
+class Call:
+    """See the module. Once it is over, by answer, reset or the end of the connection, nothing more is sent."""
+
+    __slots__ = (
+        "began", "body", "code", "deadline", "has_answered", "is_over", "metadata", "method", "owner", "scope",
+        "stream", "when_over",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        owner: Owner,
+        stream: Stream,
+        method: Method,
+        metadata: Mapping[bytes, bytes],
+        now: float,
+        timeout: float | None,
+    ) -> None:
+        self.owner = owner
+        self.stream = stream
+        self.method = method
+        self.metadata = metadata
+        self.began = now
+        self.deadline = None if timeout is None else now + timeout
+        self.body = bytearray()
+        self.has_answered = False
+        self.is_over = False
+        self.code = 0
+        """What the answer's status said, for the metrics."""
+        self.scope: Any = None
+        self.when_over: Callable[[Call], None] | None = None
+
+    def header(self, name: bytes) -> str:
+        """A value of the metadata, empty where it is missing."""
+        return self.metadata.get(name, b"").decode("utf-8", "replace")
+
+    @property
+    def client_id(self) -> str:
+        """Who calls. Raises Refusal where it does not say."""
+        found = self.metadata.get(b"x-mq-client-id")
+        if not found:
+            raise Refusal(Code.CLIENT_ID_REQUIRED, "the metadata has no x-mq-client-id")
+        return found.decode("utf-8", "replace")[:255]
+
+    def reply(self, answer: Any) -> None:
+        """The only message of an answer, and its end."""
+        if not self.is_over:
+            self.owner.send_message(self, framed(answer.SerializeToString()), last=True)
+
+    def refuse(self, code: Code, why: str) -> None:
+        """Answer with a status alone."""
+        self.code = code
+        self.reply(self.method.answer(status=Status(code=code, message=why)))
+
+    def send(self, answer: Any) -> None:
+        """One message of several."""
+        if not self.is_over:
+            self.owner.send_message(self, framed(answer.SerializeToString()), last=False)
+
+    def end(self, status: GrpcStatus = GrpcStatus.OK, why: str = "") -> None:
+        """The end of the answer, or of the call where there is none."""
+        if not self.is_over:
+            self.owner.end(self, status, why)

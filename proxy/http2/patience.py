@@ -1,0 +1,42 @@
+"""How many frames that carry nothing a peer may send: a bucket of tokens, filled by time and by work that gets done.
+
+Floods of PING, SETTINGS, RST_STREAM (CVE-2023-44487), WINDOW_UPDATE, PRIORITY and empty DATA frames all make a server
+work for nothing. One bucket covers them, each kind at its cost. An honest client's control frames come with its calls,
+and calls that are answered fill the bucket again, so that its rate does not matter; gRPC's own libraries send a PING
+with nearly each message that they receive.
+
+Java: (none; io.netty.handler.codec.http2.Http2MaxRstFrameDecoder and its kin have a limit for each kind)
+"""
+
+from __future__ import annotations
+
+TOKENS = 2000.0
+A_SECOND = 100.0
+
+CONTROL = 1.0
+SETTINGS = 20.0  # each is answered, and may touch all streams
+RESET = 10.0
+REFUSED = 10.0  # a stream above the limit: its headers were decoded for nothing
+TINY_DATA = 1.0
+ANSWERED = 20.0  # given back when a call ends as it should
+SENT_DATA = 2.0  # and for each DATA frame of some size that the peer takes
+
+
+class Patience:
+    """The bucket of one connection."""
+
+    __slots__ = ("_at", "_left")
+
+    def __init__(self, now: float) -> None:
+        self._left = TOKENS
+        self._at = now
+
+    def spend(self, cost: float, now: float) -> bool:
+        """Whether there is still patience with this peer."""
+        self._left = min(TOKENS, self._left + (now - self._at) * A_SECOND) - cost
+        self._at = now
+        return self._left >= 0
+
+    def earn(self, gain: float) -> None:
+        """Something useful happened."""
+        self._left = min(TOKENS, self._left + gain)

@@ -1,0 +1,153 @@
+"""The port: accepts connections, tells TLS from plain by their first byte, and looks after all of them.
+
+HTTP/2 in plain text begins with `P`, TLS with 22, so both are served on one port; Java's and Go's clients speak TLS
+unless they are told otherwise.
+
+Java: proxy/grpc/GrpcServer.java, ProxyAndTlsProtocolNegotiator.java
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+
+import trio
+
+from rocketlet.proxy.call import Method
+from rocketlet.proxy.connection import CallEvents, GrpcConnection
+from rocketlet.proxy.http2.frames import PREFACE
+from rocketlet.remoting.tls import PrefixedStream, secured
+from rocketlet.remoting.transport import ByteStream, Listener, Network
+
+log = logging.getLogger("rocketlet.proxy.server")
+
+FIRST_BYTE_SECONDS = 10.0
+_LOOK_EVERY = 5.0
+_ACCEPT_AGAIN_SECONDS = 0.1
+_CLIENT_HELLO = 0x16
+
+
+class GrpcServer:
+    """`serve` once an object. `tls` gives the context for a handshake that begins now; None: TLS is not served."""
+
+    def __init__(
+        self,
+        network: Network,
+        methods: Mapping[bytes, Method],
+        events: CallEvents,
+        *,
+        tls: Callable[[], Awaitable[ssl.SSLContext]] | None,
+        plain: bool = True,
+        most_connections: int,
+        most_held: int,
+        drain_seconds: float,
+    ) -> None:
+        self.connections: set[GrpcConnection] = set()
+        self.refused = 0
+        self._network = network
+        self._methods = methods
+        self._events = events
+        self._tls = tls
+        self._plain = plain
+        self._most_connections = most_connections
+        self._most_held = most_held
+        self._drain_seconds = drain_seconds
+        self._greeting = 0  # connections whose first byte, or handshake, has not come yet
+        self._one_has_closed = trio.lowlevel.ParkingLot()
+
+    async def serve(
+        self, host: str, port: int, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Until cancelled; then calls in progress are answered first. Starts with the address. Raises ListenFailed."""
+        listener = await self._network.listen(host, port)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._look_after)
+                task_status.started(listener.address)
+                await self._accept(listener, nursery)
+        finally:
+            with trio.CancelScope(shield=True):
+                await listener.aclose()
+
+    async def _accept(self, listener: Listener, nursery: trio.Nursery) -> None:
+        while True:
+            try:
+                stream = await listener.accept()
+            except OSError as error:
+                log.error("cannot accept connections on %s: %s; trying again", listener.address, error)
+                await trio.sleep(_ACCEPT_AGAIN_SECONDS)
+                continue
+            if len(self.connections) + self._greeting >= self._most_connections:
+                self.refused += 1
+                log.warning("%s is refused: %d connections are open", stream.peer, len(self.connections))
+                await stream.aclose()
+            else:
+                self._greeting += 1
+                nursery.start_soon(self._serve_one, stream)
+
+    async def _serve_one(self, raw: ByteStream) -> None:
+        try:
+            try:
+                found = await self._told_apart(raw)
+            finally:
+                self._greeting -= 1
+            if found is None:
+                return
+            connection = GrpcConnection(found[0], self._methods, self._events)
+            self.connections.add(connection)
+            try:
+                await connection.run(found[1])
+            finally:
+                self.connections.discard(connection)
+                self._one_has_closed.unpark_all()
+        finally:
+            with trio.CancelScope(shield=True):
+                await raw.aclose()
+
+    async def _told_apart(self, raw: ByteStream) -> tuple[ByteStream, bytes] | None:
+        try:
+            with trio.move_on_after(FIRST_BYTE_SECONDS):
+                first = await raw.receive_some()
+                if not first:
+                    return None
+                if first[0] == _CLIENT_HELLO:
+                    if self._tls is None:
+                        log.warning("%s speaks TLS, which tls.server.mode=disabled refuses", raw.peer)
+                        return None
+                    return await secured(PrefixedStream(raw, first), await self._tls(), server_side=True), b""
+                if not self._plain:
+                    log.warning("%s connects without TLS, which tls.server.mode=enforcing refuses", raw.peer)
+                elif first[: len(PREFACE)] != PREFACE[: len(first)]:
+                    log.warning("%s speaks neither HTTP/2 nor TLS; this is the port for gRPC", raw.peer)
+                else:
+                    return raw, first
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            log.info("%s broke before its first call: %s", raw.peer, error.__cause__ or error)
+        return None
+
+    async def _look_after(self) -> None:
+        while True:
+            await trio.sleep(_LOOK_EVERY)
+            now = trio.current_time()
+            for connection in list(self.connections):
+                connection.look_after(now)
+            self._stay_within(self._most_held)
+
+    def _stay_within(self, most: int) -> None:
+        """Where all connections together hold too much, the ones that hold most are ended."""
+        sizes = sorted(((one.held + one.unread, id(one), one) for one in self.connections), reverse=True)
+        total = sum(size for size, _, _ in sizes)
+        for size, _, connection in sizes:
+            if total <= most:
+                return
+            total -= size
+            connection.close(f"all connections together hold more than {most} bytes, and this one holds {size}")
+
+    async def drain(self) -> None:
+        """Ask all clients to leave, and wait until what is in progress has been answered."""
+        for connection in list(self.connections):
+            connection.go_away()
+        with trio.move_on_after(self._drain_seconds):
+            while any(not call.method.is_stream for one in self.connections for call in one.calls):
+                await self._one_has_closed.park()

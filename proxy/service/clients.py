@@ -1,0 +1,104 @@
+"""The clients that have told what they are, each with its open Telemetry.
+
+A client is what it says for as long as one of its telemetries is open. No call needs it: one that comes before its
+settings, or after a restart of ours, when some clients repeat them only every five minutes, is served all the same.
+
+Invariants: a client in the table has an open telemetry; `producers` names exactly the clients whose settings have the
+topic.
+
+Java: proxy/grpc/v2/common/GrpcClientSettingsManager.java, proxy/grpc/v2/channel/GrpcChannelManager.java
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+from rocketlet.proxy.call import Call
+from rocketlet.proxy.wire import messages as m
+
+MOST_TOPICS = 1000
+"""Of one client's settings; more of them are not remembered."""
+
+
+class Client:
+    """One client, by its id."""
+
+    def __init__(self, client_id: str, telemetry: Call) -> None:
+        self.id = client_id
+        self.telemetry = telemetry
+        self.kind = m.CLIENT_TYPE_UNSPECIFIED
+        self.group = ""
+        self.topics: set[str] = set()
+        self.is_leaving = False
+
+    def __repr__(self) -> str:
+        return f"<Client {self.id}: kind {self.kind}, {self.group or len(self.topics)}>"
+
+
+class Clients:
+    """See the module."""
+
+    def __init__(self, random: Random) -> None:
+        self._by_id: dict[str, Client] = {}
+        self._producers: dict[str, dict[str, Client]] = {}
+        self._random = random
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Client]:
+        return iter(self._by_id.values())
+
+    def get(self, client_id: str) -> Client | None:
+        return self._by_id.get(client_id)
+
+    def told(self, call: Call, settings: m.Settings) -> Client:
+        """A client has sent its settings on this telemetry, the first or further ones. Raises Refusal."""
+        client = self._by_id.get(call.client_id)
+        if client is None:
+            client = self._by_id[call.client_id] = Client(call.client_id, call)
+        client.telemetry = call
+        call.when_over = self._over
+        client.kind = settings.client_type
+        client.is_leaving = False
+        if settings.WhichOneof("pub_sub") == "subscription":
+            client.group = settings.subscription.group.name
+        else:
+            topics = {topic.name for topic in settings.publishing.topics[:MOST_TOPICS]}
+            for topic in client.topics - topics:
+                self._no_longer(topic, client)
+            for topic in topics:
+                self._producers.setdefault(topic, {})[client.id] = client
+            client.topics = topics
+        return client
+
+    def producers(self, topic: str) -> list[Client]:
+        """Who produces to a topic, in an order by chance."""
+        found = list(self._producers.get(topic, {}).values())
+        self._random.shuffle(found)
+        return found
+
+    def topics(self) -> set[str]:
+        """All topics that there are producers for."""
+        return set(self._producers)
+
+    def leave(self, client_id: str) -> None:
+        """It has said that it ends."""
+        client = self._by_id.get(client_id)
+        if client is not None:
+            client.is_leaving = True
+
+    def _over(self, call: Call) -> None:
+        client = self._by_id.get(call.client_id)
+        if client is None or client.telemetry is not call:
+            return  # it has opened another one meanwhile
+        del self._by_id[client.id]
+        for topic in client.topics:
+            self._no_longer(topic, client)
+
+    def _no_longer(self, topic: str, client: Client) -> None:
+        producers = self._producers.get(topic, {})
+        producers.pop(client.id, None)
+        if not producers:
+            self._producers.pop(topic, None)

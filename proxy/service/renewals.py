@@ -1,0 +1,163 @@
+"""Messages that push consumers hold: their invisible time is renewed for as long as they need, up to a limit.
+
+A push consumer asks for no invisible time of its own. What it got is invisible for defaultInvisibleTimeMills, and
+shortly before that is over we change it anew, until the consumer acknowledges, changes it itself, or its connection is
+gone; then others get it a second later. The consumer keeps the handle that it was given; here is which one is valid.
+
+Java: proxy/processor/ReceiptHandleProcessor.java, proxy/service/receipt/DefaultReceiptHandleManager.java
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+from dataclasses import dataclass
+
+import trio
+
+from rocketlet.client.errors import ClientError
+from rocketlet.common.clock import WallClock
+from rocketlet.common.receipt_handle import ReceiptHandle
+from rocketlet.proxy.call import Owner
+from rocketlet.proxy.config import ProxyConfig
+from rocketlet.proxy.service.brokers import Brokers
+from rocketlet.remoting.errors import HeaderError
+from rocketlet.remoting.protocol.header import from_ext
+from rocketlet.remoting.protocol.popping import ChangeInvisibleTimeAnswerHeader, ChangeInvisibleTimeHeader
+from rocketlet.remoting.request_codes import RequestCode
+
+log = logging.getLogger("rocketlet.proxy.renewals")
+
+MOST_HELD = 200_000
+"""Messages that are renewed; those above keep their first invisible time."""
+GIVEN_BACK_MS = 1000
+_AT_ONCE = 32
+_LOOK_EVERY = 1.0
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """One message at one consumer. `given` is the handle that it has."""
+
+    owner: Owner
+    group: str
+    topic: str
+    given: str
+    current: ReceiptHandle
+    until: float
+    number: int
+
+
+class Renewals:
+    """See the module."""
+
+    def __init__(self, config: ProxyConfig, brokers: Brokers, clock: WallClock) -> None:
+        self._config = config
+        self._brokers = brokers
+        self._clock = clock
+        self._held: dict[tuple[str, str], _Held] = {}  # by group and given handle
+        self._of_owner: dict[Owner, set[tuple[str, str]]] = {}
+        self._due: list[tuple[float, int, tuple[str, str]]] = []
+        self._numbers = itertools.count()
+        self._nursery: trio.Nursery | None = None
+        self._slots = trio.CapacityLimiter(_AT_ONCE)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def hold(self, owner: Owner, group: str, topic: str, handle: ReceiptHandle) -> None:
+        """A push consumer was given a message."""
+        if len(self._held) >= MOST_HELD:
+            return
+        if owner not in self._of_owner:
+            self._of_owner[owner] = set()
+            owner.when_closed.append(lambda: self._give_back(owner))
+        key = group, str(handle)
+        until = trio.current_time() + self._config.renew_max_time_millis / 1000
+        held = self._held[key] = _Held(owner, group, topic, key[1], handle, until, next(self._numbers))
+        self._of_owner[owner].add(key)
+        self._plan(key, held)
+
+    def let_go(self, group: str, given: str) -> ReceiptHandle | None:
+        """It is renewed no longer, since its consumer has decided on it; the handle that is valid."""
+        held = self._held.pop((group, given), None)
+        if held is None:
+            return None
+        self._of_owner.get(held.owner, set()).discard((group, given))
+        return held.current
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with trio.open_nursery() as self._nursery:
+            while True:
+                await trio.sleep(_LOOK_EVERY)
+                now = trio.current_time()
+                while self._due and self._due[0][0] <= now:
+                    _, number, key = heapq.heappop(self._due)
+                    held = self._held.get(key)
+                    if held is None or held.number != number:
+                        continue
+                    if held.until <= now:
+                        self.let_go(*key)
+                    else:
+                        self._nursery.start_soon(self._renew, key, held)
+
+    def _plan(self, key: tuple[str, str], held: _Held) -> None:
+        left = (held.current.visible_at - self._clock() - self._config.renew_ahead_time_millis) / 1000
+        heapq.heappush(self._due, (trio.current_time() + max(left, 0.5), held.number, key))
+
+    async def _renew(self, key: tuple[str, str], held: _Held) -> None:
+        async with self._slots:
+            if self._held.get(key) is not held:
+                return
+            try:
+                held.current = await self.change(
+                    held.group, held.topic, held.current, self._config.default_invisible_time_mills
+                )
+            except ClientError as error:
+                log.warning("group %s, topic %s: a message's invisible time is not renewed: %s", *key, error)
+                if held.current.visible_at <= self._clock():
+                    self.let_go(*key)
+                    return
+        if self._held.get(key) is held:
+            self._plan(key, held)
+
+    async def change(self, group: str, topic: str, handle: ReceiptHandle, invisible_ms: int) -> ReceiptHandle:
+        """Ask the broker; the new handle. Raises ClientError."""
+        header = ChangeInvisibleTimeHeader(
+            queueId=handle.queue_id,
+            offset=handle.offset,
+            invisibleTime=invisible_ms,
+            consumerGroup=group,
+            topic=topic,
+            extraInfo=str(handle),
+            bname=handle.broker_name,
+        )
+        address = self._brokers.masters.get(handle.broker_name)
+        if address is None:
+            raise ClientError(f"no master of broker {handle.broker_name[:80]!r} is known")
+        answer = await self._brokers.ask(address, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header)
+        try:
+            found = from_ext(ChangeInvisibleTimeAnswerHeader, answer.ext)
+        except HeaderError as error:
+            raise ClientError(f"the answer to a change cannot be read: {error}") from error
+        return handle.changed(found.popTime, found.invisibleTime, found.reviveQid)
+
+    def give_back(self, group: str, topic: str, handle: ReceiptHandle) -> None:
+        """Nobody has the message: others shall get it soon."""
+        if self._nursery is not None:
+            self._nursery.start_soon(self._return, group, topic, handle)
+
+    def _give_back(self, owner: Owner) -> None:
+        for key in self._of_owner.pop(owner, ()):
+            held = self._held.pop(key, None)
+            if held is not None:
+                self.give_back(held.group, held.topic, held.current)
+
+    async def _return(self, group: str, topic: str, handle: ReceiptHandle) -> None:
+        async with self._slots:
+            try:
+                await self.change(group, topic, handle, GIVEN_BACK_MS)
+            except ClientError as error:
+                log.info("a message of %s is not given back to group %s: %s", topic, group, error)
