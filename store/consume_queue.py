@@ -5,7 +5,8 @@ begin in the middle of the queue. A queue whose first entry ever is not at the b
 entries before it, which say nothing and are never handed out.
 
 Two ends: `next_offset` is what the next message is given, `end` is up to where entries are written. They differ between
-an append and its dispatch. `begin` is the first offset whose message is still in the log.
+an append and its dispatch. `begin` is the first offset whose message is still in the log. An offset is given out only
+when its entry has its place (`prepare`), so that a file that cannot be made refuses one message, and not what follows.
 
 Invariants: `begin <= end <= next_offset`; entries are written in order and without gaps, by dispatch and recovery
 only; their log offsets grow; what is after `end` reads as zeros.
@@ -43,7 +44,7 @@ class ConsumeQueue:
 
     __slots__ = (
         "_base", "_buffer", "_ready", "begin", "delay_ms", "end", "ext", "files", "flushed", "hash_prefix",
-        "is_dirty", "next_offset", "queue_id", "topic", "topic_field", "watermark",
+        "is_dirty", "next_offset", "prepared", "queue_id", "topic", "topic_field", "watermark",
     )  # fmt: skip
 
     def __init__(self, disk: Disk, directory: str, topic: str, queue_id: int, file_size: int) -> None:
@@ -59,12 +60,24 @@ class ConsumeQueue:
         self.next_offset = 0
         self.flushed = 0
         self.is_dirty = False
+        self.prepared = 0  # entries before this offset have their place on the disk
         self.watermark: Watermark | None = None
         # The file that is being written, the byte of the queue where it begins, and up to which of its bytes entries
         # may be written without asking for room.
         self._buffer = memoryview(b"")
         self._base = 0
         self._ready = 0
+
+    def prepare(self, count: int) -> None:
+        """See that the next `count` entries can be written. Raises OSError."""
+        at, size = self.next_offset * ENTRY_SIZE, self.files.file_size
+        end = at + count * ENTRY_SIZE
+        while at < end:
+            file = self._file_for(at)
+            inside = at - file.begin
+            ready = file.make_room(inside, min(inside + end - at, size)) // ENTRY_SIZE * ENTRY_SIZE
+            at = file.begin + ready
+            self.prepared = at // ENTRY_SIZE
 
     def write(self, offset: int, log_offset: int, size: int, tags_code: int) -> None:
         """Write the entry of an offset. REQUIRES offset == end, or an empty queue. Raises OSError."""
@@ -93,17 +106,25 @@ class ConsumeQueue:
     def _make_room(self, offset: int) -> int:
         assert offset == self.end or not self.files.files, f"{self!r}: {offset} would leave a gap"
         at = offset * ENTRY_SIZE
-        size = self.files.file_size
+        file = self._file_for(at)
+        inside = at - file.begin
+        if offset < self.prepared:
+            ready = min(self.prepared * ENTRY_SIZE - file.begin, file.size)
+        else:
+            ready = file.make_room(inside, inside + ENTRY_SIZE)
+        self._ready = ready // ENTRY_SIZE * ENTRY_SIZE
+        self._buffer, self._base = file.buffer, file.begin
+        return inside
+
+    def _file_for(self, at: int) -> MappedFile:
+        """The file of a byte, which is made where it is not there yet. Raises OSError."""
         file = self.files.find(at)
         if file is None:
             is_first = not self.files.files
-            file = self.files.make(at - at % size)
+            file = self.files.make(at - at % self.files.file_size)
             if is_first:
                 self._fill_before(file, at)
-        inside = at - file.begin
-        self._ready = file.make_room(inside, inside + ENTRY_SIZE) // ENTRY_SIZE * ENTRY_SIZE
-        self._buffer, self._base = file.buffer, file.begin
-        return inside
+        return file
 
     def _fill_before(self, file: MappedFile, at: int) -> None:
         """Pre-blank what stands before the first entry ever."""
@@ -196,7 +217,7 @@ class ConsumeQueue:
         self.end = self.next_offset = end
         self.begin = min(self.begin, end)
         self.flushed = min(self.flushed, end)
-        self._base = self._ready = 0
+        self._stop_writing()
 
     def pointing_into(self, begin: int, end: int) -> list[tuple[int, int, int]]:
         """(queue offset, log offset, size) of entries for that part of the log, looking at the files as they are."""
@@ -214,7 +235,16 @@ class ConsumeQueue:
         """Go on writing there, in the files as they are; nothing of it is known to be on disk."""
         self.begin, self.end, self.next_offset = begin, end, end
         self.flushed = end
-        self._base = self._ready = 0
+        self._stop_writing()
+
+    def forget(self) -> None:
+        """Drop all mappings; they come back when they are needed."""
+        self.files.forget()
+        self._stop_writing()
+
+    def _stop_writing(self) -> None:
+        self._buffer = memoryview(b"")
+        self._base = self._ready = self.prepared = 0
 
     def search_time(self, timestamp: int, store_time: Callable[[int], int]) -> int:
         """The first offset stored at or after a time, within begin to end. `store_time` answers for a log offset."""

@@ -29,8 +29,9 @@ Facts behind the shape of it (Linux, ext4, CPython 3.11):
   nothing is ever closed: who is done with a region drops it, and the last view of a reader takes the mapping with it,
   be the file deleted or not; likewise the descriptor, which a thread may be reading from. Nor is a mapped file ever
   shortened, which would make its tail a SIGBUS.
-- Before Python 3.13 each mapping holds a file descriptor of its own; queue files may be many, so `RealDisk` raises the
-  soft limit of open files to the hard one, and a second descriptor is opened only where `read` needs it.
+- Queue files may be many more than a process may have open, so a mapping holds no descriptor. Python's own does before
+  3.13; there the file is mapped over an anonymous mapping of Python's by the system's own call (`_map_over`).
+  Descriptors for reading are kept by the first _KEPT regions that need one; others open one each time, for 5 µs.
 
 Java: store/MappedFile.java, store/util/LibC.java, common/UtilAll.java (disk ratios)
 """
@@ -42,19 +43,25 @@ import fcntl
 import mmap
 import os
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import IO, Protocol
+from functools import cache
+from typing import IO, Any, Protocol
 
 from rocketlet.store.errors import StoreLocked
 
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE; not named by Python's mmap module
+_MAP_FIXED = 0x10
+_MAP_NORESERVE = 0x4000
 _SMALL_FILE = 16 << 20  # a file whose pages are asked for one by one, not a MiB at a time
+_keeping = threading.Lock()
 _zeros = memoryview(bytes(1 << 20))
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _IS_LINUX = sys.platform == "linux"
 PAGE = mmap.PAGESIZE
+_KEPT = 256  # descriptors that regions keep open, in all
 
 
 class Region(Protocol):
@@ -181,15 +188,21 @@ class RealRegion:
 
     __slots__ = ("_descriptor", "_map", "_view", "path", "size")
 
+    kept = 0  # descriptors that regions hold
+
     def __init__(self, path: str, size: int, descriptor: int) -> None:
         """Maps the file. The descriptor stays the caller's."""
         self.path = path
         self.size = size
         self._descriptor: int | None = None
-        if sys.version_info >= (3, 13):
-            self._map = mmap.mmap(descriptor, size, trackfd=False)
-        else:
-            self._map = mmap.mmap(descriptor, size)
+        try:
+            if sys.version_info >= (3, 13):
+                self._map = mmap.mmap(descriptor, size, trackfd=False)
+            else:
+                self._map = _map_over(descriptor, size)
+        except OSError as error:
+            error.filename = path
+            raise
         self._view = memoryview(self._map)
 
     @property
@@ -217,14 +230,16 @@ class RealRegion:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path) from error
                 if error.errno != errno.EINVAL:
                     raise
-        os.posix_fallocate(self._open(), begin, end - begin)
+        with self._opened() as descriptor:
+            os.posix_fallocate(descriptor, begin, end - begin)
 
     def reserve_zeros(self, begin: int, end: int) -> None:
         end = min(-(-end // PAGE) * PAGE, self.size)
         at = -(-begin // PAGE) * PAGE
         try:
-            while at < end:
-                at += os.pwrite(self._open(), _zeros[: end - at], at)
+            with self._opened() as descriptor:
+                while at < end:
+                    at += os.pwrite(descriptor, _zeros[: end - at], at)
         except FileNotFoundError:
             pass  # deleted meanwhile; the mapping still has it
         except OSError as error:
@@ -238,32 +253,26 @@ class RealRegion:
             if end - begin > PAGE and _IS_LINUX:
                 with suppress(OSError):  # of a process that has locked its memory: a hint refused is no failed flush
                     self._map.madvise(mmap.MADV_DONTNEED, begin, end - begin)
-        if self._descriptor is not None:
-            os.fdatasync(self._descriptor)
-            return
         try:
-            descriptor = os.open(self.path, os.O_RDONLY)
+            with self._opened() as descriptor:
+                os.fdatasync(descriptor)
         except FileNotFoundError:
-            return  # deleted meanwhile: there is nothing to keep
-        try:
-            os.fdatasync(descriptor)
-        finally:
-            os.close(descriptor)
+            pass  # deleted meanwhile: there is nothing to keep
 
     def read(self, at: int, size: int) -> bytes:
         size = min(size, self.size - at)
+        parts = []
         try:
-            self._open()
+            with self._opened() as descriptor:
+                while size > 0:
+                    part = os.pread(descriptor, size, at)
+                    if not part:
+                        raise OSError(errno.EIO, "the file is shorter than it was", self.path)
+                    parts.append(part)
+                    at += len(part)
+                    size -= len(part)
         except FileNotFoundError:  # deleted before anybody read it; the mapping still has it
             return bytes(self._view[at : at + size])
-        parts = []
-        while size > 0:
-            part = os.pread(self._open(), size, at)
-            if not part:
-                raise OSError(errno.EIO, "the file is shorter than it was", self.path)
-            parts.append(part)
-            at += len(part)
-            size -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def read_now(self, at: int, size: int) -> bytes | None:
@@ -272,7 +281,8 @@ class RealRegion:
         size = min(size, self.size - at)
         data = bytearray(size)
         try:
-            got = os.preadv(self._open(), [data], at, _NOWAIT)
+            with self._opened() as descriptor:
+                got = os.preadv(descriptor, [data], at, _NOWAIT)
         except OSError as error:
             if error.errno == errno.EAGAIN:
                 return None
@@ -282,19 +292,62 @@ class RealRegion:
         return bytes(data) if got == size else None
 
     def next_data(self, at: int) -> tuple[int, int] | None:
-        return _next_data(self._open(), at, self.size)
+        with self._opened() as descriptor:
+            return _next_data(descriptor, at, self.size)
 
-    def _open(self) -> int:
-        if self._descriptor is None:
-            self._descriptor = os.open(self.path, os.O_RDWR)
-        return self._descriptor
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        """A descriptor of the file. Raises FileNotFoundError where it was deleted before anybody asked for one."""
+        if self._descriptor is not None:
+            yield self._descriptor
+            return
+        descriptor = os.open(self.path, os.O_RDWR)
+        with _keeping:  # several threads may read a file
+            is_kept = RealRegion.kept < _KEPT and self._descriptor is None
+            if is_kept:
+                RealRegion.kept += 1
+                self._descriptor = descriptor
+        try:
+            yield descriptor
+        finally:
+            if not is_kept:
+                os.close(descriptor)
 
     def __del__(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
+            with _keeping:
+                RealRegion.kept -= 1
 
     def __repr__(self) -> str:
         return f"<RealRegion {self.path} {self.size} bytes>"
+
+
+def _map_over(descriptor: int, size: int) -> mmap.mmap:
+    """A mapping that holds no descriptor: an anonymous one, and the file in its place. Raises OSError."""
+    if not _IS_LINUX:
+        return mmap.mmap(descriptor, size)
+    import ctypes
+
+    place = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE)
+    held = ctypes.c_char.from_buffer(place)
+    address = ctypes.addressof(held)
+    del held  # which would keep the mapping from being freed
+    protection, flags = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | _MAP_FIXED
+    if _system_mmap()(address, size, protection, flags, descriptor, 0) != address:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return place
+
+
+@cache
+def _system_mmap() -> Any:
+    import ctypes
+
+    function = ctypes.CDLL(None, use_errno=True).mmap
+    function.restype = ctypes.c_void_p
+    function.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
+    return function
 
 
 def _next_data(descriptor: int, at: int, size: int) -> tuple[int, int] | None:
@@ -414,6 +467,9 @@ class RealDisk:
         try:
             os.ftruncate(descriptor, size)
             return RealRegion(path, size, descriptor)
+        except OSError:
+            os.unlink(path)  # left behind, it would keep the next try from making it
+            raise
         finally:
             os.close(descriptor)
 

@@ -4,8 +4,9 @@
 a key one by one, 0.3 together), writes the index entries (0.7 Âµs a key one by one, 0.3 as columns), and then moves the
 watermarks, so that whoever they wake finds everything in place.
 
-A full disk stops it where it stands: what could not be filed stays noted, the store takes no more messages, and the
-next `settle` goes on from there. So dispatch is in order and without gaps in any case.
+A message is noted only when its queue has room for its entry. What can fail here is the index on a full disk, which
+stops it where it stands: what could not be filed stays noted, the store takes no more messages, and the next `settle`
+goes on from there. So dispatch is in order and without gaps in any case.
 
 Invariant: `dispatched <= appended`; entries of one queue are written in the order of its offsets.
 
@@ -14,12 +15,14 @@ Java: store/DefaultMessageStore.java (ReputMessageService, CommitLogDispatcherâ€
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import groupby
 from typing import NamedTuple, cast
 
 from rocketlet.common.java_hashes import hash_column, string_hashes
 from rocketlet.common.java_numbers import INT32_MAX
 from rocketlet.store.consume_queue import ConsumeQueue
+from rocketlet.store.consume_queue_ext import ConsumeQueueExt
 from rocketlet.store.consume_queue_table import ConsumeQueueTable
 from rocketlet.store.index_file import IndexItem
 from rocketlet.store.layout.index_layout import IndexColumns
@@ -27,7 +30,8 @@ from rocketlet.store.message_index import MessageIndex
 from rocketlet.store.message_run import NotedRun
 from rocketlet.store.watermark import Watermark
 
-# queue, queue offset (-1: no entry), log offset, size, tags code, store timestamp, keys, filter bits
+# queue, queue offset (-1: no entry, for transactions and deleted queues), log offset, size, tags code, store timestamp,
+# keys, filter bits
 Noted = tuple[ConsumeQueue, int, int, int, int, int, "tuple[bytes, ...] | list[bytes]", bytes]
 
 _MANY = 40  # as many keys as numpy's calls are worth
@@ -57,6 +61,11 @@ class Dispatch:
         self.noted: list[Noted | NotedRun] = []
         self.last: LastRecord | None = None  # newest record whose queue entry is written
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether something that was noted is not filed yet."""
+        return bool(self.noted or self._keys or self._hashed)
+
     def settle(self) -> None:
         """File all that was noted. Raises OSError where the disk has no room, and can be called again."""
         noted = self.noted
@@ -82,11 +91,21 @@ class Dispatch:
         assert self.last is not None
         self.dispatched.advance(self.last.log_offset + self.last.size)
 
+    def forget(self, queues: Iterable[ConsumeQueue]) -> None:
+        """These queues are about to be deleted: what is noted for them gets no entry, only its keys."""
+        gone = set(queues)
+        for place, note in enumerate(self.noted):
+            if isinstance(note, NotedRun):
+                if note.queue in gone:
+                    note.queue_offset = -1
+            elif note[0] in gone:
+                self.noted[place] = (note[0], -1, *note[2:])
+
     def _file(self, note: Noted) -> None:
         queue, queue_offset, log_offset, size, tags_code, timestamp, keys, bits = note
         if queue_offset >= 0:
             if queue.ext is not None and self._queues.writes_ext:
-                tags_code = queue.ext.append(tags_code, timestamp, bits)
+                tags_code = _append_unit(queue.ext, tags_code, timestamp, bits)
             queue.write(queue_offset, log_offset, size, tags_code)
             self._touch(queue)
         if keys and self._with_index:
@@ -98,16 +117,13 @@ class Dispatch:
 
     def _file_run(self, note: NotedRun) -> None:
         queue, log_offsets = note.queue, note.log_offsets
-        # After a disk that was full: those before the queue's end stand there.
-        done = max(queue.end - note.queue_offset, 0) if queue.files.files else 0
-        codes = note.run.tags_codes
-        if not isinstance(codes, int):
-            codes = codes[done:]
-        if queue.ext is not None and self._queues.writes_ext:
-            each = [codes] * (len(log_offsets) - done) if isinstance(codes, int) else codes
-            codes = [queue.ext.append(code, note.timestamp, b"") for code in each]
-        queue.write_many(note.queue_offset + done, log_offsets[done:], note.sizes[done:], codes)
-        self._touch(queue)
+        if note.queue_offset >= 0:
+            codes = note.run.tags_codes
+            if queue.ext is not None and self._queues.writes_ext:
+                each = [codes] * len(log_offsets) if isinstance(codes, int) else codes
+                codes = [_append_unit(queue.ext, code, note.timestamp, b"") for code in each]
+            queue.write_many(note.queue_offset, log_offsets, note.sizes, codes)
+            self._touch(queue)
         if self._with_index:
             self._hash_keys()
             hashes, keys_each = note.run.key_hashes(queue.hash_prefix)
@@ -168,6 +184,14 @@ def _joined(hashed: list[list[IndexItem] | IndexColumns]) -> list[list[IndexItem
         else:
             joined += group
     return joined
+
+
+def _append_unit(ext: ConsumeQueueExt, tags_code: int, timestamp: int, bits: bytes) -> int:
+    """Its address; where it cannot be written the plain tags code, and the filter has to read the message."""
+    try:
+        return ext.append(tags_code, timestamp, bits)
+    except OSError:
+        return tags_code
 
 
 def _last_of(note: Noted | NotedRun) -> LastRecord:

@@ -36,6 +36,10 @@ class DiskFull(NotWritable):
     """The disk is (nearly) full; the text names path, ratio and setting. Reads go on."""
 
 
+class SystemRefuses(NotWritable):
+    """A file could not be made, mapped or written, though the disk has room; the text names the limit that was met."""
+
+
 class Following(NotWritable):
     """The store follows another broker's log and takes no messages of its own."""
 

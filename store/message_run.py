@@ -183,7 +183,7 @@ class NotedRun:
     """A run that is in the log and not filed yet."""
 
     queue: ConsumeQueue
-    queue_offset: int
+    queue_offset: int  # -1: no entry, for its queue has been deleted
     log_offsets: NDArray[Any]
     sizes: NDArray[Any]
     timestamp: int

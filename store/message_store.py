@@ -20,7 +20,9 @@ Java: store/DefaultMessageStore.java
 
 from __future__ import annotations
 
+import errno
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 import trio
@@ -44,6 +46,7 @@ from rocketlet.store.errors import (
     MessageIllegal,
     NotWritable,
     PropertiesTooLarge,
+    SystemRefuses,
 )
 from rocketlet.store.flush import LogFlush, ThoroughFlush
 from rocketlet.store.layout.file_names import ABORT, LOCK
@@ -178,7 +181,7 @@ class MessageStore(Lookup):
                 self.settle()
                 await self._log_flush.flush_once()
                 await self._thorough.save()
-                if not self._dispatch.noted and self.flushed.failure is None:
+                if not self._dispatch.is_behind and self.flushed.failure is None:
                     await offload(self._disk, self._remove_abort)
         finally:
             self._lock.release()
@@ -210,6 +213,8 @@ class MessageStore(Lookup):
             if queue is None:
                 queue = self._new_queue(message.topic, message.queue_id)
             sized.append((message, queue, self._size_of(message, queue)))
+        for queue, count in Counter(queue for _, queue, _ in sized).items():
+            self._prepare(queue, count)
         try:
             self.log.make_room(sum(size for _, _, size in sized))
         except DiskFull as error:
@@ -234,6 +239,8 @@ class MessageStore(Lookup):
         if run.longest_properties > PROPERTIES_MAX or size > self.config.max_message_size or run.has_zero_properties():
             for message in run.puts():
                 self._size_of(message, queue)
+        if queue.next_offset + count > queue.prepared:
+            self._prepare(queue, count)
         try:
             begin = self.log.room_for(size)
         except DiskFull as error:
@@ -272,6 +279,8 @@ class MessageStore(Lookup):
         if kind != PREPARED and kind != ROLLBACK:
             queue_offset = queue.next_offset
             noted_offset = queue_offset
+            if queue_offset >= queue.prepared:
+                self._prepare(queue, 1)
         else:
             queue_offset, noted_offset = 0, -1
         try:
@@ -292,6 +301,18 @@ class MessageStore(Lookup):
         self._put_bytes += size
         return Appended(offset, size, queue_offset, now, offset + size)
 
+    def _prepare(self, queue: ConsumeQueue, count: int) -> None:
+        """See that a queue has room for the entries of so many messages. Raises NotWritable; others go on."""
+        try:
+            queue.prepare(count)
+        except OSError as error:
+            refusal = _refusal_of(error, queue.files.directory)
+            if isinstance(refusal, DiskFull):
+                self._refuse(refusal)
+            else:
+                _log.error("a message to %s:%d is refused: %s", queue.topic, queue.queue_id, refusal)
+            raise refusal from error
+
     def _new_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         check_topic_name(topic)
         if len(topic.encode()) > RETRY_TOPIC_MAX_LENGTH:
@@ -303,7 +324,7 @@ class MessageStore(Lookup):
         try:
             self._dispatch.settle()
         except OSError as error:
-            self._refuse(DiskFull(f"{error.filename or self._root}: {error.strerror}; free some space. Reads go on"))
+            self._refuse(_refusal_of(error, self._root))
         self.appended.advance(self.log.end)
 
     # ---- following another broker's log
@@ -317,15 +338,15 @@ class MessageStore(Lookup):
         self.settle()
         self._refusal = Following(f"{self._root}: this store follows its master's log; send to the master")
         replay = Replay(self.queues, self._dispatch, filter_bits)
-        return Replica(self.log, replay, settle or self.settle, lambda: not self._dispatch.noted)
+        return Replica(self.log, replay, settle or self.settle, lambda: not self._dispatch.is_behind)
 
     def lead(self, replica: Replica) -> int:
         """Take messages again, from the end of the last whole record on; returns the bytes of a part of one that are
         dropped. Raises DiskFull where records of the log could not be filed yet."""
         dropped = replica.drop_rest()
         self.settle()
-        if self._dispatch.noted:
-            raise DiskFull(f"{self._root}: no space left on the disk to file {len(self._dispatch.noted)} messages")
+        if self._dispatch.is_behind:
+            raise DiskFull(f"{self._root}: no space left on the disk to file all messages")
         self._refusal = None
         return dropped
 
@@ -371,11 +392,11 @@ class MessageStore(Lookup):
         """The disk is too full, or (None) no longer is."""
         if error is not None:
             self._refuse(error)
-        elif isinstance(self._refusal, DiskFull):
+        elif isinstance(self._refusal, DiskFull | SystemRefuses):
             self._refusal = None
-            self.settle()  # what a full disk kept from being filed; may refuse again
+            self.settle()  # what could not be filed; may refuse again
             if self._refusal is None:
-                _log.warning("%s: there is room on the disk again; sends are taken", self._root)
+                _log.warning("%s: what sends were refused for is over; they are taken again", self._root)
 
     @property
     def refusal(self) -> str:
@@ -465,6 +486,7 @@ class MessageStore(Lookup):
         """Delete queues with their files; their messages stay in the log."""
         if not queues:
             return
+        self._dispatch.forget(queues)
         self.queues.drop(queues)
         self._thorough.saved = -1  # the progress point tells of queues that are gone
 
@@ -483,3 +505,20 @@ class MessageStore(Lookup):
             len(self.queues.queues), self.flushed.statistics().waiting, index.files, index.entries, self._puts,
             self._put_bytes, self._gets, self._log_flush.rounds, self._disk.usage(self._root).ratio, self.refusal,
         )  # fmt: skip
+
+
+# What the system has too little of, and the setting that gives more.
+_TOO_LITTLE = {
+    errno.EMFILE: "this process may not open more files: raise LimitNOFILE or `ulimit -n`",
+    errno.ENFILE: "the system may not open more files: raise fs.file-max",
+    errno.ENOMEM: "this process may not map more files: raise vm.max_map_count, or give topics fewer queues",
+}
+
+
+def _refusal_of(error: OSError, path: str) -> NotWritable:
+    """Why a file could not be made or written, by the right name."""
+    where = error.filename or path
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(f"{where}: {error.strerror}; free some space. Reads go on")
+    why = _TOO_LITTLE.get(error.errno or 0, f"{error.strerror}; look at the permissions and the disk of this directory")
+    return SystemRefuses(f"{where}: {why}. Reads go on")

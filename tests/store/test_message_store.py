@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from random import Random
 
 import pytest
 import trio
 import trio.testing
 
+from rocketlet.broker.handlers.send_batch import mixed_run
 from rocketlet.common.clock import TrioWallClock
 from rocketlet.common.message_flags import COMMIT, PREPARED, ROLLBACK
 from rocketlet.common.message_properties import find
-from rocketlet.common.message_record import decode
+from rocketlet.common.message_record import BatchItem, decode, encode_batch
 from rocketlet.common.settings import with_updates
 from rocketlet.common.topic import HALF_TOPIC, SCHEDULE_TOPIC, InvalidName
 from rocketlet.store.config import FlushDiskType, StoreConfig
@@ -23,15 +26,18 @@ from rocketlet.store.errors import (
     MessageIllegal,
     PropertiesTooLarge,
     StoreLocked,
+    SystemRefuses,
 )
-from rocketlet.store.memory_disk import MemoryDisk
+from rocketlet.store.memory_disk import MemoryDisk, MemoryRegion
 from rocketlet.store.message import Put
+from rocketlet.store.message_run import Shared
 from rocketlet.store.message_store import MessageStore
 from rocketlet.store.reading import GetStatus
 from tests.support.records import decode_all
 from tests.support.store_model import HOST, ROOT, message, small_config
 
 NOW = 1_700_000_000_000
+SHARED = Shared("T", 0, 0, NOW, HOST, HOST)
 
 
 def store_on(disk: MemoryDisk, config: StoreConfig | None = None) -> MessageStore:
@@ -427,36 +433,147 @@ class TestFullDisk:
     async def test_what_cannot_be_filed_waits_until_there_is_room(self) -> None:
         disk = MemoryDisk(page_size=64)
         store = await opened(disk, mapped_file_size_commit_log=8192)
-        store.put(message("Before", 0, b"", (b"key",)))
+        store.put(message("T", 0, b""))
         store.settle()
-        used = disk.statistics().reserved_bytes
         store.log.make_room(1000)
         disk.capacity = disk.statistics().reserved_bytes
-        assert disk.capacity >= used
-        found = store.put(message("T", 0, b"in the log, not in a queue", (b"k1", b"k2")))
         mark = store.watch("T", 0)
+        found = store.put(message("T", 0, b"in the queue, not in the index", (b"k1", b"k2")))
         store.settle()
-        assert store.refusal
-        assert (store.queue_end("T", 0), store.dispatched.value) == (0, found.log_offset)
-        assert store.appended.value == found.end
+        assert "No space left" in store.refusal
+        assert (store.appended.value, store.dispatched.value, mark.value) == (found.end, found.log_offset, 1)
         disk.capacity = None
         await store._retention.tick()
-        assert (store.queue_end("T", 0), store.dispatched.value, mark.value) == (1, found.end, 1)
+        assert (store.queue_end("T", 0), store.dispatched.value, mark.value) == (2, found.end, 2)
         assert len(store.find_by_key("T", "k2", 32, 0, 1 << 62).records) == 1
         assert not store.refusal
 
     async def test_a_store_that_could_not_file_everything_is_not_closed_cleanly(self) -> None:
         disk = MemoryDisk(page_size=64)
         store = await opened(disk, mapped_file_size_commit_log=8192)
+        store.put(message("T", 0, b""))
         store.log.make_room(1000)
         disk.capacity = disk.statistics().reserved_bytes
-        store.put(message("T", 0, b"kept"))
+        store.put(message("T", 0, b"kept", (b"key",)))
         store.settle()
         await store.close()
         disk.capacity = None
         again = await opened(disk, mapped_file_size_commit_log=8192)
         assert not again.report.was_clean
-        assert bodies(again, "T") == [b"kept"]
+        assert bodies(again, "T") == [b"", b"kept"]
+
+    async def test_a_message_whose_queue_gets_no_room_is_in_no_log(self) -> None:
+        disk = MemoryDisk(page_size=64)
+        store = await opened(disk, mapped_file_size_commit_log=8192, message_index_enable=False)
+        store.log.make_room(1000)
+        end = store.log.end
+        disk.capacity = disk.statistics().reserved_bytes
+        for refused in (
+            lambda: store.put(message("T", 0, b"")),
+            lambda: store.put_batch([message("T", 0, b"")] * 2),
+            lambda: store.put_run(mixed_run(encode_batch([BatchItem(0, b"", b"")] * 2), SHARED, b"")),
+        ):
+            with pytest.raises(DiskFull):
+                refused()
+            assert store.log.end == end
+            store._set_full(None)
+        disk.capacity = None
+        assert store.put(message("T", 0, b"now")).queue_offset == 0
+
+
+class TestASystemThatRefusesFiles:
+    """Too many open or mapped files: the queue that would need one more is refused, and nothing else."""
+
+    @pytest.mark.parametrize(
+        ("number", "advice"),
+        [
+            (errno.EMFILE, "LimitNOFILE"),
+            (errno.ENFILE, "file-max"),
+            (errno.ENOMEM, "max_map_count"),
+            (errno.EACCES, "permissions"),
+        ],
+    )
+    async def test_one_queue_is_refused_by_the_name_of_what_is_lacking(self, number: int, advice: str) -> None:
+        disk = Refusing("/New/", number)
+        store = await opened(disk)
+        store.put(message("Old", 0, b"1"))
+        with pytest.raises(SystemRefuses, match=advice):
+            store.put(message("New", 0, b"2"))
+        assert not store.refusal
+        assert store.put(message("Old", 0, b"3")).queue_offset == 1
+        store.settle()
+        assert bodies(store, "Old") == [b"1", b"3"]
+        disk.refused = ""
+        assert store.put(message("New", 0, b"4")).queue_offset == 0
+        store.settle()
+        await store.close()
+        again = await opened(disk)
+        assert again.report.was_clean
+        assert bodies(again, "New") == [b"4"]
+
+    async def test_a_next_file_that_cannot_be_had_keeps_the_queue_as_it_is(self) -> None:
+        disk = Refusing("", errno.EMFILE)
+        store = await opened(disk, mapped_file_size_consume_queue=60)
+        for _ in range(3):
+            store.put(message("T", 0, b"x"))
+        disk.refused = "/T/0/"
+        for _ in range(2):
+            with pytest.raises(SystemRefuses):
+                store.put(message("T", 0, b"x"))
+        store.settle()
+        assert store.queue_end("T", 0) == 3
+        disk.refused = ""
+        assert store.put(message("T", 0, b"x")).queue_offset == 3
+        store.settle()
+        assert store.queue_end("T", 0) == 4
+
+    async def test_what_cannot_enter_the_index_refuses_sends_until_it_can(self) -> None:
+        disk = Refusing("/index/", errno.EMFILE)
+        store = await opened(disk)
+        store.put(message("T", 0, b"", (b"key",)))
+        store.settle()
+        assert "LimitNOFILE" in store.refusal
+        disk.refused = ""
+        await store._retention.tick()
+        assert not store.refusal
+        assert len(store.find_by_key("T", "key", 32, 0, 1 << 62).records) == 1
+
+    async def test_an_extension_that_cannot_be_written_is_done_without(self) -> None:
+        store = await opened(Refusing("consumequeue_ext", errno.EMFILE), enable_consume_queue_ext=True)
+        store.put(message("T", 0, b"body", (), b"A"))
+        store.settle()
+        assert bodies(store, "T") == [b"body"]
+
+    @pytest.mark.parametrize("as_run", [False, True])
+    async def test_a_topic_deleted_while_it_has_something_to_file_leaves_nothing_behind(self, as_run: bool) -> None:
+        disk = Refusing("/index/", errno.EMFILE)
+        store = await opened(disk)
+        store.put(message("Other", 0, b"", (b"key",)))
+        if as_run:
+            store.put_run(mixed_run(encode_batch([BatchItem(0, b"x", b"")] * 2), SHARED, b""))
+        else:
+            store.put(message("T", 0, b"x"))
+        assert store.delete_topic("T") == 1
+        disk.refused = ""
+        store.settle()
+        assert not store.refusal
+        assert not [path for path in disk.files() if "/T/" in path]
+        assert store.put(message("T", 0, b"anew")).queue_offset == 0
+        store.settle()
+        assert bodies(store, "T") == [b"anew"]
+
+
+class Refusing(MemoryDisk):
+    """Refuses to make files whose path has `refused` in it."""
+
+    def __init__(self, refused: str, number: int) -> None:
+        super().__init__(page_size=64)
+        self.refused, self.number = refused, number
+
+    def create(self, path: str, size: int) -> MemoryRegion:
+        if self.refused and self.refused in path:
+            raise OSError(self.number, os.strerror(self.number), path)
+        return super().create(path, size)
 
 
 class TestTopics:

@@ -224,20 +224,20 @@ async def _usable(client: Client) -> None:
     text = "\n".join(f"{key}={value}" for key, value in USABLE.items())
     answer = await client.call(RequestCode.UPDATE_BROKER_CONFIG, None, text.encode())
     assert answer.code == 0, answer.remark
-    await client.call(RequestCode.PROMOTE_SLAVE, {"force": "true"})
-    sent = await _until_sent(client)
+    promoted = await client.call(RequestCode.PROMOTE_SLAVE, {"force": "true"})
+    sent = await _until_sent(client, f"promoted: {promoted.code} {promoted.remark}")
     ext: Mapping[str, str] = sent.ext or {}
     pulled = await client.pull("Alive", int(ext["queueId"]), int(ext["queueOffset"]), consumerGroup="Alive")
     assert [record.body for record in pulled.records][:1] == [b"alive"], (pulled.code, pulled.remark)
 
 
-async def _until_sent(client: Client) -> Command:
+async def _until_sent(client: Client, role: str) -> Command:
     for _ in range(20):
         sent = await client.send("Alive", b"alive")
         if sent.code in (0, 10, 11, 12):
             return sent
         await trio.sleep(1)
-    raise AssertionError(f"{sent.code} {sent.remark}")
+    raise AssertionError(f"{sent.code} {sent.remark}; {role}")
 
 
 def run_broker(frames: int, seed: int, *, sequence: int = 150) -> Figures:
