@@ -254,6 +254,8 @@ class QueueRebuild:
                     self._touch(queue, end * ENTRY_SIZE)
             if self._repair:
                 self._open(queue, end, trim=trim or present is not None)
+            # There may be more queues than a process may have mappings (vm.max_map_count, 65,530 by default).
+            queue.forget()
             if finding.differing or finding.surplus:
                 findings.append(finding)
         return findings

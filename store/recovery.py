@@ -212,6 +212,7 @@ class Recovery:
                 return False
             queue.end = end
             entry = queue.entry(end - 1)
+            queue.forget()
             if entry is None or not 0 <= entry[0] < progress.log_offset or entry[1] <= 0:
                 return False
         return True
@@ -331,6 +332,7 @@ class Recovery:
         for queue, at in queues.items():
             queue.files.flush_of(at, 1 << 62)()
             self._disk.sync_directory(queue.files.directory)
+            queue.forget()
             if queue.ext is not None:
                 queue.ext.files.flush_of(0, 1 << 62)()
         if done.index is not None and (done.index.count or self._report.index):
