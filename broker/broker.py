@@ -36,6 +36,8 @@ from rocketlet.broker.handlers.end_transaction import EndTransaction
 from rocketlet.broker.handlers.group_admin import GroupAdmin
 from rocketlet.broker.handlers.lock_queues import LockQueues
 from rocketlet.broker.handlers.membership import Membership
+from rocketlet.broker.handlers.pop_acks import PopAcks
+from rocketlet.broker.handlers.pop_message import PopMessage
 from rocketlet.broker.handlers.pull_answers import PullAnswers
 from rocketlet.broker.handlers.pull_checks import PullChecks
 from rocketlet.broker.handlers.pull_message import PullMessage
@@ -43,6 +45,7 @@ from rocketlet.broker.handlers.queries import Queries
 from rocketlet.broker.handlers.queue_offsets import QueueOffsets
 from rocketlet.broker.handlers.replicas import Replicas
 from rocketlet.broker.handlers.reply_message import ReplyMessage
+from rocketlet.broker.handlers.request_modes import RequestModesAdmin
 from rocketlet.broker.handlers.send_answers import SendAnswers
 from rocketlet.broker.handlers.send_back import SendBack
 from rocketlet.broker.handlers.send_message import SendMessage
@@ -55,6 +58,9 @@ from rocketlet.broker.metrics.source import BrokerSource
 from rocketlet.broker.metrics.watched import Watched
 from rocketlet.broker.overload import Overload
 from rocketlet.broker.own_address import LOOPBACK, ip_of, own_address
+from rocketlet.broker.popping.dead_letters import DeadLetters
+from rocketlet.broker.popping.pops import Pops
+from rocketlet.broker.popping.waiting import Waiting
 from rocketlet.broker.put_again import FilterBits
 from rocketlet.broker.queue_locks import QueueLocks
 from rocketlet.broker.registration import Registration
@@ -64,6 +70,7 @@ from rocketlet.broker.send_terms import CurrentTerms, send_terms
 from rocketlet.broker.slow_groups import SlowGroups
 from rocketlet.broker.statistics import MINUTE_EVERY, Statistics
 from rocketlet.broker.tables import Tables
+from rocketlet.broker.topic_routes import TopicRoutes
 from rocketlet.broker.transaction_check import TransactionCheck
 from rocketlet.common.clock import WallClock, monotonic_ms, system_clock
 from rocketlet.common.config_file import Loaded
@@ -154,6 +161,21 @@ class Broker:
             self.store, self.tables.topics, self.tables.offsets, self.identity, clock, self._filter_bits()
         )
         self._delays = DelayedDelivery(self.store, self.tables.delays, clock, self.settle, self._filter_bits())
+        self.pops = Pops(
+            self.store,
+            self.tables.topics,
+            self.tables.groups,
+            self.tables.offsets,
+            clock,
+            self._recent_bytes,
+            DeadLetters(self.store, self.tables.topics, self._filter_bits()),
+            self.settle,
+        )
+        self.waiting_pops = Waiting(
+            clock, lambda topic: found.read if (found := self.tables.topics.get(topic)) else 0, self.store.watch,
+            self.pops.next_due,
+        )  # fmt: skip
+        self.pops.changed = self.waiting_pops.ring
         self._lag = ConsumerLag(self.tables.topics, self.clients, self.tables.offsets, self.store, clock)
         self._metrics_config = loaded[MetricsConfig]
         self._watched = Watched(
@@ -221,6 +243,7 @@ class Broker:
         await nursery.start(self.store.run)
         nursery.start_soon(self.tables.run)
         nursery.start_soon(self.long_poll.run)
+        nursery.start_soon(self.waiting_pops.run)
         nursery.start_soon(self.clients.drop_silent)
         nursery.start_soon(self._tick)
         slow_groups = SlowGroups(self.settings, self.tables.groups, self.tables.offsets, self.store)
@@ -250,6 +273,7 @@ class Broker:
         )
         async with trio.open_nursery() as nursery:
             await nursery.start(self._delays.run)
+            await nursery.start(self.pops.run)
             nursery.start_soon(check.run)
             bound: str = await nursery.start(self.feed.serve, self.settings.now.bind_address, self._ha_port())
             self._settle_ha_address(split_address(bound)[1])
@@ -313,23 +337,27 @@ class Broker:
             self.statistics.put_times,
         )
 
+        acks = PopAcks(self.tables.topics, self.pops, durability)
         put, times = self.statistics.put, self.statistics.put_times
 
         def after_turn() -> None:
+            acks.write()
             self.settle()
             times.turn(put.calls - answers.waits, self.overload.pass_ms())
             answers.after_turn()
+            acks.after_turn()
 
-        table = self.overload.around(handler_table(self._handlers(answers, durability, background)))
+        table = self.overload.around(handler_table([*self._handlers(answers, durability, background), acks]))
         if self._faults is not None:
             table = self._faults.around(table)
-        main = Server(table, self._network, self._server_config, events=[self.clients], after_turn=after_turn)
+        events = [self.clients, self.waiting_pops]
+        main = Server(table, self._network, self._server_config, events=events, after_turn=after_turn)
         bound: str = await ports.start(main.serve, config.bind_address, config.listen_port)
         self._settle_identity(bound)
         self._watched.servers["main"] = main
         if config.listen_port:
             vip = Server(
-                _without_pulls(table), self._network, self._server_config, events=[self.clients], after_turn=after_turn
+                _without_pulls(table), self._network, self._server_config, events=events, after_turn=after_turn
             )
             await ports.start(vip.serve, config.bind_address, config.listen_port - VIP_STEP)
             self._watched.servers["vip"] = vip
@@ -378,6 +406,8 @@ class Broker:
         detours = Detours(identity, settings, topics, groups, levels)
         state = BrokerState(settings, store, statistics, self._delay_progress, self._disk.usage, clock)
         self._watched.state = state
+        checks = PullChecks(identity, settings, self.overload, tables, clients)
+        routes = TopicRoutes(identity, settings, topics, self.pool)
         return [
             SendMessage(self.targets, detours, answers, store, statistics, None if bits is _no_bits else bits),
             SendBack(identity, settings, topics, groups, store, durability, statistics, self._random, bits),
@@ -385,12 +415,14 @@ class Broker:
             EndTransaction(identity, self._halves, durability, statistics),
             PullMessage(
                 identity,
-                PullChecks(identity, settings, self.overload, tables, clients),
+                checks,
                 PullAnswers(identity, settings, store, statistics, self._recent_bytes, nursery),
                 offsets,
                 store,
                 self.long_poll,
             ),
+            PopMessage(checks, self.pops, self.waiting_pops, store, statistics, clock, nursery),
+            RequestModesAdmin(identity, topics, clients, tables.modes, tables.modes_file, routes),
             Queries(store),
             QueueOffsets(offsets, tables.offsets_file, store, self._recent_bytes, nursery),
             Membership(settings, topics, groups, clients),
@@ -439,6 +471,7 @@ class Broker:
         await self.registration.unregister()
         self._serve_sends(False)
         self.long_poll.answer_all()
+        self.waiting_pops.answer_all()
 
     # -- meanwhile
 
@@ -446,6 +479,7 @@ class Broker:
         """What belongs behind every put: file it, and wake who waits for it."""
         self.store.settle()
         self.long_poll.drain()
+        self.waiting_pops.drain()
 
     async def _tick(self) -> None:
         """Every ten seconds: samples of the counters, and what else needs a look now and then."""

@@ -56,7 +56,7 @@ from rocketlet.store.message import Appended, Put, StoreStatistics
 from rocketlet.store.message_index import MessageIndex
 from rocketlet.store.message_run import AppendedRun, NotedRun, Run
 from rocketlet.store.offload import offload, offload_in_steps
-from rocketlet.store.reading import GetResult, MatchCode, MatchRecord, MatchUnit, Reading
+from rocketlet.store.reading import GetResult, MatchCode, MatchRecord, MatchUnit, Reading, Span
 from rocketlet.store.recovery import Recovery, RecoveryReport
 from rocketlet.store.replay import FilterBits, Replay
 from rocketlet.store.replica import Replica
@@ -424,6 +424,10 @@ class MessageStore(Lookup):
         return self._reading.get(
             queue, offset, max_count, self.config, match, match_unit, match_record, max_bytes, record_cost
         )
+
+    def at(self, spans: list[Span]) -> GetResult:
+        """Records at places that their queues tell: a slice for each, or `cold`, as with `get`."""
+        return self._reading.at(spans, self.config)
 
     async def load(self, result: GetResult) -> GetResult:
         """Read what a cold result found, in a worker thread. Returns the same result, warm."""

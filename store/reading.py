@@ -190,6 +190,14 @@ class Reading:
             return True  # its file is gone: whoever asks checks the tags again
         return match(unit.tags_code) and (match_unit is None or match_unit(unit))
 
+    def at(self, spans: list[Span], config: StoreConfig) -> GetResult:
+        """Records at places that are known, as a pull hands them out. REQUIRES that they are in the log."""
+        result = GetResult(GetStatus.FOUND, 0, 0, 0, count=len(spans), spans=spans)
+        result.size = sum(size for _, size in spans)
+        recent = self._memory * config.access_message_in_memory_max_ratio // 100
+        self._take(result, max(self.hot_from, self._log.end - recent))
+        return result
+
     def _take(self, result: GetResult, hot_from: int) -> None:
         """Views of what is hot, bytes of what the page cache has, and nothing of all where it has to wait."""
         log, slices = self._log, list[memoryview | bytes]()
