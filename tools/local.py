@@ -21,11 +21,14 @@ import trio
 from rocketlet.broker.broker import Broker
 from rocketlet.broker.config import BrokerConfig
 from rocketlet.common.config_file import ConfigFile, Loaded, load
+from rocketlet.common.errors import RocketletError
+from rocketlet.common.settings import settings_of
 from rocketlet.metrics.config import MetricsConfig
 from rocketlet.metrics.endpoint import Endpoint
 from rocketlet.metrics.page import Source
 from rocketlet.namesrv.config import NamesrvConfig
 from rocketlet.namesrv.namesrv import NameServer
+from rocketlet.proxy.config import ProxyConfig
 from rocketlet.remoting.config import PoolConfig, ServerConfig
 from rocketlet.remoting.errors import ListenFailed
 from rocketlet.remoting.faults import Faults
@@ -35,6 +38,7 @@ from rocketlet.replication.config import ReplicationConfig
 from rocketlet.store.config import StoreConfig
 
 if TYPE_CHECKING:
+    from rocketlet.proxy.proxy import Proxy
     from rocketlet.store.disk import Disk
 
 LOOPBACK = "127.0.0.1"
@@ -63,6 +67,8 @@ class LocalSettings:
     brokers: int = 1
     metrics_port: int | None = None
     """One page of metrics for all that runs here; 0 takes a free port, None serves none."""
+    grpc_port: int | None = None
+    """Of the endpoint for clients of RocketMQ 5; 0 takes a free one, None serves none."""
     metrics_port_may_differ: bool = False
     """Whether a free port will do where that one is taken."""
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -78,8 +84,13 @@ class Addresses:
     brokers: Mapping[str, str]
     loopback: Mapping[str, str] = field(default_factory=dict)
     metrics: str = ""
+    grpc: str = ""
     recovered: Mapping[str, str] = field(default_factory=dict)
     """What the recovery of a broker reported, if its store had not been closed cleanly."""
+
+
+class ExtraMissing(RocketletError):
+    """Something was asked for that needs packages which are not installed."""
 
 
 class LocalStack:
@@ -92,6 +103,9 @@ class LocalStack:
         self.namesrv_faults = Faults()
         self.brokers: dict[str, Broker] = {}
         self._namesrvs: list[NameServer] = []
+        self._grpc: Proxy | None = None
+        self._nursery: trio.Nursery | None = None
+        self._namesrv_addresses: tuple[str, ...] = ()
         self._loaded = [self._broker_settings(number, ()) for number in range(chosen.brokers)]
         self.warnings = self._loaded[0].warnings if self._loaded else ()
 
@@ -100,6 +114,7 @@ class LocalStack:
         async with shelter() as sheltered:  # brokers unregister at name servers that still listen
             namesrvs = tuple([await self._start_namesrv(sheltered, n) for n in range(self._chosen.namesrvs)])
             async with trio.open_nursery() as nursery:
+                self._nursery, self._namesrv_addresses = nursery, namesrvs
                 told = dict([await self._start_broker(nursery, n, namesrvs) for n in range(self._chosen.brokers)])
                 here = {
                     name: broker.identity.loopback_address
@@ -111,8 +126,10 @@ class LocalStack:
                     for name, broker in self.brokers.items()
                     if not broker.store.report.was_clean
                 }
+                port = self._chosen.grpc_port
+                grpc = "" if port is None else await self.serve_grpc(port)
                 metrics = await self._start_metrics(nursery)
-                task_status.started(Addresses(";".join(namesrvs), namesrvs, told, here, metrics, recovered))
+                task_status.started(Addresses(";".join(namesrvs), namesrvs, told, here, metrics, grpc, recovered))
                 await trio.sleep_forever()
 
     async def _start_broker(self, nursery: trio.Nursery, number: int, namesrvs: tuple[str, ...]) -> tuple[str, str]:
@@ -122,12 +139,41 @@ class LocalStack:
         self.brokers[broker.identity.name] = broker
         return broker.identity.name, address
 
+    async def serve_grpc(self, port: int) -> str:
+        """Serve clients of RocketMQ 5 too, until the stack ends; where. Raises ListenFailed, ExtraMissing.
+
+        Requires: the stack runs.
+        """
+        assert self._nursery is not None
+        try:
+            from rocketlet.proxy.proxy import Proxy
+        except ModuleNotFoundError as error:
+            raise ExtraMissing(
+                f"gRPC needs the package {error.name}; install it with: pip install 'rocketlet[grpc]'"
+            ) from error
+        chosen = self._chosen
+        flags = {key: text for key, text in chosen.settings.items() if key in _grpc_keys()}
+        flags |= {
+            "namesrvAddr": ";".join(self._namesrv_addresses),
+            "bindAddress": chosen.host,
+            "grpcServerPort": str(port),
+        }
+        if chosen.advertise:
+            flags["localServeAddr"] = chosen.advertise
+        servers = self._loaded[0]
+        config = load(ProxyConfig, flags=flags)[ProxyConfig]
+        self._grpc = Proxy(config, servers[ServerConfig], servers[PoolConfig], self._network)
+        address: str = await self._nursery.start(self._grpc.run)
+        return address
+
     async def _start_metrics(self, nursery: trio.Nursery) -> str:
         port = self._chosen.metrics_port
         if port is None:
             return ""
         sources: list[Source] = [server.metrics for server in self._namesrvs]
         sources += [broker.metrics for broker in self.brokers.values()]
+        if self._grpc is not None:
+            sources.append(self._grpc.metrics)
         endpoint = Endpoint(self._network, sources, self._loaded[0][MetricsConfig].metrics_max_series)
         try:
             address: str = await nursery.start(endpoint.serve, self._chosen.host, port)
@@ -180,7 +226,7 @@ class LocalStack:
             PoolConfig,
             MetricsConfig,
             file=chosen.file,
-            flags=flags | dict(chosen.settings),
+            flags=flags | {key: text for key, text in chosen.settings.items() if key not in _grpc_keys()},
         )
 
     def _disk(self) -> Disk:
@@ -195,6 +241,12 @@ class LocalStack:
     def _settle(self) -> None:
         for broker in self.brokers.values():
             broker.settle()
+
+
+def _grpc_keys() -> set[str]:
+    """The settings that are the gRPC endpoint's own."""
+    brokers = {one.key for kind in (BrokerConfig, ServerConfig, PoolConfig) for one in settings_of(kind)}
+    return {one.key for one in settings_of(ProxyConfig)} - brokers
 
 
 def _port(first: int, number: int, step: int) -> int:

@@ -9,6 +9,8 @@
 - `rocketmq_session`: one for the whole run, for suites that separate tests by topic; faults end with each test.
 - `rocketmq_cluster`: call it, `rocketmq_cluster(brokers=2, namesrvs=2)`, for as many as are needed.
 
+Clients of RocketMQ 5 connect to `rocketmq.endpoints` (with the extra grpc).
+
 After a test that had `rocketmq` or `rocketmq_cluster`, clients that are still connected are an error that names them
 (`rocketmq_leaks = warn` or `off` in the ini file makes it less). Settings of the broker go by a marker:
 `@pytest.mark.rocketmq(messageDelayLevel="1s 2s", autoCreateTopicEnable=False)`.

@@ -36,6 +36,7 @@ class ThreadStack:
         self._ready = threading.Event()
         self._addresses: Addresses | None = None
         self._failure: BaseException | None = None
+        self._endpoints = ""
 
     # ---- life
 
@@ -100,6 +101,15 @@ class ThreadStack:
     def namesrv(self) -> str:
         """The name servers, as clients want them: `host:port;host:port`."""
         return self.addresses.namesrv
+
+    @property
+    def endpoints(self) -> str:
+        """Where clients of RocketMQ 5 connect to, `host:port`; served from the first time that it is asked for."""
+        if not self._endpoints:
+            self._endpoints = self.addresses.grpc or trio.from_thread.run(
+                self._stack.serve_grpc, 0, trio_token=self._token
+            )
+        return self._endpoints
 
     def on(
         self,

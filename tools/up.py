@@ -66,6 +66,10 @@ class ConsoleFailed(RocketletError):
     "--metrics-port", type=click.IntRange(-1, 65535), metavar="PORT",
     help="Of the page of metrics: 5557, or a free one where that is taken. 0: a free one. -1: none.",
 )  # fmt: skip
+@click.option(
+    "--grpc-port", type=click.IntRange(0, 65535), metavar="PORT",
+    help="Serve clients of RocketMQ 5 too, usually at 8081; 0: a free port. Needs the extra grpc.",
+)  # fmt: skip
 @click.option("--console", "with_console", is_flag=True, help="And the console, at port 8088 or a free one.")
 @click.option("--print-addr", is_flag=True, help="Print the name server's address alone, once ready; for test suites.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON once ready.")
@@ -92,6 +96,7 @@ def up(print_addr: bool, as_json: bool, verbose: bool, with_console: bool, **cho
             broker_port=chosen["broker_port"],
             brokers=chosen["brokers"],
             metrics_port=_metrics_port(chosen["metrics_port"], chosen["port"]),
+            grpc_port=chosen["grpc_port"],
             metrics_port_may_differ=chosen["metrics_port"] is None,
             settings={"traceTopicEnable": "true", **_pairs(chosen["settings"])},
             file=read_file(file) if file else None,
@@ -221,6 +226,7 @@ def _say(addresses: Addresses, wanted: LocalSettings, how: str) -> None:
                     "brokers": dict(addresses.brokers),
                     "onThisHost": dict(addresses.loopback),
                     "metrics": f"http://{addresses.metrics}/metrics" if addresses.metrics else "",
+                    "grpc": addresses.grpc,
                     "directory": wanted.directory,
                     "pid": os.getpid(),
                 }
@@ -242,6 +248,8 @@ def _greeting(addresses: Addresses, wanted: LocalSettings) -> str:
         f"  data          {wanted.directory or 'in memory only'}",
         f"  connect       NAMESRV_ADDR={addresses.namesrv} with any RocketMQ client",
     ]
+    if addresses.grpc:
+        lines.append(f"  gRPC          endpoints={addresses.grpc} with clients of RocketMQ 5, by TLS or plain")
     if addresses.metrics:
         lines.append(f"  metrics       http://{addresses.metrics}/metrics, also /healthz and /readyz")
     if open_to_all:
