@@ -256,9 +256,7 @@ class Broker:
         if self._replica is not None:
             self.store.lead(self._replica)
             self._replica = None
-            moved = self.tables.offsets.keep_below(self.store.queue_end)
-            if moved:
-                log.warning("%d consumer offsets lay behind what there is of their queues, and were moved there", moved)
+            self.tables.fit(self.store)
         self._halves.recover()
         self._delays = DelayedDelivery(self.store, self.tables.delays, self._clock, self.settle, self._filter_bits())
         check = TransactionCheck(
