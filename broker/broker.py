@@ -16,6 +16,7 @@ import re
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime
+from operator import methodcaller
 
 import trio
 
@@ -53,6 +54,7 @@ from rocketlet.broker.handlers.send_targets import SendTargets
 from rocketlet.broker.handlers.store_admin import StoreAdmin
 from rocketlet.broker.handlers.topic_admin import TopicAdmin
 from rocketlet.broker.identity import Identity
+from rocketlet.broker.in_turns import in_turns
 from rocketlet.broker.long_poll import LongPoll
 from rocketlet.broker.metrics.source import BrokerSource
 from rocketlet.broker.metrics.watched import Watched
@@ -483,6 +485,7 @@ class Broker:
         """Every ten seconds: samples of the counters, and what else needs a look now and then."""
         while True:
             now = self._clock()
+            await in_turns(self.statistics.flows(), methodcaller("remember", now))
             self.statistics.tick(now, datetime.fromtimestamp(now / 1000).toordinal())
             self.locks.expire(monotonic_ms())
             self._renew_terms()

@@ -68,7 +68,7 @@ class Tables:
         self.tombstones = Tombstones()
         self.topics_file = JsonFile(disk, f"{root}/config/topics.json", self.topics.to_body)
         self.groups_file = JsonFile(disk, f"{root}/config/subscriptionGroup.json", self.groups.to_body)
-        self.offsets_file = JsonFile(disk, f"{root}/config/consumerOffset.json", self.offsets.to_body)
+        self.offsets_file = JsonFile(disk, f"{root}/config/consumerOffset.json", pieces=self.offsets.pieces)
         self.filters_file = JsonFile(disk, f"{root}/config/consumerFilter.json", self.filters.to_body)
         self.delays_file = JsonFile(disk, f"{root}/config/delayOffset.json", self.delays.to_body)
         self.modes_file = JsonFile(
