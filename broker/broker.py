@@ -447,6 +447,7 @@ class Broker:
                 self.pool,
                 clock,
                 self._serve_sends,
+                self.registration.known,
                 nursery,
             ),
         ]

@@ -57,6 +57,10 @@ class ConsoleFailed(RocketletError):
 )
 @click.option("--brokers", type=click.IntRange(1, 8), default=1, show_default=True, help="Number of brokers.")
 @click.option(
+    "--replicas", type=click.IntRange(1, 4), default=1, show_default=True,
+    help="Copies of each broker's messages: 2 are a SYNC_MASTER and a slave.",
+)  # fmt: skip
+@click.option(
     "-c", "--config", "config_file", type=click.Path(exists=True, dir_okay=False), help="A broker.conf of RocketMQ's."
 )
 @click.option(
@@ -95,6 +99,7 @@ def up(print_addr: bool, as_json: bool, verbose: bool, with_console: bool, **cho
             namesrv_port=chosen["port"],
             broker_port=chosen["broker_port"],
             brokers=chosen["brokers"],
+            replicas=chosen["replicas"],
             metrics_port=_metrics_port(chosen["metrics_port"], chosen["port"]),
             grpc_port=chosen["grpc_port"],
             metrics_port_may_differ=chosen["metrics_port"] is None,
