@@ -1,8 +1,8 @@
 """Any file of a store as lines of text: `python -m rocketlet.store.dump FILE`, `rocketlet store dump FILE`.
 
-Which kind a file is tells its path: `commitlog/`, `consumequeue/`, `consumequeue_ext/`, `index/`, `rocketlet/seals/`,
-`checkpoint`; a file copied to elsewhere is told by `--kind`. What cannot be read is printed as what it is, with its
-place, and the dump goes on behind it where that is known.
+The path tells the kind of a file: `commitlog/`, `consumequeue/`, `consumequeue_ext/`, `index/`, `rocketlet/seals/`,
+`checkpoint`; for a file copied elsewhere `--kind` does. Unreadable parts are printed as such, with their
+offset, and the dump continues after them where possible.
 
 Java: tools/command/message/DumpCompactionLogCommand.java (5.x; 4.9 has none)
 """
@@ -44,7 +44,7 @@ _SHOWN = 64  # bytes of a body
 
 
 class UnknownKind(StoreError):
-    """The path does not tell what kind of file it is; say it."""
+    """The path does not tell the kind of the file; it must be given."""
 
 
 def kind_of(path: str) -> str:
@@ -78,7 +78,7 @@ def dump(disk: Disk, path: str, kind: str | None = None, geometry: IndexGeometry
 
 
 def _opened(disk: Disk, path: str) -> Region:
-    """Mapped so that nothing can be written: a dump may meet the files of a running broker."""
+    """Mapped read-only: the files may be those of a running broker."""
     folder, name = posixpath.split(path)
     size = next((entry.size for entry in disk.entries(folder or ".") if entry.name == name), None)
     if size is None:

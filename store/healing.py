@@ -57,7 +57,7 @@ class Identity:
 
 
 class Healing:
-    """Heals losses of one log. `identities` are the messages that were put in as lost."""
+    """Heals losses of one log. `identities` are the messages that were replaced by lost records."""
 
     def __init__(self, disk: Disk, log: CommitLog, queues: Iterable[ConsumeQueue], root: str) -> None:
         self._disk = disk

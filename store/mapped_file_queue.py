@@ -1,8 +1,8 @@
 """Files of equal size, one after another, that make up one long sequence of bytes.
 
 Each file is named after the offset of its first byte. The sequence need not begin at 0: old files are deleted. A name
-that is no offset, a length that is not the configured one, a file in the middle that is missing: `load` tells them as
-`Oddity`s and leaves what to do about them to who opened it, for only he knows what a crash can have left.
+that is no offset, a length that is not the configured one, a missing file in the middle: `load` reports them as
+`Oddity`s and leaves the decision to its caller, who knows what a crash can have left.
 
 Java: store/MappedFileQueue.java
 """
@@ -98,7 +98,7 @@ class MappedFileQueue:
         return file
 
     def drop_first(self) -> MappedFile:
-        """Delete the oldest file. Who reads it still has its bytes until he lets go of them."""
+        """Delete the oldest file. Readers keep its bytes until they drop them."""
         file = self.files[0]
         self._disk.remove(file.path)
         del self.files[0]
@@ -107,7 +107,7 @@ class MappedFileQueue:
         return file
 
     def release_first(self) -> str:
-        """Take the oldest file out; the caller deletes its path, where that may take its time."""
+        """Remove the oldest file from the sequence; the caller deletes its path, where that may take time."""
         return self.files.pop(0).path
 
     def drop_last(self) -> MappedFile:
@@ -125,7 +125,7 @@ class MappedFileQueue:
         self._disk.remove_directory(self.directory)
 
     def flush_of(self, begin: int, end: int) -> Callable[[], None]:
-        """What makes [begin, end) and the names of the files durable: to be called once, in a thread where it waits."""
+        """A function that makes [begin, end) and the names of the files durable: to be called once, in a thread."""
         written = [
             (file.region, (max(begin - file.begin, 0), min(end - file.begin, file.size)))
             for file in self.files

@@ -1,13 +1,13 @@
-"""Bringing a directory in order when it is opened, whatever a crash, another broker or a bad disk left of it.
+"""Recovering a directory when it is opened, whatever a crash, another broker or a bad disk left of it.
 
 The log is the truth. It is walked from the last progress point that can be believed, else from its beginning; queues
-and index are brought to what it says; it ends at the first place where no whole record stands, unless what is missing
-there is proven to have been on the disk once (log_walk.py), and then the damage is healed and reported, and nothing
-behind it is lost. What follows the end becomes zeros, and all of it is flushed before the first message is taken:
+and index are brought in line with it; it ends at the first place without a whole record, unless the missing one is
+proven to have been on the disk once (log_walk.py): then the damage is healed and reported, and nothing after it is
+lost. What follows the end becomes zeros, and all of it is flushed before the first message is taken:
 otherwise a second crash could bring records back that this recovery has cut.
 
-Nothing is deleted that was not understood: settings that do not fit the files, or a log that is not there while the
-rest knows of one, end the start with a sentence.
+Nothing is deleted that is not understood: settings that do not fit the files, or a missing log that queues or
+checkpoint refer to, end the start with an error.
 
 Java: store/DefaultMessageStore.java#load, #recover, store/CommitLog.java#recoverNormally, #recoverAbnormally
 """
@@ -44,12 +44,12 @@ from rocketlet.store.rebuild_index import IndexFinding, IndexRebuild
 from rocketlet.store.rebuild_queues import NotContinuous, QueueFinding, QueueRebuild
 from rocketlet.store.seal_files import drop_seals, seal_path
 
-_MOST_MISSING = 1024  # log files that are made up for in one gap
+_MOST_MISSING = 1024  # log files created to fill one gap, at most
 
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What a recovery found and did. `lines` says it in sentences, the worst first."""
+    """What a recovery found and did. `lines` has it as sentences, the worst first."""
 
     was_clean: bool = True
     log_begin: int = 0
@@ -67,7 +67,7 @@ class RecoveryReport:
     strays: list[str] = field(default_factory=list)  # files that are none of the store's; left alone
     seconds: float = 0.0
     last: LastRecord | None = None
-    is_saved: bool = False  # the progress point says all this already
+    is_saved: bool = False  # the progress point covers all this already
 
     @property
     def changed(self) -> bool:
@@ -146,8 +146,8 @@ class Recovery:
         if not self._log.files.files:
             self._refuse_lost_log(progress)
         if progress is not None and not self._is_believable(progress):
-            report.notes.append("the progress point does not fit the files; looked at the whole store")
-            drop_seals(self._disk, self._root)  # somebody else may have written to any of the files
+            report.notes.append("the progress point does not fit the files; checked the whole store")
+            drop_seals(self._disk, self._root)  # another program may have written to any of the files
             believed = None
         elif whole:
             believed = None
@@ -193,7 +193,7 @@ class Recovery:
     # ---- where to begin
 
     def _is_believable(self, progress: Progress) -> bool:
-        """Whether files and progress point are still of one past."""
+        """Whether files and progress point still have the same history."""
         offset, size = progress.record_offset, progress.record_size
         file = self._log.files.find(offset)
         if file is None or offset + size != progress.log_offset or progress.log_offset > file.end:
@@ -309,7 +309,7 @@ class Recovery:
         return LastRecord(progress.record_offset, found.size, found.store_timestamp)
 
     def _cut(self, end: int) -> int:
-        """Zeros behind the end of the log, and no file after the one that it lies in; returns bytes that were none."""
+        """Zero everything after the end of the log and drop later files; returns how many bytes were not zero."""
         files = self._log.files
         cut = 0
         while len(files.files) > 1 and files.files[-1].begin >= end:
@@ -322,7 +322,7 @@ class Recovery:
         return cut
 
     def _flush(self, done: _Walk) -> None:
-        """Everything that was looked at is on the disk from here on, and so may be called flushed."""
+        """Flush everything that was checked, so that it counts as flushed from here on."""
         self._on_progress("recovery: flushing")
         self._log.files.flush_of(done.begin, self._log.end + 1)()
         self._disk.sync_directory(self._log.files.directory)

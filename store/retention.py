@@ -1,7 +1,7 @@
-"""What leaves a store: log files past their time, or the oldest ones when the disk runs full; queues and index follow.
+"""Deletion of old data: log files past their time, or the oldest ones when the disk runs full; queues and index follow.
 
-One file a tick, oldest first, never the last one, and none that a recovery might need. What is about to be lost is
-logged before it is. A reader that holds a slice of a deleted file keeps it; the space comes back when he lets go.
+One file a tick, oldest first, never the last one, and none that a recovery might need. Each deletion is logged before
+it happens. A reader that holds a slice of a deleted file keeps it; the space is freed when the slice is dropped.
 
 How full is too full: RocketMQ's three ratios (75, 85, 90 % of what can be used), each of which counts only while less
 than `diskFreeEnough` is free, for a tenth of a large disk is a lot; and `diskFreeFloor`, below which sends are refused
@@ -37,11 +37,11 @@ _AT_ONCE = 64  # queues corrected before others may run
 
 
 class Pressure(enum.IntEnum):
-    """What the disk asks for."""
+    """What the state of the disk calls for."""
 
     NONE = 0
-    CLEAN = 1  # files past their time go at any hour
-    FORCED = 2  # the oldest file goes whatever its age
+    CLEAN = 1  # files past their time are deleted at any hour
+    FORCED = 2  # the oldest file is deleted whatever its age
     FULL = 3  # and sends are refused
 
 
@@ -60,7 +60,7 @@ def pressure_of(usage: Usage, config: StoreConfig) -> Pressure:
 
 
 def reason_to_go(age_ms: int, now_ms: int, pressure: Pressure, asked: bool, config: StoreConfig) -> str:
-    """Why a file of this age goes now; empty where it stays. `asked`: somebody wants old files gone at this hour."""
+    """Why a file of this age is deleted now; empty if it stays. `asked`: deletion was requested, whatever the hour."""
     if pressure >= Pressure.FORCED and config.clean_file_forcibly_enable:
         return "the disk is nearly full"
     if age_ms < config.file_reserved_time * _HOUR:
@@ -104,7 +104,8 @@ class Retention:
             await trio.sleep(_PAUSE if deleted else self._config().clean_resource_interval / 1000)
 
     async def tick(self, *, asked: bool = False) -> bool:
-        """Look at the disk, and delete at most one log file with what hangs on it; whether one was deleted."""
+        """Check the disk, and delete at most one log file with the entries that refer to it; whether one was
+        deleted."""
         config = self._config()
         pressure = await self.look(config)
         if len(self._log.files.files) < 2:

@@ -1,8 +1,8 @@
 """Names of files and folders of a store: made and parsed here, and nowhere else.
 
 A file of the log or of a queue is named after the offset of its first byte, zero-padded to 20 digits. An index file is
-named after the local time at which it was made. A foreign name in those folders stops a Java broker, so nothing else
-may ever be put there.
+named after the local time at which it was made. A foreign name in those folders keeps a Java broker from starting, so
+nothing else may ever be put there.
 
 Java: common/UtilAll.java#offset2FileName, store/config/StorePathConfigHelper.java
 """
@@ -21,7 +21,7 @@ CHECKPOINT: Final = "checkpoint"
 ABORT: Final = "abort"
 LOCK: Final = "lock"
 
-# A directory of ours beside RocketMQ's: it may be deleted at any time, and a Java broker never looks into it.
+# A directory of our own beside RocketMQ's: it may be deleted at any time, and a Java broker never reads it.
 OWN: Final = "rocketlet"
 SEALS: Final = f"{OWN}/seals"
 DAMAGED: Final = f"{OWN}/damaged"
@@ -29,7 +29,7 @@ PROGRESS: Final = f"{OWN}/progress.json"
 
 BATCH_CONSUME_QUEUE: Final = "batchconsumequeue"  # 5.x
 DLEDGER_PREFIX: Final = "dledger-"  # dledger-<self id>/data
-ROCKSDB_MARKER: Final = "CURRENT"  # stands in consumequeue/ where RocksDB keeps the queues (5.2+)
+ROCKSDB_MARKER: Final = "CURRENT"  # present in consumequeue/ where RocksDB keeps the queues (5.2+)
 
 NAME_LENGTH: Final = 20
 
