@@ -14,12 +14,18 @@ import logging
 import random
 import re
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from datetime import datetime
-from operator import methodcaller
 
 import trio
 
+from rocketlet.access.account_requests import AccountRequests
+from rocketlet.access.audit import Change, audited
+from rocketlet.access.config import AccessConfig
+from rocketlet.access.control import AccessControl
+from rocketlet.access.explain import beyond_loopback
+from rocketlet.access.folder import Folder, RealFolder
+from rocketlet.broker.audited_changes import AuditedChanges
 from rocketlet.broker.clients import Clients
 from rocketlet.broker.config import VIP_STEP, BrokerConfig
 from rocketlet.broker.consumer_lag import ConsumerLag
@@ -54,7 +60,6 @@ from rocketlet.broker.handlers.send_targets import SendTargets
 from rocketlet.broker.handlers.store_admin import StoreAdmin
 from rocketlet.broker.handlers.topic_admin import TopicAdmin
 from rocketlet.broker.identity import Identity
-from rocketlet.broker.in_turns import in_turns
 from rocketlet.broker.long_poll import LongPoll
 from rocketlet.broker.metrics.source import BrokerSource
 from rocketlet.broker.metrics.watched import Watched
@@ -82,6 +87,7 @@ from rocketlet.remoting.config import PoolConfig, ServerConfig
 from rocketlet.remoting.connection_pool import ConnectionPool
 from rocketlet.remoting.faults import Faults
 from rocketlet.remoting.handler import HandlerTable, HasTable, handler_table
+from rocketlet.remoting.peers import Peers
 from rocketlet.remoting.protocol.queue import WireQueue
 from rocketlet.remoting.server import Server, tls_contexts
 from rocketlet.remoting.transport import Network, join_address, split_address
@@ -113,7 +119,9 @@ class Broker:
         clock: WallClock = system_clock,
         chance: random.Random | None = None,
         faults: Faults | None = None,
+        accounts: Folder | None = None,
     ) -> None:
+        """`accounts`: a test's folder of access control."""
         role_file = RoleFile(disk, loaded)
         standing = role_file.read()
         loaded = with_standing(loaded, standing)
@@ -139,7 +147,14 @@ class Broker:
         self.clients = Clients(
             self.settings, self.tables.groups, self.tables.filters, self.long_poll, self.locks, clock
         )
-        self.pool = ConnectionPool(network, loaded[PoolConfig])
+        self.peers = Peers(self._server_config)
+        self.access = AccessControl(
+            lambda: self.settings.get(AccessConfig),
+            accounts or RealFolder(loaded[AccessConfig].folder(loaded.file_name)),
+            clock,
+            self.peers,
+        )
+        self.pool = ConnectionPool(network, loaded[PoolConfig], hooks=[self.access.own])
         self.registration = Registration(self.identity, self.settings, self.tables.topics, self.pool)
         self.targets = SendTargets(self.identity, self.settings, self.tables.topics, self.overload, clock, self._random)
         self.send_terms = CurrentTerms()
@@ -179,6 +194,10 @@ class Broker:
         )  # fmt: skip
         self.pops.changed = self.waiting_pops.ring
         self._lag = ConsumerLag(self.tables.topics, self.clients, self.tables.offsets, self.store, clock)
+        self._account_requests = AccountRequests(
+            self.access.table if self.access.enabled else None,
+            lambda: (self.identity.name, self.identity.address, self.identity.cluster),
+        )
         self._metrics_config = loaded[MetricsConfig]
         self._watched = Watched(
             self.identity,
@@ -199,6 +218,7 @@ class Broker:
     async def run(self, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED) -> None:
         """Starts with the address that clients are told, once it serves. Raises what the store and the ports raise."""
         log.info("broker %s of %s starts on %s", self.identity.name, self.identity.cluster, self._root)
+        await self.access.open()
         await self.store.open()  # may take minutes, and can be cancelled: nobody has been promised anything yet
         stop = trio.Event()
         async with trio.open_nursery() as watch:
@@ -248,6 +268,7 @@ class Broker:
         nursery.start_soon(self.waiting_pops.run)
         nursery.start_soon(self.clients.drop_silent)
         nursery.start_soon(self._tick)
+        nursery.start_soon(self.access.watch)
         slow_groups = SlowGroups(self.settings, self.tables.groups, self.tables.offsets, self.store)
         nursery.start_soon(slow_groups.run)
 
@@ -258,7 +279,9 @@ class Broker:
         if self._replica is not None:
             self.store.lead(self._replica)
             self._replica = None
-            self.tables.fit(self.store)
+            moved = self.tables.offsets.keep_below(self.store.queue_end)
+            if moved:
+                log.warning("%d consumer offsets lay behind what there is of their queues, and were moved there", moved)
         self._halves.recover()
         self._delays = DelayedDelivery(self.store, self.tables.delays, self._clock, self.settle, self._filter_bits())
         check = TransactionCheck(
@@ -347,18 +370,16 @@ class Broker:
             answers.after_turn()
             acks.after_turn()
 
-        table = self.overload.around(handler_table([*self._handlers(answers, durability, background), acks]))
+        table = handler_table([*self._handlers(answers, durability, background), acks, self._account_requests])
+        table = self.overload.around(audited(table, self._audited_changes()))
         if self._faults is not None:
             table = self._faults.around(table)
-        events = [self.clients, self.waiting_pops]
-        main = Server(table, self._network, self._server_config, events=events, after_turn=after_turn)
+        main = self._server(table, after_turn)
         bound: str = await ports.start(main.serve, config.bind_address, config.listen_port)
         self._settle_identity(bound)
         self._watched.servers["main"] = main
         if config.listen_port:
-            vip = Server(
-                _without_pulls(table), self._network, self._server_config, events=events, after_turn=after_turn
-            )
+            vip = self._server(_without_pulls(table), after_turn)
             await ports.start(vip.serve, config.bind_address, config.listen_port - VIP_STEP)
             self._watched.servers["vip"] = vip
         await background.start(self.role.run, self._as_master, self._as_slave)
@@ -370,6 +391,21 @@ class Broker:
             host = config.metrics_prom_exporter_host or self.settings.now.bind_address
             address: str = await nursery.start(endpoint.serve, host, config.metrics_prom_exporter_port)
             log.info("metrics are at http://%s/metrics, health at /healthz and /readyz", address)
+
+    def _server(self, table: HandlerTable, after_turn: Callable[[], None]) -> Server:
+        return Server(
+            table,
+            self._network,
+            self._server_config,
+            events=[self.clients, self.waiting_pops],
+            after_turn=after_turn,
+            admit=self.access.admit,
+            peers=self.peers,
+        )
+
+    def _audited_changes(self) -> Mapping[int, Change]:
+        changes = AuditedChanges(self.settings, self.tables.topics, self.tables.groups)
+        return {**changes.by_code(), **self._account_requests.changes()}
 
     def _settle_identity(self, bound: str) -> None:
         config = self.settings.now
@@ -394,6 +430,8 @@ class Broker:
 
     def _say_ready(self) -> None:
         log.info("broker %s is ready, clients are told %s", self.identity.name, self.identity.address)
+        if not self.access.enabled and not self.settings.now.loopback_only:
+            log.warning("%s", beyond_loopback("broker", self.settings.now.bind_address))
         if not self.settings.now.namesrv_addr:
             log.warning("no name server is set (-n host:port): clients find this broker only by its address")
 
@@ -447,7 +485,6 @@ class Broker:
                 self.pool,
                 clock,
                 self._serve_sends,
-                self.registration.known,
                 nursery,
             ),
         ]
@@ -486,7 +523,6 @@ class Broker:
         """Every ten seconds: samples of the counters, and what else needs a look now and then."""
         while True:
             now = self._clock()
-            await in_turns(self.statistics.flows(), methodcaller("remember", now))
             self.statistics.tick(now, datetime.fromtimestamp(now / 1000).toordinal())
             self.locks.expire(monotonic_ms())
             self._renew_terms()

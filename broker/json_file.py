@@ -14,13 +14,12 @@ Java: common/ConfigManager.java, common/MixAll.java (string2File)
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import trio
 
-from rocketlet.broker.in_turns import in_turns
 from rocketlet.common import fastjson
 from rocketlet.common.errors import RocketletError
 from rocketlet.store.disk import Disk
@@ -37,24 +36,12 @@ class NotSaved(RocketletError):
 
 
 class JsonFile:
-    """One table's file. `body` gives what is to be written, at the moment of writing.
+    """One table's file. `body` gives what is to be written, at the moment of writing."""
 
-    A large table gives `pieces` instead: its text, part by part, so that the loop need not stand still for all of it.
-    Other tasks run between two of them.
-    """
-
-    def __init__(
-        self,
-        disk: Disk,
-        path: str,
-        body: Callable[[], Any] = dict,
-        *,
-        pieces: Callable[[], Iterator[bytes]] | None = None,
-    ) -> None:
+    def __init__(self, disk: Disk, path: str, body: Callable[[], Any]) -> None:
         self.path = path
         self._disk = disk
         self._body = body
-        self._pieces = pieces
         self._lock = trio.Lock()
         self._changes = 0
         self._written = 0
@@ -100,7 +87,7 @@ class JsonFile:
                 return
             upto = self._changes
             try:
-                data = await self._text()
+                data = msgspec.json.encode(self._body())
             except (TypeError, ValueError, RecursionError) as error:
                 # Whatever made it so, the other tables and the broker go on.
                 raise NotSaved(f"{self.path} could not be written: {error}") from error
@@ -126,14 +113,8 @@ class JsonFile:
                 self._changed.set()
                 await trio.sleep(RETRY_SECONDS)
 
-    async def _text(self) -> bytes:
-        if self._pieces is None:
-            return msgspec.json.format(msgspec.json.encode(self._body()), indent=1)
-        found: list[bytes] = []
-        await in_turns(self._pieces(), found.append)
-        return b"".join(found)
-
-    def _write(self, data: bytes) -> None:
+    def _write(self, body: bytes) -> None:
+        data = msgspec.json.format(body, indent=1)
         if self._readable:
             old = self._disk.read_file(self.path)
             if old is not None:

@@ -1,4 +1,4 @@
-"""Consumption rates per topic over the last full minute, as the answer to GET_CONSUMER_RUNNING_INFO shows them.
+"""How fast a consumer works, per topic: over the last full minute, as the answer to GET_CONSUMER_RUNNING_INFO shows it.
 
 Java: client/stat/ConsumerStatsManager.java
 """

@@ -1,1 +1,1 @@
-"""A client's side towards the servers: connections, routes, heartbeats, and every request it can send."""
+"""What one client is to the servers: connections, routes, heartbeats, and every question it can ask."""
