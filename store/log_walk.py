@@ -8,10 +8,10 @@ next one that is provably whole: magic, lengths, body CRC and its own log offset
 - *Rotten*: it was whole on the disk once, and later bits went bad or a file was lost. The records after it
   were flushed and acknowledged, and must not be lost with it.
 
-`is_rotten` decides; docs/decisions/damaged-logs.md gives the reasons. It decides for rotten only on proof: the store
-was closed cleanly; or the record after the damage is older than what the checkpoint knows to be flushed; or the damage
-cannot be a tear, since a page that was not written holds zeros from some byte on to the end of its sector, and no
-sector of the damage does.
+`is_rotten` decides; docs/decisions/damaged-logs.md gives the reasons. It says rotten only on proof: the store was
+closed cleanly; or the damage lies in or before a sealed file; or the record after the damage is older than what the
+checkpoint knows to be flushed; or the damage cannot be a tear, since a page that was not written holds zeros from some
+byte on to the end of its sector, and no sector of the damage does.
 
 Java: store/CommitLog.java#recoverNormally, #recoverAbnormally (which know only the first story)
 """
@@ -61,6 +61,7 @@ class Evidence:
     is_clean: bool  # the store was closed, so everything had been flushed
     flushed_time: int  # store time of a record that is known to be flushed; 0: none
     sector: int  # what a disk writes whole or not at all
+    sealed_end: int = 0  # the log was flushed up to there once, for the file that ends there was sealed
 
 
 class LogWalk:
@@ -155,6 +156,8 @@ class LogWalk:
         evidence = self._evidence
         if evidence is None or evidence.is_clean or record.store_timestamp < evidence.flushed_time:
             return False
+        if offset < evidence.sealed_end:
+            return False
         if b"\0" in record.topic:
             return True
         end = offset + record.size
@@ -181,7 +184,9 @@ class LogWalk:
         after, witness = self._next_whole(file, at, fault)
         offset = file.begin + at
         if after is None:
-            return None
+            if self._evidence is None or offset >= self._evidence.sealed_end:
+                return None
+            after = self._evidence.sealed_end  # the records of all of its end are damaged
         loss = Loss(offset, after - offset, fault, self._newest)
         if self._evidence is not None and not self._is_rotten(loss, witness):
             return None
@@ -239,7 +244,7 @@ class LogWalk:
             is_older = witness.store_timestamp < self._newest - _CLOCK_STEP
             if is_older or not self._sink.is_expected(witness):
                 return False  # a leftover of a log that Java cut without zeroing what followed
-        if evidence.is_clean:
+        if evidence.is_clean or loss.log_offset < evidence.sealed_end:
             return True
         if witness is not None and 0 < witness.store_timestamp < evidence.flushed_time:
             return True

@@ -14,7 +14,7 @@ Java: store/DefaultMessageStore.java#load, #recover, store/CommitLog.java#recove
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from time import perf_counter
 
@@ -28,6 +28,7 @@ from rocketlet.store.disk import Disk
 from rocketlet.store.dispatch import LastRecord
 from rocketlet.store.errors import CorruptStore
 from rocketlet.store.healing import Healing
+from rocketlet.store.kept_aside import keep_aside
 from rocketlet.store.layout.file_names import (
     ABORT,
     CONSUME_QUEUE,
@@ -37,14 +38,15 @@ from rocketlet.store.layout.file_names import (
     parse_offset,
 )
 from rocketlet.store.log_walk import Evidence, Found, LogWalk, Loss
-from rocketlet.store.mapped_file import MappedFile, data_pieces
+from rocketlet.store.mapped_file import MappedFile, data_end, data_pieces
 from rocketlet.store.mapped_file_queue import Oddity
 from rocketlet.store.message_index import MessageIndex
 from rocketlet.store.rebuild_index import IndexFinding, IndexRebuild
 from rocketlet.store.rebuild_queues import NotContinuous, QueueFinding, QueueRebuild
-from rocketlet.store.seal_files import drop_seals, seal_path
+from rocketlet.store.seal_files import drop_seals, seal_path, sealed_end
 
 _MOST_MISSING = 1024  # log files created to fill one gap, at most
+_PIECE = 1 << 20
 
 
 @dataclass(slots=True)
@@ -241,7 +243,8 @@ class Recovery:
         index = self._index_rebuild(progress)
         healing = Healing(self._disk, self._log, self._queues, self._root)
         flushed_time = self._checkpoint.times.log_timestamp if progress is None else 0
-        evidence = Evidence(self._report.was_clean, flushed_time, self._disk.sector)
+        sealed = sealed_end(self._disk, self._root, self._log.file_size)
+        evidence = Evidence(self._report.was_clean, flushed_time, self._disk.sector, sealed)
         sink = _Both(queues, index, self._go_on)
         walk = LogWalk(
             self._log, sink, evidence, healing.heal,
@@ -311,6 +314,9 @@ class Recovery:
     def _cut(self, end: int) -> int:
         """Zero everything after the end of the log and drop later files; returns how many bytes were not zero."""
         files = self._log.files
+        kept = keep_aside(self._disk, self._root, end, self._pieces_from(end))
+        if kept is not None:
+            self._report.kept.append(kept)
         cut = 0
         while len(files.files) > 1 and files.files[-1].begin >= end:
             cut += sum(len(piece) - piece.count(0) for _, piece in data_pieces(files.files[-1], 0))
@@ -320,6 +326,14 @@ class Recovery:
             cut += last.zero_from(end - last.begin)
         self._log.open_at(end)
         return cut
+
+    def _pieces_from(self, end: int) -> Iterator[bytes]:
+        """What stands in the log from a place on, holes as zeros."""
+        for file in self._log.files.files:
+            at = max(end - file.begin, 0)
+            while at < (data := data_end(file, at) if at < file.size else 0):
+                yield file.read_data(at, min(data - at, _PIECE))
+                at += min(data - at, _PIECE)
 
     def _flush(self, done: _Walk) -> None:
         """Flush everything that was checked, so that it counts as flushed from here on."""
