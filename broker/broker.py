@@ -15,7 +15,6 @@ import random
 import re
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from datetime import datetime
 
 import trio
 
@@ -81,6 +80,7 @@ from rocketlet.broker.topic_routes import TopicRoutes
 from rocketlet.broker.transaction_check import TransactionCheck
 from rocketlet.common.clock import WallClock, monotonic_ms, system_clock
 from rocketlet.common.config_file import Loaded
+from rocketlet.common.moment import moment_of
 from rocketlet.metrics.config import MetricsConfig
 from rocketlet.metrics.endpoint import Endpoint
 from rocketlet.remoting.config import PoolConfig, ServerConfig
@@ -523,7 +523,7 @@ class Broker:
         """Every ten seconds: samples of the counters, and what else needs a look now and then."""
         while True:
             now = self._clock()
-            self.statistics.tick(now, datetime.fromtimestamp(now / 1000).toordinal())
+            self.statistics.tick(now, moment_of(now).toordinal())
             self.locks.expire(monotonic_ms())
             self._renew_terms()
             await trio.sleep(MINUTE_EVERY / 1000)

@@ -146,7 +146,7 @@ class StoreConfig:
     )
     disk_free_enough: int = setting(
         20 << 30,
-        "With this much free the ratios neither delete nor refuse; 0: they always do.",
+        "With this much free the ratios neither delete nor refuse, below it step by step; 0: they always do.",
         unit="bytes",
         minimum=0,
         maximum=LONG_MAX,

@@ -13,7 +13,6 @@ import json
 import posixpath
 import sys
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from pathlib import PurePath
 
 from rocketlet.common.host import host_text
@@ -21,6 +20,7 @@ from rocketlet.common.java_numbers import INT32_MAX
 from rocketlet.common.message_id import offset_message_id
 from rocketlet.common.message_properties import decode_bytes
 from rocketlet.common.message_record import Fault, Record, RecordError, body_crc, decode
+from rocketlet.common.moment import moment_of
 from rocketlet.store.consume_queue import LOST
 from rocketlet.store.disk import Disk, RealDisk, Region
 from rocketlet.store.errors import StoreError
@@ -217,10 +217,7 @@ def _json(data: bytes) -> Lines:
 
 def time_text(ms: int) -> str:
     """Local time to the millisecond; a dash for none."""
-    try:
-        return datetime.fromtimestamp(ms / 1000).isoformat(" ", "milliseconds") if ms > 0 else "-"
-    except (ValueError, OverflowError, OSError):
-        return str(ms)
+    return moment_of(ms).isoformat(" ", "milliseconds") if ms > 0 else "-"
 
 
 _SMALL: dict[str, Callable[[bytes], Lines]] = {"checkpoint": _checkpoint, "seal": _seal, "json": _json}

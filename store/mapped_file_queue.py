@@ -9,6 +9,7 @@ Java: store/MappedFileQueue.java
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -99,9 +100,8 @@ class MappedFileQueue:
 
     def drop_first(self) -> MappedFile:
         """Delete the oldest file. Readers keep its bytes until they drop them."""
-        file = self.files[0]
+        file = self.files.pop(0)
         self._disk.remove(file.path)
-        del self.files[0]
         file.forget()
         self._names_changed = True
         return file
@@ -111,9 +111,8 @@ class MappedFileQueue:
         return self.files.pop(0).path
 
     def drop_last(self) -> MappedFile:
-        file = self.files[-1]
+        file = self.files.pop()
         self._disk.remove(file.path)
-        self.files.pop()
         file.forget()
         self._names_changed = True
         return file
@@ -125,9 +124,12 @@ class MappedFileQueue:
         self._disk.remove_directory(self.directory)
 
     def flush_of(self, begin: int, end: int) -> Callable[[], None]:
-        """A function that makes [begin, end) and the names of the files durable: to be called once, in a thread."""
+        """A function that makes [begin, end) and the names of the files durable: to be called once, in a thread.
+
+        It raises OSError also where somebody else has deleted a file: what is written to it is on no disk.
+        """
         written = [
-            (file.region, (max(begin - file.begin, 0), min(end - file.begin, file.size)))
+            (file, file.region, (max(begin - file.begin, 0), min(end - file.begin, file.size)))
             for file in self.files
             if file.begin < end and file.end > begin
         ]
@@ -135,8 +137,10 @@ class MappedFileQueue:
         disk, directory = self._disk, self.directory
 
         def flush() -> None:
-            for region, span in written:
+            for file, region, span in written:
                 region.flush(span)
+                if not disk.exists(file.path) and file in self.files:  # those that we delete leave the list first
+                    raise FileNotFoundError(errno.ENOENT, "it was deleted while this process had it open", file.path)
             if names:
                 disk.sync_directory(directory)
 

@@ -9,8 +9,9 @@ Java: common/UtilAll.java#offset2FileName, store/config/StorePathConfigHelper.ja
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Final
+
+from rocketlet.common.moment import moment_of
 
 COMMIT_LOG: Final = "commitlog"
 CONSUME_QUEUE: Final = "consumequeue"
@@ -46,7 +47,7 @@ def parse_offset(name: str) -> int | None:
 
 def index_name(now: int) -> str:
     """`20231114221320123`: local time to the millisecond, as Java has it."""
-    return f"{datetime.fromtimestamp(now // 1000):%Y%m%d%H%M%S}{now % 1000:03d}"
+    return f"{moment_of(now):%Y%m%d%H%M%S}{now % 1000:03d}"
 
 
 def parse_index_name(name: str) -> int | None:
