@@ -13,9 +13,9 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rocketlet.access.config import AccessConfig
 from rocketlet.broker.config import VIP_STEP, BrokerConfig
 from rocketlet.common import command_line
+from rocketlet.failover.config import FailoverConfig
 from rocketlet.metrics.config import MetricsConfig
 from rocketlet.remoting import server_process
 from rocketlet.remoting.config import PoolConfig, ServerConfig
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     loaded = command_line.read(
         PROGRAM,
         "The broker: takes messages, keeps them, and hands them out.",
-        [BrokerConfig, StoreConfig, ReplicationConfig, ServerConfig, PoolConfig, MetricsConfig, AccessConfig],
+        [BrokerConfig, StoreConfig, ReplicationConfig, ServerConfig, PoolConfig, MetricsConfig, FailoverConfig],
         arguments=arguments,
         environment=os.environ,
     )
@@ -45,11 +45,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 async def _start(nursery: trio.Nursery, loaded: Loaded) -> str:
     from rocketlet.broker.broker import Broker
+    from rocketlet.broker.lives import run_lives
     from rocketlet.store.disk import RealDisk
 
-    broker = Broker(loaded, server_process.tcp_network(loaded[ServerConfig]), RealDisk())
-    await nursery.start(broker.run)
-    return start_up_line(broker.identity, loaded[BrokerConfig])
+    network, disk, lives = server_process.tcp_network(loaded[ServerConfig]), RealDisk(), list[Broker]()
+
+    def make(bound: str) -> Broker:
+        lives[:] = [Broker(loaded, network, disk, bound=bound)]
+        return lives[0]
+
+    await nursery.start(run_lives, make)
+    return start_up_line(lives[0].identity, loaded[BrokerConfig])
 
 
 def start_up_line(identity: Identity, config: BrokerConfig) -> str:

@@ -183,8 +183,16 @@ class Durability:
     """One object for the whole broker; its nursery is the broker's."""
 
     def __init__(
-        self, store: MessageStore, topics_file: JsonFile, replicated: Guarantee, nursery: trio.Nursery
+        self,
+        store: MessageStore,
+        topics_file: JsonFile,
+        replicated: Guarantee,
+        nursery: trio.Nursery,
+        *,
+        strict: bool = False,
     ) -> None:
+        """`strict`: what falls short is never answered with success, by `answer` neither."""
+        self._strict = strict
         self._store = store
         self._topics_file = topics_file
         self._nursery = nursery
@@ -233,14 +241,25 @@ class Durability:
             if self._store.config.is_sync_flush:
                 await self._store.flushed_to(end, self._store.config.sync_flush_timeout)
             if Promise.REPLICATED in promised(self._store.config):
-                decided = trio.Event()
-                self._guarantees[Promise.REPLICATED].call(end, lambda _: decided.set())
-                await decided.wait()
+                shortfall = await self._replicated(end)
+                if shortfall is not None and self._strict:
+                    reply = Reply(ResponseCode.SYSTEM_ERROR, reply.header, remark=shortfall.remark)
         except FlushTimeout as timeout:
             reply = Reply(late, reply.header, remark=str(timeout))
         except (FlushFailed, NotSaved) as failed:
             reply = Reply(ResponseCode.SYSTEM_ERROR, reply.header, remark=str(failed))
         request.reply(reply)
+
+    async def _replicated(self, end: int) -> Shortfall | None:
+        decided, found = trio.Event(), list[Shortfall | None]()
+
+        def decide(shortfall: Shortfall | None) -> None:
+            found.append(shortfall)
+            decided.set()
+
+        self._guarantees[Promise.REPLICATED].call(end, decide)
+        await decided.wait()
+        return found[0]
 
     def _late(self, timeout_ms: float) -> tuple[ResponseCode, str]:
         return ResponseCode.FLUSH_DISK_TIMEOUT, str(self._store.flush_is_late(timeout_ms))
@@ -277,17 +296,25 @@ class AfterFlush(Generic[T]):
         if noted is None:
             return
         end, value = noted
-        flushed = self._store.flushed
-        if flushed.value >= end:
-            self._take(value)
-        elif flushed.failure is None:
-            self._waited = noted
-            flushed.call_at(end, self._reached)
+        for mark in self._marks():
+            if mark.value < end:
+                if mark.failure is None:
+                    self._waited = noted
+                    mark.call_at(end, self._reached)
+                return
+        self._take(value)
 
     def _reached(self) -> None:
         noted, self._waited = self._waited, None
         assert noted is not None
-        end, value = noted
-        if self._store.flushed.value >= end:
-            self._take(value)
+        newer, self._latest = self._latest, noted
+        self._wait()  # takes it, or waits for another mark
+        self._latest = newer
+        if self._waited is None:
             self._wait()
+
+    def _marks(self) -> list[Watermark]:
+        """What has to have come so far. Where replicas elect their master, an offset speaks of nothing that may be cut
+        off when another one leads."""
+        store = self._store
+        return [store.flushed] if store.confirmed is None else [store.flushed, store.confirmed]

@@ -46,7 +46,7 @@ from rocketlet.remoting.protocol.replication import TablesNews, TablesSeen
 from rocketlet.remoting.request_codes import RequestCode, request_name
 from rocketlet.remoting.response_codes import ResponseCode, response_name
 from rocketlet.replication.continuity import MasterAway, ends_of
-from rocketlet.replication.follow import Follower
+from rocketlet.replication.follow import Followed
 from rocketlet.store.message_store import MessageStore
 
 log = logging.getLogger("rocketlet.broker.followed_tables")
@@ -73,7 +73,7 @@ class FollowedTables:
         tables: Tables,
         store: MessageStore,
         pool: ConnectionPool,
-        follower: Follower,
+        follower: Followed,
         clock: WallClock,
     ) -> None:
         self._clock = clock

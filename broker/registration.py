@@ -71,6 +71,8 @@ class Registration:
         self._topics = topics
         self._pool = pool
         self._places = [Place(address) for address in settings.now.namesrv_addr]
+        self.allowed: Callable[[], bool] = lambda: True
+        """Whether the name servers may be told of this broker now."""
         self._changes = 0
         self._news = trio.lowlevel.ParkingLot()  # tasks that wait for a change
         self._tries = trio.lowlevel.ParkingLot()  # who waits for tries to be over
@@ -164,6 +166,9 @@ class Registration:
 
     async def _register_at(self, place: Place) -> None:
         seconds = self._settings.now.register_broker_timeout_mills / 1000
+        if not self.allowed():
+            self._report(place, "nobody knows whether this broker still leads its replicas")
+            return
         try:
             answer = await self._pool.call(place.address, self._registration(), seconds)
             if answer.code != ResponseCode.SUCCESS:

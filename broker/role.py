@@ -122,7 +122,7 @@ class Role:
         self,
         identity: Identity,
         settings: RunTimeSettings,
-        file: RoleFile,
+        file: RoleFile | None,
         standing: Standing,
         changed: Callable[[], None],
     ) -> None:
@@ -158,7 +158,8 @@ class Role:
         """Change the role; returns when the new duty has begun. The decision is durable before. Raises OSError."""
         if standing == self.now:
             return
-        self._file.write(standing)
+        if self._file is not None:  # where replicas elect, nothing is to be remembered
+            self._file.write(standing)
         self._wanted = standing
         # From here on the old role is over: a master takes no send any more, whatever its tasks still do.
         self._identity.slave = True

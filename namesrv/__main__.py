@@ -13,7 +13,6 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rocketlet.access.config import AccessConfig
 from rocketlet.common import command_line
 from rocketlet.metrics.config import MetricsConfig
 from rocketlet.namesrv.advertised import is_loopback
@@ -34,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     loaded = command_line.read(
         PROGRAM,
         "The name server: tells clients which broker serves which topic.",
-        [NamesrvConfig, ServerConfig, MetricsConfig, AccessConfig],
+        [NamesrvConfig, ServerConfig, MetricsConfig],
         arguments=arguments,
         environment=os.environ,
     )

@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import trio
 
@@ -66,6 +67,21 @@ class MasterPlace:
 
     async def change(self) -> None:
         await self._changed.park()
+
+
+class Followed(Protocol):
+    """What others see of one that follows a master."""
+
+    following: Master | None
+    heard_at: float
+    changed: trio.lowlevel.ParkingLot
+
+    @property
+    def trouble(self) -> str:
+        """Why no master is followed; empty while one is."""
+
+    def bytes_per_second(self) -> int:
+        """Over the present connection."""
 
 
 class Follower:

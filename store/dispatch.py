@@ -1,8 +1,9 @@
-"""From the log to queues and index: appended records are filed once a turn, without reading the log again.
+"""From the log to queues and index: what append already knows is filed once a turn, without reading the log again.
 
-`put` only notes them. `settle`, once a turn, writes the queue entries, hashes the keys of all messages together (2.5 µs
+`put` only takes note. `settle`, once a turn, writes the queue entries, hashes the keys of all messages together (2.5 µs
 a key one by one, 0.3 together), writes the index entries (0.7 µs a key one by one, 0.3 as columns), and then moves the
-watermarks, so that the tasks they wake find everything in place.
+watermarks, so that whoever they wake finds everything in place. With a `limit` (a broker whose replicas elect their
+master) only what lies below it is filed, so that nobody reads what may yet be cut off.
 
 A message is noted only when its queue has room for its entry. What can fail here is the index on a full disk, which
 stops it where it stands: what could not be filed stays noted, the store takes no more messages, and the next `settle`
@@ -15,6 +16,7 @@ Java: store/DefaultMessageStore.java (ReputMessageService, CommitLogDispatcher�
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import groupby
 from typing import NamedTuple, cast
@@ -34,7 +36,7 @@ from rocketlet.store.watermark import Watermark
 # keys, filter bits
 Noted = tuple[ConsumeQueue, int, int, int, int, int, "tuple[bytes, ...] | list[bytes]", bytes]
 
-_MANY = 40  # from this many keys on numpy is faster
+_MANY = 40  # as many keys as numpy's calls are worth
 
 
 class LastRecord(NamedTuple):
@@ -46,7 +48,7 @@ class LastRecord(NamedTuple):
 
 
 class Dispatch:
-    """The records that are appended and not filed yet, and their filing."""
+    """What was appended and is not filed yet, and the filing."""
 
     def __init__(self, queues: ConsumeQueueTable, index: MessageIndex, *, with_index: bool) -> None:
         self._queues = queues
@@ -56,19 +58,25 @@ class Dispatch:
         self._offsets: list[int] = []  # ... and the log offsets ...
         self._times: list[int] = []  # ... and store timestamps of their messages
         self._hashed: list[list[IndexItem] | IndexColumns] = []  # not entered yet
-        self._touched: list[ConsumeQueue] = []  # queues with a watermark that is waited for
+        self._touched: list[ConsumeQueue] = []  # queues that somebody watches
         self.dispatched = Watermark()
         self.noted: list[Noted | NotedRun] = []
         self.last: LastRecord | None = None  # newest record whose queue entry is written
+        self.limit: int | None = None  # records that end past it stay noted
 
     @property
     def is_behind(self) -> bool:
-        """Whether something that was noted is not filed yet."""
-        return bool(self.noted or self._keys or self._hashed)
+        """Whether something that may be filed is not filed yet."""
+        due = self.noted and (self.limit is None or _end_of(self.noted[0]) <= self.limit)
+        return bool(due or self._keys or self._hashed)
 
-    def settle(self) -> None:
-        """File all noted records. Raises OSError where the disk is full, and can be called again."""
-        noted = self.noted
+    def settle(self, *, all_of_it: bool = False) -> None:
+        """File what was noted, below the limit unless all of it is wanted. Raises OSError where the disk has no room,
+        and can be called again."""
+        noted, held = self.noted, list[Noted | NotedRun]()
+        if self.limit is not None and not all_of_it and noted:
+            below = bisect_right(noted, self.limit, key=_end_of)
+            noted, held = noted[:below], noted[below:]
         if not noted and not self._hashed:
             return
         filed = 0
@@ -80,7 +88,7 @@ class Dispatch:
                     self._file(note)
             filed = len(noted)
         finally:
-            self.noted = noted[filed:]
+            self.noted = noted[filed:] + held
             if filed:
                 self.last = _last_of(noted[filed - 1])
         self._enter_keys()
@@ -192,6 +200,11 @@ def _append_unit(ext: ConsumeQueueExt, tags_code: int, timestamp: int, bits: byt
         return ext.append(tags_code, timestamp, bits)
     except OSError:
         return tags_code
+
+
+def _end_of(note: Noted | NotedRun) -> int:
+    last = _last_of(note)
+    return last.log_offset + last.size
 
 
 def _last_of(note: Noted | NotedRun) -> LastRecord:

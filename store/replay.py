@@ -1,8 +1,8 @@
-"""Filing records that were appended elsewhere: a slave's log comes as bytes, and queues and index are made from it.
+"""Filing records that somebody else appended: a slave's log comes as bytes, and queues and index are made from it.
 
-A record names its queue and its offset, so this is dispatch without a put before it. What a master may do to its queues
-is repeated here: a topic that was deleted and recreated starts at 0 again; a queue of which the log has lost messages
-continues after a gap whose entries are `LOST`, so that offsets stay.
+A record says itself which queue and which offset it has, so this is dispatch without a put before it. What a master
+may do to its queues is done here too: a topic that was deleted and made again begins again at 0; a queue of which the
+log has lost messages goes on behind a gap, whose entries say `LOST`, so that numbers stay.
 
 Java: store/DefaultMessageStore.java (ReputMessageService), store/CommitLog.java#checkMessageAndReturnSize
 """
@@ -81,7 +81,7 @@ class Replay:
             for lost in range(queue.next_offset, offset):
                 note((queue, lost, log_offset, size, LOST, timestamp, (), b""))
             return queue
-        self._dispatch.settle()
+        self._dispatch.settle(all_of_it=True)  # a queue is not cut while entries of it wait
         _log.info("%r starts again at %d, as at its master", queue, offset)
         if queue.files.begin // ENTRY_SIZE <= offset < queue.end:
             queue.cut(offset)

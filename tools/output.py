@@ -9,11 +9,10 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import click
-
-from rocketlet.common.moment import moment_of
 
 
 def say(text: str, **style: Any) -> None:
@@ -44,7 +43,7 @@ def text_of(body: bytes) -> str:
 
 def time_of(ms: int) -> str:
     """A time as a person reads it, local; empty for none."""
-    return moment_of(ms).isoformat(sep=" ", timespec="milliseconds") if ms > 0 else ""
+    return datetime.fromtimestamp(ms / 1000).isoformat(sep=" ", timespec="milliseconds") if ms > 0 else ""
 
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from rocketlet.access.config import AccessConfig
 from rocketlet.broker.config import BrokerConfig
 from rocketlet.common import rocketmq_keys
 from rocketlet.common.config_file import title_of
 from rocketlet.common.logging_setup import LogConfig
 from rocketlet.common.settings import Setting, settings_of
+from rocketlet.failover.config import FailoverConfig
 from rocketlet.metrics.config import MetricsConfig
 from rocketlet.namesrv.config import NamesrvConfig
 from rocketlet.remoting.config import PoolConfig, ServerConfig
@@ -26,15 +26,15 @@ from rocketlet.store.config import StoreConfig
 PAGE = Path(__file__).parent.parent / "docs" / "settings.md"
 
 PROGRAMS: Mapping[str, Sequence[type]] = {
-    "mqnamesrv": (NamesrvConfig, ServerConfig, MetricsConfig, AccessConfig, LogConfig),
+    "mqnamesrv": (NamesrvConfig, ServerConfig, MetricsConfig, LogConfig),
     "mqbroker": (
         BrokerConfig,
         ServerConfig,
         PoolConfig,
         StoreConfig,
         ReplicationConfig,
+        FailoverConfig,
         MetricsConfig,
-        AccessConfig,
         LogConfig,
     ),
 }

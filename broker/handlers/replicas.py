@@ -51,7 +51,7 @@ from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode, response_name
 from rocketlet.remoting.transport import is_address
 from rocketlet.replication.feed import Feed
-from rocketlet.replication.follow import Follower
+from rocketlet.replication.follow import Followed
 from rocketlet.store.config import BrokerRole
 from rocketlet.store.message_store import MessageStore
 
@@ -73,7 +73,7 @@ class Duties(Protocol):
     """What the broker has while it is a slave."""
 
     @property
-    def follower(self) -> Follower | None: ...
+    def follower(self) -> Followed | None: ...
 
     @property
     def followed_tables(self) -> FollowedTables | None: ...
@@ -223,7 +223,7 @@ class Replicas:
             self._changing = False
         return Reply(header=PromoteAnswerHeader(self._store.log.end, master_end, heard))
 
-    async def _take_over(self, follower: Follower) -> int:
+    async def _take_over(self, follower: Followed) -> int:
         """Have the master stop, take what it has, and have it become a slave. Raises Refused."""
         master = follower.following
         if master is None:

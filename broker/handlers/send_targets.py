@@ -49,12 +49,19 @@ class SendTargets:
         self._clock = clock
         self._random = random
         self.serving = False  # from the moment that the broker is ready until it stops
+        self.refusal = ""  # why a leader among replicas takes no sends now
 
     def is_open(self) -> bool:
         """Whether sends need none of the checks that concern the broker as a whole."""
         config = self._settings.now
         accepting = config.start_accept_send_request_time_stamp <= self._clock()
-        return self.serving and accepting and bool(config.broker_permission & PERM_WRITE) and not self._identity.slave
+        return (
+            self.serving
+            and not self.refusal
+            and accepting
+            and bool(config.broker_permission & PERM_WRITE)
+            and not self._identity.slave
+        )
 
     def admit(self, request: Request, header: SendHeader) -> tuple[Topic, int]:
         """The topic and the queue to store in, after all checks. Raises Refused."""
@@ -73,6 +80,8 @@ class SendTargets:
             )
         if not self.serving or self._identity.slave:
             raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, SLAVE_OR_CLOSED)
+        if self.refusal:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"sends are refused: {self.refusal}")
         found = self._topics.get(header.topic)
         if not config.broker_permission & PERM_WRITE and found is not None and found.order:
             raise Refused(

@@ -1,0 +1,160 @@
+"""One broker's part in a group of replicas that elect their master: what is put together where `failoverEnable` is set.
+
+Java: broker/controller/ReplicasManager.java of 5.x
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import trio
+
+from rocketlet.broker.durability import ByWatermark, Shortfall, Then
+from rocketlet.broker.identity import Identity
+from rocketlet.common.config_file import Loaded
+from rocketlet.failover import truncation
+from rocketlet.failover.config import REPLICA_PORT_STEP, FailoverConfig, failover_config
+from rocketlet.failover.coordinator import Coordinator
+from rocketlet.failover.driver import Driver, Stage
+from rocketlet.failover.follow import Ground
+from rocketlet.failover.own_state import OwnState, OwnStateFile
+from rocketlet.failover.replica_port import ReplicaPort, Self
+from rocketlet.remoting.config import ServerConfig
+from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.remoting.transport import Network, join_address, split_address
+from rocketlet.replication.config import ReplicationConfig
+from rocketlet.replication.dial import Dial
+from rocketlet.store.config import StoreConfig
+from rocketlet.store.disk import Disk
+from rocketlet.store.message_store import MessageStore
+from rocketlet.store.replica import Replica
+
+if TYPE_CHECKING:
+    from rocketlet.remoting.tls import TlsContexts
+
+log = logging.getLogger("rocketlet.broker.replica_group")
+
+Coordination = Callable[[str, float], Coordinator]
+"""Makes the session of a member with that lease time, in seconds."""
+
+
+class ReplicaGroup:
+    """Made with the broker; `open` before the store is opened, `start` once the broker's own address is settled."""
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        identity: Identity,
+        store: MessageStore,
+        disk: Disk,
+        network: Network,
+        dial: Dial,
+        tls: TlsContexts | None,
+        chance: random.Random,
+        coordination: Coordination | None,
+        config: Callable[[], FailoverConfig],
+    ) -> None:
+        self._identity = identity
+        self._store = store
+        self._disk = disk
+        self._network = network
+        self._dial = dial
+        self._tls = tls
+        self._chance = chance
+        self._loaded = loaded
+        self._config = config
+        self._coordination = coordination or _etcd(loaded, identity, network)
+        self._state = OwnState("")
+        self.driver: Driver | None = None
+        self.confirmed = store.hold_unconfirmed()
+
+    def open(self) -> None:
+        """Finish what an earlier life intended. REQUIRES a store that is not open. Raises StateUnreadable, OSError."""
+        store_config = self._loaded[StoreConfig]
+        file = OwnStateFile(self._disk, store_config)
+        state = file.open(f"{self._chance.getrandbits(48):012x}")
+        self._state = truncation.finish(self._disk, store_config, file, state)
+        self._file = file
+
+    async def start(self, nursery: trio.Nursery, replica: Replica, stage: Stage) -> Driver:
+        """Listen for the other replicas, and begin. Returns once the port is bound."""
+        loaded, config = self._loaded, self._config()
+        server, replication = loaded[ServerConfig], loaded[ReplicationConfig]
+        silence = max(config.lease_seconds, 2.0)
+        myself = Self(self._identity.cluster, self._identity.name)
+        port = ReplicaPort(
+            self._network, myself, self._store, silence,
+            allowed=lambda: replication.ha_allowed, tls_mode=server.tls_mode, tls=self._tls,
+        )  # fmt: skip
+        host, _ = split_address(self._identity.address)
+        bind, listen = self._bound()
+        address: str = await nursery.start(port.serve, bind, listen)
+        member = f"{config.replica_id}/{self._state.store}"
+        ground = Ground(
+            myself, member, self._identity.address, self._store, replica, self._file, self._dial, stage.settle, silence
+        )
+        coordinator = self._coordination(member, config.lease_seconds)
+        group = f"{self._chance.getrandbits(48):012x}"
+        self.driver = Driver(ground, self._state, coordinator, port, self._config, self._disk, stage, group)
+        self.driver.replica_address = join_address(host, split_address(address)[1])
+        log.info("this broker is replica %s of %s", member, self._identity.name)
+        nursery.start_soon(self.driver.run)
+        return self.driver
+
+    def _bound(self) -> tuple[str, int]:
+        from rocketlet.broker.config import BrokerConfig
+
+        broker = self._loaded[BrokerConfig]
+        chosen = self._config().replica_listen_port
+        return broker.bind_address, chosen or (broker.listen_port and broker.listen_port + REPLICA_PORT_STEP)
+
+    def guarantee(self, config: Callable[[], ReplicationConfig], nursery: trio.Nursery) -> ByInSync:
+        """What an acknowledgement of a leader promises."""
+        return ByInSync(self, config, nursery)
+
+    @property
+    def epoch(self) -> int:
+        """Of the leader that this broker follows or is; 0 before there was one."""
+        return self.driver.epoch if self.driver is not None else self._state.promised
+
+    def may_register(self) -> bool:
+        """Whether the name servers may be told of this broker now."""
+        return self.driver is None or self.driver.may_register()
+
+
+class ByInSync:
+    """The guarantee of a leader: every replica in sync has it. It is late after `slaveTimeout` (12); where meanwhile
+    too few are in sync, or another one leads, it fails (1), and the sender tries again."""
+
+    def __init__(self, group: ReplicaGroup, config: Callable[[], ReplicationConfig], nursery: trio.Nursery) -> None:
+        self._group = group
+        self._confirmed = ByWatermark(group.confirmed, lambda: config().slave_timeout, _late, nursery)
+
+    def call(self, end: int, then: Then) -> None:
+        """See Guarantee."""
+        self._confirmed.call(end, lambda shortfall: then(shortfall or self._too_few(end)))
+
+    def _too_few(self, end: int) -> Shortfall | None:
+        driver = self._group.driver
+        if driver is not None and driver.has_enough():
+            return None
+        return Shortfall(ResponseCode.SYSTEM_ERROR, "too few replicas are in sync (minInSyncReplicas)", 0)
+
+
+def _late(timeout_ms: float) -> tuple[ResponseCode, str]:
+    return (
+        ResponseCode.FLUSH_SLAVE_TIMEOUT,
+        f"not all replicas in sync confirmed within {timeout_ms:g} ms (slaveTimeout)",
+    )
+
+
+def _etcd(loaded: Loaded, identity: Identity, network: Network) -> Coordination:
+    from rocketlet.common.settings import SettingsError
+
+    config = failover_config(loaded)
+    if not config.etcd_endpoints:
+        raise SettingsError("failoverEnable=true wants etcdEndpoints, as in http://host1:2379,http://host2:2379")
+    raise SettingsError(f"etcd is not served yet ({identity.name}, {network})")

@@ -1,0 +1,1 @@
+"""Replicas of one broker that elect their master by themselves. Begin with `leadership.py`."""

@@ -1,0 +1,125 @@
+"""What a replica that does not lead does next: wait, follow, or stand for election. Pure.
+
+Only a member of the in-sync set may be elected, for only it has everything that was acknowledged. Of several the one
+with the longest log goes first, so that the least is cut elsewhere; the others follow at a distance, in case it died.
+Who still hears a leader whose lease is gone (the leader has lost the coordinator, and not us) waits a lease longer.
+
+The first election of a group may be won by any replica, so all of them say how far their logs go and the longest wins.
+A coordinator that has forgotten a group, or remembers an older epoch than a replica does, has lost its data: then
+nobody can tell who has everything, and a person has to say it (`mqadmin addInSync`).
+
+Java: controller/elect/impl/DefaultElectPolicy.java of 5.x
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rocketlet.failover.coordinator import GroupState, Presence, View, replica_of
+
+ENDS_SAID_SECONDS = 0.3  # until the others have said how far their logs go
+FIRST_SECONDS = 2.0  # the same, for the first election ever: the brokers of a group are started one by one
+NEXT_SECONDS = 0.7  # between those who could not tell that they are the furthest
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Until something changes, or that time comes."""
+
+    until: float
+    why: str = ""
+    vacant: bool = False  # say how far our log goes: an election is due
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """Join that leader."""
+
+    leader: str
+    address: str
+    replica_address: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """Have the coordinator replace the state of that revision by this one. `over`: the lease is our own from before."""
+
+    state: GroupState
+    revision: int
+    over: bool
+
+
+Decision = Wait | Follow | Stand
+_LONG = 3600.0
+
+
+class Candidacy:
+    """One replica's view of elections. `promised` is the newest epoch that it has been a part of."""
+
+    def __init__(self, me: str, lease_seconds: float, group: str) -> None:
+        """`group` is the name of the group, should it come into being by us."""
+        self.me = me
+        self._group = group
+        self._lease_seconds = lease_seconds
+        self._vacant_since: float | None = None
+        self._vacant_revision = -1
+
+    def decide(self, view: View, now: float, *, promised: int, end: int, following: str) -> Decision:
+        """`end` is our log's, `following` the leader from which we hear right now."""
+        state = view.state
+        if view.revision == 0 and promised:
+            return Wait(
+                now + _LONG, f"the coordinator knows nothing of this group, but this replica is of epoch {promised}"
+            )
+        if state.epoch < promised:
+            return Wait(now + _LONG, f"the coordinator is at epoch {state.epoch} and this replica at {promised}")
+        if view.revision == 0:
+            return self._stand_in_turn(view, now, end, FIRST_SECONDS, set(view.members))
+        if self.me == state.leader and self.me in state.insync and not state.resigned:
+            return self._stand(view, promised, over=True)  # we were the leader, until this process started
+        vacant = not view.leased or state.resigned
+        if not vacant:
+            self._vacant_since = None
+        elif self.me in state.insync:
+            patience = ENDS_SAID_SECONDS
+            if state.resigned:
+                if state.heir == self.me:
+                    return self._stand(view, promised, over=True)
+                patience = self._lease_seconds if state.heir or self.me == state.leader else 0.0
+            elif following and following == state.leader:
+                patience += self._lease_seconds
+            rivals = {m for m in state.insync if m in view.members and not (state.resigned and m == state.leader)}
+            return self._stand_in_turn(view, now, end, patience, rivals, promised)
+        leader = view.members.get(state.leader)
+        if leader is None or state.leader == self.me:
+            return Wait(now + _LONG, "the leader is away, and this replica is not in sync", vacant)
+        return Follow(state.leader, leader.address, leader.replica_address, state.epoch)
+
+    def _stand_in_turn(
+        self, view: View, now: float, end: int, patience: float, rivals: set[str], promised: int = 0
+    ) -> Decision:
+        if self._vacant_since is None or self._vacant_revision != view.revision:
+            self._vacant_since, self._vacant_revision = now, view.revision
+        due = self._vacant_since + patience
+        if not self._is_furthest(view, end, rivals):
+            order = sorted(rivals | {self.me}, key=replica_of)
+            due += NEXT_SECONDS * (1 + order.index(self.me))
+        if now < due:
+            return Wait(due, "the leader is to be elected", vacant=True)
+        return self._stand(view, promised)
+
+    def _is_furthest(self, view: View, end: int, rivals: set[str]) -> bool:
+        nobody = Presence()
+        return all(
+            (view.members.get(rival, nobody).end, -replica_of(rival)) < (end, -replica_of(self.me))
+            for rival in rivals
+            if rival != self.me
+        )
+
+    def _stand(self, view: View, promised: int, *, over: bool = False) -> Stand:
+        before = view.state
+        others = (m for m in before.insync if m not in (self.me, before.leader) and m in view.members)
+        epoch = max(before.epoch, promised) + 1
+        state = GroupState(before.group or self._group, epoch, self.me, (self.me, *others))
+        return Stand(state, view.revision, over or before.resigned)

@@ -1,0 +1,98 @@
+"""Epochs of a log: which leader wrote it from which log offset on. Pure.
+
+Each leader has an epoch of its own, and begins it where its log ends at that moment. Two logs in which an epoch begins
+at the same offset are the same up to where the first of them leaves that epoch: both got it from one leader, whose log
+up to there was one. So where two logs part is found without looking at a record.
+
+A replica that joins a leader takes over the leader's epochs, also those that begin past the end of its own log: all
+that it will write comes from this leader.
+
+Invariants: numbers and begins both grow, and the first begin is 0: what a log had before its first election counts as
+written in that epoch. An epoch in which nothing was written is replaced by the next one, so that every begin is there
+once. So two logs of one group that have no epoch in common are the same up to 0 and no further.
+
+Java: store/ha/autoswitch/EpochFileCache.java of 5.x, which refuses an equal begin and so forgets such an election
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from rocketlet.common.errors import RocketletError
+
+# The oldest but the first are forgotten: a replica that was away for so many elections may be cut further than need be.
+MOST_EPOCHS = 1000
+
+
+class BadEpochs(RocketletError):
+    """What was to be epochs is none."""
+
+
+class Epoch(NamedTuple):
+    number: int
+    begin: int
+
+
+class Epochs:
+    """The epochs of one log. Immutable: what changes them returns others."""
+
+    __slots__ = ("entries",)
+
+    def __init__(self, entries: Iterable[Sequence[int]] = ()) -> None:
+        """Raises BadEpochs."""
+        found = tuple(Epoch(number, begin) for number, begin in entries)
+        if len(found) > MOST_EPOCHS:
+            raise BadEpochs(f"{len(found)} epochs; at most {MOST_EPOCHS} are kept")
+        if any(epoch.number < 1 or epoch.begin < 0 for epoch in found):
+            raise BadEpochs("an epoch below 1, or one that begins below log offset 0")
+        if found and found[0].begin:
+            raise BadEpochs(f"the first epoch begins at {found[0].begin}, not at 0")
+        if any(a.number >= b.number or a.begin >= b.begin for a, b in pairwise(found)):
+            raise BadEpochs("the epochs or their begins do not grow")
+        self.entries = found
+
+    @property
+    def last(self) -> int:
+        """The newest epoch; 0 where there is none."""
+        return self.entries[-1].number if self.entries else 0
+
+    def begun(self, number: int, begin: int) -> Epochs:
+        """With a new epoch. What was to begin there or later has no byte in the log, and goes."""
+        assert number > self.last
+        if not self.entries:
+            return Epochs([Epoch(number, 0)])
+        kept = [epoch for epoch in self.entries if epoch.begin < begin]
+        if len(kept) == MOST_EPOCHS:
+            del kept[1]
+        return Epochs((*kept, Epoch(number, begin)))
+
+    def cut(self, end: int) -> Epochs:
+        """Of a log that was cut there."""
+        return Epochs(epoch for epoch in self.entries if epoch.begin < end)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Epochs) and self.entries == other.entries
+
+    def __hash__(self) -> int:
+        return hash(self.entries)
+
+    def __repr__(self) -> str:
+        return f"<Epochs {' '.join(f'{epoch.number}@{epoch.begin}' for epoch in self.entries)}>"
+
+
+def common_end(ours: Epochs, our_end: int, theirs: Epochs, their_end: int) -> int:
+    """Up to where two logs are the same for certain; 0 where they have no epoch in common."""
+    begins = {epoch.number: (n, epoch.begin) for n, epoch in enumerate(theirs.entries)}
+    for n in range(len(ours.entries) - 1, -1, -1):
+        m, begin = begins.get(ours.entries[n].number, (0, -1))
+        if begin == ours.entries[n].begin:
+            return min(_end_of(ours, n, our_end), _end_of(theirs, m, their_end))
+    return 0
+
+
+def _end_of(epochs: Epochs, n: int, log_end: int) -> int:
+    """Where the log leaves its nth epoch."""
+    following = epochs.entries[n + 1].begin if n + 1 < len(epochs.entries) else log_end
+    return min(following, log_end)

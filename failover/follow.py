@@ -1,0 +1,271 @@
+"""A replica's side of the stream: join the leader of an epoch, take what it sends, say what there is.
+
+Joining, in this order: the leader tells its epochs; where our log parts from its, the rest of ours is to be cut, and
+this attempt ends (`Parted`); else the epoch is promised, durably, and only then is something acknowledged. So what an
+older leader still hears from us was said before.
+
+With SYNC_FLUSH an acknowledgement means that the disk has it, else that the kernel has.
+
+Java: store/ha/autoswitch/AutoSwitchHAClient.java of 5.x
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import trio
+
+from rocketlet.common.errors import RocketletError
+from rocketlet.failover.candidacy import Follow
+from rocketlet.failover.epochs import common_end
+from rocketlet.failover.own_state import OwnState, OwnStateFile
+from rocketlet.failover.replica_port import BEAT_SECONDS, GREETING_SECONDS, Self
+from rocketlet.failover.stream_codec import (
+    REPORT,
+    Hello,
+    SliceReader,
+    StreamBroken,
+    Welcome,
+    epochs_of,
+    greeting,
+    read_greeting,
+)
+from rocketlet.remoting.errors import RemotingError
+from rocketlet.remoting.transport import ByteStream
+from rocketlet.replication.dial import Dial
+from rocketlet.replication.follow import Master
+from rocketlet.store.errors import StoreError
+from rocketlet.store.message_store import MessageStore
+from rocketlet.store.replica import Replica
+
+log = logging.getLogger("rocketlet.failover.follow")
+
+_READ = 128 << 10
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+
+
+class Parted(RocketletError):
+    """Our log has more than the leader's: it is to be cut at `end`."""
+
+    def __init__(self, end: int, epoch: int) -> None:
+        super().__init__(f"the log of the leader of epoch {epoch} parts from ours at {end}")
+        self.end = end
+        self.epoch = epoch
+
+
+class NotJoined(RocketletError):
+    """The leader cannot be joined now. The text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What a follower stands on."""
+
+    myself: Self
+    member: str
+    address: str
+    store: MessageStore
+    replica: Replica
+    state_file: OwnStateFile
+    dial: Dial
+    settle: Callable[[], None]
+    silence_seconds: float
+
+
+class Joined:
+    """Follows one leader of one epoch after another. What followed tables and people ask of a slave is here too."""
+
+    def __init__(self, ground: Ground, state: OwnState, changed: Callable[[], None]) -> None:
+        self._ground = ground
+        self._told = changed
+        self.state = state
+        self.following: Master | None = None
+        self.leader = ""
+        """The leader that is heard right now."""
+        self.heard_at = 0.0
+        self.received = 0
+        self.changed = trio.lowlevel.ParkingLot()
+        self._since = 0.0
+        self._trouble = ""
+
+    @property
+    def trouble(self) -> str:
+        """Why no leader is followed; empty while one is."""
+        return "" if self.following else self._trouble or "no leader is known"
+
+    def say(self, trouble: str) -> None:
+        """Why no leader is followed; logged when it changes."""
+        if trouble != self._trouble:
+            log.log(logging.WARNING if trouble else logging.INFO, "no leader is followed: %s", trouble or "-")
+            self._trouble = trouble
+
+    def bytes_per_second(self) -> int:
+        """Over the present connection."""
+        if self.following is None:
+            return 0
+        return int(self.received / max(trio.current_time() - self._since, 1))
+
+    async def follow(self, leader: Follow) -> None:
+        """Follow until cancelled, or until our log is to be cut: raises Parted."""
+        pause = _SHORTEST_PAUSE
+        while True:
+            before = self.received
+            try:
+                await self._once(leader)
+            except (NotJoined, RemotingError, StreamBroken, StoreError) as error:
+                self.say(str(error))
+            except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                self.say(f"the connection to leader {leader.leader} broke: {error.__cause__ or error}")
+            finally:
+                self._ground.replica.drop_rest()
+                self._hears("", None)
+            if self.received != before:
+                pause = _SHORTEST_PAUSE
+            await trio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def _hears(self, leader: str, master: Master | None) -> None:
+        self.leader, self.following = leader, master
+        self.changed.unpark_all()
+        self._told()
+
+    async def _once(self, leader: Follow) -> None:
+        ground = self._ground
+        with trio.move_on_after(GREETING_SECONDS) as dialling:
+            stream = await ground.dial(leader.replica_address)
+        if dialling.cancelled_caught:
+            raise NotJoined(f"leader {leader.leader} at {leader.replica_address} does not accept a connection")
+        try:
+            rest = await self._join(stream, leader)
+            try:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._report, stream)
+                    await self._take(stream, leader, rest)
+            except BaseExceptionGroup as group:
+                raise _first_of(group) from None
+        finally:
+            with trio.CancelScope(shield=True):
+                await stream.aclose()
+
+    async def _join(self, stream: ByteStream, leader: Follow) -> bytes:
+        """Greet, see that our log is the beginning of the leader's, promise its epoch. Returns what came after."""
+        ground, state, store = self._ground, self.state, self._ground.store
+        ground.replica.drop_rest()
+        found: tuple[Welcome, bytes] | None = None
+        with trio.move_on_after(GREETING_SECONDS) as waited:
+            entries = [(epoch.number, epoch.begin) for epoch in state.epochs.entries]
+            hello = Hello(
+                ground.myself.cluster, ground.myself.name, state.group, ground.member, ground.address, leader.epoch,
+                state.promised, store.log.begin, store.log.end, entries,
+            )  # fmt: skip
+            await stream.send_all(greeting(hello))
+            data = b""
+            while (found := read_greeting(data, Welcome)) is None:
+                more = await stream.receive_some(65536)
+                if not more:
+                    raise NotJoined(f"leader {leader.leader} at {leader.replica_address} closed the connection")
+                data += more
+        if waited.cancelled_caught or found is None:
+            raise NotJoined(f"leader {leader.leader} at {leader.replica_address} does not answer")
+        welcome, rest = found
+        if welcome.refused:
+            raise NotJoined(f"leader {leader.leader} at {leader.replica_address} refuses: {welcome.refused}")
+        await self._agree(welcome, leader)
+        await self._promise(welcome)
+        await stream.send_all(REPORT.pack(store.log.end))
+        return rest
+
+    async def _agree(self, welcome: Welcome, leader: Follow) -> None:
+        """See that our log is the beginning of the leader's. Raises Parted, NotJoined."""
+        ground, state, store = self._ground, self.state, self._ground.store
+        if welcome.epoch != leader.epoch or welcome.epoch < state.promised:
+            raise NotJoined(f"{leader.leader} leads epoch {welcome.epoch}, not {leader.epoch}")
+        reseed = f"stop this broker and empty it with `rocketlet store reseed {store.config.store_path_root_dir}`"
+        end, begin = store.log.end, store.log.begin
+        if end and not state.group:
+            raise NotJoined(f"this store has messages that are none of this group's; to join it, {reseed}")
+        if not end:
+            ground.replica.clear()
+            if welcome.begin % store.log.file_size:
+                raise NotJoined("the leader has log files of another size: set mappedFileSizeCommitLog as it is there")
+            ground.replica.begin_at(welcome.begin)
+            return
+        common = common_end(state.epochs, end, epochs_of(welcome), welcome.end)
+        confirmed = store.confirmed.value if store.confirmed is not None else 0
+        if common < confirmed:
+            raise NotJoined(
+                f"the leader lacks what was confirmed: our logs part at {common}, and up to {confirmed} every replica"
+                f" had it. Keep this store, and look at what happened to the others; nothing is cut here"
+            )
+        if common < welcome.begin or (common < begin and common < end):
+            raise NotJoined(
+                f"our log ends at {end} and the leader's begins at {welcome.begin}: what lies between is deleted there;"
+                f" to follow, {reseed}"
+            )
+        if common < end:
+            raise Parted(common, welcome.epoch)
+
+    async def _promise(self, welcome: Welcome) -> None:
+        ground, store = self._ground, self._ground.store
+        state = replace(self.state, group=welcome.group, promised=welcome.epoch, epochs=epochs_of(welcome))
+        if state != self.state:
+            ground.state_file.write(state)
+            self.state = state
+        if store.config.is_sync_flush:
+            await store.flushed_to(store.log.end)
+
+    async def _take(self, stream: ByteStream, leader: Follow, data: bytes) -> None:
+        """Write what comes until the connection ends. Raises what ends it."""
+        ground, reader, store = self._ground, SliceReader(), self._ground.store
+        replica, is_sync = ground.replica, store.config.is_sync_flush
+        self.heard_at = self._since = trio.current_time()
+        self.received = 0
+        log.info("follows leader %s of epoch %d from log offset %d on", leader.leader, leader.epoch, store.log.end)
+        self.say("")
+        self._hears(leader.leader, Master(leader.replica_address, leader.address))
+        while True:
+            if data:
+                self.heard_at = trio.current_time()
+                confirmed = 0
+                before = store.log.end
+                for offset, confirmed, piece in reader.feed(data):  # noqa: B007 - the last one counts
+                    if offset != replica.end:
+                        raise StreamBroken(
+                            f"leader {leader.leader} sent bytes of {offset}, where {replica.end} is next"
+                        )
+                    self._append(piece)
+                end = store.log.end
+                if end > before and is_sync:
+                    store.want_flush()
+                store.confirm(min(confirmed, end), ground.settle)
+            with trio.move_on_after(ground.silence_seconds) as waited:
+                data = await stream.receive_some(_READ)
+            if waited.cancelled_caught:
+                raise StreamBroken(f"leader {leader.leader} said nothing for {ground.silence_seconds:g} s")
+            if not data:
+                raise StreamBroken(f"leader {leader.leader} closed the connection")
+
+    def _append(self, piece: memoryview) -> None:
+        replica = self._ground.replica
+        while piece:
+            part = piece[: replica.room_in_file()]
+            replica.append(part)
+            self.received += len(part)
+            piece = piece[len(part) :]
+
+    async def _report(self, stream: ByteStream) -> None:
+        """Say what is there, with SYNC_FLUSH once it is durable, and now and then that we live."""
+        store = self._ground.store
+        source = store.flushed if store.config.is_sync_flush else store.appended
+        while True:
+            said = source.value
+            await stream.send_all(REPORT.pack(said))
+            with trio.move_on_after(BEAT_SECONDS):
+                await source.reach(said + 1)
+
+
+def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    first = group.exceptions[0]
+    return _first_of(first) if isinstance(first, BaseExceptionGroup) else first

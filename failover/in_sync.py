@@ -1,0 +1,216 @@
+"""What a leader knows of its replicas, and up to where its log is confirmed. Pure: events and time in, decisions out.
+
+*Confirmed* is up to where every replica counted has the log, at this leader's epoch. A message is acknowledged, and
+seen by consumers, once it is confirmed. Counted is the in-sync set as the coordinator has it, and more:
+
+- who is to be added, from before it is proposed; so nothing is confirmed that a member which may be in the set lacks;
+- who is to be removed, until the coordinator has it; a member that may be elected has everything that is confirmed;
+- every set that was proposed and of which nothing was heard: the proposal may take effect at any time, until the state
+  that it was to replace is known to be gone.
+
+A leader that others have replaced confirms nothing any more, because its set holds at least the one that was elected,
+which acknowledges nothing to a lower epoch. That needs no lease, no clock, and no word from the coordinator.
+
+A member is added only if it has all that the leader had at its election: what an earlier leader confirmed is somewhere
+in there, and nobody knows up to where.
+
+Invariants, with L(m) the log of member m: confirmed <= L(m) for each m that the coordinator has or may get in the set;
+confirmed never goes back; only what a member said at this epoch counts.
+
+Java: store/ha/autoswitch/AutoSwitchHAService.java of 5.x, which by default waits for nobody
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from rocketlet.failover.coordinator import GroupState
+
+# A replica that lacks no more than this is counted from now on, so that it catches up; then it is proposed.
+NEAR = 1 << 20
+_TRY_AGAIN_SECONDS = 1.0  # after a replica that was counted did not catch up
+
+
+@dataclass(slots=True)
+class Replica:
+    """One replica as its leader sees it. `fresh_at`: when it last confirmed something, or lacked nothing."""
+
+    acked: int = 0
+    connected: bool = False
+    fresh_at: float = 0.0
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A state to replace the one of `revision`. `why` is for the log."""
+
+    state: GroupState
+    revision: int
+    why: str
+
+
+class InSync:
+    """One epoch of one leader."""
+
+    def __init__(self, me: str, state: GroupState, revision: int, begin: int, now: float) -> None:
+        """`state` is the one that made us leader, `begin` where our log ended then."""
+        assert state.leader == me
+        assert me in state.insync
+        self.me = me
+        self.state = state
+        self.revision = revision
+        self.begin = begin
+        self.confirmed = 0
+        self.replaced = False
+        """Whether another leader was elected; nothing is confirmed any more."""
+        self.replicas: dict[str, Replica] = {m: Replica(fresh_at=now) for m in state.insync if m != me}
+        self._joining: dict[str, float] = {}  # counted, and not proposed yet; since when
+        self._given_up: dict[str, float] = {}
+        self._proposed: Proposal | None = None
+        self._doubtful: list[Proposal] = []
+
+    # ---- what replicas say
+
+    def joined(self, member: str, address: str, now: float) -> None:
+        """A replica is connected, and has promised to acknowledge nothing to a lower epoch."""
+        known = self.replicas.setdefault(member, Replica())
+        known.connected, known.fresh_at, known.address = True, now, address
+
+    def left(self, member: str, now: float) -> None:
+        """Its connection is gone."""
+        known = self.replicas[member]
+        known.connected, known.fresh_at = False, min(known.fresh_at, now)
+        self._joining.pop(member, None)
+        if member not in self.counted:
+            del self.replicas[member]
+
+    def acked(self, member: str, end: int, now: float) -> None:
+        """It has the log up to there."""
+        known = self.replicas[member]
+        if end > known.acked:
+            known.acked, known.fresh_at = end, now
+
+    # ---- what follows
+
+    @property
+    def counted(self) -> set[str]:
+        """Every member that is in the set, or may be."""
+        found = {*self.state.insync, *self._joining}
+        for proposal in self._doubtful:
+            found |= {*proposal.state.insync}
+        if self._proposed is not None:
+            found |= {*self._proposed.state.insync}
+        return found
+
+    def confirm(self, end: int) -> int:
+        """Up to where the log is confirmed, when our own part of it is safe up to `end`."""
+        if not self.replaced:
+            replicas = self.replicas
+            for member in self.counted:
+                if member != self.me:
+                    known = replicas.get(member)
+                    end = min(end, known.acked if known is not None else 0)
+            self.confirmed = max(self.confirmed, end)
+        return self.confirmed
+
+    def propose(self, end: int, now: float, timeout: float) -> Proposal | None:
+        """What the set should become, with our log ending at `end`; None where it may stay, or one is under way."""
+        for known in self.replicas.values():
+            if known.connected and known.acked >= end:
+                known.fresh_at = now
+        if self.replaced or self._proposed is not None:
+            return None
+        self._look_for_joining(end, now, timeout)
+        insync = self.state.insync
+        stale = {m: r for m, r in self.replicas.items() if m in insync and now - r.fresh_at >= timeout}
+        ready = [m for m in self._joining if self.replicas[m].acked >= self._least]
+        if not stale and not ready:
+            return None
+        why = [f"{m} confirms nothing" if r.connected else f"{m} is away" for m, r in stale.items()]
+        why += [f"{m} has caught up" for m in ready]
+        wanted = tuple(m for m in insync if m not in stale) + tuple(ready)
+        return self._proposing(wanted, ", ".join(why))
+
+    def ask_for(self, wanted: tuple[str, ...], why: str) -> Proposal | None:
+        """A set that a person asks for; None while another is proposed."""
+        if self.replaced or self._proposed is not None:
+            return None
+        return self._proposing(wanted, why)
+
+    def resign(self, heir: str) -> Proposal | None:
+        """Have somebody else elected; None while a set is proposed."""
+        if self.replaced or self._proposed is not None:
+            return None
+        state = msgspec.structs.replace(self.state, resigned=True, heir=heir)
+        self._proposed = Proposal(state, self.revision, f"{self.me} resigns")
+        return self._proposed
+
+    @property
+    def _least(self) -> int:
+        """What a member must have to be added: all that is confirmed, and, because any of it may have been confirmed in
+        an earlier epoch, all that our log had when we were elected."""
+        return max(self.confirmed, self.begin)
+
+    def _look_for_joining(self, end: int, now: float, timeout: float) -> None:
+        for member, since in list(self._joining.items()):
+            if now - since >= timeout and self.replicas[member].acked < self._least:
+                del self._joining[member]
+                self._given_up[member] = now
+        for member, known in self.replicas.items():
+            if (
+                known.connected
+                and member not in self.state.insync
+                and member not in self._joining
+                and end - known.acked <= NEAR
+                and now - self._given_up.get(member, -_TRY_AGAIN_SECONDS) >= _TRY_AGAIN_SECONDS
+            ):
+                self._joining[member] = now
+
+    def _proposing(self, insync: tuple[str, ...], why: str) -> Proposal:
+        state = msgspec.structs.replace(self.state, insync=insync)
+        self._proposed = Proposal(state, self.revision, why)
+        return self._proposed
+
+    # ---- what the coordinator says
+
+    def settled(self, revision: int) -> None:
+        """The proposal has taken effect, with that revision."""
+        proposal, self._proposed = self._proposed, None
+        assert proposal is not None
+        self._take(proposal.state, revision)
+
+    def doubted(self) -> None:
+        """Nothing was heard of the proposal. It may have taken effect, or may yet."""
+        proposal, self._proposed = self._proposed, None
+        assert proposal is not None
+        self._doubtful.append(proposal)
+
+    def refused(self) -> None:
+        """The state had another revision: what it is now has to be read (`learned`)."""
+        self._proposed = None
+
+    def learned(self, state: GroupState, revision: int) -> None:
+        """What the coordinator has, at this or an earlier moment."""
+        if revision <= self.revision:
+            return
+        if state.epoch != self.state.epoch or state.leader != self.me:
+            self.replaced = True
+        else:
+            self._take(state, revision)
+
+    def _take(self, state: GroupState, revision: int) -> None:
+        if revision <= self.revision:
+            return  # learned already
+        self.state, self.revision = state, revision
+        self._doubtful = [one for one in self._doubtful if one.revision >= revision]
+        for member in state.insync:
+            self._joining.pop(member, None)
+        for member in [m for m, known in self.replicas.items() if not known.connected and m not in self.counted]:
+            del self.replicas[member]
+
+    def __repr__(self) -> str:
+        acked = ", ".join(f"{m} {known.acked}" for m, known in self.replicas.items())
+        return f"<InSync epoch {self.state.epoch}, {'+'.join(self.state.insync)}, confirmed {self.confirmed}; {acked}>"

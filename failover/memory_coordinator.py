@@ -1,0 +1,195 @@
+"""The coordinator in memory: for `rocketlet up --replicas`, for fixtures and for tests. It does what etcd does.
+
+It can be down, and a single replica can be cut off from it; leases then end by its clock, as etcd's do. When it comes
+back it gives every lease its whole time again, as etcd's new leader does.
+
+Java: none
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import trio
+
+from rocketlet.failover.coordinator import CoordinatorAway, GroupState, Presence, View
+
+_ANSWERS_AFTER = 0.002
+_GIVES_UP_AFTER = 1.0
+_LONGEST_LOOK = 10.0
+
+
+@dataclass(slots=True)
+class _Session:
+    member: str
+    seconds: float
+    alive_until: float = 0.0
+    presence: Presence | None = None
+    leads: bool = False
+
+
+class MemoryCoordination:
+    """What all replicas of one group share."""
+
+    def __init__(self) -> None:
+        self.is_down = False
+        self.cut_off: set[str] = set()  # members that do not reach it
+        self.state = GroupState()
+        self.revision = 0
+        self._steps = 0
+        self._sessions: dict[str, _Session] = {}
+        self._changed = trio.lowlevel.ParkingLot()
+
+    def session(self, member: str, lease_seconds: float) -> MemoryCoordinator:
+        """A new session of a replica; what is left of an earlier one lives until its lease ends."""
+        old = self._sessions.get(member)
+        mine = _Session(member, lease_seconds)
+        if old is not None:
+            mine.alive_until, mine.presence, mine.leads = old.alive_until, old.presence, old.leads
+        self._sessions[member] = mine
+        return MemoryCoordinator(self, mine)
+
+    def stop(self) -> None:
+        """Answer nobody."""
+        self.is_down = True
+
+    def go_on(self) -> None:
+        """Answer again."""
+        self.is_down = False
+        for one in self._sessions.values():
+            if one.alive_until:
+                one.alive_until = trio.current_time() + one.seconds
+        self.changed()
+
+    def changed(self) -> None:
+        """Wake whoever waits for a change."""
+        self._changed.unpark_all()
+
+    def expire(self) -> None:
+        """End the leases of those that were not heard of."""
+        if self.is_down:
+            return
+        now = trio.current_time()
+        for one in self._sessions.values():
+            if one.alive_until <= now and (one.leads or one.presence is not None):
+                one.leads, one.presence = False, None
+                self.changed()
+
+    def view(self) -> View:
+        """What it knows."""
+        self.expire()
+        living = {one.member: one.presence for one in self._sessions.values() if one.presence is not None}
+        return View(self.state, self.revision, any(one.leads for one in self._sessions.values()), living)
+
+    def elect(self, session: _Session, state: GroupState, revision: int, over: bool) -> int:
+        self.expire()
+        if self.revision != revision or (not over and any(one.leads for one in self._sessions.values())):
+            return 0
+        for one in self._sessions.values():
+            one.leads = one is session
+        self._renew(session)
+        self._put(state)
+        return self.revision
+
+    def replace(self, session: _Session, state: GroupState, revision: int, release: bool) -> int:
+        if self.revision != revision:
+            return 0
+        session.leads = session.leads and not release
+        self._put(state)
+        return self.revision
+
+    def renew(self, session: _Session, revision: int) -> bool:
+        self.expire()
+        if self.revision != revision or any(one.leads for one in self._sessions.values() if one is not session):
+            return False
+        session.leads = True
+        self._renew(session)
+        return True
+
+    def announce(self, session: _Session, presence: Presence) -> None:
+        if session.presence != presence:
+            session.presence = presence
+            self.changed()
+        self._renew(session)
+
+    def keep(self, session: _Session) -> None:
+        self.expire()
+        if session.leads or session.presence is not None:
+            self._renew(session)
+
+    async def wait(self, seconds: float) -> None:
+        """Until something changes, or a lease may end."""
+        ends = [one.alive_until for one in self._sessions.values() if one.leads or one.presence is not None]
+        until = min([*ends, trio.current_time() + seconds])
+        with trio.move_on_at(max(until, trio.current_time() + _ANSWERS_AFTER)):
+            await self._changed.park()
+
+    def _renew(self, session: _Session) -> None:
+        session.alive_until = trio.current_time() + session.seconds
+
+    def _put(self, state: GroupState) -> None:
+        self.state = state
+        self._steps += 1
+        self.revision = self._steps
+        self.changed()
+
+
+class MemoryCoordinator:
+    """One replica's session. See Coordinator."""
+
+    def __init__(self, hub: MemoryCoordination, session: _Session) -> None:
+        self._hub = hub
+        self._session = session
+
+    async def read(self) -> View:
+        """See Coordinator."""
+        await self._ask()
+        return self._hub.view()
+
+    async def change(self, seen: View) -> None:
+        """See Coordinator."""
+        await self._ask()
+        if self._hub.view() == seen:
+            await self._hub.wait(_LONGEST_LOOK)
+        await self._ask()
+
+    async def announce(self, presence: Presence) -> None:
+        """See Coordinator."""
+        await self._ask()
+        self._hub.announce(self._session, presence)
+
+    async def elect(self, state: GroupState, revision: int, *, over: bool) -> int:
+        """See Coordinator."""
+        await self._ask()
+        done = self._hub.elect(self._session, state, revision, over)
+        await self._ask()  # the answer may get lost after it was done
+        return done
+
+    async def replace(self, state: GroupState, revision: int, *, release: bool = False) -> int:
+        """See Coordinator."""
+        await self._ask()
+        done = self._hub.replace(self._session, state, revision, release)
+        await self._ask()
+        return done
+
+    async def renew(self, revision: int) -> bool:
+        """See Coordinator."""
+        await self._ask()
+        return self._hub.renew(self._session, revision)
+
+    async def run(self) -> None:
+        """See Coordinator."""
+        while True:
+            await trio.sleep(self._session.seconds / 3)
+            if self._is_reached():
+                self._hub.keep(self._session)
+
+    async def _ask(self) -> None:
+        """One way of a question or an answer. Raises CoordinatorAway."""
+        await trio.sleep(_ANSWERS_AFTER)
+        if not self._is_reached():
+            await trio.sleep(_GIVES_UP_AFTER)
+            raise CoordinatorAway("the coordinator in memory was told not to answer")
+
+    def _is_reached(self) -> bool:
+        return not self._hub.is_down and self._session.member not in self._hub.cut_off

@@ -1,0 +1,99 @@
+"""What a replica knows of itself and must not forget: `rocketlet/failover.json` in its store.
+
+Who it is (the store's id comes into being with the file, so a wiped disk is another member), the epochs of its log, and
+`promised`: the newest epoch that it has joined or led. It never acknowledges anything to a lower one, so this is on the
+disk before its first acknowledgement of an epoch.
+
+With ASYNC_FLUSH an acknowledgement says that the kernel has the bytes, not the disk. When the machine was started anew
+since (its boot id is another one) and the store had not been closed, they may be gone. Then the store takes a new id:
+it is a new member, which nobody counts on until it has caught up.
+
+Java: store/ha/autoswitch/BrokerMetadata.java, EpochFileCache.java of 5.x
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from rocketlet.common.errors import RocketletError
+from rocketlet.failover.epochs import BadEpochs, Epochs
+from rocketlet.store.config import StoreConfig
+from rocketlet.store.disk import Disk
+from rocketlet.store.layout.file_names import ABORT
+
+log = logging.getLogger("rocketlet.failover.own_state")
+
+FILE = "rocketlet/failover.json"
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+class StateUnreadable(RocketletError):
+    """The file cannot be read, and without it nobody can tell what this replica has promised."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnState:
+    """Immutable: `OwnStateFile.write` makes another one count."""
+
+    store: str
+    group: str = ""
+    promised: int = 0
+    epochs: Epochs = Epochs()  # noqa: RUF009 - immutable
+
+
+class _File(msgspec.Struct):
+    store: str
+    group: str
+    promised: int
+    epochs: list[tuple[int, int]]
+    boot: str = ""
+
+
+class OwnStateFile:
+    """The file of one store."""
+
+    def __init__(self, disk: Disk, config: StoreConfig) -> None:
+        self._disk = disk
+        self._root = config.store_path_root_dir
+        self._is_sync = config.is_sync_flush
+        self._path = f"{self._root}/{FILE}"
+        self._boot = (disk.read_file(_BOOT_ID) or b"").decode("ascii", "replace").strip()
+
+    def open(self, new_id: str) -> OwnState:
+        """What is known, or the state of a new member with that id. Call it before the store is opened.
+
+        Raises StateUnreadable, OSError.
+        """
+        data = self._disk.read_file(self._path)
+        if data is None:
+            state = OwnState(new_id)
+            self.write(state)
+            return state
+        try:
+            found = msgspec.json.decode(data, type=_File)
+            state = OwnState(found.store, found.group, found.promised, Epochs(found.epochs))
+        except (msgspec.DecodeError, BadEpochs) as error:
+            raise StateUnreadable(
+                f"{self._path} cannot be read ({error}). To go on with what the other replicas have, empty this store"
+                f" with `rocketlet store reseed {self._root}`"
+            ) from error
+        if found.boot != self._boot:
+            if self._disk.exists(f"{self._root}/{ABORT}") and not self._is_sync:
+                log.warning(
+                    "this machine was started anew, and with ASYNC_FLUSH some of the log may be lost: this replica is"
+                    " a new member, which is in sync once it has caught up"
+                )
+                state = replace(state, store=new_id)
+            self.write(state)
+        return state
+
+    def write(self, state: OwnState) -> None:
+        """Durably. Raises OSError."""
+        entries = [(epoch.number, epoch.begin) for epoch in state.epochs.entries]
+        self._disk.write_file(
+            self._path,
+            msgspec.json.encode(_File(state.store, state.group, state.promised, entries, self._boot)) + b"\n",
+        )

@@ -1,0 +1,286 @@
+"""The port for the other replicas. While this replica leads, those that join it are fed its log here.
+
+Two tasks a connection: one sends the log as it grows, with up to where it is confirmed; the other hears what the
+replica has. Nothing is kept for a slow one but what the kernel's buffers hold. What it says counts for the epoch that
+it has joined; a new epoch, or the end of leading, ends every connection.
+
+Java: store/ha/autoswitch/AutoSwitchHAConnection.java of 5.x
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING
+
+import trio
+
+from rocketlet.failover.epochs import Epochs
+from rocketlet.failover.in_sync import InSync
+from rocketlet.failover.stream_codec import (
+    SLICE,
+    Hello,
+    ReportReader,
+    StreamBroken,
+    Welcome,
+    greeting,
+    read_greeting,
+)
+from rocketlet.remoting.config import TlsMode
+from rocketlet.remoting.first_byte import told_apart
+from rocketlet.remoting.transport import ByteStream, Listener, Network, split_address
+from rocketlet.replication.config import is_allowed
+from rocketlet.store.errors import StoreError
+from rocketlet.store.log_slices import SliceGone
+from rocketlet.store.message_store import MessageStore
+from rocketlet.store.watermark import Watermark
+
+if TYPE_CHECKING:
+    from rocketlet.remoting.tls import TlsContexts
+
+log = logging.getLogger("rocketlet.failover.replica_port")
+
+MOST_CONNECTIONS = 64
+GREETING_SECONDS = 5.0
+BEAT_SECONDS = 0.5  # between signs of life
+_SLICE = 128 << 10
+_TELL_CONFIRMED_SECONDS = 0.01  # unless there are bytes to send anyway
+_ACCEPT_AGAIN_SECONDS = 0.1
+_SLICES_A_TURN = 4
+
+
+@dataclass(eq=False)
+class Leading:
+    """What a leader's port has to know. `changed` is called when a replica has said something."""
+
+    in_sync: InSync
+    epochs: Epochs
+    changed: Callable[[], None]
+    connections: set[trio.CancelScope] = field(default_factory=set)
+
+    def end(self) -> None:
+        """Feed nobody any more."""
+        for scope in self.connections:
+            scope.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class Self:
+    """Which broker this is, as a greeting says it."""
+
+    cluster: str
+    name: str
+
+
+class ReplicaPort:
+    """One port, through times of leading and others. `leading` is None while this replica does not lead."""
+
+    def __init__(
+        self,
+        network: Network,
+        myself: Self,
+        store: MessageStore,
+        silence_seconds: float,
+        *,
+        allowed: Callable[[], tuple[str, ...]],
+        tls_mode: TlsMode = TlsMode.PERMISSIVE,
+        tls: TlsContexts | None = None,
+    ) -> None:
+        self._network = network
+        self._myself = myself
+        self._store = store
+        self._silence = silence_seconds
+        self._allowed = allowed
+        self._tls_mode = tls_mode
+        self._tls = tls
+        self._connections = 0
+        self.leading: Leading | None = None
+
+    async def serve(
+        self, host: str, port: int, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Serve until cancelled. Starts with the bound address. Raises ListenFailed."""
+        async with aclosing(await self._network.listen(host, port)) as listener, trio.open_nursery() as nursery:
+            task_status.started(listener.address)
+            while True:
+                await self._accept(listener, nursery)
+
+    async def _accept(self, listener: Listener, nursery: trio.Nursery) -> None:
+        try:
+            stream = await listener.accept()
+        except OSError as error:
+            log.error("cannot accept replicas on %s: %s; trying again", listener.address, error)
+            await trio.sleep(_ACCEPT_AGAIN_SECONDS)
+            return
+        if not is_allowed(split_address(stream.peer)[0], self._allowed()):
+            log.warning("%s is not among haAllowed: it may not join", stream.peer)
+        elif self._connections >= MOST_CONNECTIONS:
+            log.warning("%s may not join: %d connections are open already", stream.peer, MOST_CONNECTIONS)
+        else:
+            self._connections += 1
+            nursery.start_soon(self._serve_one, stream)
+            return
+        await stream.aclose()
+
+    async def _serve_one(self, raw: ByteStream) -> None:
+        stream = raw
+        try:
+            found = await told_apart(raw, self._tls_mode, self._tls, GREETING_SECONDS, log)
+            if found is not None:
+                stream, first = found
+                await self._greet(stream, first)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            log.info("the connection of replica %s broke: %s", raw.peer, error.__cause__ or error)
+        except StreamBroken as error:
+            log.warning("%s is no replica: %s", raw.peer, error)
+        finally:
+            self._connections -= 1
+            with trio.CancelScope(shield=True):
+                await stream.aclose()
+
+    async def _greet(self, stream: ByteStream, data: bytes) -> None:
+        """Hear who it is, and feed it if it may join. Raises StreamBroken."""
+        with trio.move_on_after(GREETING_SECONDS) as greeting_time:
+            while (found := read_greeting(data, Hello)) is None:
+                more = await stream.receive_some(65536)
+                if not more:
+                    return
+                data += more
+            hello, rest = found
+            leading, refusal = self.leading, self._refusal(hello)
+            if leading is None or refusal:
+                await stream.send_all(greeting(Welcome(refusal or "this replica does not lead")))
+                return
+            with trio.CancelScope() as scope:
+                leading.connections.add(scope)
+                try:
+                    await stream.send_all(greeting(self._welcome(leading)))
+                    reader = ReportReader()
+                    end = reader.feed(rest)
+                    while end is None:
+                        more = await stream.receive_some(4096)
+                        if not more:
+                            return
+                        end = reader.feed(more)
+                    greeting_time.deadline = inf
+                    await self._feed(leading, hello, stream, reader, end)
+                finally:
+                    leading.connections.discard(scope)
+
+    def _refusal(self, hello: Hello) -> str:
+        leading = self.leading
+        if (hello.cluster, hello.name) != (self._myself.cluster, self._myself.name):
+            return f"this is a replica of {self._myself.name} of {self._myself.cluster}"
+        if leading is None or leading.in_sync.replaced:
+            return "this replica does not lead"
+        state = leading.in_sync.state
+        if hello.member == state.leader:
+            return f"replicaId {hello.member.partition('/')[0]} is this one's; give each replica its own"
+        if hello.group and hello.group != state.group:
+            return f"this is a replica of group {state.group}, and not of {hello.group}"
+        if hello.epoch != state.epoch or hello.promised > state.epoch:
+            return f"this replica leads epoch {state.epoch}"
+        return ""
+
+    def _welcome(self, leading: Leading) -> Welcome:
+        log_, state = self._store.log, leading.in_sync.state
+        entries = [(epoch.number, epoch.begin) for epoch in leading.epochs.entries]
+        return Welcome("", state.group, state.epoch, log_.begin, log_.end, leading.in_sync.confirmed, entries)
+
+    async def _feed(self, leading: Leading, hello: Hello, stream: ByteStream, reader: ReportReader, end: int) -> None:
+        in_sync, member = leading.in_sync, hello.member
+        known = in_sync.replicas.get(member)
+        if known is not None and known.connected:
+            log.warning("replica %s connects again from %s; two of one replicaId?", member, stream.peer)
+            return
+        if not self._store.log.begin <= end <= self._store.log.end:
+            log.warning("replica %s says that it has the log up to %d; it may not join", member, end)
+            return
+        now = trio.current_time()
+        in_sync.joined(member, hello.address, now)
+        in_sync.acked(member, end, now)
+        log.info("replica %s at %s has joined with the log up to %d", member, hello.address or stream.peer, end)
+        leading.changed()
+        why = "this replica leads no more"
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._send, leading, stream, end)
+                why = await self._hear(leading, member, stream, reader)
+                nursery.cancel_scope.cancel()
+        except* (trio.BrokenResourceError, trio.ClosedResourceError) as broken:
+            why = str(broken.exceptions[0])
+        except* (SliceGone, StoreError, OSError) as failed:
+            why = f"the log cannot be read: {failed.exceptions[0]}"
+        finally:
+            log.info("replica %s has left: %s", member, why)
+            in_sync.left(member, trio.current_time())
+            leading.changed()
+
+    async def _hear(self, leading: Leading, member: str, stream: ByteStream, reader: ReportReader) -> str:
+        """Take reports until there are no more to take; returns why."""
+        while True:
+            data = b""
+            with trio.move_on_after(self._silence) as waited:
+                data = await stream.receive_some(4096)
+            if waited.cancelled_caught:
+                return f"it has said nothing for {self._silence:g} s"
+            if not data:
+                return "it closed the connection"
+            end = reader.feed(data)
+            if end is not None:
+                if end > self._store.log.end:
+                    return f"it says that it has the log up to {end}, which is past its end"
+                leading.in_sync.acked(member, end, trio.current_time())
+                leading.changed()
+
+    async def _send(self, leading: Leading, stream: ByteStream, sent: int) -> None:
+        """Send the log as it grows, and up to where it is confirmed."""
+        store, in_sync = self._store, leading.in_sync
+        source, slices = store.appended, store.slices
+        assert store.confirmed is not None
+        told = -1
+        in_turn = 0
+        while True:
+            if sent >= source.value:
+                in_turn = 0
+                behind = told < min(in_sync.confirmed, sent)
+                if await _grown(source, sent, store.confirmed, told, behind=behind):
+                    continue
+                told = in_sync.confirmed
+                await _write(stream, SLICE.pack(sent, 0, told))
+                continue
+            most = min(_SLICE, source.value - sent)
+            piece = slices.now(sent, most)
+            if piece is None:
+                piece = await slices.wait(sent, most)
+            told = in_sync.confirmed
+            await _write(stream, b"".join((SLICE.pack(sent, len(piece), told), piece)))
+            sent += len(piece)
+            in_turn += 1
+            if in_turn >= _SLICES_A_TURN:
+                in_turn = 0
+                await trio.lowlevel.checkpoint()
+
+
+async def _grown(source: Watermark, sent: int, confirmed: Watermark, told: int, *, behind: bool) -> bool:
+    """Wait for more of the log, and not forever: whether it has grown; if not, something else is to be said."""
+    event = trio.Event()
+    waiters = [source.call_at(sent + 1, event.set)]
+    if not behind:
+        waiters.append(confirmed.call_at(max(told, confirmed.value) + 1, event.set))
+    try:
+        with trio.move_on_after(_TELL_CONFIRMED_SECONDS if behind else BEAT_SECONDS) as waited:
+            await event.wait()
+    finally:
+        for waiter in waiters:
+            waiter.cancel()
+    return not waited.cancelled_caught
+
+
+async def _write(stream: ByteStream, data: bytes) -> None:
+    sent = stream.send_now(data)
+    if sent < len(data):
+        await stream.send_all(memoryview(data)[sent:])

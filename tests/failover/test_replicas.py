@@ -1,0 +1,91 @@
+"""Three brokers that elect their master, in virtual time."""
+
+from __future__ import annotations
+
+import trio
+from trio.testing import MockClock
+
+from tests.support.memory_broker import Client
+from tests.support.replicas import Replicas, replicas
+
+
+async def bodies_at(client: Client, topic: str = "T") -> list[bytes]:
+    found: list[bytes] = []
+    while records := (await client.pull(topic, 0, len(found))).records:
+        found += [record.body for record in records]
+    return found
+
+
+async def fill(them: Replicas, count: int, word: str = "m") -> list[bytes]:
+    bodies = [f"{word} {number}".encode() for number in range(count)]
+    leader = await them.leader()
+    for body in bodies:
+        assert (await leader.send("T", body)).code == 0
+    return bodies
+
+
+async def test_one_of_them_leads_and_the_others_follow(autojump_clock: MockClock) -> None:
+    async with replicas() as them:
+        leader = await them.all_in_sync()
+        assert [member.number for member in them.leading()] == [leader.number]
+        wanted = await fill(them, 20)
+        await them.all_in_sync()
+        await trio.sleep(2)  # the tables follow
+        them.same_log()
+        for member in them.members.values():
+            assert await bodies_at(member) == wanted
+
+
+async def test_after_kill_nine_another_one_leads_and_has_everything(autojump_clock: MockClock) -> None:
+    async with replicas() as them:
+        old = await them.all_in_sync()
+        wanted = await fill(them, 20)
+        await them.kill(old.number)
+        new = await them.leader()
+        assert new.number != old.number
+        wanted += await fill(them, 20, "later")
+        await them.start(old.number)
+        await them.all_in_sync()
+        await trio.sleep(2)  # the tables follow
+        them.same_log()
+        assert await bodies_at(old) == wanted == await bodies_at(new)
+
+
+async def test_what_a_returning_master_had_alone_is_cut_and_kept_aside(autojump_clock: MockClock) -> None:
+    async with replicas() as them:
+        old = await them.all_in_sync()
+        wanted = await fill(them, 20)
+        them.network.separate(old.host, "*")
+        async with trio.open_nursery() as nursery:
+            assert old.broker is not None
+            them.coordination.cut_off.add(old.driver.status().member if old.driver else "")
+            them.network.unite(old.host, "*")
+            for member in them.members.values():
+                if member is not old:
+                    them.network.separate(old.host, member.host)
+            answers: list[int] = []
+
+            async def send_alone() -> None:
+                answers.append((await old.send("T", b"alone")).code)
+
+            nursery.start_soon(send_alone)
+            await trio.sleep(1)
+            new = await them.leader(60)
+            while new is old:
+                await trio.sleep(1)
+                new = await them.leader(60)
+            wanted += await fill(them, 20, "later")
+            them.coordination.cut_off.clear()
+            for member in them.members.values():
+                them.network.unite(old.host, member.host)
+        assert answers
+        assert answers[0] != 0
+        await them.all_in_sync()
+        await trio.sleep(2)  # the tables follow
+        them.same_log()
+        assert await bodies_at(old) == wanted == await bodies_at(new)
+        assert old.driver is not None
+        status = old.driver.status()
+        assert (status.cut_files, status.cut_bytes > 0) == (1, True)
+        kept = [data for path, data in old.disk.files().items() if path.startswith("store/rocketlet/cut/")]
+        assert any(b"alone" in data for data in kept)

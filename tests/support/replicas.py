@@ -1,0 +1,198 @@
+"""Replicas that elect their master, in one trio run: network, disks and coordinator in memory, in virtual time.
+
+async with replicas(3) as them:
+    leader = await them.leader()
+    answer = await leader.send("T", b"hi")
+    await them.kill(leader.number)
+    await them.start(leader.number)
+    await them.alike()
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+
+import trio
+
+from rocketlet.broker.broker import Broker
+from rocketlet.broker.lives import run_lives
+from rocketlet.common.clock import TrioWallClock
+from rocketlet.common.config_file import Loaded
+from rocketlet.common.settings import settings_of
+from rocketlet.failover.driver import Driver, State
+from rocketlet.failover.memory_coordinator import MemoryCoordination
+from rocketlet.metrics.config import MetricsConfig
+from rocketlet.namesrv.config import NamesrvConfig
+from rocketlet.namesrv.memory_files import MemoryFiles
+from rocketlet.namesrv.namesrv import NameServer
+from rocketlet.remoting.config import PoolConfig, ServerConfig
+from rocketlet.remoting.connection_pool import ConnectionPool
+from rocketlet.remoting.memory_network import MemoryNetwork
+from rocketlet.store.memory_disk import MemoryDisk
+from rocketlet.store.message_store import MessageStore
+from tests.support.memory_broker import Client, loaded_settings
+from tests.support.virtual_time import START_MS
+
+NAMESRV = "10.1.0.1:9876"
+NAME = "broker-a"
+
+
+class Member(Client):
+    """One replica, with a client that talks to it. `broker` is None while it is not running."""
+
+    def __init__(self, number: int, pool: ConnectionPool) -> None:
+        super().__init__(pool, f"10.1.0.{number + 10}:10911")
+        self.number = number
+        self.broker: Broker | None = None
+        self.disk = MemoryDisk()
+        self.scope = trio.CancelScope()
+        self.lives = 0
+
+    @property
+    def host(self) -> str:
+        return self.address.rpartition(":")[0]
+
+    @property
+    def store(self) -> MessageStore:
+        assert self.broker is not None, f"replica {self.number} is not running"
+        return self.broker.store
+
+    @property
+    def driver(self) -> Driver | None:
+        if self.broker is None or self.broker.group is None:
+            return None
+        return self.broker.group.driver
+
+    @property
+    def leads(self) -> bool:
+        return self.driver is not None and self.driver.state is State.LEADING
+
+    def log(self) -> bytes:
+        return b"".join(bytes(view) for _, view in self.store.log.file_views())
+
+
+class Replicas:
+    """Members by number, from 1 on."""
+
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        pool: ConnectionPool,
+        network: MemoryNetwork,
+        seed: int,
+        settings: dict[str, object],
+    ) -> None:
+        self.network = network
+        self.clock = TrioWallClock(START_MS)
+        self.random = Random(seed)
+        self.members: dict[int, Member] = {}
+        self.coordination = MemoryCoordination()
+        self._nursery = nursery
+        self._pool = pool
+        self._settings = settings
+
+    async def start(self, number: int) -> Member:
+        """Start a replica on the disk that it had; one not seen before gets an empty one."""
+        member = self.members.setdefault(number, Member(number, self._pool))
+        loaded = loaded_settings(
+            **{
+                "broker_name": NAME,
+                "bind_address": member.host,
+                "namesrv_addr": (NAMESRV,),
+                "failover_enable": True,
+                "replica_id": number,
+                **self._settings,
+            }
+        )
+
+        def make(bound: str) -> Broker:
+            member.lives += 1
+            member.broker = Broker(
+                loaded,
+                self.network.of_host(member.host),
+                member.disk,
+                clock=self.clock,
+                chance=Random(self.random.getrandbits(32)),
+                coordination=self.coordination.session,
+                bound=bound,
+            )
+            return member.broker
+
+        async def host(*, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED) -> None:
+            with trio.CancelScope() as scope:
+                member.scope = scope
+                await run_lives(make, task_status=task_status)
+
+        await self._nursery.start(host)
+        return member
+
+    async def kill(self, number: int, *, power_cut: bool = False) -> None:
+        """As `kill -9`: nothing more gets out of it. With a power cut what was not flushed is lost, in any part."""
+        member = self.members[number]
+        self.network.separate(member.host, "*")
+        if member.driver is not None:
+            self.coordination.cut_off.add(member.driver.status().member)
+        disk = member.disk
+        member.disk = disk.crash(self.random) if power_cut else disk.copy()
+        self.network.cut_host(member.host)
+        member.scope.cancel()
+        cut_off = member.driver.status().member if member.driver is not None else ""
+        member.broker = None
+        await trio.sleep(5)
+        self.network.unite(member.host, "*")
+        self.network.cut_host(member.host)
+        self.coordination.cut_off.discard(cut_off)
+
+    async def stop(self, number: int) -> None:
+        """End it in order."""
+        self.members[number].scope.cancel()
+        await trio.sleep(5)
+        self.members[number].broker = None
+
+    def leading(self) -> list[Member]:
+        """Those that take themselves for the leader."""
+        return [member for member in self.members.values() if member.leads]
+
+    async def leader(self, seconds: float = 30) -> Member:
+        """The leader, once there is one."""
+        with trio.fail_after(seconds):
+            while True:
+                for one in self.leading():
+                    if one.driver is not None and one.driver.epoch == self.coordination.state.epoch:
+                        return one
+                await trio.sleep(0.05)
+
+    async def all_in_sync(self, seconds: float = 60) -> Member:
+        """The leader, once every running replica is in sync and has all of its log confirmed."""
+        with trio.fail_after(seconds):
+            while True:
+                leader = await self.leader()
+                assert leader.driver is not None
+                running = [member for member in self.members.values() if member.broker is not None]
+                ends = {(one.store.log.end, one.store.confirmed.value if one.store.confirmed else 0) for one in running}
+                if len(leader.driver.status().insync) == len(running) and len(ends) == 1 and len({*ends.pop()}) == 1:
+                    return leader
+                await trio.sleep(0.1)
+
+    def same_log(self) -> None:
+        """The logs of all running replicas are the same bytes."""
+        logs = {member.number: member.log() for member in self.members.values() if member.broker is not None}
+        assert len(set(logs.values())) == 1, {number: len(log) for number, log in logs.items()}
+
+
+@asynccontextmanager
+async def replicas(size: int = 3, *, seed: int = 7, **settings: object) -> AsyncIterator[Replicas]:
+    """A name server, and so many replicas, numbered from 1 on."""
+    network = MemoryNetwork(host="10.2.0.1")
+    async with trio.open_nursery() as nursery, ConnectionPool(network, PoolConfig()) as pool:
+        configs = (NamesrvConfig(bind_address="10.1.0.1", listen_port=9876), ServerConfig(), MetricsConfig())
+        origins = {one.key: "default" for config in configs for one in settings_of(type(config))}
+        namesrv = NameServer(Loaded(configs, origins), network, files=MemoryFiles())
+        await nursery.start(namesrv.run)
+        them = Replicas(nursery, pool, network, seed, settings)
+        for number in range(1, size + 1):
+            await them.start(number)
+        yield them
+        nursery.cancel_scope.cancel()
