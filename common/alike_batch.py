@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-FEW = 12  # as many messages as numpy's calls are worth
+FEW = 12  # from this many messages on numpy is faster
 _UNIQUE, _KEYS = b"UNIQ_KEY\x01", b"KEYS\x01"
 _LOWEST, _HIGHEST = 33, 126  # of the bytes of a key that may differ: no separator, no blank, nothing but ASCII
 
@@ -40,7 +40,7 @@ class AlikeBatch(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Of one message in the batch."""
+        """The values of one message in the batch."""
         return int(self.table.shape[1])
 
     @property
@@ -52,7 +52,7 @@ class AlikeBatch(NamedTuple):
         return BATCH_ITEM.size + self.body_size + 2
 
     def bodies(self) -> list[bytes]:
-        """Of each message: 0.03 µs, where a slice takes 0.07."""
+        """The values of each message: 0.03 µs, where a slice takes 0.07."""
         if not self.body_size:
             return [b""] * len(self.table)
         import numpy
@@ -65,7 +65,7 @@ class AlikeBatch(NamedTuple):
 def read_alike(raw: bytes, more: bytes) -> AlikeBatch | None:
     """The batch as a table; None where it is not of this kind, or none at all.
 
-    `more`: properties that follow each message's own. They must not speak of tags and keys.
+    `more`: properties that follow each message's own. They must not hold tags or keys.
     """
     if len(raw) < BATCH_ITEM.size + 2:
         return None
@@ -95,7 +95,7 @@ def read_alike(raw: bytes, more: bytes) -> AlikeBatch | None:
                     return None
                 differs[begin:end] = 0
             key_places.append((begin, end))
-    # KEYS of several words, a name that stands twice, bytes that differ elsewhere: all of them are for the other way.
+    # KEYS of several words, a name that occurs twice, bytes that differ elsewhere: these take the general path.
     if (
         numpy.count_nonzero(differs)
         or [raw[begin:end] for begin, end in key_places] != keys
@@ -106,7 +106,7 @@ def read_alike(raw: bytes, more: bytes) -> AlikeBatch | None:
 
 
 def _value_place(properties: bytes, name: bytes) -> tuple[int, int]:
-    """From where to where a value stands; an empty place where there is none, or where it stands twice."""
+    """Begin and end of a value; empty where there is none, or where it occurs twice."""
     at = 0 if properties.startswith(name) else properties.find(b"\x02" + name) + 1
     if (not at and not properties.startswith(name)) or properties.find(b"\x02" + name, at) >= 0:
         return 0, 0

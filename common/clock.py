@@ -1,11 +1,11 @@
-"""Wall time: the one place that asks for it.
+"""Wall time: the only module that reads it.
 
 Two clocks run in a process. *Waiting* is trio's clock, which a test replaces by `MockClock`. *Wall time* is what goes
 into records, file names and expiry tables: milliseconds since 1970 as a plain int, handed in as a `WallClock`, a
 callable of no arguments. Whatever decides by time is given a WallClock or, in the pure modules, the time itself.
 
 Invariant: under `TrioWallClock` both clocks are one, so that sixteen retries over five hours pass in milliseconds and
-every time stamp tells the same story as the time-outs do.
+time stamps always agree with time-outs.
 
 Java: common/UtilAll.java, store/SystemClock.java
 """
@@ -24,19 +24,20 @@ WallClock: TypeAlias = Callable[[], int]
 
 
 def system_clock() -> int:
-    """The machine's own time. May jump, also backwards, when someone sets it."""
+    """The machine's own time. It may jump, even backwards, when the clock is set."""
     return time.time_ns() // 1_000_000
 
 
 def monotonic_ms() -> int:
-    """Milliseconds of trio's clock, which nobody sets: for ages, leases and time-outs. Requires: inside a trio run."""
+    """Milliseconds of trio's clock, which cannot be set: for ages, leases and time-outs. Requires: inside a trio
+    run."""
     import trio
 
     return round(trio.current_time() * 1000)
 
 
 def stopwatch() -> float:
-    """Seconds of real time, also where a test's clock moves all others: for how long a piece of work took."""
+    """Seconds of real time, even under a test's clock: for measuring how long work took."""
     return time.perf_counter()
 
 

@@ -6,11 +6,11 @@ The whole of it follows from the settings dataclasses, so that a new setting nee
         settings = command_line.read("mqnamesrv", "The name server.", [NamesrvConfig], environment=os.environ)
         trio.run(NameServer(settings[NamesrvConfig], ...).run)
 
-`read` sets logging up (it adds LogConfig to the list), logs the warnings and comes back with a `Loaded`. It ends the
-process instead after `-h`, `--version`, `-p` (all settings with their origin), `-m` (the important ones), and with exit
-code 2 and one line a problem on stderr where anything is wrong. `-c` and `-n` are flags of RocketMQ's start scripts,
-whose long spellings (`--configFile`, `--printConfigItem`) work too; a setting's flag may be written `--listen-port` or
-`--listenPort`, and a boolean one without a value means true.
+`read` sets logging up (it adds LogConfig to the list), logs the warnings and returns a `Loaded`. It ends the process
+instead after `-h`, `--version`, `-p` (all settings with their origin), `-m` (the important ones), and with exit
+code 2 and one line for each problem on stderr if anything is wrong. `-c` and `-n` are flags of RocketMQ's start
+scripts, whose long spellings (`--configFile`, `--printConfigItem`) work too; a setting's flag may be written
+`--listen-port` or `--listenPort`, and a boolean one without a value means true.
 
 Why argparse and not click, which the `rocketlet` command uses: here all flags are data, there are no sub-commands, and
 it saves 15 ms of every start.
@@ -126,7 +126,7 @@ def _refuse(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> None:
     if not unknown:
         return
     flags = [flag for action in parser._actions for flag in action.option_strings if flag.startswith("--")]
-    # What stands after an unknown flag is most likely its value, and not worth a line of its own.
+    # What follows an unknown flag is most likely its value, and needs no line of its own.
     strange = [text for text in unknown if text.startswith("-")] or unknown
     raise SettingsError(*(_unknown_argument(text, nearest(text.partition("=")[0], flags)) for text in strange))
 

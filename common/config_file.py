@@ -1,13 +1,14 @@
 """Where a process gets its settings: flags, environment, a RocketMQ properties file, defaults; in this precedence.
 
 One call reads several settings dataclasses (see common/settings.py) from one file, as a broker needs: its own, the
-store's, the server's. Each value keeps its origin, which `-p` prints. What is wrong is told whole, not one by one:
+store's, the server's. Each value keeps its origin, which `-p` prints. All problems are reported together, not one by
+one:
 
-- a key that neither we nor RocketMQ know is an error with the nearest match, since a misspelt key that is skipped
-  in silence is a default that nobody chose;
+- a key that neither we nor RocketMQ know is an error with the nearest match, since silently skipping a misspelt key
+  would leave a default that nobody chose;
 - a key of RocketMQ's that this process does not serve is a warning that names it, so that a broker.conf from the field
   starts;
-- a variable ROCKETLET_… that nobody knows is a warning only: one environment serves several programs.
+- an unknown variable ROCKETLET_… is a warning only: one environment serves several programs.
 
 A path setting may begin with ``~/`` for the home directory.
 
@@ -117,7 +118,7 @@ def load(
 
 
 class _Gathered:
-    """Values and origins as sources are added from the weakest to the strongest, and what is wrong with them."""
+    """Values and origins while sources are added from the weakest to the strongest, and their problems."""
 
     def __init__(self, config_types: Iterable[type]) -> None:
         self._types = tuple(config_types)
@@ -203,7 +204,7 @@ class _Gathered:
 
 
 def _is_rocketmqs(variable: str) -> bool:
-    """ROCKETLET_BROKER_NAME and its like: known to one of our programs, if perhaps not to this one."""
+    """ROCKETLET_BROKER_NAME and the like: known to one of our programs, if perhaps not to this one."""
     name = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
     return any(name == snake_case(key) for key in rocketmq_keys.ALL)
 

@@ -1,4 +1,4 @@
-"""CRC-32 as RocketMQ sums bodies: by isal where it is installed, else by zlib, which gives the same number.
+"""CRC-32 as RocketMQ computes it over bodies: by isal where it is installed, else by zlib, with the same result.
 
 isal takes 0.05 µs for a body of 100 bytes and 0.06 for 1 KiB, zlib 0.15 and 0.31 (docs/decisions/isal.md).
 

@@ -1,11 +1,11 @@
-"""The root of every error that Rocketlet raises on purpose.
+"""The base class of every error that Rocketlet raises on purpose.
 
-Each package grows one small tree under it, cut by whose fault it is and what to do: the peer's, the disk's, the
-caller's. An error's text says what happened, at which setting or address, and what to do about it; whoever prints it
-at the end of a command prints that text alone, for a stack trace helps only where we did not foresee the failure.
+Each package has one small tree below it, by whose fault it is and what to do: the peer's, the disk's, the caller's. An
+error's text says what happened, at which setting or address, and what to do about it; a command prints only that text,
+since a stack trace helps only with failures that were not foreseen.
 
-You do not get a RocketletError for a mistake in our own code: those stay AssertionError, TypeError and their kin, take
-down the task they happen in, and so the process, loudly.
+Bugs in our own code do not raise a RocketletError: they stay AssertionError, TypeError and the like, and end the task
+they happen in, and so the process, loudly.
 
 Java: client/exception/MQClientException.java (and twenty unrelated others)
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 
 class RocketletError(Exception):
-    """Something foreseen went wrong; the text says what, where, and what to do."""
+    """A foreseen failure; the text says what happened, where, and what to do."""
 
 
 def leaves(error: BaseException) -> list[BaseException]:

@@ -5,9 +5,9 @@ fastjson writes maps with bare numeric keys (`{0:5}`), maps whose keys are objec
 JSON text (compact, names as they came; `loads` it again to look inside), a reference becomes the value it points at.
 Plain JSON goes through msgspec (30 times faster) and only what msgspec refuses through the reader below.
 
-The reader takes 2 µs a value, so a peer must not be able to choose how many values it reads: what comes from a peer is
-read with a budget (`most`). A reference costs what it points at, because whoever writes the value out again, or
-converts it, pays for every copy. Text is always Unicode: a lone surrogate, which JSON can spell and UTF-8 cannot,
+The reader takes 2 µs a value, so a peer must not be able to choose how many values it reads: input from a peer is read
+with a budget (`most`). A reference costs what it points at, because writing or converting the value costs as much for
+every copy. Text is always Unicode: a lone surrogate, which JSON can spell and UTF-8 cannot,
 becomes U+FFFD, so whatever was read can be written.
 
 Java: com.alibaba.fastjson 1.2.83 as common/protocol/RemotingSerializable.java uses it
@@ -58,7 +58,7 @@ def loads(text: str | bytes, *, most: int | None = None, references: bool = True
         try:
             return _decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            pass  # one of fastjson's oddities, or truly broken: the reader below tells
+            pass  # one of fastjson's oddities, or really broken: the reader below decides
     reader = _Reader(text.decode("utf-8", "replace"), most)
     value = reader.whole()
     if not (references and reader.has_references):

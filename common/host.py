@@ -1,7 +1,7 @@
 """A host as records and ids carry it: 4 or 16 address bytes and a 32-bit port, 8 or 20 bytes in all.
 
-Everything inside the house passes hosts in this packed form, since that is how they are stored, copied and compared;
-text appears only at the edges.
+All our code passes hosts in this packed form, since that is how they are stored, copied and compared; text appears only
+at the edges.
 
 Java: common/message/MessageExt.java#socketAddress2ByteBuffer
 """

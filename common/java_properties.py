@@ -10,7 +10,8 @@ The rules, as Java's reader has them:
 - ``\\t \\n \\r \\f \\uXXXX`` are what they are in Java, any other escaped sign stands for itself.
 - of two lines with one key the last one counts (`as_dict`).
 
-One rule is ours: bytes are read as UTF-8 where they are valid UTF-8, and as ISO-8859-1, Java's only choice, where not.
+One rule is our own: bytes are read as UTF-8 where they are valid UTF-8, and as ISO-8859-1, Java's only choice, where
+not.
 
 Java: java.util.Properties, common/MixAll.java (string2Properties, properties2String)
 """
@@ -34,7 +35,7 @@ class PropertiesError(RocketletError):
 
 
 class Entry(NamedTuple):
-    """One logical line that says something; `line` and `end` count natural lines from 1, `end` is the last of them."""
+    """One logical line with an entry; `line` and `end` count natural lines from 1, `end` is the last of them."""
 
     key: str
     value: str
@@ -65,7 +66,8 @@ def as_dict(text: str) -> dict[str, str]:
 
 
 def format_entry(key: str, value: str) -> str:
-    """One line (without its end) that reads back as this pair. Escapes only what must be, for people read it."""
+    """One line (without its end) that reads back as this pair. Escapes only what must be escaped, since people read
+    it."""
     return f"{_escape(key, '=: #!')}={_escape_value(value)}"
 
 
@@ -77,7 +79,7 @@ def format_plain(pairs: Mapping[str, str]) -> str:
 def edit(text: str, updates: Mapping[str, str]) -> str:
     """The text with only these keys changed: comments, order and every other line stay as they were.
 
-    A key that stands several times is changed at its last line, the one that counts; a new key goes to the end.
+    A key that occurs several times is changed at its last line, the one that counts; a new key goes to the end.
     """
     last_of = {entry.key: entry for entry in parse(text) if entry.key in updates}
     lines = _END_OF_LINE.split(text)
@@ -160,10 +162,10 @@ def _escape_sign(sign: str, also: str) -> str:
         return f"\\{sign}"
     if sign.isascii():
         return sign
-    utf_16 = sign.encode("utf-16-be", "surrogatepass")  # so that Java, who reads ISO-8859-1, reads the same
+    utf_16 = sign.encode("utf-16-be", "surrogatepass")  # so that Java, which reads ISO-8859-1, reads the same
     return "".join(f"\\u{utf_16[at : at + 2].hex()}" for at in range(0, len(utf_16), 2))
 
 
 def _escape_value(value: str) -> str:
-    # A value may hold anything, only blanks at its beginning would be taken for what stands around the "=".
+    # A value may hold anything; only blanks at its beginning would be taken for those around the "=".
     return f"\\{value[0]}{_escape(value[1:], '')}" if value[:1] == " " else _escape(value, "")

@@ -1,8 +1,8 @@
-"""What a peer may not do to a log: forge lines, write long ones, or fill the disk with many.
+"""Protects log files from peers: no forged lines, no long ones, and no more of them than the disk can take.
 
-Client ids, names and error texts come from peers and stand in log lines. So control characters are escaped, arguments
-and lines have a longest length, and each kind of line, which is a place in the source, has a rate. What was left out
-is counted, and the count is logged at the next line of any kind, or when the process ends.
+Client ids, names and error texts come from peers and appear in log lines. So control characters are escaped, arguments
+and lines have a maximum length, and each kind of line, which is a place in the source, has a maximum rate. Dropped
+lines are counted, and the count is logged with the next line of any kind, or when the process ends.
 
 Java: none
 """
@@ -34,7 +34,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def cut(text: str, longest: int) -> str:
-    """The text, or its beginning and how long it was."""
+    """The text, or its beginning and its length."""
     return text if len(text) <= longest else f"{text[:longest]}... ({len(text)} characters)"
 
 
@@ -53,7 +53,7 @@ def _short(argument: object) -> object:
     if isinstance(argument, int | float):
         return argument
     text = argument if isinstance(argument, str) else str(argument)
-    # What is short stays what it is, for formats like %r.
+    # Short arguments stay as they are, for formats like %r.
     return argument if len(text) <= LONGEST_ARGUMENT else cut(text, LONGEST_ARGUMENT)
 
 

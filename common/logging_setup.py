@@ -1,9 +1,8 @@
-"""Where log lines go: to stderr, for people, at INFO; unless told otherwise.
+"""Where log lines go: to stderr, for people, at INFO, unless configured otherwise.
 
-Modules log through `logging.getLogger("rocketlet.broker.registration")` and never set anything up; only a `__main__`
-calls `set_up`, so a program that embeds us keeps its own logging. No file is written unless `logFile` asks for one:
-container and service supervisor keep stderr already, and RocketMQ's ~/logs is where its first error hides from
-newcomers.
+Modules log through `logging.getLogger("rocketlet.broker.registration")` and never configure logging; only a `__main__`
+calls `set_up`, so a program that embeds us keeps its own configuration. No file is written unless `logFile` asks for
+one: containers and service managers keep stderr already, and newcomers overlook errors in RocketMQ's ~/logs.
 
 With `logFormat=json` each line is one JSON object: time (UTC, RFC 3339), level, logger, message, what was passed as
 `extra`, and error with the stack trace where there is one. In both forms `log_lines.py` bounds what peers can write.

@@ -13,7 +13,7 @@ from rocketlet.common import message_properties as names
 
 @dataclass(slots=True)
 class Message:
-    """What a producer sends. `properties` are the user's own; tags, keys, delay and the like have fields here."""
+    """A message to send. `properties` are the user's own; tags, keys, delay and the like have fields here."""
 
     topic: str
     body: bytes
@@ -57,7 +57,7 @@ class MessageQueue:
 
 @dataclass(slots=True)
 class ReceivedMessage:
-    """What a consumer gets. `message_id` is the producer's unique id, or the offset id where there is none.
+    """A message as consumers get it. `message_id` is the producer's unique id, or the offset id where there is none.
 
     `body` is inflated already; `sys_flag` still says how it was stored. Hosts are text, `10.0.0.5:10911`.
     """
@@ -85,5 +85,5 @@ class ReceivedMessage:
 
     @property
     def retry_topic(self) -> str | None:
-        """Of a message that comes again: the topic it was sent to."""
+        """The topic to which a redelivered message was sent originally."""
         return self.properties.get(names.RETRY_TOPIC)

@@ -1,6 +1,6 @@
 """The two ids of a message.
 
-The offset id says where the record lies: store host and log offset, in hex. The unique id is made by the producer
+The offset id says where the record is: store host and log offset, in hex. The unique id is made by the producer
 before the first send and stays the same over retries: address, process, start of the process, milliseconds since the
 month began, a counter.
 
@@ -20,7 +20,7 @@ OFFSET_ID_LENGTHS = (32, 56)
 
 
 class InvalidMessageId(RocketletError):
-    """The text is no message id; look it up by key or by the other kind of id."""
+    """The text is not a message id; look the message up by key or by the other kind of id."""
 
 
 def offset_message_id(store_host: bytes, log_offset: int) -> str:

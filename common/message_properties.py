@@ -1,8 +1,8 @@
 """The properties of a message: their names, and their text `name 0x01 value 0x02 ...`.
 
-4.9.1 to 5.1 leave the last 0x02 away, other versions write it; we write it as 4.9.8 does (away) and read both. A piece
-without a name, without a value or without 0x01 does not exist for a reader; of two with one name the later wins; 0x01
-may stand inside a value, 0x02 may not.
+4.9.1 to 5.1 omit the last 0x02, other versions write it; we omit it as 4.9.8 does and read both. Readers ignore a part
+without a name, without a value or without 0x01; of two with the same name the later wins; a value may contain 0x01 but
+not 0x02.
 
 The functions on bytes serve the hot path: a broker looks for two or three names and copies the rest untouched.
 
@@ -120,7 +120,7 @@ class InvalidProperty(RocketletError):
 
 
 def check_property(name: str, value: str) -> None:
-    """What a user may put on a message. Raises InvalidProperty."""
+    """Check a property that a user puts on a message. Raises InvalidProperty."""
     if not name or not value:
         raise InvalidProperty(f"property {name!r} has an empty name or value, which no reader would see")
     if name in RESERVED:
@@ -165,7 +165,7 @@ def find(raw: bytes, name: bytes) -> bytes | None:
 
 
 def append(raw: bytes, name: bytes, value: bytes) -> bytes:
-    """One more property behind the others, without a last 0x02."""
+    """One more property after the others, without a last 0x02."""
     if not raw or raw.endswith(b"\x02"):
         return b"%b%b\x01%b" % (raw, name, value)
     return b"%b\x02%b\x01%b" % (raw, name, value)
@@ -180,7 +180,7 @@ def remove(raw: bytes, name: bytes) -> bytes:
 
 
 def tags_and_keys(raw: bytes) -> tuple[bytes | None, list[bytes]]:
-    """TAGS and `index_keys` in one pass: half the time of looking for each, for walks over whole logs."""
+    """TAGS and `index_keys` in one pass: half the time of searching for each, for walks over whole logs."""
     tags = unique = words = None
     for piece in raw.split(b"\x02"):
         name, _, value = piece.partition(b"\x01")
@@ -198,7 +198,7 @@ def tags_and_keys(raw: bytes) -> tuple[bytes | None, list[bytes]]:
 
 
 def index_keys(raw: bytes) -> list[bytes]:
-    """What the index files of a record: UNIQ_KEY first, then the words of KEYS."""
+    """The keys under which the index files a record: UNIQ_KEY first, then the words of KEYS."""
     unique = find(raw, b"UNIQ_KEY")
     words = find(raw, b"KEYS")
     keys = [unique] if unique else []

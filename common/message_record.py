@@ -1,4 +1,4 @@
-"""The bytes of a message in the log, which are also the bytes a pull answers: the only place that knows them.
+"""The bytes of a message in the log, which a pull answers unchanged: the only module that knows them.
 
     0   4  size of the whole record        40  8  born timestamp, ms         72  4  reconsume times
     4   4  magic                           48  8  born host                  76  8  prepared transaction offset
@@ -10,10 +10,10 @@
     36  4  sys flag
 
 An IPv6 host (flagged in the sys flag) has 20 bytes instead of 8 and moves what follows it by 12. V2 (5.x, topics over
-127 bytes) differs in its magic and in the length of the topic's length. At the end of each log file stands a blank
-record: the room that is left, then its magic. Big-endian throughout. DO NOT CHANGE.
+127 bytes) differs in its magic and in the size of the topic's length. Each log file ends with a blank record: the room
+that is left, then its magic. Big-endian throughout. DO NOT CHANGE.
 
-`check` and `decode` forgive nothing: a record is whole or it is a Fault with a name. They never read past `end`.
+`check` and `decode` are strict: a record is whole or it is a Fault with a name. They never read past `end`.
 
 Java: store/CommitLog.java#checkMessageAndReturnSize, common/message/MessageDecoder.java, store/MessageExtEncoder
 """
@@ -63,7 +63,7 @@ assert HEAD_SIZE == 88
 
 
 class RecordError(RocketletError):
-    """The bytes at a place are no whole record; `fault` says why."""
+    """The bytes at a position are not a whole record; `fault` says why."""
 
     def __init__(self, at: int, fault: Fault) -> None:
         super().__init__(f"no record at byte {at}: {fault.value}")
@@ -72,7 +72,7 @@ class RecordError(RocketletError):
 
 
 class Fault(enum.Enum):
-    """Why there is no record at a place."""
+    """Why there is no record at a position."""
 
     EMPTY = "nothing written"
     BLANK = "end of the file"
@@ -147,13 +147,13 @@ class Outline(NamedTuple):
 
 
 def body_crc(body: Buffer) -> int:
-    """The CRC as records keep it; 0 for an empty body."""
+    """The CRC as records hold it; 0 for an empty body."""
     return crc32(body) & 0x7FFFFFFF
 
 
 @lru_cache(8192)
 def topic_field(topic: str) -> bytes:
-    """The topic with its length in front, as it stands in a record: one byte of length, two in V2."""
+    """The topic with its length in front, as in a record: one byte of length, two in V2."""
     encoded = topic.encode()
     return len(encoded).to_bytes(1 if len(encoded) <= 127 else 2, "big") + encoded
 
@@ -229,7 +229,7 @@ def encode(record: Record) -> bytes:
 
 
 def blank(room: int) -> bytes:
-    """The 8 bytes that close a file with `room` bytes left; what stands after them does not matter."""
+    """The 8 bytes that close a file with `room` bytes left; what follows them does not matter."""
     return _TWO.pack(room, MAGIC_BLANK)
 
 
@@ -239,7 +239,7 @@ def decode(buffer: Buffer, at: int = 0, end: int | None = None) -> Record:
 
 
 def fields(buffer: Buffer, at: int, end: int) -> Fields:
-    """What `decode` makes a record of, in the order of its fields: 0.7 µs less for who makes something else of it."""
+    """The fields from which `decode` makes a record: 0.7 µs less for callers that make something else of them."""
     if end - at < FIXED:
         raise RecordError(at, _short(buffer, at, end))
     (
@@ -286,8 +286,8 @@ def properties_of(buffer: Buffer, at: int = 0) -> bytes:
 def check(buffer: Buffer, at: int, end: int, verify_body: bool = True, log_offset: int | None = None) -> int | Fault:
     """The size of the whole record at a place, or why there is none.
 
-    With `log_offset` a record that was written for another place is a fault too: Java does not look, but it is the
-    best proof that these bytes are the record of this place and not its copy inside somebody's body.
+    With `log_offset` a record that was written for another offset is a fault too: Java does not check, but it is the
+    best proof that these bytes are the record of this offset and not a copy of it inside a message body.
     """
     if end - at < FIXED:
         return _short(buffer, at, end)
@@ -366,7 +366,7 @@ def _head_fault(size: int, magic: int, room: int) -> Fault | None:
 
 
 def _short(buffer: Buffer, at: int, end: int) -> Fault:
-    """What stands in a room that is too small for any record."""
+    """What is in a space that is too small for any record."""
     if end - at < BLANK_SIZE:
         return Fault.EMPTY if not any(buffer[at:end]) else Fault.TORN
     size, magic = _TWO.unpack_from(buffer, at)

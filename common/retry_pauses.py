@@ -1,7 +1,7 @@
 """How long to wait between tries to reach a server: each second at first, then ever slower. Pure.
 
-What is awaited (a name server, a broker, a topic) most often comes within seconds: both sides were started together, or
-one restarts. It is then found within a second. One that stays away for long costs little.
+What is waited for (a name server, a broker, a topic) mostly appears within seconds: both sides were started together,
+or one restarts. It is then found within a second. One that stays away for long costs little.
 
 Java: none; RocketMQ asks again every 10 to 30 s
 """

@@ -1,7 +1,8 @@
-"""Every key that a RocketMQ configuration file may hold, to tell "RocketMQ's, but not served here" from "nobody's".
+"""Every key that a RocketMQ configuration file may hold, to distinguish "RocketMQ's, but not served here" from
+"unknown".
 
-The spellings are RocketMQ's own, `Maped`, `DLeger` and `Mills` included. Which of them are served is not said here but
-by the settings dataclasses; `NOTES` tells what to do instead where that is worth a sentence.
+The spellings are RocketMQ's own, `Maped`, `DLeger` and `Mills` included. Which of them are served is defined
+by the settings dataclasses; `NOTES` says what to do instead where that is worth a sentence.
 
 Java: common/BrokerConfig.java, common/namesrv/NamesrvConfig.java, remoting/netty/Netty{Server,Client}Config.java,
 store/config/MessageStoreConfig.java

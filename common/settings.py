@@ -49,14 +49,14 @@ REDACTED = "******"
 ENVIRONMENT_PREFIX = "ROCKETLET_"
 _METADATA = "rocketlet"
 _control_character = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]").search
-# Problems of one update that are told; a suggestion takes 4 ms to find, and an update may have a thousand wrong keys.
+# Problems reported for one update; a suggestion takes 4 ms to find, and an update may have a thousand wrong keys.
 _TOLD_PROBLEMS = 10
 _LONGEST_KEY = 100
 _described_types: dict[type, tuple[Setting, ...]] = {}  # looking up type hints costs 100 µs, and an update asks often
 
 
 class SettingsError(RocketletError):
-    """One or several settings are wrong; one line each. Whoever gets it has changed nothing."""
+    """One or several settings are wrong; one line each. Nothing was changed."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__("\n".join(problems))
@@ -65,7 +65,7 @@ class SettingsError(RocketletError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """All that is known of one setting. `kind` is its Python type, `field` the name of the dataclass field."""
+    """Everything about one setting. `kind` is its Python type, `field` the name of the dataclass field."""
 
     field: str
     key: str
@@ -221,8 +221,8 @@ def shown(setting: Setting, value: Any) -> str:
 def with_updates(config: Config, updates: Mapping[str, str]) -> Config:
     """The same settings with these values, as requests 25 and 318 ask for. All are taken or none: raises SettingsError.
 
-    A value equal to the present one changes nothing and is welcome for every key, since tools send back the whole list
-    that they were shown.
+    A value equal to the present one changes nothing and is accepted for every key, since tools send back the whole
+    list that they were shown.
     """
     return typing.cast(Config, with_updates_of_all([config], updates)[0])
 
@@ -277,10 +277,10 @@ def _unknown(key: str, known: Iterable[str]) -> str:
 
 
 def nearest(key: str, known: Iterable[str]) -> str | None:
-    """The known key that a person most likely meant."""
+    """The known key that was most likely meant."""
     if len(key) > _LONGEST_KEY:
         return None
-    import difflib  # 4 ms, and only ever needed when something is wrong
+    import difflib  # 4 ms, and only needed when something is wrong
 
     # Of two spellings that differ in case and dashes only, the first is suggested.
     candidates = {_plain(candidate): candidate for candidate in reversed(list(known))}
@@ -305,7 +305,7 @@ def _family(kind: Any) -> Any:
 
 
 def _parse_bool(_: Setting, text: str) -> bool:
-    # Java takes whatever is not "true" for false; a typing error must not switch something off.
+    # Java takes anything but "true" as false; a typing error must not switch something off.
     return {"true": True, "false": False}[text.lower()] if text.lower() in ("true", "false") else _reject(text)
 
 

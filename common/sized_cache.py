@@ -1,4 +1,4 @@
-"""A cache with a size: what was computed of texts, kept while it is in use and while all of it is small enough.
+"""A cache with a size limit: values computed from texts, the least recently used dropped first.
 
 `functools.lru_cache` counts entries, so peers that choose the texts choose its size in bytes: 4,096 subscriptions of
 64 KB parsed are more than a gigabyte, for good. Here an entry costs its text, and whatever is too long is computed each

@@ -1,4 +1,4 @@
-"""What a group wants of a topic: a tag expression and the hashes a broker compares with queue entries.
+"""What a group subscribes to of a topic: a tag expression and the hashes that a broker compares with queue entries.
 
 The broker sees hashes only, so two tags may collide: the client compares the strings again.
 
@@ -19,7 +19,7 @@ SQL92 = "SQL92"
 
 
 class InvalidSubscription(RocketletError):
-    """The expression says nothing; use `*`, or tags joined by `||`."""
+    """The expression has no tag; use `*`, or tags joined by `||`."""
 
 
 @lru_cache(1024)  # a TAGS value may have 32 KB, so 32 MB at the most

@@ -1,6 +1,7 @@
 """Names of topics and groups: rules, limits, and the names RocketMQ keeps for itself.
 
-Every name is checked before it meets a path, so nothing but `%`, `|`, letters, digits, `_` and `-` reaches the disk.
+Every name is checked before it becomes part of a path, so nothing but `%`, `|`, letters, digits, `_` and `-` reaches
+the disk.
 
 Java: common/topic/TopicValidator.java, common/MixAll.java, common/message/MessageConst.java
 """
@@ -61,7 +62,7 @@ INNER_PRODUCER_GROUP: Final = "CLIENT_INNER_PRODUCER"
 DEFAULT_PRODUCER_GROUP: Final = "DEFAULT_PRODUCER"
 DEFAULT_CONSUMER_GROUP: Final = "DEFAULT_CONSUMER"
 
-# Groups every broker knows from its start.
+# Groups that every broker knows from its start.
 SYSTEM_GROUPS: Final = frozenset(
     {
         TOOLS_GROUP,
@@ -82,7 +83,7 @@ class InvalidName(RocketletError):
 
 
 def check_topic_name(name: str) -> None:
-    """Raises InvalidName. A name that stands for a system topic passes: whether it may be used is the broker's say."""
+    """Raises InvalidName. A name that stands for a system topic passes: whether it may be used is up to the broker."""
     limit = RETRY_TOPIC_MAX_LENGTH if name.startswith((RETRY_PREFIX, DLQ_PREFIX)) else TOPIC_MAX_LENGTH
     _check(name, "topic", limit)
 

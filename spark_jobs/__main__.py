@@ -359,7 +359,7 @@ def status(out: str, options: tuple[str, ...], as_json: bool) -> None:
 def _source(
     namesrv: str | None, topics: str | None, pattern: str | None, store: str | None, start: str, more: dict[str, str]
 ) -> Source:
-    """What is to be followed. Raises what the source's options are refused with, before Spark starts."""
+    """What to follow. Raises the errors of the source's options, before Spark starts."""
     from rocketlet.spark_jobs.follow import Source
     from rocketlet.spark_jobs.rocketmq.options import read_options
 

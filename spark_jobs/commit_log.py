@@ -1,11 +1,11 @@
-"""What of a store's log a job reads: its segments, where their data ends, and how they are cut into splits.
+"""The part of a store's log that a job reads: its segments, where their data ends, and their splits.
 
-Found once, by the driver, before the job starts; every executor then reads up to the same ends, so a store may be
+The driver determines it once, before the job starts; every executor then reads up to the same ends, so a store may be
 written to meanwhile. A store with an `abort` file (a broker runs on it, or crashed) is taken up to the log's good end:
 in the last segment with data the records are followed from the start, and what does not follow is left to the broker.
 
-Without `abort` a reader goes on behind a damage of the last segment, unless what comes next is older than what stands
-before: then it was left behind when a broker cut the log, for cutting moves an end and wipes nothing.
+Without `abort` a reader continues after a damage of the last segment, unless what follows is older than what precedes
+it: then it is a leftover from when a broker cut the log, which moves the end and wipes nothing.
 
 Java: store/MappedFileQueue.java
 """
@@ -39,7 +39,7 @@ _NOT_FOLLOWED = "behind the good end of a log that is being written or was not c
 
 @dataclass(slots=True, frozen=True)
 class Segment:
-    """One file of the log: data up to `end`, zeros or nothing of interest behind it."""
+    """One file of the log: data up to `end`, followed by zeros or nothing of interest."""
 
     path: str
     base: int
@@ -178,7 +178,7 @@ def _take_segments(log: CommitLog, files: list[tuple[str, Entry]]) -> None:
 
 
 def _find_end(log: CommitLog, tail: str) -> None:
-    """Take the empty segments at the end away, and say where data ends in the last one that has any."""
+    """Remove empty segments at the end, and find where data ends in the last one that has any."""
     while log.segments:
         last = log.segments.pop()
         data_end = _data_end(last)
@@ -229,7 +229,7 @@ class _Followed:
 
 def _follow(segment: Segment, data_end: int) -> _Followed:
     """From the segment's start up to its first damage. Bodies are not checked: a bad one does not end the chain."""
-    # Zeros may be the end of the last record, so look a little behind the last byte that is none.
+    # A record may end with zeros, so look a little beyond the last byte that is not zero.
     segment = replace(segment, end=min(segment.size, data_end + _ZEROS_OF_A_RECORD))
     followed = _Followed()
     while followed.end < segment.end:
@@ -277,7 +277,7 @@ def read_split(split: Split, *, verify_body: bool = False) -> tuple[bytearray, F
             split.at_record, segment.is_ledger,
         )  # fmt: skip
         if len(data) < size:
-            # A live store deleted or cut the file under us: what is there is all there is.
+            # A live store deleted or cut the file meanwhile: use what is there.
             stretch.end = min(stretch.end, len(data))
         found = find_records(stretch, verify_body)
         if found is not None:

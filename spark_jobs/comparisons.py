@@ -1,9 +1,9 @@
-"""What stands in a store's queues and index, compared with what its log says: pure, on arrays.
+"""Comparing a store's queues and index with its log: pure, on arrays.
 
-Not everything that differs is wrong. Entries of messages that retention took may stand before the log's begin, entries
-of messages that came meanwhile behind its end; a queue entry may hold the address of an extension unit instead of its
-tags code; the last message before a restart may be in the index twice; and where the log is damaged, queues and index
-may well know more than it does.
+Not every difference is an error. There may be entries of messages that retention deleted, before the log's begin, and
+of messages that arrived meanwhile, after its end; a queue entry may hold the address of an extension unit instead of
+its tags code; the last message before a restart may be in the index twice; and where the log is damaged, queues and
+index may may know more than it does.
 
 Java: none (a broker never compares)
 """

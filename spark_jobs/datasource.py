@@ -8,7 +8,7 @@ One row a message (`message_columns` lists the columns; a narrower schema decode
     partitions     at most this many tasks instead, whatever the size
     inflate        true: bodies that were sent compressed come plain
     unwrap         true: an inner batch (5.x) becomes one row a message
-    tail           auto (default), stop, through: what to do behind a damage of the last segment (see `commit_log`)
+    tail           auto (default), stop, through: what to do after a damage of the last segment (see `commit_log`)
     time_margin_s  a segment is skipped by time only if it misses the wanted range by more than this, default 300
 
 `spark.readStream` follows the log (`log_stream`), and has these beside split_size and inflate:
@@ -230,7 +230,7 @@ class MessageReader(DataSourceReader):
         return kept
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, SplitsPartition)  # ours, see partitions()
+        assert isinstance(partition, SplitsPartition)  # our own type, see partitions()
         for split in partition.splits:
             yield from self.rows_of(split)
 
@@ -250,7 +250,7 @@ class MessageReader(DataSourceReader):
 
 
 def _parts(batch: MessageBatch) -> Iterator[MessageBatch]:
-    """A batch in pieces that the JVM takes without pain."""
+    """A batch in pieces small enough for the JVM."""
     import numpy as np
 
     if not len(batch):
@@ -277,7 +277,7 @@ class DamageReader(DataSourceReader):
         return [*parts, SplitsPartition((), tuple(found.damages))]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[str, int, int, str]]:
-        assert isinstance(partition, SplitsPartition)  # ours, see partitions()
+        assert isinstance(partition, SplitsPartition)  # our own type, see partitions()
         for known in partition.known_damages:
             yield known.path, known.log_offset, known.size, known.reason
         for split in partition.splits:

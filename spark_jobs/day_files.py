@@ -1,14 +1,14 @@
 """Parquet files by day and topic that grow batch by batch, each batch once: day=2026-11-18/topic=Orders/….parquet.
 
 A batch is written to a folder of its own first, and its files are then moved to names that carry its number. A batch
-that is repeated, because what wrote it died, first removes what it had moved. So after any crash and a repetition every
+that is repeated, because its writer died, first removes what it had moved. So after any crash and a repetition every
 row is there once; and since each file appears by a rename, readers never see half of one.
 
 Compaction joins the small files of a folder. What it is about to do stands in a note on the disk before the joined file
 appears, and is finished after a crash. Only between that rename and the removal of the small files, a few milliseconds,
 a reader could meet rows twice.
 
-Names that begin with `_` are ours: Spark, Arrow and DuckDB pass them over.
+Names that begin with `_` are ours: Spark, Arrow and DuckDB skip them.
 
 Java: none
 """
@@ -52,7 +52,7 @@ class DayFiles:
         return path
 
     def add(self, batch: int) -> int:
-        """Let the staged files of a batch appear, in the place of any that an earlier try left. How many there are."""
+        """Publish the staged files of a batch, replacing those of an earlier try. Returns their number."""
         for path, first, _ in self._files():
             if first == batch:
                 path.unlink()
@@ -81,7 +81,7 @@ class DayFiles:
         note.unlink()
 
     def compact(self, before: int) -> int:
-        """Join small files of the batches before this one, in every folder that has many. How many were joined."""
+        """Join small files of earlier batches, in every folder that has many. Returns how many were joined."""
         small: dict[Path, list[tuple[int, int, Path, int]]] = {}
         for path, first, last in self._files():
             size = path.stat().st_size

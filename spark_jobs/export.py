@@ -1,7 +1,7 @@
 """Messages of some topics and some time as files for others: Parquet or JSON lines, a folder a day and topic.
 
 Bodies stay bytes in Parquet (base64 in JSON lines), become text, or are read as JSON: then each row has a column `json`
-of the given or inferred schema, and `json_error` says of a body that it is none.
+of the given or inferred schema, and `json_error` says whether a body is not JSON.
 
 Java: none
 """

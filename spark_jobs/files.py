@@ -1,4 +1,4 @@
-"""The Spark jobs' door to files: plain paths, and whatever Arrow's file systems know (`s3://`, `hdfs://`, `gs://`).
+"""The Spark jobs' access to files: plain paths, and whatever Arrow's file systems know (`s3://`, `hdfs://`, `gs://`).
 
 Everything is read with plain reads and never mapped: a live store may delete a file under a reader, which a read
 survives with an error and a mapping does not survive at all. Writing is for plain paths only, since a broker is to
@@ -127,7 +127,7 @@ def remove_folder(path: str) -> None:
 
 
 def is_locked(path: str) -> bool:
-    """Whether another process holds the lock of a store, asked without taking it. False where nobody can tell."""
+    """Whether another process holds the lock of a store, found without acquiring it. False where that is unknown."""
     # struct flock of Linux: type, whence, start, length, process
     question = struct.pack("@hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
     try:

@@ -1,8 +1,8 @@
 """Keeps Parquet files by day and topic up to date, from brokers or from the store of a running broker.
 
-A Structured Streaming query does the reading: its checkpoint says what has been read, and a batch that is repeated
-reads the same messages. `DayFiles` makes each batch appear once. Together every message is in the files once, whatever
-is killed in between.
+A Structured Streaming query reads: its checkpoint says what has been read, and a repeated batch reads the same
+messages. `DayFiles` makes each batch appear once. So every message is in the files exactly once, whatever is killed in
+between.
 
 `status.json` in the folder `_follow` tells after each batch how far the files are; `status` adds the lag.
 
@@ -62,7 +62,7 @@ def follow(
     stopped: threading.Event,
     say: Callable[[str], None],
 ) -> int:
-    """Run until `stopped` is set, or with `once` until all that is there now is written. How many messages were.
+    """Run until `stopped` is set, or with `once` until everything present is written. Returns the number of messages.
 
     A batch that is under way is given up, and repeated the next time. Raises what the query ended with.
     """
@@ -103,7 +103,7 @@ def _rows_in(folder: Path) -> int:
 
 
 def _tell(files: DayFiles, source: Source, progress: Any, seen: int) -> int:
-    """Write the status after a batch that was not told yet; the number of the batch."""
+    """Write the status after a new batch; returns the number of the batch."""
     if progress is None or progress["batchId"] == seen:
         return seen
     (read,) = progress["sources"]

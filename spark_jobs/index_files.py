@@ -1,7 +1,7 @@
 """Writes the index files of a scanned log, each by one task, from the pieces that hold its entries.
 
-Files are named after the store time of their first message, and made to be above the one before even where the clock
-went back: that is how our broker names them, and a Java broker only wants numbers.
+Files are named after the store time of their first message, but always above the previous one even where the
+clock went back: that is how our broker names them, and a Java broker only needs numbers.
 
 Java: store/index/IndexService.java
 """

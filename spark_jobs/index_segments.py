@@ -44,7 +44,7 @@ INDEX_ITEM = np.dtype([("hash", "<i4"), ("log_offset", "<i8"), ("timestamp", "<i
 
 @dataclass(slots=True, frozen=True)
 class Rules:
-    """What of a broker's settings decides the bytes."""
+    """The broker settings that determine the bytes."""
 
     units_per_file: int = 300_000
     geometry: IndexGeometry = field(default_factory=IndexGeometry)
@@ -53,7 +53,7 @@ class Rules:
 
 @dataclass(slots=True)
 class QueueSpan:
-    """What one split has of one queue. `is_even`: offsets follow one another from `first` on."""
+    """The part of one queue in one split. `is_even`: offsets follow one another from `first` on."""
 
     topic: str
     queue_id: int
@@ -64,7 +64,7 @@ class QueueSpan:
 
 @dataclass(slots=True)
 class SplitIndex:
-    """What dispatch makes of one split."""
+    """The output of dispatch for one split."""
 
     units: list[tuple[QueueSpan, int, Array]] = field(default_factory=list)  # (queue, file number, UNIT array)
     items: Array = field(default_factory=lambda: np.empty(0, INDEX_ITEM))
@@ -251,7 +251,7 @@ def _packed(units: Array) -> bytes:
 
 @dataclass(slots=True)
 class UnevenQueue:
-    """A queue with gaps or returns, made as our recovery makes it."""
+    """A queue with gaps or repeated offsets, built as our recovery builds it."""
 
     first: int = 0
     entries: bytearray = field(default_factory=bytearray)

@@ -3,7 +3,7 @@
     scan      each split once: pieces and summaries, kept by Spark (log_pieces)
     stitch    the driver sees that the splits meet, finds the log's end, numbers the index entries, plans the queues
     write     queue files and index files in parallel, into a folder of their own (queue_files, index_files)
-    put       the folders are renamed into their place, checkpoint and settings follow
+    put       the folders are renamed to their final names, checkpoint and settings follow
 
 So a job that dies leaves the store as it was.
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class CannotWrite(RocketletError):
-    """The place for the result is taken, in use, or not a plain path; the text says what to do."""
+    """The target is occupied, in use, or not a plain path; the text says what to do."""
 
 
 @dataclass(slots=True)
@@ -72,10 +72,12 @@ class IndexReport:
         made = self.queues
         if made.uneven:
             said.append(
-                f"{len(made.uneven)} queues with gaps or returns: {made.lost} offsets marked as lost, "
-                f"{made.rewound} assigned twice, {made.implausible} not believed ({', '.join(made.uneven[:5])})"
+                f"{len(made.uneven)} queues with gaps or repeated offsets: {made.lost} offsets marked as lost, "
+                f"{made.rewound} assigned twice, {made.implausible} implausible ({', '.join(made.uneven[:5])})"
             )
-        said += [f"topic {name!r}: left out, for its name or numbers cannot be right" for name in self.strange_topics]
+        said += [
+            f"topic {name!r}: left out, because its name or numbers cannot be right" for name in self.strange_topics
+        ]
         said += [
             f"topic {name!r}: holds inner batches of 5.x, whose batchconsumequeue is not written"
             for name in self.inner_batches
@@ -143,7 +145,7 @@ def _report_of(scanned: Scanned) -> IndexReport:
 
 
 def _put(out: str, staging: str, scanned: Scanned, report: IndexReport) -> None:
-    """Put what was written in the place of what was there."""
+    """Move what was written to where it belongs, replacing what was there."""
     for name in (CONSUME_QUEUE, INDEX):
         place = f"{out}/{name}"
         if exists(place):

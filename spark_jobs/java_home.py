@@ -38,13 +38,13 @@ exec {java} "$@"
 
 
 class NoJava(RocketletError):
-    """There is no Java that Spark could run on; the text says what was looked at and what to do."""
+    """There is no Java that Spark can run on; the text says where it was looked for and what to do."""
 
 
 def use_java(environment: MutableMapping[str, str]) -> str:
     """Makes JAVA_HOME name a Java that Spark runs on, and returns words that say which. Raises NoJava.
 
-    A JAVA_HOME that was set is the user's word: too old a Java there is an error, not a reason to take another.
+    A JAVA_HOME that is set is the user's decision: if that Java is too old it is an error, not a reason to use another.
     """
     if environment.get("JAVA_HOME"):
         home = Path(environment["JAVA_HOME"])

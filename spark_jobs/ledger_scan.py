@@ -3,8 +3,8 @@
     0  4  magic: 1 entry, 2 no-op, -1 end of file    16  8  term        32  4  channel      40  4  body CRC
     4  4  size of the entry      8  8  index         24  8  position    36  4  chain CRC    44  4  body length
 
-A record says the offset it stands at itself, behind the header, so the search for the next true record is the plain
-log's. Files from before a broker joined its group hold plain records without headers; both may stand in one folder.
+A record holds its own offset, which is that after the header, so the search for the next true record is that of the
+plain log. Files from before a broker joined its group hold plain records without headers; both may stand in one folder.
 
 Java: dledger io.openmessaging.storage.dledger.store.file.DLedgerMmapFileStore
 """
@@ -65,7 +65,7 @@ def read_ledger(
 
 
 def _record_place(buffer: memoryview, at: int, end: int) -> int:
-    """Where the record of an entry stands: behind the header, or here where it is a plain one."""
+    """Where the record of an entry is: after the header, or right here if it is a plain one."""
     if end - at < FIXED or _TWO.unpack_from(buffer, at)[1] in (MAGIC_V1, MAGIC_V2):
         return at
     return at + HEADER_SIZE

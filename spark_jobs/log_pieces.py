@@ -1,4 +1,4 @@
-"""Reads every split of a log once, on the executors, and keeps what dispatch makes of it as packed pieces in Spark.
+"""Reads every split of a log once, on the executors, and keeps the output of dispatch as packed pieces in Spark.
 
 A row is a piece: units of one queue and file, index entries, or the summary of its split. Pieces are a few megabytes
 at most, so a shuffle moves thousands of rows where it would have to move millions, and nothing is read twice.
@@ -48,7 +48,8 @@ class TopicCount:
 
 @dataclass(slots=True)
 class SplitSummary:
-    """What the driver has to know of a split. Offsets are log offsets; `begin` is None where nothing begins in it."""
+    """What the driver has to know about a split. Offsets are log offsets; `begin` is None where nothing begins in
+    it."""
 
     split: int
     begin: int | None
@@ -195,12 +196,12 @@ def topic_counts(batch: MessageBatch, lost: Any) -> list[TopicCount]:
 
 @dataclass(slots=True)
 class Stitched:
-    """The splits put together: the log's end, and all damages in order."""
+    """The splits joined: the log's end, and all damages in order."""
 
     end: int
     last_split: int  # of those before the end
     damages: list[LogDamage]
-    is_cut: bool  # the end is a damage, and there is more behind it
+    is_cut: bool  # the end is a damage, with more data after it
 
 
 def stitch(log: CommitLog, splits: list[Split], summaries: list[SplitSummary], *, stop_at_damage: bool) -> Stitched:
@@ -230,7 +231,7 @@ def _check_border(one: tuple[Split, SplitSummary], two: tuple[Split, SplitSummar
     segment = split.segment
     if segment.path == following.segment.path:
         if next_summary.begin is None:
-            # Nothing begins there: what this one read goes on behind it.
+            # Nothing begins there: the record of this split extends beyond it.
             next_summary.begin = next_summary.end = summary.end
             next_summary.blank = summary.blank
         elif next_summary.begin != summary.end and not (segment.is_ledger and next_summary.begin > summary.end):
@@ -285,7 +286,7 @@ def scan_log(
         try:
             stitched = stitch(log, splits, summaries, stop_at_damage=stop_at_damage)
         except FalseRecord:
-            # Somebody's message holds a record made for this very place: only whole files are safe from it.
+            # A message contains a record made for this very offset: only splits of whole files are safe from it.
             pieces.unpersist()
             splits = from_file_starts(splits)
             continue

@@ -1,9 +1,9 @@
 """`spark.readStream.format("commitlog")`: follows the log of a store that a broker writes to, without touching it.
 
-A stream's place is one log offset. Files before the last one with data are finished: any part of them may be read, and
-a damage in them is passed as a batch read passes it. In the last one the records are followed, from where the stream
-looked last, and what does not follow is left to the broker: the stream waits there until records follow, or until the
-log goes on in the next file.
+A stream's position is one log offset. Files before the last one with data are finished: any part of them may be read,
+and a damage in them is passed as a batch read passes it. In the last one the records are followed, from where the
+stream looked last, and what does not follow is left to the broker: the stream waits there until records follow, or
+until the log continues in the next file.
 
 Java: store/DefaultMessageStore.java#ReputMessageService
 """
@@ -43,7 +43,7 @@ class LogLost(RocketletError):
 
 @dataclass(slots=True)
 class StreamOptions:
-    """What a stream is told beside what a batch read is."""
+    """The options of a stream in addition to those of a batch read."""
 
     starting: str
     max_bytes: int | None
@@ -87,7 +87,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if begin < found.begin_offset:
             text = f"the log of {self.path} begins at offset {found.begin_offset}, and the stream is at {begin}"
             if self.options.fail_on_data_loss:
-                raise LogLost(f"{text}; set option failOnDataLoss to false to go on without what is gone")
+                raise LogLost(f"{text}; set option failOnDataLoss to false to continue without it")
             log.warning("%s", text)
             begin = found.begin_offset
         most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
@@ -115,7 +115,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return list(parts)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, LogPartition)  # ours, see partitions()
+        assert isinstance(partition, LogPartition)  # our own type, see partitions()
         rows: Iterator[pa.RecordBatch] = self.rows.rows_of(partition.split)
         return rows
 
@@ -123,7 +123,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             return list_segments(self.path)
         except StoreNotFound:
-            return CommitLog([])  # a broker that starts soon makes it
+            return CommitLog([])  # a broker that is about to start creates it
 
     def _end(self, found: CommitLog, begin: int, most: int | None) -> int:
         """How far the log can be read, from `begin` on, and at most so many bytes."""
@@ -148,7 +148,7 @@ def _last_with_data(segments: list[Segment]) -> Segment | None:
 
 
 def _follow(segment: Segment, at: int, limit: int) -> int:
-    """Where the records of a file that is being written end, from one of them on, at the first behind `limit`.
+    """Where the records of a file that is being written end, from one of them on, at the first after `limit`.
 
     A record counts as soon as its head can be read: a broker writes the rest long before a task comes to read it.
     """

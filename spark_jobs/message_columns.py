@@ -1,6 +1,6 @@
 """The columns of a message row: their Spark types and how each is made from the records of a batch.
 
-A reader is given a schema and makes just those columns: what nobody asked for is not decoded. Bodies are cut out last
+A reader gets a schema and makes just those columns: nothing else is decoded. Bodies are cut out last
 and properties once, however many columns come from them.
 
 `crc_state` is `good`, `bad body` (BODYCRC, of all records) or `bad record` (`__CRC32#`, of records that carry one).
@@ -162,7 +162,7 @@ class MessageBatch:
 
 
 def inflate_body(body: bytes, sys_flag: int) -> bytes | None:
-    """The plain body, or None where it cannot be inflated: broken, or of a kind that nobody knows."""
+    """The plain body, or None where it cannot be inflated: broken, or of an unknown kind."""
     kind = _COMPRESSIONS[(sys_flag & flags.COMPRESSION_MASK) >> 8]
     try:
         if kind == "zlib":

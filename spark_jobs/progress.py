@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def tell(text: str) -> None:
-    """A line for the person at the terminal; results go to stdout."""
+    """A line for the user at the terminal; results go to stdout."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 

@@ -1,7 +1,7 @@
 """Filters that a reader applies itself: Spark's on topic, queue, offsets, times, tag and unique key.
 
-Cheap ones go first, so that the properties of a record are not looked at where its queue already said no. What lies
-outside wanted log offsets or times is not even read: whole splits and whole segments fall away.
+Cheap ones go first, so that the properties of a record are not read where its queue is excluded already. What is
+outside the wanted log offsets or times is not even read: whole splits and whole segments are skipped.
 
 Times prune a segment only with a margin, because a broker's clock may have been set back while it wrote.
 
@@ -141,7 +141,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _microseconds(value: Any) -> int | None:
-    """Of a moment; one without a zone is in UTC, as Spark hands them over."""
+    """Milliseconds of a time; without a zone it is in UTC, as Spark passes them."""
     if not isinstance(value, datetime):
         return None if isinstance(value, date) else _whole(value)
     if value.tzinfo is None:
@@ -151,7 +151,7 @@ def _microseconds(value: Any) -> int | None:
 
 
 def bounds(conditions: list[Condition], column: str) -> Range:
-    """The numbers of a column that all conditions together let through, at the most."""
+    """The widest range of a column that all conditions together allow."""
     low: int | None = None
     high: int | None = None
     for condition in conditions:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class QueuesWritten:
-    """`lost` offsets are marked so, `rewound` were assigned twice, `implausible` ones were not believed."""
+    """`lost` offsets are marked so, `rewound` were assigned twice, `implausible` ones were ignored."""
 
     queues: int = 0
     files: int = 0

@@ -37,7 +37,7 @@ class Stretch:
     """What one reader has of a log file. Places are inside `data`; `base` is the log offset of its first byte.
 
     Records that begin in [start, stop) are this reader's. `end` is where data ends and `file_end` where the file does,
-    both possibly behind the bytes at hand. `at_record` says that a record (or damage) begins at `start`; else the first
+    both possibly beyond the bytes at hand. `at_record` says that a record (or damage) begins at `start`; else the first
     true record from there on is the first. `is_ledger` says that a header of DLedger may stand before each record.
     """
 
@@ -64,7 +64,7 @@ class Found:
     begin: int | None = None
     end: int = 0
     blank: bool = False
-    heads: Heads | None = None  # where reading them was needed anyway
+    heads: Heads | None = None  # if they had to be read anyway
 
     def heads_in(self, data: bytes | bytearray | memoryview) -> Heads:
         """The fixed fields of the records; `data` is what they were found in."""
@@ -240,7 +240,7 @@ def cut_out(data: bytes | bytearray | memoryview | pa.Buffer, begins: Array, end
 
 
 def topics_of(data: memoryview, heads: Heads) -> pa.DictionaryArray:
-    """The topics of the records, as bytes; each distinct one stands in the dictionary once."""
+    """The topics of the records, as bytes; each distinct one is in the dictionary once."""
     return cut_out(data, heads.topic_at, heads.topic_at + heads.topic_size).dictionary_encode()
 
 
@@ -254,7 +254,7 @@ def texts(raw: pa.Array) -> pa.StringArray:
 
 @dataclass(slots=True)
 class Properties:
-    """All properties of some records, in their order: `row` says whose, `names` and `values` what."""
+    """All properties of some records, in their order: `row` is the record of each, `names` and `values` its content."""
 
     rows: int
     row: Array

@@ -13,7 +13,7 @@ from rocketlet.spark_jobs.commit_log import LogDamage
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# What a task tells of its findings.
+# How a task reports its findings.
 FINDING_SCHEMA = (
     "place string, topic string, what string, count long, first long, missing long, other long, surplus long"
 )
@@ -54,7 +54,7 @@ class TopicReport:
 
 @dataclass(slots=True)
 class VerifyReport:
-    """All of it. `is_good` says that there is neither damage nor finding."""
+    """The whole result. `is_good`: there is neither damage nor finding."""
 
     log_begin: int = 0
     log_end: int = 0

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def verify_seals(session: SparkSession, scanned: Scanned, root: str, report: VerifyReport) -> None:
-    """A seal covers every byte of a full log file, also those that no CRC of a record does."""
+    """A seal covers every byte of a full log file, even those that no CRC of a record covers."""
     sealed = {parse_offset(entry.name) for entry in list_folder(f"{root}/{SEALS}")}
     segments = [segment for segment in scanned.log.segments if segment.base in sealed]
     if not segments:

@@ -2,7 +2,7 @@
 
     records   size, lengths, own offset, CRC of the body, `__CRC32#` where there is one; each damage with its place
     offsets   queue offsets follow one another: gaps, and offsets assigned twice
-    queues    what stands in `consumequeue/` is what the log says
+    queues    the entries in `consumequeue/` are those that the log implies
     index     each key of the log is in `index/` and no other; the chains lead where they should
     seals     the checksums our broker keeps of full log files
 

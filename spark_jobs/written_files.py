@@ -1,4 +1,4 @@
-"""What the tasks that write queue and index files have in common: pieces put together, files that appear whole.
+"""What the tasks that write queue and index files share: joining pieces, and files that appear whole.
 
 Java: none
 """
@@ -13,7 +13,7 @@ from rocketlet.spark_jobs.files import rename, write_file
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# What such a task tells of a file.
+# What such a task reports about a file.
 FILE_SCHEMA = (
     "path string, topic string, queue_id int, number long, units long, lost long, rewound long, implausible long, "
     "begin_time long, end_time long"
@@ -21,7 +21,8 @@ FILE_SCHEMA = (
 
 
 def write_once(staging: str, path: str, size: int, pieces: list[tuple[int, Any]]) -> None:
-    """Written beside and renamed, so that a task that runs twice never spoils the file of the one that finished."""
+    """Written to a temporary name and renamed, so that a task that runs twice never spoils the file of the one that
+    finished."""
     temporary = f"{staging}/tmp/{uuid.uuid4().hex}"
     write_file(temporary, size, pieces)
     rename(temporary, path)

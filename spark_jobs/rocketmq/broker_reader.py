@@ -37,7 +37,7 @@ _MOST_A_PULL = 1024
 _PULL_TIMEOUT = 15.0
 _LONGEST_PAUSE = 2.0
 _SHORT_PATIENCE = 2.0
-# Refusals that a moment may cure: SYSTEM_ERROR, SYSTEM_BUSY, SERVICE_NOT_AVAILABLE, and what brokers say of topics
+# Refusals that may be temporary: SYSTEM_ERROR, SYSTEM_BUSY, SERVICE_NOT_AVAILABLE, and what brokers say of topics
 # whose tables they have not loaded yet, TOPIC_NOT_EXIST.
 _PASSING = frozenset({1, 2, 14, 17})
 
@@ -76,7 +76,7 @@ class BrokerReader:
         try:
             self._token.run_sync_soon(self._stop.set)
         except trio.RunFinishedError:
-            pass  # it has failed; what it was doing has raised that already
+            pass  # it has failed; its calls have raised that already
         self._thread.join()
 
     def _run(self) -> None:
@@ -98,7 +98,7 @@ class BrokerReader:
     def _soon(
         self, function: Callable[..., Awaitable[Result]], *arguments: Any, patience: float | None = None
     ) -> Future[Result]:
-        """Begin a question; its answer is a future."""
+        """Start a request; its answer is a future."""
         future: Future[Result] = Future()
         patience = self._retry_seconds if patience is None else patience
 
@@ -131,7 +131,7 @@ class BrokerReader:
                 except ClientError as error:
                     log.warning("the route of %s was not refreshed: %s", topic, error)
 
-    # ---- questions
+    # ---- requests
 
     def topics(self) -> list[str]:
         """All topics that the name servers know, the system's own among them."""
@@ -157,7 +157,7 @@ class BrokerReader:
         return self._of_each(self._max_offset, queues)
 
     def max_offsets_known(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-        """The same for a stream that goes on with the other queues where a broker is away: without its queues."""
+        """The same for a stream that continues without the queues of a broker that is away."""
         asked = {queue: self._soon(self._max_offset, queue, patience=_SHORT_PATIENCE) for queue in queues}
         known = {}
         for queue, future in asked.items():
@@ -192,7 +192,7 @@ class BrokerReader:
         return offset
 
     def commit(self, group: str, offsets: dict[MessageQueue, int]) -> None:
-        """Store how far a group has come, so that its lag can be seen."""
+        """Store the progress of a group, so that its lag can be seen."""
         for future in [self._soon(self._commit, group, queue, offset) for queue, offset in offsets.items()]:
             future.result()
 
@@ -200,7 +200,7 @@ class BrokerReader:
         await self._session.brokers.commit(await self._session.master_of(queue), group, queue, offset, wait=True)
 
     def pull_soon(self, group: str, subscription: Subscription, queue: MessageQueue, offset: int) -> Future[Pulled]:
-        """Begin to pull the messages from an offset on, as many as the broker gives at once."""
+        """Start a pull of messages from an offset on, as many as the broker sends at once."""
         return self._soon(self._pull, group, subscription, queue, offset, _MOST_A_PULL)
 
     async def _pull(

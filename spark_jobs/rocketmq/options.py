@@ -25,7 +25,7 @@ from rocketlet.spark_jobs.rocketmq.queue_offsets import BadOffsets, Offsets, par
 DEFAULT_GROUP = "SPARK_READER"
 DEFAULT_WRITER = "SPARK_WRITER"
 
-# Kafka's connector takes as many as there are; a task of a million messages is retried in seconds.
+# Kafka's connector takes all there are; a task of a million messages is retried in seconds.
 _MOST_A_TASK = 1_000_000
 
 
@@ -67,7 +67,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """Of `spark.read` and `spark.readStream`."""
+    """The options of `spark.read` and `spark.readStream`."""
 
     connection: Connection
     topics: tuple[str, ...]
@@ -87,7 +87,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Of `write` and `writeStream`."""
+    """The options of `write` and `writeStream`."""
 
     connection: Connection
     topic: str

@@ -1,8 +1,8 @@
 """The messages of one range of a queue, pulled while the ones before them are made into columns.
 
-What retention has taken from a range, or a broker lost, is a loss of data: an error, or a warning where the user said
-`failOnDataLoss=false`. A queue that ends before the range does is asked again for a while, for a broker that has just
-failed over may still be catching up.
+Messages of a range that retention has deleted, or a broker lost, are a loss of data: an error, or a warning where the
+user said `failOnDataLoss=false`. A queue that ends before the range does is asked again for a while, for a broker that
+has just failed over may still be catching up.
 
 Java: client/impl/consumer/DefaultMQPullConsumerImpl.java
 """
@@ -32,7 +32,7 @@ _LOOK_AGAIN = 0.5
 
 
 class DataLost(RocketletError):
-    """Messages of a range are not there any more."""
+    """Messages of a range no longer exist."""
 
 
 def batches(
@@ -70,7 +70,7 @@ def batches(
 
 
 def _progress(pulled: Pulled, wanted: OffsetRange, at: int, fail_on_data_loss: bool, is_late: bool) -> int:
-    """The offset to go on at; `at` itself where it is worth asking again."""
+    """The offset to continue at; `at` itself where asking again may help."""
     queue = wanted.queue
     if pulled.min_offset > at:
         first = min(pulled.min_offset, wanted.end)
@@ -89,7 +89,7 @@ def _progress(pulled: Pulled, wanted: OffsetRange, at: int, fail_on_data_loss: b
 
 def _lost(text: str, fails: bool) -> None:
     if fails:
-        raise DataLost(f"{text}; set option failOnDataLoss to false to go on without them")
+        raise DataLost(f"{text}; set option failOnDataLoss to false to continue without them")
     log.warning("%s", text)
 
 

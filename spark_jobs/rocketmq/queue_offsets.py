@@ -78,7 +78,7 @@ def to_state(offsets: Mapping[MessageQueue, int]) -> dict[str, dict[str, int]]:
 
 
 def ranges_between(start: Mapping[MessageQueue, int], end: Mapping[MessageQueue, int]) -> list[OffsetRange]:
-    """What lies between two offsets of the same queues, without what is empty."""
+    """The ranges between two offsets of the same queues, without empty ones."""
     return [OffsetRange(queue, start[queue], end[queue]) for queue in sorted(end) if start[queue] < end[queue]]
 
 

@@ -62,7 +62,7 @@ _KINDS = {
     "properties": "map<string,string>", "sharding_key": "string", "delay": "int",
 }  # fmt: skip
 
-# Requests on their way at once. A batch is up to `batchBytes`, so this bounds the bytes too.
+# Requests in flight. A batch is up to `batchBytes`, so this bounds the bytes too.
 _MOST_IN_FLIGHT = 8
 _LONGEST_PAUSE = 2.0
 
@@ -89,7 +89,7 @@ class Sent(WriterCommitMessage):
 
 
 class RowsToBatch(DataSourceArrowWriter):
-    """Of `write`. The rows of one write have one name, which all tasks and their repetitions share."""
+    """The writer of `write`. The rows of one write share one name in all tasks and their repetitions."""
 
     def __init__(self, options: WriteOptions) -> None:
         self.options = options
@@ -100,7 +100,7 @@ class RowsToBatch(DataSourceArrowWriter):
 
 
 class RowsToStream(DataSourceStreamArrowWriter):
-    """Of `writeStream`: the checkpoint names the query, and the micro-batch is the epoch."""
+    """The writer of `writeStream`: the checkpoint names the query, and the micro-batch is the epoch."""
 
     def __init__(self, options: WriteOptions) -> None:
         self.options = options
@@ -137,9 +137,9 @@ class _Open:
 
 
 class _Sending:
-    """Fills one batch for each queue, and keeps a bounded number of requests on their way.
+    """Fills one batch for each queue, and keeps a bounded number of requests in flight.
 
-    What has a sharding key waits until the batch before it to the same queue was stored, which keeps its order.
+    A batch with sharding keys waits until the previous one to the same queue was stored, which keeps its order.
     """
 
     def __init__(self, producer: Producer, options: WriteOptions) -> None:

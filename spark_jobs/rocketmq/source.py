@@ -109,7 +109,7 @@ class RangePartition(InputPartition):
 
 
 class _Topics:
-    """What reading once and reading as a stream have in common."""
+    """What reading a table and reading a stream share."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options = options
@@ -158,7 +158,7 @@ class _Topics:
         from rocketlet.spark_jobs.arrow_schema import as_batch, batch_schema
         from rocketlet.spark_jobs.pushdown import filtered
 
-        assert isinstance(partition, RangePartition)  # ours, see _partitions()
+        assert isinstance(partition, RangePartition)  # our own type, see _partitions()
         options, wanted = self.options, partition.wanted
         schema = batch_schema(self.schema)
         subscription = subscription_of(wanted.queue.topic, options.selection, 0)
@@ -236,7 +236,7 @@ class TopicStream(_Topics, DataSourceStreamReader, SupportsTriggerAvailableNow):
         is, and so does one whose end is before the start, unless that is to count as lost.
         """
         begin = from_state(start)
-        self._report(begin)  # Spark says `commit` only once there is a next batch
+        self._report(begin)  # Spark calls `commit` only once there is a next batch
         reader = self._driver()
         end = begin | self._ends(reader, list(begin))
         newcomers = [queue for queue in end if queue not in begin]
@@ -247,7 +247,7 @@ class TopicStream(_Topics, DataSourceStreamReader, SupportsTriggerAvailableNow):
             if end[queue] < first:
                 text = f"{queue}: the stream is at offset {first}, and the queue ends at {end[queue]}"
                 if self.options.fail_on_data_loss:
-                    raise DataLost(f"{text}; set option failOnDataLoss to false to go on from its end")
+                    raise DataLost(f"{text}; set option failOnDataLoss to false to continue from its end")
                 log.warning("%s", text)
         if isinstance(limit, ReadMaxRows):
             end = limited(begin, end, limit.max_rows)
@@ -280,7 +280,7 @@ class TopicStream(_Topics, DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._report(from_state(end))
 
     def _report(self, done: Offsets) -> None:
-        """Progress is the checkpoint's; a group that was named gets to know it, so that its lag can be seen."""
+        """The checkpoint holds the progress; a configured group gets it too, so that its lag can be seen."""
         if self.options.commits and done != self._reported:
             try:
                 self._driver().commit(self.options.group, done)
