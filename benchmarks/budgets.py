@@ -108,6 +108,13 @@ def _batch(quick: bool) -> Figures:
     return {"batch": cost.singles, "batch_cpu": cost.batch, "batch_rate": cost.messages_per_second}
 
 
+def _metrics(quick: bool) -> Figures:
+    from benchmarks.metrics_cost import measure
+
+    cost = measure(20_000 if quick else 100_000, 3 if quick else 5)
+    return {"metrics_served": cost.served_ratio, "metrics_asked": cost.asked_ratio}
+
+
 def _idle(quick: bool) -> Figures:
     from benchmarks.idle_connections import measure
 
@@ -228,6 +235,13 @@ CHAPTERS: dict[str, Chapter] = {
             "batch": Figure("batch of 100: single sends' CPU", "x", at_most=12.0),
             "batch_cpu": Figure("batch of 100", "µs"),
             "batch_rate": Figure("messages in batches", "/s"),
+        },
+    ),
+    "metrics": Chapter(
+        "metrics on the send path", _metrics,
+        {
+            "metrics_served": Figure("CPU of a send, metrics served / without", "x", at_most=1.03),
+            "metrics_asked": Figure("CPU of a send, a page every second / without", "x", at_most=1.08),
         },
     ),
     "idle": Chapter(

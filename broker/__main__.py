@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rocketlet.access.config import AccessConfig
 from rocketlet.broker.config import VIP_STEP, BrokerConfig
 from rocketlet.common import command_line
 from rocketlet.failover.config import FailoverConfig
@@ -36,7 +37,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     loaded = command_line.read(
         PROGRAM,
         "The broker: takes messages, keeps them, and hands them out.",
-        [BrokerConfig, StoreConfig, ReplicationConfig, ServerConfig, PoolConfig, MetricsConfig, FailoverConfig],
+        [
+            BrokerConfig,
+            StoreConfig,
+            ReplicationConfig,
+            ServerConfig,
+            PoolConfig,
+            MetricsConfig,
+            AccessConfig,
+            FailoverConfig,
+        ],
         arguments=arguments,
         environment=os.environ,
     )

@@ -14,12 +14,18 @@ import logging
 import random
 import re
 import socket
-from collections.abc import Awaitable, Callable, Iterator
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import trio
 
+from rocketlet.access.account_requests import AccountRequests
+from rocketlet.access.audit import Change, audited
+from rocketlet.access.config import AccessConfig
+from rocketlet.access.control import AccessControl
+from rocketlet.access.explain import beyond_loopback
+from rocketlet.access.folder import Folder, RealFolder
+from rocketlet.broker.audited_changes import AuditedChanges
 from rocketlet.broker.clients import Clients
 from rocketlet.broker.config import VIP_STEP, BrokerConfig
 from rocketlet.broker.consumer_lag import ConsumerLag
@@ -37,6 +43,8 @@ from rocketlet.broker.handlers.end_transaction import EndTransaction
 from rocketlet.broker.handlers.group_admin import GroupAdmin
 from rocketlet.broker.handlers.lock_queues import LockQueues
 from rocketlet.broker.handlers.membership import Membership
+from rocketlet.broker.handlers.pop_acks import PopAcks
+from rocketlet.broker.handlers.pop_message import PopMessage
 from rocketlet.broker.handlers.pull_answers import PullAnswers
 from rocketlet.broker.handlers.pull_checks import PullChecks
 from rocketlet.broker.handlers.pull_message import PullMessage
@@ -44,6 +52,7 @@ from rocketlet.broker.handlers.queries import Queries
 from rocketlet.broker.handlers.queue_offsets import QueueOffsets
 from rocketlet.broker.handlers.replicas import Replicas
 from rocketlet.broker.handlers.reply_message import ReplyMessage
+from rocketlet.broker.handlers.request_modes import RequestModesAdmin
 from rocketlet.broker.handlers.send_answers import SendAnswers
 from rocketlet.broker.handlers.send_back import SendBack
 from rocketlet.broker.handlers.send_message import SendMessage
@@ -56,6 +65,9 @@ from rocketlet.broker.metrics.source import BrokerSource
 from rocketlet.broker.metrics.watched import Watched
 from rocketlet.broker.overload import Overload
 from rocketlet.broker.own_address import LOOPBACK, ip_of, own_address
+from rocketlet.broker.popping.dead_letters import DeadLetters
+from rocketlet.broker.popping.pops import Pops
+from rocketlet.broker.popping.waiting import Waiting
 from rocketlet.broker.put_again import FilterBits
 from rocketlet.broker.queue_locks import QueueLocks
 from rocketlet.broker.registration import Registration
@@ -65,9 +77,11 @@ from rocketlet.broker.send_terms import CurrentTerms, send_terms
 from rocketlet.broker.slow_groups import SlowGroups
 from rocketlet.broker.statistics import MINUTE_EVERY, Statistics
 from rocketlet.broker.tables import Tables
+from rocketlet.broker.topic_routes import TopicRoutes
 from rocketlet.broker.transaction_check import TransactionCheck
 from rocketlet.common.clock import WallClock, monotonic_ms, system_clock
 from rocketlet.common.config_file import Loaded
+from rocketlet.common.moment import moment_of
 from rocketlet.common.topic import is_system_topic
 from rocketlet.failover.config import failover_config
 from rocketlet.metrics.config import MetricsConfig
@@ -76,6 +90,7 @@ from rocketlet.remoting.config import PoolConfig, ServerConfig
 from rocketlet.remoting.connection_pool import ConnectionPool
 from rocketlet.remoting.faults import Faults
 from rocketlet.remoting.handler import HandlerTable, HasTable, handler_table
+from rocketlet.remoting.peers import Peers
 from rocketlet.remoting.protocol.queue import WireQueue
 from rocketlet.remoting.server import Server, tls_contexts
 from rocketlet.remoting.transport import Network, join_address, split_address
@@ -111,10 +126,12 @@ class Broker:
         clock: WallClock = system_clock,
         chance: random.Random | None = None,
         faults: Faults | None = None,
+        accounts: Folder | None = None,
         coordination: Coordination | None = None,
         bound: str = "",
     ) -> None:
-        """`coordination` takes the place of etcd; `bound` is where to listen if any port will do."""
+        """`accounts`: a test's folder of access control. `coordination` takes the place of etcd; `bound` is where to
+        listen if any port will do."""
         elects = failover_config(loaded)
         role_file = None if elects.failover_enable else RoleFile(disk, loaded)
         standing = role_file.read() if role_file is not None else Standing(BrokerRole.SLAVE, elects.replica_id)
@@ -141,7 +158,14 @@ class Broker:
         self.clients = Clients(
             self.settings, self.tables.groups, self.tables.filters, self.long_poll, self.locks, clock
         )
-        self.pool = ConnectionPool(network, loaded[PoolConfig])
+        self.peers = Peers(self._server_config)
+        self.access = AccessControl(
+            lambda: self.settings.get(AccessConfig),
+            accounts or RealFolder(loaded[AccessConfig].folder(loaded.file_name)),
+            clock,
+            self.peers,
+        )
+        self.pool = ConnectionPool(network, loaded[PoolConfig], hooks=[self.access.own])
         self.registration = Registration(self.identity, self.settings, self.tables.topics, self.pool)
         self.targets = SendTargets(self.identity, self.settings, self.tables.topics, self.overload, clock, self._random)
         self.send_terms = CurrentTerms()
@@ -179,7 +203,26 @@ class Broker:
             self.store, self.tables.topics, self.tables.offsets, self.identity, clock, self._filter_bits()
         )
         self._delays = DelayedDelivery(self.store, self.tables.delays, clock, self.settle, self._filter_bits())
+        self.pops = Pops(
+            self.store,
+            self.tables.topics,
+            self.tables.groups,
+            self.tables.offsets,
+            clock,
+            self._recent_bytes,
+            DeadLetters(self.store, self.tables.topics, self._filter_bits()),
+            self.settle,
+        )
+        self.waiting_pops = Waiting(
+            clock, lambda topic: found.read if (found := self.tables.topics.get(topic)) else 0, self.store.watch,
+            self.pops.next_due,
+        )  # fmt: skip
+        self.pops.changed = self.waiting_pops.ring
         self._lag = ConsumerLag(self.tables.topics, self.clients, self.tables.offsets, self.store, clock)
+        self._account_requests = AccountRequests(
+            self.access.table if self.access.enabled else None,
+            lambda: (self.identity.name, self.identity.address, self.identity.cluster),
+        )
         self._metrics_config = loaded[MetricsConfig]
         self._watched = Watched(
             self.identity,
@@ -200,6 +243,7 @@ class Broker:
     async def run(self, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED) -> None:
         """Starts with the address that clients are told, once it serves. Raises what the store and the ports raise."""
         log.info("broker %s of %s starts on %s", self.identity.name, self.identity.cluster, self._root)
+        await self.access.open()
         if self.group is not None:
             self.group.open()
         await self.store.open()  # may take minutes, and can be cancelled: nobody has been promised anything yet
@@ -248,8 +292,10 @@ class Broker:
         await nursery.start(self.store.run)
         nursery.start_soon(self.tables.run)
         nursery.start_soon(self.long_poll.run)
+        nursery.start_soon(self.waiting_pops.run)
         nursery.start_soon(self.clients.drop_silent)
         nursery.start_soon(self._tick)
+        nursery.start_soon(self.access.watch)
         slow_groups = SlowGroups(self.settings, self.tables.groups, self.tables.offsets, self.store)
         nursery.start_soon(slow_groups.run)
 
@@ -278,6 +324,7 @@ class Broker:
         )
         async with trio.open_nursery() as nursery:
             await nursery.start(self._delays.run)
+            await nursery.start(self.pops.run)
             nursery.start_soon(check.run)
             bound: str = await nursery.start(self.feed.serve, self.settings.now.bind_address, self._ha_port())
             self._settle_ha_address(split_address(bound)[1])
@@ -376,25 +423,27 @@ class Broker:
             self.statistics.put_times,
         )
 
+        acks = PopAcks(self.tables.topics, self.pops, durability)
         put, times = self.statistics.put, self.statistics.put_times
 
         def after_turn() -> None:
+            acks.write()
             self.settle()
             times.turn(put.calls - answers.waits, self.overload.pass_ms())
             answers.after_turn()
+            acks.after_turn()
 
-        table = self.overload.around(handler_table(self._handlers(answers, durability, background)))
+        table = handler_table([*self._handlers(answers, durability, background), acks, self._account_requests])
+        table = self.overload.around(audited(table, self._audited_changes()))
         if self._faults is not None:
             table = self._faults.around(table)
-        main = Server(table, self._network, self._server_config, events=[self.clients], after_turn=after_turn)
+        main = self._server(table, after_turn)
         again = split_address(self.bound)[1] if self.bound else 0
         self.bound = bound = await ports.start(main.serve, config.bind_address, config.listen_port or again)
         self._settle_identity(bound)
         self._watched.servers["main"] = main
         if config.listen_port:
-            vip = Server(
-                _without_pulls(table), self._network, self._server_config, events=[self.clients], after_turn=after_turn
-            )
+            vip = self._server(_without_pulls(table), after_turn)
             await ports.start(vip.serve, config.bind_address, config.listen_port - VIP_STEP)
             self._watched.servers["vip"] = vip
         if self.group is not None:
@@ -409,6 +458,21 @@ class Broker:
             host = config.metrics_prom_exporter_host or self.settings.now.bind_address
             address: str = await nursery.start(endpoint.serve, host, config.metrics_prom_exporter_port)
             log.info("metrics are at http://%s/metrics, health at /healthz and /readyz", address)
+
+    def _server(self, table: HandlerTable, after_turn: Callable[[], None]) -> Server:
+        return Server(
+            table,
+            self._network,
+            self._server_config,
+            events=[self.clients, self.waiting_pops],
+            after_turn=after_turn,
+            admit=self.access.admit,
+            peers=self.peers,
+        )
+
+    def _audited_changes(self) -> Mapping[int, Change]:
+        changes = AuditedChanges(self.settings, self.tables.topics, self.tables.groups)
+        return {**changes.by_code(), **self._account_requests.changes()}
 
     def _settle_identity(self, bound: str) -> None:
         config = self.settings.now
@@ -433,6 +497,8 @@ class Broker:
 
     def _say_ready(self) -> None:
         log.info("broker %s is ready, clients are told %s", self.identity.name, self.identity.address)
+        if not self.access.enabled and not self.settings.now.loopback_only:
+            log.warning("%s", beyond_loopback("broker", self.settings.now.bind_address))
         if not self.settings.now.namesrv_addr:
             log.warning("no name server is set (-n host:port): clients find this broker only by its address")
 
@@ -445,6 +511,8 @@ class Broker:
         detours = Detours(identity, settings, topics, groups, levels)
         state = BrokerState(settings, store, statistics, self._delay_progress, self._disk.usage, clock)
         self._watched.state = state
+        checks = PullChecks(identity, settings, self.overload, tables, clients)
+        routes = TopicRoutes(identity, settings, topics, self.pool)
         return [
             SendMessage(self.targets, detours, answers, store, statistics, None if bits is _no_bits else bits),
             SendBack(identity, settings, topics, groups, store, durability, statistics, self._random, bits),
@@ -452,12 +520,14 @@ class Broker:
             EndTransaction(identity, self._halves, durability, statistics),
             PullMessage(
                 identity,
-                PullChecks(identity, settings, self.overload, tables, clients),
+                checks,
                 PullAnswers(identity, settings, store, statistics, self._recent_bytes, nursery),
                 offsets,
                 store,
                 self.long_poll,
             ),
+            PopMessage(checks, self.pops, self.waiting_pops, store, statistics, clock, nursery),
+            RequestModesAdmin(identity, topics, clients, tables.modes, tables.modes_file, routes),
             Queries(store),
             QueueOffsets(offsets, tables.offsets_file, store, self._recent_bytes, nursery),
             Membership(settings, topics, groups, clients),
@@ -507,6 +577,7 @@ class Broker:
             await self.registration.unregister()
         self._serve_sends(False)
         self.long_poll.answer_all()
+        self.waiting_pops.answer_all()
 
     # -- meanwhile
 
@@ -514,12 +585,13 @@ class Broker:
         """What belongs behind every put: file it, and wake who waits for it."""
         self.store.settle()
         self.long_poll.drain()
+        self.waiting_pops.drain()
 
     async def _tick(self) -> None:
         """Every ten seconds: samples of the counters, and what else needs a look now and then."""
         while True:
             now = self._clock()
-            self.statistics.tick(now, datetime.fromtimestamp(now / 1000).toordinal())
+            self.statistics.tick(now, moment_of(now).toordinal())
             self.locks.expire(monotonic_ms())
             self._renew_terms()
             await trio.sleep(MINUTE_EVERY / 1000)

@@ -252,6 +252,11 @@ class HalfMessages:
         entry = queue.entry(offset) if queue is not None else None
         return self._read_at(entry[0]) if entry is not None else None
 
+    def topic_at(self, log_offset: int) -> str | None:
+        """The topic that the half message at this place of the log is for; None where none begins there."""
+        half = self._read_at(log_offset)
+        return half.topic if half is not None else None
+
     def _read_at(self, log_offset: int, *topics: str) -> Half | None:
         raw = self._store.record_at(log_offset)
         if raw is None:

@@ -19,6 +19,7 @@ from rocketlet.broker.delay_offsets import DelayOffsets
 from rocketlet.broker.filter.bloom import Bloom
 from rocketlet.broker.filter.consumer_filters import ConsumerFilters
 from rocketlet.broker.json_file import JsonFile, NotSaved
+from rocketlet.broker.popping.modes import RequestModes
 from rocketlet.broker.subscription_groups import SubscriptionGroups
 from rocketlet.broker.tombstones import Tombstones
 from rocketlet.broker.topic_table import TopicTable
@@ -61,12 +62,16 @@ class Tables:
             Bloom.for_groups(config.expect_consumer_num_use_filter, config.max_error_rate_of_bloom_filter)
         )
         self.delays = DelayOffsets()
+        self.modes = RequestModes()
         self.tombstones = Tombstones()
         self.topics_file = JsonFile(disk, f"{root}/config/topics.json", self.topics.to_body)
         self.groups_file = JsonFile(disk, f"{root}/config/subscriptionGroup.json", self.groups.to_body)
         self.offsets_file = JsonFile(disk, f"{root}/config/consumerOffset.json", self.offsets.to_body)
         self.filters_file = JsonFile(disk, f"{root}/config/consumerFilter.json", self.filters.to_body)
         self.delays_file = JsonFile(disk, f"{root}/config/delayOffset.json", self.delays.to_body)
+        self.modes_file = JsonFile(
+            disk, f"{root}/config/messageRequestMode.json", lambda: self.modes.to_body().builtins()
+        )
         self.tombstones_file = JsonFile(disk, f"{root}/rocketlet/tombstones.json", self.tombstones.to_body)
         self.news = News()
         """Wakes whoever waits for a change of any table."""
@@ -81,6 +86,7 @@ class Tables:
         self.offsets.load(self.offsets_file.load())
         self.filters.load(self.filters_file.load(), self._clock())
         self.delays.load(self.delays_file.load())
+        self.modes.load(self.modes_file.load())
         self.tombstones.load(self.tombstones_file.load())
         for file, version in self._versions().items():
             self._written[file] = version

@@ -10,11 +10,11 @@ Java: common/message/MessageDecoder.java#createMessageId, common/message/Message
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from itertools import count
 
 from rocketlet.common.errors import RocketletError
 from rocketlet.common.host import V4_SIZE, V6_SIZE, unpack_host
+from rocketlet.common.moment import moment_of
 
 OFFSET_ID_LENGTHS = (32, 56)
 
@@ -76,7 +76,7 @@ def time_of_unique_id(unique_id: str, now: int) -> int:
 
 def _month_of(ms: int) -> tuple[int, int]:
     """First millisecond of the month and of the next one, in local time as Java has it."""
-    first = datetime.fromtimestamp(ms / 1000).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    first = moment_of(ms).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     year, month = divmod(first.year * 12 + first.month, 12)
     following = first.replace(year=year, month=month + 1)
     return int(first.timestamp() * 1000), int(following.timestamp() * 1000)

@@ -54,6 +54,7 @@ HEAD_SIZE = HEAD.size
 START = Struct(">iiiiiqqiq")  # size to born timestamp, the same in all records
 _TWO = Struct(">ii")
 _LONG = Struct(">q")
+_INT = Struct(">i")
 _AFTER_HOSTS = Struct(">iqi")
 _SHORT = Struct(">h")
 BATCH_ITEM = Struct(">iiiii")  # of a message inside a batch: size, magic, CRC (both 0), flag, body length
@@ -281,6 +282,18 @@ def properties_of(buffer: Buffer, at: int = 0) -> bytes:
     body_size = _AFTER_HOSTS.unpack_from(buffer, body_at - 16)[2]
     _, _, properties_at, _ = _tail(buffer, magic, body_at, body_size, at + size)
     return bytes(buffer[properties_at : at + size])
+
+
+def tried_again(record: Buffer, times: int) -> bytes:
+    """The record of a message that was delivered so many times before, beyond those that it tells of itself.
+
+    REQUIRES: a whole record, which has no CRC of its own over this field.
+    """
+    copy = bytearray(record)
+    sys_flag = START.unpack_from(copy)[7]
+    at = 72 + (12 if sys_flag & BORN_V6 else 0) + (12 if sys_flag & STORE_V6 else 0)
+    _INT.pack_into(copy, at, min(_INT.unpack_from(copy, at)[0] + times, 0x7FFFFFFF))
+    return bytes(copy)
 
 
 def check(buffer: Buffer, at: int, end: int, verify_body: bool = True, log_offset: int | None = None) -> int | Fault:

@@ -107,7 +107,6 @@ _OLD_SIZE = (
 )
 
 NOTES: dict[str, str] = {
-    "aclEnable": "ACCESS IS NOT CONTROLLED: whoever reaches the port may send, consume and administer",
     "enableDLegerCommitLog": "the log is not replicated by DLedger; an existing DLedger store cannot be opened",
     "enableControllerMode": "there is no controller; the broker's role is fixed by brokerRole and brokerId",
     "storeType": "only RocketMQ's files are served, not RocksDB",

@@ -26,6 +26,8 @@ TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 TRANS_CHECK_MAX_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"  # of 5.x: messages for a later moment
+STATE_TOPIC: Final = "rmq_sys_rocketlet_state"  # ours: what happened to popped and to delayed messages
 
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
@@ -53,7 +55,16 @@ SYSTEM_TOPICS: Final = frozenset(
 
 # What a client may not send to; the broker answers NO_PERMISSION.
 NOT_SENDABLE: Final = frozenset(
-    {SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_EVENT}
+    {
+        SCHEDULE_TOPIC,
+        HALF_TOPIC,
+        OP_HALF_TOPIC,
+        TRANS_CHECK_MAX_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_EVENT,
+        TIMER_TOPIC,
+        STATE_TOPIC,
+    }
 )
 
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"

@@ -20,7 +20,6 @@ from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
 from rocketlet.client.talking.session import World
-from rocketlet.client.talking.signing import Signer
 from rocketlet.common.clock import WallClock, system_clock
 from rocketlet.common.errors import RocketletError
 from rocketlet.console.audit import Audit
@@ -33,6 +32,7 @@ from rocketlet.console.sampling import Sampler
 from rocketlet.console.visitors import Visitors
 from rocketlet.console.web import Console
 from rocketlet.remoting.config import PoolConfig
+from rocketlet.remoting.signing import Signer
 from rocketlet.remoting.transport import Network, join_address
 from rocketlet.tools.admin.calls import Admin, admin
 

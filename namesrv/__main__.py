@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rocketlet.access.config import AccessConfig
 from rocketlet.common import command_line
 from rocketlet.metrics.config import MetricsConfig
 from rocketlet.namesrv.advertised import is_loopback
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     loaded = command_line.read(
         PROGRAM,
         "The name server: tells clients which broker serves which topic.",
-        [NamesrvConfig, ServerConfig, MetricsConfig],
+        [NamesrvConfig, ServerConfig, MetricsConfig, AccessConfig],
         arguments=arguments,
         environment=os.environ,
     )

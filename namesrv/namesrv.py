@@ -13,10 +13,17 @@ from contextlib import AsyncExitStack
 
 import trio
 
-from rocketlet.common.clock import monotonic_ms
+from rocketlet.access.audit import audited
+from rocketlet.access.config import AccessConfig
+from rocketlet.access.control import AccessControl
+from rocketlet.access.explain import beyond_loopback
+from rocketlet.access.folder import Folder, RealFolder
+from rocketlet.common.clock import monotonic_ms, system_clock
 from rocketlet.common.config_file import Loaded
 from rocketlet.metrics.config import MetricsConfig
 from rocketlet.metrics.endpoint import Endpoint
+from rocketlet.namesrv.advertised import is_loopback
+from rocketlet.namesrv.audited_changes import AuditedChanges
 from rocketlet.namesrv.config import NamesrvConfig
 from rocketlet.namesrv.durable_file import DurableFile, Files
 from rocketlet.namesrv.handlers.cluster_test import ClusterTestHandlers
@@ -32,6 +39,7 @@ from rocketlet.namesrv.run_time_settings import RunTimeSettings
 from rocketlet.remoting.config import ServerConfig
 from rocketlet.remoting.faults import Faults
 from rocketlet.remoting.handler import handler_table
+from rocketlet.remoting.peers import Peers
 from rocketlet.remoting.server import Server
 from rocketlet.remoting.transport import Network, split_address
 
@@ -39,13 +47,19 @@ log = logging.getLogger("rocketlet.namesrv.namesrv")
 
 
 class NameServer:
-    """`run` serves until it is cancelled. `files` is a test's, else the disk; `faults` are a test's too.
+    """`run` serves until it is cancelled. `files` is a test's, else the disk; `faults` and `accounts` are a test's too.
 
-    Requires: settings of NamesrvConfig, ServerConfig and MetricsConfig in `loaded`.
+    Requires: settings of NamesrvConfig, ServerConfig, MetricsConfig and AccessConfig in `loaded`.
     """
 
     def __init__(
-        self, loaded: Loaded, network: Network, *, files: Files | None = None, faults: Faults | None = None
+        self,
+        loaded: Loaded,
+        network: Network,
+        *,
+        files: Files | None = None,
+        faults: Faults | None = None,
+        accounts: Folder | None = None,
     ) -> None:
         self._config = loaded[NamesrvConfig]
         self._server_config = loaded[ServerConfig]
@@ -57,6 +71,13 @@ class NameServer:
         self._liveness = Liveness(self._table)
         self._kv = KvConfig(DurableFile(self._config.kv_config_path, files))
         self._settings = RunTimeSettings(loaded, DurableFile(self._config.config_store_path, files))
+        self.peers = Peers(self._server_config)
+        self.access = AccessControl(
+            lambda: self._settings.loaded[AccessConfig],
+            accounts or RealFolder(loaded[AccessConfig].folder(loaded.file_name)),
+            system_clock,
+            self.peers,
+        )
 
     def __repr__(self) -> str:
         return f"<NameServer {self._config.bind_address}:{self._config.listen_port} {self._table!r}>"
@@ -67,6 +88,7 @@ class NameServer:
         Raises ListenFailed, KvFileDamaged, SettingsError (certificates), or OSError (the KV file cannot be read).
         """
         self._kv.load()
+        await self.access.open()
         async with AsyncExitStack() as held:
             routes = RouteHandlers(self._table, self._kv, self._settings)
             table = handler_table(
@@ -77,14 +99,25 @@ class NameServer:
                     ConfigurationHandlers(self._settings),
                 ]
             )
+            table = audited(table, AuditedChanges(self._kv, self._settings).by_code())
             if self._faults is not None:
                 table = self._faults.around(table)
-            server = Server(table, self._network, self._server_config, events=[self._liveness])
+            server = Server(
+                table,
+                self._network,
+                self._server_config,
+                events=[self._liveness],
+                admit=self.access.admit,
+                peers=self.peers,
+            )
             async with trio.open_nursery() as nursery:
                 address: str = await nursery.start(server.serve, self._config.bind_address, self._config.listen_port)
                 self.metrics.address, self.metrics.server = address, server
                 await self._start_metrics(nursery)
                 nursery.start_soon(self._liveness.scan)
+                nursery.start_soon(self.access.watch)
+                if not self.access.enabled and not is_loopback(address):
+                    log.warning("%s", beyond_loopback("name server", address))
                 nursery.start_soon(self._kv.print_periodically)
                 self._settings.listens_on(split_address(address)[1])
                 task_status.started(address)

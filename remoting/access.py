@@ -1,8 +1,8 @@
 """Who may send a request: what each entry in a table of handlers says of its request code, and nothing more.
 
 A table says which permission on which resource a request needs, and in which field, or where in its body, the resource
-is named. Whether a sender has that permission is decided elsewhere. A code whose entry says nothing is for
-administrators.
+is named, or how the server finds its name (the topic of a message that lies at an offset). Whether a sender has that
+permission is decided elsewhere. A code whose entry says nothing is for administrators.
 
 Java: acl/plain/PlainAccessResource.java (parse)
 """
@@ -34,19 +34,46 @@ NamesInBody = Callable[[bytes | memoryview], Iterable[str]]
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """Names that the server finds by what the header says; none where there is nothing that the request is about."""
+
+    find: Callable[[Any], Iterable[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class IfNamed:
+    """A field that a request may leave out, and then needs nothing for it."""
+
+    field: str
+
+
+Named = str | IfNamed | NamesInBody | Found
+
+
+class NotNamed(Exception):
+    """A request leaves out the field that tells what it needs a permission on."""
+
+
+@dataclass(frozen=True, slots=True)
 class Need:
     """A permission on each of the topics, or groups, that a request names in a header field or in its body."""
 
     permission: Permission
     resource: Resource
-    named: str | NamesInBody
+    named: Named
 
     def names(self, header: Any, body: bytes | memoryview) -> list[str]:
-        """The resources; none where the request leaves the field out, so that it does not tell what it needs."""
-        if callable(self.named):
-            return list(self.named(body))
-        name = getattr(header, self.named)
-        return [name] if name else []
+        """The resources. Raises NotNamed, and BodyError where they are in a body that cannot be read."""
+        named = self.named
+        if isinstance(named, str):
+            name = getattr(header, named)
+            if not name:
+                raise NotNamed(named)
+            return [name]
+        if isinstance(named, IfNamed):
+            name = getattr(header, named.field)
+            return [name] if name else []
+        return list(named.find(header) if isinstance(named, Found) else named(body))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +90,12 @@ ANY_ACCOUNT = Access()
 ANYONE = Access(anyone=True)
 
 
-def publish(topic: str | NamesInBody) -> Access:
+def publish(topic: Named) -> Access:
     """For those who may publish to the topic."""
     return Access((Need(Permission.PUBLISH, Resource.TOPIC, topic),))
 
 
-def subscribe(*, topic: str | NamesInBody | None = None, group: str | NamesInBody | None = None) -> Access:
+def subscribe(*, topic: Named | None = None, group: Named | None = None) -> Access:
     """For those who may subscribe to the topic, and consume as the group."""
     named = ((Resource.TOPIC, topic), (Resource.GROUP, group))
     return Access(tuple(Need(Permission.SUBSCRIBE, kind, where) for kind, where in named if where is not None))

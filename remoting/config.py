@@ -88,6 +88,28 @@ class ServerConfig:
         maximum=3600,
     )
     frame_max_length: int = setting(FRAME_LIMIT, _FRAME_DOC, key=_FRAME_KEY, minimum=_SMALLEST_FRAME_LIMIT)
+    max_connections: int = setting(
+        50_000, "Connections at once; one more is closed before anything is read from it.", minimum=1
+    )
+    max_connections_by_address: int = setting(10_000, "Connections at once from one address.", minimum=1)
+    requests_per_second_by_address: int = setting(
+        0, "Requests that one address may send in a second; more are answered SYSTEM_BUSY. 0: any number.", minimum=0
+    )
+    log_lines_per_second_by_address: int = setting(
+        5, "Log lines in a second about what one address sends; more are counted and left out.", minimum=1
+    )
+    unfinished_frames_max: int = setting(
+        512 << 20,
+        "What may be kept of long frames whose end has not come, in all; the one that exceeds it ends its connection.",
+        unit="bytes",
+        minimum=1 << 20,
+    )
+    unread_answers_max: int = setting(
+        1 << 30,
+        "Answers that wait for peers to read them, in all; above it, who has left 64 KiB of them is not read from.",
+        unit="bytes",
+        minimum=1 << 20,
+    )
     tls_mode: TlsMode = setting(
         TlsMode.PERMISSIVE, "Whether TLS clients, plain clients or both are served.", key="tls.server.mode"
     )

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 import outcome
@@ -33,8 +33,9 @@ from rocketlet.remoting.command import ONEWAY, Command, HeaderType
 from rocketlet.remoting.errors import CallTimeout, ConnectionLost, FrameError, RemotingError, TooManyRequests
 from rocketlet.remoting.frame_codec import Buffer, ReceiveBuffer, encode
 from rocketlet.remoting.hooks import ClientHook
+from rocketlet.remoting.peers import UNSENT_WHEN_SHORT, Peers
 from rocketlet.remoting.request_codes import request_name
-from rocketlet.remoting.transport import LARGEST_READ, ByteStream
+from rocketlet.remoting.transport import LARGEST_READ, ByteStream, host_of
 
 log = logging.getLogger("rocketlet.remoting.connection")
 
@@ -80,6 +81,7 @@ class Limits:
     unsent_high: int
     unsent_low: int
     stops_reading: bool  # at unsent_high; else calls wait
+    peers: Peers = field(default_factory=Peers)  # of a server: what all its connections count towards
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,9 @@ class Connection:
     ) -> None:
         self.id = number
         self.peer = stream.peer
+        self.host = host_of(stream.peer)
+        # Of a TLS peer that has shown a certificate which we trust: the names in it.
+        self.certified_names: tuple[str, ...] = getattr(stream, "certified_names", ())
         self.local = stream.local
         self.closed = False
         self.failure: BaseException | None = None
@@ -157,7 +162,8 @@ class Connection:
     @property
     def is_congested(self) -> bool:
         """Whether more bytes wait to be written than the high-water mark allows."""
-        return self._unsent_size + self.gathered > self._limits.unsent_high
+        unsent, limits = self._unsent_size + self.gathered, self._limits
+        return unsent > limits.unsent_high or (unsent > UNSENT_WHEN_SHORT and limits.peers.is_short_of_memory)
 
     # -- its life
 
@@ -214,7 +220,8 @@ class Connection:
                 waiting(error)
         self.out.clear()
         self._unsent.clear()
-        self._unsent_size = self.gathered = 0
+        self._count_unsent(-self._unsent_size)
+        self.gathered = 0
         self._room.unpark_all()
 
     # -- reading
@@ -248,7 +255,8 @@ class Connection:
                     break
                 self.received_at = trio.current_time()
         except FrameError as error:
-            log.warning("%s sent %s; its connection is closed", self.peer, error)
+            if self._limits.peers.may_log(self.host, trio.current_time()):
+                log.warning("%s sent %s; its connection is closed", self.peer, error)
             self.failure = error
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             self.failure = error.__cause__ or error
@@ -296,8 +304,12 @@ class Connection:
                 self.sent_at = trio.current_time()
         if sent < len(data):
             self._unsent.append(data[sent:] if sent else data)
-            self._unsent_size += len(data) - sent
+            self._count_unsent(len(data) - sent)
             self._wake_writer()
+
+    def _count_unsent(self, more: int) -> None:
+        self._unsent_size += more
+        self._limits.peers.unread += more
 
     def _take_some(self) -> bytes:
         """The first buffers that are due, up to about _JOINED bytes."""
@@ -321,7 +333,7 @@ class Connection:
                     self._unsent = [data]
                     await self._stream.send_all(data)
                     self.sent_at = trio.current_time()
-                    self._unsent_size -= len(data)
+                    self._count_unsent(-len(data))
                     del self._unsent[0]
                 elif self.out and not self.closed:
                     await trio.lowlevel.checkpoint()  # the peer takes all as fast as it comes, and others wait

@@ -6,6 +6,7 @@ The one place where an error becomes a response code:
     a header field missing, no number             1   which field
     a body that cannot be read (BodyError)        1   what is wrong with it
     the family's limit of requests in progress    2   `[OVERLOAD]...`, naming the setting
+    more requests a second than its address may   2   `[FLOW_CONTROL]...`, naming the setting (`peers.py`)
     the bytes that requests in progress may hold  2   `[OVERLOAD]...`
     a body longer than its code allows            1   how long it may be
     Refused                                       its code, its remark
@@ -32,6 +33,7 @@ from typing import cast
 
 import trio
 
+from rocketlet.remoting.access import Access
 from rocketlet.remoting.command import ONEWAY, Command
 from rocketlet.remoting.connection import Connection
 from rocketlet.remoting.errors import BodyError, FrameError
@@ -56,6 +58,7 @@ from rocketlet.remoting.handler import (
     Request,
     ServerHook,
 )
+from rocketlet.remoting.peers import Peers
 from rocketlet.remoting.request_codes import request_name
 from rocketlet.remoting.request_reader import RequestReader, UnreadableRequest
 from rocketlet.remoting.response_codes import ResponseCode
@@ -73,8 +76,6 @@ MOST_HELD = 256 << 20
 MOST_HELD_BY_CONNECTION = 32 << 20
 _HELD_BY_EACH = 1024
 
-# Bytes of long frames whose end has not come, in all. A frame that exceeds it ends its connection.
-MOST_RECEIVED = 512 << 20
 _LONG_FRAME = 1 << 20
 
 
@@ -115,6 +116,11 @@ class _Entry:
     family: _Family
     parks: bool
     longest_body: int | None
+    access: Access
+
+
+Admit = Callable[[Request, Access], None]
+"""Asked before each handler whether the request may be served, by its entry in the table. Raises Refused, BodyError."""
 
 
 class Dispatch:
@@ -129,13 +135,16 @@ class Dispatch:
         limits: Mapping[str, FamilyLimit] = DEFAULT_LIMITS,
         frame_limit: int = FRAME_LIMIT,
         header_limit: int = REQUEST_HEADER_LIMIT,
+        admit: Admit | None = None,
+        peers: Peers | None = None,
     ) -> None:
         self._hooks = tuple(hooks)
+        self._admit = admit
+        self._peers = peers or Peers()
         self._after_turn = after_turn
         self._frame_limit = frame_limit
         self._header_limit = header_limit
         self._held_size = 0
-        self._receiving = 0
         self._families: dict[str, _Family] = {}
         self._entries = {int(code): self._entry(handler, limits) for code, handler in handlers.items()}
         self._reader = RequestReader({int(code): handler.header for code, handler in handlers.items()})
@@ -144,7 +153,8 @@ class Dispatch:
         name = handler.family
         family = self._families.setdefault(name, _Family(name, limits.get(name, OTHER_FAMILIES)))
         task = cast(AsyncFunction, handler.function) if inspect.iscoroutinefunction(handler.function) else None
-        return _Entry(cast(PlainFunction, handler.function), task, family, handler.parks, handler.longest_body)
+        function = cast(PlainFunction, handler.function)
+        return _Entry(function, task, family, handler.parks, handler.longest_body, handler.access)
 
     def in_flight(self) -> dict[str, int]:
         """Requests in progress by family: deferred, or running as tasks."""
@@ -187,15 +197,15 @@ class Dispatch:
         """See `connection.Turn`."""
         if size > _LONG_FRAME:
             self._count_received(connection, size)
-            if self._receiving > MOST_RECEIVED:
+            if most := self._peers.too_much_unfinished():
                 return FrameError(
-                    f"{size} bytes of a frame whose end has not come, while {self._receiving - size} bytes of others"
-                    f" wait for theirs; at most {MOST_RECEIVED} may"
+                    f"{size} bytes of a frame whose end has not come, while {self._peers.unfinished - size} bytes of"
+                    f" others wait for theirs; unfinishedFramesMax={most} allows no more"
                 )
         return None
 
     def _count_received(self, connection: Connection, size: int) -> None:
-        self._receiving += size - connection.receiving
+        self._peers.unfinished += size - connection.receiving
         connection.receiving = size
 
     def finish(self) -> None:
@@ -226,6 +236,10 @@ class Dispatch:
                     f"the body of {request_name(request.code)} has {len(request.body)} bytes, at most"
                     f" {entry.longest_body} are allowed"
                 )
+            if self._peers.limits_requests():
+                self._check_rate(request)
+            if self._admit is not None:
+                self._admit(request, entry.access)
             if entry.task is not None:
                 request.body = bytes(request.body)  # a view would keep the whole chunk
                 self._enter(request, entry)
@@ -247,6 +261,14 @@ class Dispatch:
                 request.connection.out.extend(answer)
             else:
                 request.connection.out.extend(self._buffers(request, cast(Answer, answer)))
+
+    def _check_rate(self, request: Request) -> None:
+        host = request.connection.host
+        limit = self._peers.may_ask(host, request.received_at)
+        if limit is not None:
+            raise Refused(
+                ResponseCode.SYSTEM_BUSY, f"[FLOW_CONTROL]{host} sends more requests a second than {limit} allows"
+            )
 
     async def _run_task(self, function: AsyncFunction, request: Request) -> None:
         try:
@@ -323,7 +345,7 @@ class Dispatch:
         connection.in_flight_by_family.clear()
         connection.in_flight = 0
         self._held_size -= connection.held_size
-        self._receiving -= connection.receiving
+        self._peers.unfinished -= connection.receiving
         connection.held_size = connection.receiving = 0
 
 

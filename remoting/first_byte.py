@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from rocketlet.remoting.config import TlsMode
-from rocketlet.remoting.transport import ByteStream
+from rocketlet.remoting.peers import Peers
+from rocketlet.remoting.transport import ByteStream, host_of
 
 if TYPE_CHECKING:
     from rocketlet.remoting.tls import TlsContexts
@@ -23,9 +24,15 @@ _CLIENT_HELLO = 0x16
 
 
 async def told_apart(
-    raw: ByteStream, mode: TlsMode, tls: TlsContexts | None, seconds: float, log: logging.Logger
+    raw: ByteStream,
+    mode: TlsMode,
+    tls: TlsContexts | None,
+    seconds: float,
+    log: logging.Logger,
+    peers: Peers | None = None,
 ) -> tuple[ByteStream, bytes] | None:
     """Wait for the first byte. The stream to serve, and what was read of it; None: close it."""
+    peers = peers or Peers()
     try:
         with trio.move_on_after(seconds):
             first = await raw.receive_some()
@@ -34,10 +41,12 @@ async def told_apart(
             if first[0] != _CLIENT_HELLO:
                 if mode is not TlsMode.ENFORCING:
                     return raw, first
-                log.warning("%s connects without TLS, which tls.server.mode=enforcing refuses", raw.peer)
+                if peers.may_log(host_of(raw.peer), trio.current_time()):
+                    log.warning("%s connects without TLS, which tls.server.mode=enforcing refuses", raw.peer)
                 return None
             if tls is None:
-                log.warning("%s wants TLS; set tls.server.mode, certPath and keyPath to offer it", raw.peer)
+                if peers.may_log(host_of(raw.peer), trio.current_time()):
+                    log.warning("%s wants TLS; set tls.server.mode, certPath and keyPath to offer it", raw.peer)
                 return None
             from rocketlet.remoting.tls import PrefixedStream, secured
 

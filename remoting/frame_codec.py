@@ -152,6 +152,17 @@ def decode_header(header_type: int, header: bytes) -> Command:
     raise FrameError(f"a frame with header type {header_type}")
 
 
+def ext_of(header_type: int, header: bytes) -> dict[str, str]:
+    """The fields of a header, as `decode` finds them, without the rest of the command. Raises FrameError."""
+    if header_type == HeaderType.JSON:
+        found = header_json.decode_ext(header)
+        if found is not None:
+            return found
+    elif header_type == HeaderType.ROCKETMQ:
+        return header_rocketmq.decode_ext(header)
+    return decode_header(header_type, header).ext or {}
+
+
 def encode(command: Command) -> bytes:
     """The whole frame. Raises FrameError where the receiver would refuse its length."""
     if command.header_type == HeaderType.JSON:

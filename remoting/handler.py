@@ -59,6 +59,8 @@ class Request(Struct, gc=False, eq=False):
     header_type: int
     connection: Connection
     received_at: float
+    account: str = ""
+    """Who sent it, where access control has found out."""
 
     @property
     def is_oneway(self) -> bool:

@@ -44,6 +44,12 @@ class _AnyEnvelope(Envelope, gc=False):
     extFields: dict[str, str] | None = None
 
 
+class _Ext(Struct, gc=False):
+    """The fields alone. What else stands in the header is checked to be JSON, and passed over."""
+
+    extFields: dict[str, str] | None = None
+
+
 class _Written(Struct, gc=False, omit_defaults=True):
     """What is written: None left out, and the others, which have no default, always there."""
 
@@ -61,6 +67,7 @@ class _Written(Struct, gc=False, omit_defaults=True):
 ODD_VALUES = 2_000
 
 _decode = msgspec.json.Decoder(_AnyEnvelope, strict=False).decode
+_decode_ext = msgspec.json.Decoder(_Ext).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -104,6 +111,14 @@ def decode(raw: bytes) -> Command:
         b"",
         HeaderType.JSON,
     )
+
+
+def decode_ext(raw: bytes) -> dict[str, str] | None:
+    """The fields, as `decode` finds them, at two thirds of its cost; None where only the tolerant reader can tell."""
+    try:
+        return _decode_ext(raw).extFields or {}
+    except UNDECODABLE:
+        return None
 
 
 def encode(command: Command) -> bytes:

@@ -45,6 +45,12 @@ def decode(raw: bytes) -> Command:
     return Command(code, opaque, flag, language_of(language), version, remark, ext, b"", HeaderType.ROCKETMQ)
 
 
+def decode_ext(raw: bytes) -> dict[str, str]:
+    """The fields alone. Requires: the header has been decoded before. Raises FrameError."""
+    at = HEAD.size + HEAD.unpack_from(raw)[5] + 4
+    return decode_map(raw, at, at + _value_head.unpack_from(raw, at - 4)[0])
+
+
 def decode_map(raw: bytes, at: int, end: int) -> dict[str, str]:
     """The fields between two places. Raises FrameError where a length points beyond the end."""
     found = {}

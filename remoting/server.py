@@ -26,13 +26,14 @@ import trio
 
 from rocketlet.remoting.config import ServerConfig, TlsMode
 from rocketlet.remoting.connection import Connection, Limits
-from rocketlet.remoting.dispatch import DEFAULT_LIMITS, Dispatch, FamilyLimit
+from rocketlet.remoting.dispatch import DEFAULT_LIMITS, Admit, Dispatch, FamilyLimit
 from rocketlet.remoting.events import ConnectionEvents, tell
 from rocketlet.remoting.first_byte import told_apart
 from rocketlet.remoting.handler import HandlerTable, ServerHook
 from rocketlet.remoting.idle import close_idle
+from rocketlet.remoting.peers import Peers
 from rocketlet.remoting.shelter import shelter
-from rocketlet.remoting.transport import ByteStream, Listener, Network
+from rocketlet.remoting.transport import ByteStream, Listener, Network, host_of
 
 if TYPE_CHECKING:
     from rocketlet.remoting.tls import TlsContexts
@@ -66,13 +67,22 @@ class Server:
         events: Sequence[ConnectionEvents] = (),
         after_turn: Callable[[], None] | None = None,
         limits: Mapping[str, FamilyLimit] = DEFAULT_LIMITS,
+        admit: Admit | None = None,
+        peers: Peers | None = None,
     ) -> None:
-        """Raises SettingsError where certificates cannot be loaded."""
+        """`peers` is shared by the servers of a process. Raises SettingsError where certificates cannot be loaded."""
         self._config = config = config or ServerConfig()
         self._network = network
         self._events = tuple(events)
+        self.peers = peers = peers or Peers(config)
         self._dispatch = Dispatch(
-            handlers, hooks=hooks, after_turn=after_turn, limits=limits, frame_limit=config.frame_max_length
+            handlers,
+            hooks=hooks,
+            after_turn=after_turn,
+            limits=limits,
+            frame_limit=config.frame_max_length,
+            admit=admit,
+            peers=peers,
         )
         self._limits = Limits(
             oneway=config.server_oneway_semaphore_value,
@@ -82,6 +92,7 @@ class Server:
             unsent_high=config.unsent_high,
             unsent_low=config.unsent_low,
             stops_reading=True,
+            peers=peers,
         )
         self._tls = tls_contexts(config)
         self._numbers = itertools.count(1)
@@ -124,15 +135,23 @@ class Server:
                 else:
                     log.info("a connection to %s ended before it was accepted: %s", listener.address, error)
             else:
-                nursery.start_soon(self._greet, stream, ours)
+                host = host_of(stream.peer)
+                limit = self.peers.connected(host)
+                if limit is None:
+                    nursery.start_soon(self._greet, stream, host, ours)
+                else:
+                    if self.peers.may_log(host, trio.current_time()):
+                        log.warning("a connection of %s is closed: %s allows no more", stream.peer, limit)
+                    await stream.aclose()
 
-    async def _greet(self, raw: ByteStream, ours: set[Connection]) -> None:
+    async def _greet(self, raw: ByteStream, host: str, ours: set[Connection]) -> None:
         try:
             idle = self._config.server_channel_max_idle_time_seconds
-            found = await told_apart(raw, self._config.tls_mode, self._tls, idle, log)
+            found = await told_apart(raw, self._config.tls_mode, self._tls, idle, log, self.peers)
             if found is not None:
                 await self._serve_one(*found, ours)
         finally:
+            self.peers.gone(host)
             with trio.CancelScope(shield=True):
                 await raw.aclose()
 

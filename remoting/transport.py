@@ -74,6 +74,11 @@ class Network(Protocol):
         """Bind a port; 0 takes a free one. Raises ListenFailed."""
 
 
+def host_of(address: str) -> str:
+    """`10.0.0.5:10911` or `[::1]:10911` -> the host, without brackets; what is no address stays what it is."""
+    return address.rpartition(":")[0].removeprefix("[").removesuffix("]") or address
+
+
 def split_address(address: str) -> tuple[str, int]:
     """`10.0.0.5:10911` or `[2001:db8::1]:10911` -> host without brackets, and port. ValueError names the address."""
     host, colon, port = address.strip().rpartition(":")

@@ -21,6 +21,7 @@ from rocketlet.common.errors import RocketletError
 from rocketlet.common.host import host_text
 from rocketlet.common.message_properties import decode_bytes
 from rocketlet.common.message_record import decode
+from rocketlet.common.moment import moment_of
 from rocketlet.common.settings import SettingsError
 from rocketlet.spark_jobs.commit_log import DEFAULT_SPLIT
 
@@ -393,7 +394,7 @@ def milliseconds(text: str | None) -> int | None:
 
 
 def moment(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return moment_of(ms, UTC).isoformat(timespec="milliseconds")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""A run of messages of one length and one shape: all of it is columns of a table, and no step is done a message but the
-CRC of its body.
+"""A run of messages of one length and one shape: all of it is columns of a table, and only the CRC of
+the body is computed message by message.
 
 Java: store/CommitLog.java (putMessages)
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class AlikeRun:
-    """A batch as it came, and the properties that follow each message's own (`more`, with what parts them)."""
+    """A batch as received, and the properties that follow each message's own (`more`, with their separators)."""
 
     shared: Shared
     batch: AlikeBatch

@@ -1,7 +1,7 @@
-"""Looking a whole store over, without changing it: what is damaged, what a repair would do, what is worth a note.
+"""Checking a whole store without changing it: what is damaged, what a repair would do, what is worth a note.
 
 The check of log, queues and index is their recovery, walking the whole log, on a disk that keeps nothing
-(store/dry_disk.py): so what it tells is what a repair does, no more and no less. Beside that: seals against log files,
+(store/dry_disk.py): so it reports exactly what a repair does. It also compares seals with log files,
 the checkpoint against the newest message, the JSON tables as JSON, and consumers' offsets against the queues.
 
 Severities: *damage* cannot be made good from this directory; *repairable* can, by `repair` or at the next start;
@@ -43,7 +43,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it should be."""
+    """One thing that is wrong."""
 
     severity: str
     where: str  # log, queue, index, seal, checkpoint, table, store
@@ -53,7 +53,7 @@ class Finding:
 
 @dataclass(slots=True)
 class CheckReport:
-    """What a check saw. `is_sound`: nothing damaged, nothing to repair."""
+    """The result of a check. `is_sound`: nothing damaged, nothing to repair."""
 
     root: str
     is_clean: bool = True
@@ -75,7 +75,7 @@ class CheckReport:
         return {**asdict(self), "sound": self.is_sound}
 
     def lines(self) -> list[str]:
-        """For people: the findings, worst first, then what was looked at."""
+        """For people: the findings, worst first, then what was checked."""
         order = [DAMAGE, REPAIRABLE, NOTE]
         said = [
             f"{finding.severity}: {finding.where}: {finding.what}"
@@ -93,7 +93,7 @@ class CheckReport:
 def check(
     disk: Disk, config: StoreConfig, on_progress: Progress = _log.info, *, find_sizes: bool = True
 ) -> CheckReport:
-    """Look a store over. Changes nothing. With `find_sizes` the files' sizes are found out from the files."""
+    """Check a store. Changes nothing. With `find_sizes` the sizes are taken from the files themselves."""
     began = perf_counter()
     root = config.store_path_root_dir
     if not disk.entries(root):
@@ -106,7 +106,8 @@ def check(
 def repair(
     disk: Disk, config: StoreConfig, on_progress: Progress = _log.info, *, find_sizes: bool = True
 ) -> RecoveryReport:
-    """Do what `check` told: heal and cut the log, rebuild queues and index. Raises StoreLocked while a broker runs."""
+    """Do what `check` reported: heal and cut the log, rebuild queues and index. Raises StoreLocked while a broker
+    runs."""
     import trio  # a check needs none
 
     from rocketlet.store.message_store import MessageStore
@@ -137,7 +138,7 @@ class _Check:
         report.in_use = self._is_in_use()
         report.is_clean = not self._disk.exists(f"{self._root}/{ABORT}")
         if report.in_use:
-            self._add(NOTE, "store", "a broker has it open; what it wrote meanwhile may look as if it were missing")
+            self._add(NOTE, "store", "a broker has it open; what it wrote meanwhile may seem to be missing")
         self._look_at_seals()
         queues = self._look_at_log()
         self._look_at_checkpoint()
@@ -156,7 +157,7 @@ class _Check:
         except StoreLocked:
             return True
         except OSError:
-            pass  # a directory that may only be read, a snapshot say: nobody writes there
+            pass  # a read-only directory, such as a snapshot: nothing writes there
         return False
 
     # ---- log, queues, index
@@ -225,7 +226,7 @@ class _Check:
     def _look_at_checkpoint(self) -> None:
         data = self._disk.read_file(f"{self._root}/{CHECKPOINT}")
         if data is None:
-            self._add(NOTE, "checkpoint", "there is none; a recovery looks at the whole log")
+            self._add(NOTE, "checkpoint", "there is none; a recovery reads the whole log")
             return
         checkpoint = CheckpointFile(self._disk, self._root)
         checkpoint.load()

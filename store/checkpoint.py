@@ -1,10 +1,10 @@
-"""The two small files that say up to where everything is on disk.
+"""The two small files that say how far everything is on disk.
 
 `checkpoint` is RocketMQ's, times only (store/layout/checkpoint_layout.py), so that a Java broker recovers a store of
 ours as it does its own. `rocketlet/progress.json` is ours and says it by offset: every record before `log_offset` is
 durable in the log, in its queue and in the index. A recovery begins there. To be believed after another program had
-the store, it names the last record before that place with a checksum: a log that was cut and written again behind our
-back does not match it, and then everything is looked at.
+the store, it names the last record before that offset with a checksum: a log that was cut and rewritten by another
+program does not match it, and then everything is checked.
 
 Written only after the flushes that make it true; a missing or unreadable one is no error, only a longer recovery.
 
@@ -55,7 +55,7 @@ class CheckpointFile:
         self.times = checkpoint_layout.decode(data or b"")
 
     def write(self) -> None:
-        """Waits for the disk. Bytes that a later RocketMQ keeps behind ours stay."""
+        """Waits for the disk. Bytes that later RocketMQ versions keep after ours stay."""
         path = f"{self._root}/{CHECKPOINT}"
         if self._region is None:
             size = checkpoint_layout.FILE_SIZE
@@ -92,4 +92,4 @@ def read_progress(disk: Disk, root: str) -> Progress | None:
             return None
         return Progress(**known)
     except (ValueError, TypeError, KeyError, AttributeError):
-        return None  # torn, or another version's: the recovery looks at everything instead
+        return None  # torn, or of another version: the recovery reads everything instead

@@ -1,10 +1,10 @@
 """The log: every record of every topic, one after another, in the order in which they came.
 
-It is the only truth of a store: queues, index and checkpoint can be made from it again. Only this module writes it.
+It is the source of truth of a store: queues, index and checkpoint can be rebuilt from it. Only this module writes it.
 `append` is a plain `def`, so it is the critical section, and it writes the record straight into the mapping.
 
-Rule of a file's end (store.md 2.3): a record goes into a file only if 8 bytes stay free after it; else those 8 bytes
-become a blank record that says how much room was left, and the record opens the next file.
+Rule of a file's end (store.md 2.3): a record goes into a file only if 8 bytes stay free after it; otherwise those 8
+bytes become a blank record that says how much room was left, and the record opens the next file.
 
 Invariants: records lie without gaps from `begin` to `end`; what is after `end` reads as zeros (recovery sees to
 that, and Java does not: see docs/decisions); `end` only grows.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-NOWHERE = 1 << 63  # behind every offset
+NOWHERE = 1 << 63  # greater than every offset
 
 
 class CreateFileFailed(StoreError):
@@ -37,7 +37,7 @@ class CreateFileFailed(StoreError):
 
 
 class CommitLog:
-    """The log over its files. Places are log offsets: they begin at 0 with the first record ever."""
+    """The log over its files. Offsets are those of the log, which began at 0 with its first record."""
 
     __slots__ = ("_base", "_buffer", "_ready", "end", "files", "tail", "tail_begin")
 
@@ -45,7 +45,7 @@ class CommitLog:
         self.files = MappedFileQueue(disk, directory, file_size)
         self.end = 0
         # The file that is being written: its buffer, the log offset of its byte 0, and up to which log offset a record
-        # may end there without asking for room first. No file is open for writing while _ready is 0.
+        # may end without reserving room first. No file is open for writing while _ready is 0.
         self._buffer = memoryview(b"")
         self._base = 0
         self._ready = 0
@@ -55,7 +55,7 @@ class CommitLog:
 
     @property
     def begin(self) -> int:
-        """The oldest offset that is still there."""
+        """The oldest offset still present."""
         return self.files.begin
 
     @property
@@ -63,7 +63,7 @@ class CommitLog:
         return self.files.file_size
 
     def open_at(self, end: int) -> None:
-        """Go on writing there. REQUIRES zeros after it."""
+        """Continue writing at an offset. REQUIRES zeros after it."""
         self.end = end
         self._ready = 0
         self.tail, self.tail_begin = memoryview(b""), NOWHERE
@@ -100,11 +100,11 @@ class CommitLog:
         return at
 
     def room_for(self, size: int) -> int:
-        """`make_room`, where it is not known that there is room."""
+        """`make_room`, for when it is not known that there is room."""
         return self.end if self.end + size <= self._ready else self.make_room(size)
 
     def append_run(self, records: Buffer) -> None:
-        """Write records that were made for this place. REQUIRES `room_for` their size just before."""
+        """Write records that were encoded for this offset. REQUIRES `room_for` their size just before."""
         at = self.end - self._base
         self._buffer[at : at + len(records)] = records
         self.end += len(records)
@@ -150,7 +150,7 @@ class CommitLog:
         return file
 
     def read(self, offset: int, size: int) -> memoryview | None:
-        """A read-only view of the log; None where that is no part of it. Views stay good when files are deleted."""
+        """A read-only view of the log; None where that is not part of it. Views stay valid when files are deleted."""
         file = self.files.find(offset)
         if file is None or offset < 0 or size < 0:
             return None
@@ -160,7 +160,7 @@ class CommitLog:
         return file.buffer[at : at + size].toreadonly()
 
     def flush_to(self, begin: int, end: int) -> Callable[[], None]:
-        """What makes [begin, end) durable; waits for the disk."""
+        """A function that makes [begin, end) durable; it waits for the disk."""
         return self.files.flush_of(begin, end)
 
     def file_views(self) -> Iterator[tuple[int, memoryview]]:
@@ -171,7 +171,8 @@ class CommitLog:
                 yield file.begin, file.buffer[:size].toreadonly()
 
     def to_numpy(self) -> list[NDArray[np.uint8]]:
-        """The bytes of each file, as far as it is written: read-only views without copy, good for as long as held.
+        """The bytes of each file, as far as it is written: read-only views without copy, valid for as long as they are
+        held.
 
         `store.view.heads_of` makes a table of them.
         """
@@ -185,5 +186,5 @@ class CommitLog:
 
 def _no_room(error: OSError, path: str) -> StoreError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFull(f"{path}: no space left on the disk; free some, or lower fileReservedTime. Reads go on")
+        return DiskFull(f"{path}: no space left on the disk; free some, or lower fileReservedTime. Reads continue")
     return CreateFileFailed(f"{path}: {error.strerror}")

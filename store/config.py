@@ -38,7 +38,7 @@ class StoreConfig:
 
     # Where
     store_path_root_dir: str = setting(
-        "~/store", "Directory of everything the broker keeps.", path=True, important=True, default_note="~/store"
+        "~/store", "Directory of all that the broker stores.", path=True, important=True, default_note="~/store"
     )
     store_path_commit_log: str = setting(
         "", "Directory of the log.", path=True, important=True, default_note="storePathRootDir/commitlog"
@@ -61,9 +61,7 @@ class StoreConfig:
     message_index_enable: bool = setting(True, "File messages under their keys.")
     max_hash_slot_num: int = setting(5_000_000, "Hash slots of an index file.", minimum=1)
     max_index_num: int = setting(20_000_000, "Entries of an index file.", minimum=2)
-    message_index_safe: bool = setting(
-        False, "Accepted for RocketMQ's sake: here a recovery always completes the index."
-    )
+    message_index_safe: bool = setting(False, "Accepted for compatibility: here a recovery always completes the index.")
 
     # Flushing
     flush_disk_type: FlushDiskType = setting(
@@ -76,7 +74,7 @@ class StoreConfig:
         4, "Fewer dirty pages of 4 KiB wait for the thorough interval.", minimum=0, updatable=True
     )
     flush_commit_log_thorough_interval: int = setting(
-        10_000, "Whatever is dirty in the log is flushed this often.", unit="ms", minimum=1, updatable=True
+        10_000, "How often all dirty pages of the log are flushed.", unit="ms", minimum=1, updatable=True
     )
     flush_interval_consume_queue: int = setting(
         1000, "How often queues are flushed.", unit="ms", minimum=1, updatable=True
@@ -85,14 +83,14 @@ class StoreConfig:
         2, "A queue with fewer dirty pages waits for the thorough interval.", minimum=0, updatable=True
     )
     flush_consume_queue_thorough_interval: int = setting(
-        60_000, "Queues, index and checkpoint are flushed whole this often.", unit="ms", minimum=1, updatable=True
+        60_000, "How often queues, index and checkpoint are flushed completely.", unit="ms", minimum=1, updatable=True
     )
     sync_flush_timeout: int = setting(
         5000, "How long a send waits for its flush.", unit="ms", minimum=1, updatable=True
     )
     recover_step_bytes: int = setting(
         256 << 20,
-        "So much of the log at most is gone through after a crash.",
+        "How much of the log is read after a crash, at most.",
         unit="bytes",
         minimum=4096,
         maximum=LONG_MAX,
@@ -122,13 +120,18 @@ class StoreConfig:
     max_msgs_num_batch: int = setting(64, "Messages found by one query of a key.", minimum=1, updatable=True)
 
     # Retention
-    file_reserved_time: int = setting(72, "Files older than this go.", unit="hours", minimum=0, updatable=True)
-    delete_when: tuple[str, ...] = setting(("04",), "Hours of the day at which old files go.", updatable=True)
+    file_reserved_time: int = setting(72, "Files older than this are deleted.", unit="hours", minimum=0, updatable=True)
+    delete_when: tuple[str, ...] = setting(("04",), "Hours of the day at which old files are deleted.", updatable=True)
     disk_max_used_space_ratio: int = setting(
-        75, "Above it old files go at any hour.", unit="percent", minimum=1, maximum=100, updatable=True
+        75, "Above it old files are deleted at any hour.", unit="percent", minimum=1, maximum=100, updatable=True
     )
     disk_space_clean_forcibly_ratio: int = setting(
-        85, "Above it the oldest files go whatever their age.", unit="percent", minimum=1, maximum=100, updatable=True
+        85,
+        "Above it the oldest files are deleted whatever their age.",
+        unit="percent",
+        minimum=1,
+        maximum=100,
+        updatable=True,
     )
     disk_space_warning_level_ratio: int = setting(
         90, "Above it sends are refused.", unit="percent", minimum=1, maximum=100, updatable=True
@@ -143,14 +146,14 @@ class StoreConfig:
     )
     disk_free_enough: int = setting(
         20 << 30,
-        "With so much free the ratios do not delete or refuse; 0: they always do.",
+        "With this much free the ratios neither delete nor refuse, below it step by step; 0: they always do.",
         unit="bytes",
         minimum=0,
         maximum=LONG_MAX,
         updatable=True,
     )
-    clean_file_forcibly_enable: bool = setting(True, "Whether files may go before their time.", updatable=True)
-    clean_resource_interval: int = setting(10_000, "How often retention looks.", unit="ms", minimum=1, updatable=True)
+    clean_file_forcibly_enable: bool = setting(True, "Whether files may be deleted before their time.", updatable=True)
+    clean_resource_interval: int = setting(10_000, "How often retention checks.", unit="ms", minimum=1, updatable=True)
 
     # Delayed messages
     message_delay_level: str = setting(DEFAULT_DELAY_LEVELS, "The delays of levels 1, 2, ...; s, m, h or d.")

@@ -1,10 +1,10 @@
 """One queue of a topic: for each message, in order, where it is in the log.
 
-An entry has 20 bytes (store/layout/consume_queue_entry.py); that of queue offset q stands at byte 20 q. The files may
-begin in the middle of the queue. A queue whose first entry ever is not at the beginning of a file gets pre-blank
-entries before it, which say nothing and are never handed out.
+An entry has 20 bytes (store/layout/consume_queue_entry.py); that of queue offset q is at byte 20 q. The files may begin
+in the middle of the queue. A queue whose first entry ever is not at the beginning of a file gets pre-blank entries
+before it, which hold nothing and are never handed out.
 
-Two ends: `next_offset` is what the next message is given, `end` is up to where entries are written. They differ between
+Two ends: `next_offset` is the offset of the next message, `end` is how far entries are written. They differ between
 an append and its dispatch. `begin` is the first offset whose message is still in the log. An offset is given out only
 when its entry has its place (`prepare`), so that a file that cannot be made refuses one message, and not what follows.
 
@@ -62,8 +62,8 @@ class ConsumeQueue:
         self.is_dirty = False
         self.prepared = 0  # entries before this offset have their place on the disk
         self.watermark: Watermark | None = None
-        # The file that is being written, the byte of the queue where it begins, and up to which of its bytes entries
-        # may be written without asking for room.
+        # The file being written, the byte of the queue where it begins, and up to which of its bytes entries
+        # may be written without reserving room.
         self._buffer = memoryview(b"")
         self._base = 0
         self._ready = 0
@@ -127,7 +127,7 @@ class ConsumeQueue:
         return file
 
     def _fill_before(self, file: MappedFile, at: int) -> None:
-        """Pre-blank what stands before the first entry ever."""
+        """Write pre-blank entries before the first entry ever."""
         count = (at - file.begin) // ENTRY_SIZE
         if count:
             file.write(0, PRE_BLANK * count)
@@ -145,7 +145,7 @@ class ConsumeQueue:
         """Bytes of up to `count` entries from an offset on, no farther than the end of their file; may be empty."""
         at = offset * ENTRY_SIZE
         inside = at - self._base
-        if 0 <= inside < self._ready:  # the file that is being written, which nearly all pulls read
+        if 0 <= inside < self._ready:  # the file being written, which nearly all pulls read
             return self._buffer[inside : min(at + count * ENTRY_SIZE, self.end * ENTRY_SIZE) - self._base].toreadonly()
         file = self.files.find(at)
         if file is None:
@@ -160,7 +160,7 @@ class ConsumeQueue:
         return offset + per_file - offset % per_file
 
     def log_end(self) -> int:
-        """After the newest message of this queue in the log; 0 where there is none."""
+        """The log offset after the newest message of this queue; 0 where there is none."""
         last = self.entry(self.end - 1) if self.end > self.begin else None
         return 0 if last is None or is_pre_blank(last[0], last[1]) else last[0] + last[1]
 
@@ -183,7 +183,7 @@ class ConsumeQueue:
         return low
 
     def drop_before(self, log_begin: int) -> int:
-        """Delete files all of whose messages are gone from the log; returns how many.
+        """Delete files whose messages are all gone from the log; returns how many.
 
         Never the last one that is on the disk: if a crash lost those after it, the queue would begin again at 0, and
         consumers would skip its next messages.
@@ -208,7 +208,7 @@ class ConsumeQueue:
             self.ext.drop_before(to_offset(entry[2]))
 
     def cut(self, end: int) -> None:
-        """Forget entries from an offset on, leaving zeros. For recovery only."""
+        """Remove entries from an offset on, leaving zeros. For recovery only."""
         while self.files.files and self.files.files[-1].begin >= end * ENTRY_SIZE:
             self.files.drop_last()
         last = self.files.last
@@ -232,7 +232,7 @@ class ConsumeQueue:
         return found
 
     def open_at(self, begin: int, end: int) -> None:
-        """Go on writing there, in the files as they are; nothing of it is known to be on disk."""
+        """Continue writing at an offset, in the files as they are; nothing of them is known to be on disk."""
         self.begin, self.end, self.next_offset = begin, end, end
         self.flushed = end
         self._stop_writing()
@@ -251,7 +251,7 @@ class ConsumeQueue:
         return self._first(self.begin, lambda log_offset: store_time(log_offset) >= timestamp)
 
     def watch(self) -> Watermark:
-        """The end of this queue, to wait for."""
+        """The end of this queue as a watermark."""
         if self.watermark is None:
             self.watermark = Watermark(self.end)
         return self.watermark
@@ -259,7 +259,7 @@ class ConsumeQueue:
     def to_numpy(self) -> NDArray[Any]:
         """All entries from `begin` to `end` as a read-only array of log_offset, size, tags_code (big-endian).
 
-        A view without copy while they lie in one file, else a copy. It stays good when files are deleted.
+        A view without copy if they are in one file, else a copy. It stays valid when files are deleted.
         """
         import numpy
 

@@ -1,8 +1,8 @@
 """The extension of a queue: for each message a unit with its tags code, its time and the bit map of SQL filters.
 
 A queue entry then carries the unit's address in place of its tags code (store/layout/queue_ext_layout.py). Units are
-written by dispatch right before the entry that points to them, so the ext files end where the last entry points; what
-is after that was never pointed to and is cut by recovery. A unit that cannot be written is no loss: the entry keeps
+written by dispatch right before the entry that points to them, so the ext files end where the last entry points;
+whatever follows was never pointed to and is cut by recovery. A unit that cannot be written is no loss: the entry keeps
 its plain tags code, and the filter has to read the message.
 
 Java: store/ConsumeQueueExt.java
@@ -25,7 +25,7 @@ from rocketlet.store.mapped_file_queue import MappedFileQueue
 
 
 class ConsumeQueueExt:
-    """The units of one queue. Places are bytes from the first file's beginning."""
+    """The units of one queue. Positions are bytes from the beginning of the first file."""
 
     __slots__ = ("_ready", "end", "files", "flushed")
 
@@ -36,7 +36,7 @@ class ConsumeQueueExt:
         self._ready = 0
 
     def open(self) -> None:
-        """Find the end by walking the last of the loaded files; `cut` then moves it to what the queue points to."""
+        """Find the end by walking the last loaded file; `cut` then moves it to where the queue points."""
         self.end = self.files.begin
         for file in self.files.files[-1:]:
             self.end = file.begin

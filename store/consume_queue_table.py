@@ -1,7 +1,7 @@
-"""All queues of a store, by topic and queue id: one look-up gives everything that a put and a dispatch need.
+"""All queues of a store, by topic and queue id: one look-up gives all that a put and a dispatch need.
 
-A queue object is created with its first message, not by being asked for, so that reading nonsense grows nothing.
-Queues with entries that are not flushed stand in `dirty`.
+A queue object is created with its first message, not by a look-up, so that reads of unknown queues grow nothing.
+Queues with unflushed entries are in `dirty`.
 
 Java: store/DefaultMessageStore.java#consumeQueueTable, store/queue/ConsumeQueueStore.java
 """
@@ -31,8 +31,8 @@ from rocketlet.store.mapped_file_queue import MappedFileQueue, Oddity
 
 QueueKey = tuple[str, int]
 
-_MOST_MISSING = 64  # extension files that are made in one gap
-MANY = 64  # files to flush from which on one call for the whole disk is better
+_MOST_MISSING = 64  # extension files created in one gap, at most
+MANY = 64  # from this many files on, one flush of the whole disk is cheaper
 
 
 class ConsumeQueueTable:
@@ -49,7 +49,7 @@ class ConsumeQueueTable:
         self.dirty: list[ConsumeQueue] = []
 
     def load(self, log_begin: int, *, repair: bool) -> list[Oddity]:
-        """Find the queues' files. Their ends are not known before recovery. What is odd is reported and left out.
+        """Find the queues' files. Their ends are not known before recovery. Oddities are reported and left out.
 
         To repair, a short file is extended to full length, and where a file is missing, those before or after it
         are deleted (`_close_gaps`). Raises CorruptStore where mappedFileSizeConsumeQueue is not the size of the files.
@@ -129,7 +129,7 @@ class ConsumeQueueTable:
         return self.queues.get((topic, queue_id)) or self._new(topic, queue_id)
 
     def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
-        assert is_legal_name(topic), "names are checked before they meet a path"
+        assert is_legal_name(topic), "names are checked before they become part of a path"
         folder = f"{self._root}/{queue_folder(topic, queue_id)}"
         queue = ConsumeQueue(self._disk, folder, topic, queue_id, self._file_size)
         ext_folder = f"{self._root}/{queue_ext_folder(topic, queue_id)}"
@@ -190,7 +190,7 @@ class ConsumeQueueTable:
 
 
 class QueueFlush:
-    """Queues on their way to the disk: call `run` once, where it may wait, and `done` when it succeeded."""
+    """A flush of queues: call `run` once, where it may wait, and `done` when it succeeded."""
 
     __slots__ = ("_disk", "_ends", "_root", "_steps")
 

@@ -1,9 +1,9 @@
-"""The files of the store: the only place that maps, flushes, reads, renames or locks them.
+"""The files of the store: the only module that maps, flushes, reads, renames or locks them.
 
 A `Region` is one file of fixed size, mapped whole and sparse. A `Disk` makes and finds regions and small files. The
 store is written against these two protocols; `RealDisk` is the machine's, `memory_disk.MemoryDisk` the tests'.
 
-Facts behind the shape of it (Linux, ext4, CPython 3.11):
+Facts behind the design (Linux, ext4, CPython 3.11):
 
 - `mmap.flush()` holds the GIL for the whole flush: 414 ms of flush stalled every task of the process for 415 ms.
   `os.fdatasync(fd)` writes the same dirty pages of a shared mapping, releases the GIL, and stalls the loop 7 ms. So
@@ -26,9 +26,9 @@ Facts behind the shape of it (Linux, ext4, CPython 3.11):
 - Reading cold pages through the mapping stalls the loop up to 15 ms. `read_now` asks the page cache and returns None
   when the disk would have to be waited for (RWF_NOWAIT); `read` waits, and belongs in a worker thread.
 - `mmap.close()` raises BufferError while a view of it lives, and a mapping must never be torn from under a reader. So
-  nothing is ever closed: who is done with a region drops it, and the last view of a reader takes the mapping with it,
-  be the file deleted or not; likewise the descriptor, which a thread may be reading from. Nor is a mapped file ever
-  shortened, which would make its tail a SIGBUS.
+  nothing is ever closed explicitly: a region that is no longer needed is dropped, and the mapping goes with the last
+  view of a reader, whether the file is deleted or not; likewise the descriptor, which a thread may be reading from. Nor
+  is a mapped file ever shortened, which would make its tail a SIGBUS.
 - Queue files may be many more than a process may have open, so a mapping holds no descriptor. Python's own does before
   3.13; there the file is mapped over an anonymous mapping of Python's by the system's own call (`_map_over`).
   Descriptors for reading are kept by the first _KEPT regions that need one; others open one each time, for 5 µs.
@@ -72,7 +72,7 @@ class Region(Protocol):
 
     @property
     def buffer(self) -> memoryview:
-        """The whole file, writable. It lives as long as somebody holds a part of it."""
+        """The whole file, writable. It lives as long as any view of it is held."""
 
     def reserve(self, begin: int, end: int) -> None:
         """Make writing to [begin, end) safe. Raises OSError (ENOSPC where the disk is full), with nothing written."""
@@ -81,9 +81,9 @@ class Region(Protocol):
         """`reserve` what reads as zeros, in less time. REQUIRES that it does. Raises OSError."""
 
     def flush(self, *written: tuple[int, int]) -> None:
-        """Wait until all that was written is on the disk. Raises OSError, after which no later success counts.
+        """Wait until all that was written is on the disk. Raises OSError, after which no later success can be trusted.
 
-        `written`: from where to where most of it was written, so that it costs less.
+        `written`: the range in which most of it was written, which makes the flush cheaper.
         """
 
     def read(self, at: int, size: int) -> bytes:
@@ -108,7 +108,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Bytes of the file system a path lies on; `free` is what an ordinary user may still take."""
+    """Bytes of the file system that holds a path; `free` is what an ordinary user may still use."""
 
     total: int
     free: int
@@ -126,11 +126,11 @@ class Lock(Protocol):
 class Disk(Protocol):
     """Files by path. Directories are created with the first file in them."""
 
-    inline: bool  # flushing takes no time, so it is done in place and not in a worker thread
+    inline: bool  # flushing takes no time, so it happens in place and not in a worker thread
 
     @property
     def sector(self) -> int:
-        """What a power cut leaves written whole or not at all."""
+        """Bytes that a power cut leaves written completely or not at all."""
 
     def entries(self, directory: str) -> list[Entry]:
         """What is in a directory, by name; nothing where there is none."""
@@ -144,28 +144,29 @@ class Disk(Protocol):
         """Make a file of this length, all hole, and map it. Raises FileExistsError."""
 
     def open_private(self, path: str, size: int) -> Region:
-        """Map an existing file, or none, at this length; what is written to it is seen here only, and kept nowhere."""
+        """Map an existing file, or none, at this length; writes are seen here only, and are kept nowhere."""
 
     def extend(self, path: str, size: int) -> None:
-        """Make an existing file longer; the new part is hole."""
+        """Extend an existing file; the new part is a hole."""
 
     def read_file(self, path: str) -> bytes | None:
         """A small file, or None where there is none."""
 
     def write_file(self, path: str, data: bytes) -> None:
-        """Replace a small file so that after a crash the old or the new is there, whole. Returns when it is durable."""
+        """Replace a small file so that a crash leaves either the old or the new one, whole. Returns when it is
+        durable."""
 
     def remove(self, path: str) -> None:
-        """Delete a file; one that is not there is no error."""
+        """Delete a file; a missing one is no error."""
 
     def remove_directory(self, path: str) -> None:
-        """Delete an empty directory; one that is not there, or not empty, is left."""
+        """Delete an empty directory; one that is missing or not empty is left alone."""
 
     def rename(self, path: str, to: str) -> None: ...
 
     def sync_all(self, path: str) -> bool:
-        """Make everything written below a locked directory durable at once, where the machine can; False where it
-        cannot say, and each file has to be flushed by itself. For very many files: 5 ms each, or some for all."""
+        """Make everything written below a locked directory durable at once, where the machine can; False where the
+        outcome is unknown, and each file has to be flushed by itself. For very many files: flushing each costs 5 ms."""
 
     def sync_directory(self, path: str) -> None:
         """Make names made, renamed and deleted in a directory durable, its own name among them if it is new."""
@@ -180,7 +181,7 @@ class Disk(Protocol):
         """Bytes of RAM that the page cache can grow into."""
 
     def lock(self, path: str) -> Lock:
-        """Take the exclusive lock of a store. Raises StoreLocked."""
+        """Acquire the exclusive lock of a store. Raises StoreLocked."""
 
 
 class RealRegion:
@@ -226,7 +227,7 @@ class RealRegion:
                 finally:
                     self._map.madvise(mmap.MADV_NORMAL)
             except OSError as error:
-                if error.errno == errno.EFAULT:  # the kernel found no block: what a write would learn by SIGBUS
+                if error.errno == errno.EFAULT:  # the kernel found no block: a write would get SIGBUS
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path) from error
                 if error.errno != errno.EINVAL:
                     raise
@@ -362,7 +363,7 @@ def _next_data(descriptor: int, at: int, size: int) -> tuple[int, int] | None:
 
 
 class PrivateRegion:
-    """A file that can be written to without changing it, or no file at all: for trying out what a repair would do."""
+    """A file that can be written to without changing it, or no file at all: for trying out a repair."""
 
     def __init__(self, path: str, size: int) -> None:
         self.path = path
@@ -502,7 +503,7 @@ class RealDisk:
         try:
             os.unlink(path)
         except FileNotFoundError:
-            pass  # gone is gone
+            pass  # it was deleted already
 
     def remove_directory(self, path: str) -> None:
         try:
@@ -521,7 +522,7 @@ class RealDisk:
         descriptor = self._locked.get(os.path.realpath(path))
         if descriptor is None or not _syncfs_tells:
             return False
-        import ctypes  # 10 ms, and only who has many queues needs it
+        import ctypes  # 10 ms, and only a store with many queues needs it
 
         return bool(ctypes.CDLL(None).syncfs(descriptor) == 0)
 
@@ -618,4 +619,4 @@ def _raise_open_files() -> None:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         except (OSError, ValueError):
-            pass  # some sandboxes forbid it; then the soft limit rules, and says so when it is met
+            pass  # some sandboxes forbid it; then the soft limit applies, with an error of its own when it is reached

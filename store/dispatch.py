@@ -1,8 +1,8 @@
-"""From the log to queues and index: what append already knows is filed once a turn, without reading the log again.
+"""From the log to queues and index: appended records are filed once a turn, without reading the log again.
 
-`put` only takes note. `settle`, once a turn, writes the queue entries, hashes the keys of all messages together (2.5 µs
+`put` only notes them. `settle`, once a turn, writes the queue entries, hashes the keys of all messages together (2.5 µs
 a key one by one, 0.3 together), writes the index entries (0.7 µs a key one by one, 0.3 as columns), and then moves the
-watermarks, so that whoever they wake finds everything in place. With a `limit` (a broker whose replicas elect their
+watermarks, so that the tasks they wake find everything in place. With a `limit` (a broker whose replicas elect their
 master) only what lies below it is filed, so that nobody reads what may yet be cut off.
 
 A message is noted only when its queue has room for its entry. What can fail here is the index on a full disk, which
@@ -36,7 +36,7 @@ from rocketlet.store.watermark import Watermark
 # keys, filter bits
 Noted = tuple[ConsumeQueue, int, int, int, int, int, "tuple[bytes, ...] | list[bytes]", bytes]
 
-_MANY = 40  # as many keys as numpy's calls are worth
+_MANY = 40  # from this many keys on numpy is faster
 
 
 class LastRecord(NamedTuple):
@@ -48,7 +48,7 @@ class LastRecord(NamedTuple):
 
 
 class Dispatch:
-    """What was appended and is not filed yet, and the filing."""
+    """The records that are appended and not filed yet, and their filing."""
 
     def __init__(self, queues: ConsumeQueueTable, index: MessageIndex, *, with_index: bool) -> None:
         self._queues = queues
@@ -58,7 +58,7 @@ class Dispatch:
         self._offsets: list[int] = []  # ... and the log offsets ...
         self._times: list[int] = []  # ... and store timestamps of their messages
         self._hashed: list[list[IndexItem] | IndexColumns] = []  # not entered yet
-        self._touched: list[ConsumeQueue] = []  # queues that somebody watches
+        self._touched: list[ConsumeQueue] = []  # queues with a watermark that is waited for
         self.dispatched = Watermark()
         self.noted: list[Noted | NotedRun] = []
         self.last: LastRecord | None = None  # newest record whose queue entry is written

@@ -1,6 +1,6 @@
-"""A disk on which everything can be tried and nothing happens: reads come from another disk, changes stay in memory.
+"""A disk for dry runs: reads come from another disk, changes stay in memory.
 
-What a repair would do is found out by doing it here: the check of a store is its recovery on a dry disk.
+The check of a store is its recovery on a dry disk, which shows what a repair would do.
 
 Java: (none)
 """
@@ -11,7 +11,7 @@ import posixpath
 
 from rocketlet.store.disk import Disk, Entry, Lock, Region, Usage
 
-_NOWHERE = ".not-there"  # behind a path: no file has that name
+_NOWHERE = ".not-there"  # appended to a path: no file has that name
 
 
 class DryDisk:
@@ -19,7 +19,7 @@ class DryDisk:
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self._made: dict[str, int] = {}  # length of files that are not as they lie there
+        self._made: dict[str, int] = {}  # length of files that differ from those on the other disk
         self._small: dict[str, bytes] = {}  # small files that were written whole
         self._gone: set[str] = set()
         self._regions: dict[str, Region] = {}

@@ -1,8 +1,8 @@
 """Any file of a store as lines of text: `python -m rocketlet.store.dump FILE`, `rocketlet store dump FILE`.
 
-Which kind a file is tells its path: `commitlog/`, `consumequeue/`, `consumequeue_ext/`, `index/`, `rocketlet/seals/`,
-`checkpoint`; a file copied to elsewhere is told by `--kind`. What cannot be read is printed as what it is, with its
-place, and the dump goes on behind it where that is known.
+The path tells the kind of a file: `commitlog/`, `consumequeue/`, `consumequeue_ext/`, `index/`, `rocketlet/seals/`,
+`checkpoint`; for a file copied elsewhere `--kind` does. Unreadable parts are printed as such, with their
+offset, and the dump continues after them where possible.
 
 Java: tools/command/message/DumpCompactionLogCommand.java (5.x; 4.9 has none)
 """
@@ -13,7 +13,6 @@ import json
 import posixpath
 import sys
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from pathlib import PurePath
 
 from rocketlet.common.host import host_text
@@ -21,6 +20,7 @@ from rocketlet.common.java_numbers import INT32_MAX
 from rocketlet.common.message_id import offset_message_id
 from rocketlet.common.message_properties import decode_bytes
 from rocketlet.common.message_record import Fault, Record, RecordError, body_crc, decode
+from rocketlet.common.moment import moment_of
 from rocketlet.store.consume_queue import LOST
 from rocketlet.store.disk import Disk, RealDisk, Region
 from rocketlet.store.errors import StoreError
@@ -44,7 +44,7 @@ _SHOWN = 64  # bytes of a body
 
 
 class UnknownKind(StoreError):
-    """The path does not tell what kind of file it is; say it."""
+    """The path does not tell the kind of the file; it must be given."""
 
 
 def kind_of(path: str) -> str:
@@ -78,7 +78,7 @@ def dump(disk: Disk, path: str, kind: str | None = None, geometry: IndexGeometry
 
 
 def _opened(disk: Disk, path: str) -> Region:
-    """Mapped so that nothing can be written: a dump may meet the files of a running broker."""
+    """Mapped read-only: the files may be those of a running broker."""
     folder, name = posixpath.split(path)
     size = next((entry.size for entry in disk.entries(folder or ".") if entry.name == name), None)
     if size is None:
@@ -217,10 +217,7 @@ def _json(data: bytes) -> Lines:
 
 def time_text(ms: int) -> str:
     """Local time to the millisecond; a dash for none."""
-    try:
-        return datetime.fromtimestamp(ms / 1000).isoformat(" ", "milliseconds") if ms > 0 else "-"
-    except (ValueError, OverflowError, OSError):
-        return str(ms)
+    return moment_of(ms).isoformat(" ", "milliseconds") if ms > 0 else "-"
 
 
 _SMALL: dict[str, Callable[[bytes], Lines]] = {"checkpoint": _checkpoint, "seal": _seal, "json": _json}

@@ -1,4 +1,4 @@
-"""What can go wrong in the store, cut by what the caller should do.
+"""The errors of the store, by what the caller should do.
 
 `PutRefused` and its kin: nothing was written; the broker answers with the status named in each docstring. The flush
 errors: the message is in the log, but whether the disk has it is unknown. The rest end the start of a broker: they name
@@ -17,11 +17,11 @@ class StoreError(RocketletError):
 
 
 class PutRefused(StoreError):
-    """Nothing was written. You get one of the subclasses."""
+    """Nothing was written. One of the subclasses is raised."""
 
 
 class MessageIllegal(PutRefused):
-    """The message breaks a limit and never will be stored: MESSAGE_ILLEGAL (13). The sender must change it."""
+    """The message exceeds a limit and can never be stored: MESSAGE_ILLEGAL (13). The sender must change it."""
 
 
 class PropertiesTooLarge(MessageIllegal):
@@ -29,11 +29,11 @@ class PropertiesTooLarge(MessageIllegal):
 
 
 class NotWritable(PutRefused):
-    """The store takes nothing now: SERVICE_NOT_AVAILABLE (14). The sender should try another broker."""
+    """The store accepts nothing now: SERVICE_NOT_AVAILABLE (14). The sender should try another broker."""
 
 
 class DiskFull(NotWritable):
-    """The disk is (nearly) full; the text names path, ratio and setting. Reads go on."""
+    """The disk is (nearly) full; the text names path, ratio and setting. Reads continue."""
 
 
 class SystemRefuses(NotWritable):
@@ -65,4 +65,4 @@ class CorruptStore(StoreError):
 
 
 class Closed(StoreError):
-    """The store was closed; you called it afterwards."""
+    """The store was called after it was closed."""

@@ -1,13 +1,13 @@
-"""Making durable what was appended: the log for those who wait, everything for the checkpoint.
+"""Flushing: the log for sends that wait for it, everything for the checkpoint.
 
-One task flushes the log. Whoever waits says up to where (`reach`), and while one fdatasync runs the next ones gather:
-group commit, with no timer. A group costs 115 µs here, so what is gathered is nearly free. In ASYNC_FLUSH nobody waits,
-and the task looks every `flushIntervalCommitLog`.
+One task flushes the log. Waiting sends say how far (`reach`), and while one fdatasync runs the next ones gather: group
+commit, without a timer. A group costs 115 µs here, so gathered sends are nearly free. In ASYNC_FLUSH no send waits, and
+the task flushes every `flushIntervalCommitLog`.
 
 A second task flushes queues every second and, every `flushConsumeQueueThoroughInterval` or `recoverStepBytes` of log,
-everything, and then writes checkpoint and progress point, which bounds what a recovery has to go through.
+everything, and then writes checkpoint and progress point, which bounds what a recovery has to read.
 
-A failed flush is final: see `FlushFailed`. Whoever waits is told, and the task ends, and with it the process.
+A failed flush is final: see `FlushFailed`. All waiting sends fail, and the task ends, and with it the process.
 
 Java: store/CommitLog.java (GroupCommitService, FlushRealTimeService), store/DefaultMessageStore.java
 (FlushConsumeQueueService)
@@ -35,7 +35,7 @@ _log = logging.getLogger("rocketlet.store.flush")
 
 
 class LogFlush:
-    """The flushing of the log. `flushed` is up to where it is on disk."""
+    """The flushing of the log. `flushed` is how far it is on disk."""
 
     def __init__(self, disk: Disk, log: CommitLog, appended: Watermark, config: Callable[[], StoreConfig]) -> None:
         self._disk = disk
@@ -65,7 +65,7 @@ class LogFlush:
         raise self.is_late(timeout_ms)
 
     def is_late(self, timeout_ms: float) -> FlushTimeout:
-        """What to tell who has waited for so long."""
+        """The error for a send that has waited this long."""
         return FlushTimeout(
             f"{self._log.files.directory}: the disk did not confirm within {timeout_ms:g} ms (syncFlushTimeout);"
             " the message is written and may still become durable"
@@ -106,10 +106,10 @@ class LogFlush:
             self.flushed.advance(end)
 
     def fail(self, error: OSError) -> FlushFailed:
-        """Tell everybody that the disk refused a flush; returns what to raise."""
+        """Fail all that wait because the disk refused a flush; returns the error to raise."""
         failure = FlushFailed(
-            f"{error.filename or self._log.files.directory}: flush failed: {error.strerror}; nothing behind log offset"
-            f" {self.flushed.value} is known to be on disk; look at the disk, then start again"
+            f"{error.filename or self._log.files.directory}: flush failed: {error.strerror}; nothing after log offset"
+            f" {self.flushed.value} is known to be on disk; check the disk, then restart"
         )
         self.flushed.fail(failure)
         return failure
@@ -156,7 +156,7 @@ class ThoroughFlush:
                 queues.done()
 
     async def save(self) -> None:
-        """Flush everything that is dispatched by now, then say so in checkpoint and progress. Raises FlushFailed."""
+        """Flush everything dispatched by now, then record that in checkpoint and progress. Raises FlushFailed."""
         last = self._dispatch.last
         end = self._dispatch.dispatched.value
         if last is None or end == self.saved or last.log_offset + last.size != end:
@@ -184,7 +184,7 @@ class ThoroughFlush:
             await offload(self._disk, self._checkpoint.write)
             await offload(self._disk, lambda: write_progress(self._disk, root, progress))
         except OSError as error:
-            # These two only shorten a recovery, and a full disk must not end a broker that can still be read from.
+            # These two only shorten a recovery, and a full disk must not end a broker that can still serve reads.
             _log.warning("%s: cannot write checkpoint or progress: %s", root, error.strerror)
         else:
             self.saved = end

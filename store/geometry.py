@@ -1,8 +1,8 @@
-"""The sizes that a store's files were made with, found out from the files: for tools that get a directory and no more.
+"""The sizes with which a store's files were made, derived from the files: for tools that only have a directory.
 
-Log, queue and extension files have one length each. How an index file divides into slots and entries stands nowhere:
-for files of RocketMQ's own size it is known, for others the first entry is looked for, whose hash and log offset the
-record tells that the header names.
+Log, queue and extension files have one length each. How an index file divides into slots and entries is not recorded:
+for files of RocketMQ's default size it is known, for others the first entry is searched for, whose hash and log offset
+follow from the record that the header names.
 
 Java: (none)
 """
@@ -69,7 +69,7 @@ def _queue_folders(disk: Disk, folder: str) -> list[str]:
 
 
 def _index_geometry(disk: Disk, config: StoreConfig) -> IndexGeometry | None:
-    """How the index files divide; None where the settings fit or it cannot be told."""
+    """How the index files divide; None where the settings fit or where it cannot be determined."""
     folder = f"{config.store_path_root_dir}/{INDEX}"
     files = [entry for entry in disk.entries(folder) if parse_index_name(entry.name) is not None]
     if not files:

@@ -34,7 +34,7 @@ from rocketlet.common.topic import is_legal_name
 from rocketlet.store.commit_log import CommitLog
 from rocketlet.store.consume_queue import ConsumeQueue
 from rocketlet.store.disk import Disk
-from rocketlet.store.layout.file_names import DAMAGED, offset_name
+from rocketlet.store.kept_aside import keep_aside
 from rocketlet.store.layout.queue_rules import LOST_MARK
 from rocketlet.store.log_walk import Loss
 from rocketlet.store.mapped_file import MappedFile
@@ -42,7 +42,6 @@ from rocketlet.store.mapped_file import MappedFile
 _NO_TOPIC = "-"  # of a part in which no message is known
 _SENTENCE = b"This message was lost: its bytes on the disk were damaged. What was left is in rocketlet/damaged. "
 _LARGEST = 1 << 20
-_KEPT = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ class Identity:
 
 
 class Healing:
-    """Heals losses of one log. `identities` are the messages that were put in as lost."""
+    """Heals losses of one log. `identities` are the messages that were replaced by lost records."""
 
     def __init__(self, disk: Disk, log: CommitLog, queues: Iterable[ConsumeQueue], root: str) -> None:
         self._disk = disk
@@ -111,17 +110,10 @@ class Healing:
         return sorted(found, key=lambda one: one.log_offset)
 
     def _keep(self, loss: Loss) -> None:
-        """Save what was there, up to 64 MiB: more than any damage of a few records."""
-        number = 0
-        while self._disk.exists(path := f"{self._root}/{DAMAGED}/{offset_name(loss.log_offset)}-{number}"):
-            number += 1
-        parts = []
-        for file, at, size, _ in self._pieces(loss):
-            piece = bytes(file.buffer[at : at + min(size, _KEPT)])
-            parts.append(piece.rstrip(b"\0"))
-        data = b"".join(parts)
-        if data:
-            self._disk.write_file(path, data[:_KEPT])
+        """Save what was there."""
+        pieces = (bytes(file.buffer[at : at + size]).rstrip(b"\0") for file, at, size, _ in self._pieces(loss))
+        path = keep_aside(self._disk, self._root, loss.log_offset, pieces)
+        if path is not None:
             self.kept.append(path)
 
     def _fill(self, file: MappedFile, loss: Loss, begin: int, end: int, known: list[Identity]) -> None:

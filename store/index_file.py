@@ -54,7 +54,7 @@ class IndexFile:
         self._ready = 0
 
     def put_many(self, items: Sequence[IndexItem]) -> int:
-        """Enter as many as fit; returns how many. Raises OSError with nothing entered."""
+        """Add as many entries as fit; returns how many. Raises OSError with nothing added."""
         table = self.table
         self._make_room(len(items))
         pages, slots = self._pages, self.geometry.slots
@@ -88,7 +88,7 @@ class IndexFile:
             self._ready = self.file.make_room(self.geometry.entries_at + next_entry * ENTRY_SIZE, end)
 
     def written_since(self, number: int) -> list[tuple[int, int]]:
-        """From where to where the file was written to by the entries from a number on: any slot, and themselves."""
+        """The ranges of the file written by the entries from a number on: any slot, and the entries."""
         at = self.geometry.entries_at
         return [(0, at), (at + number * ENTRY_SIZE, at + self.table.next_entry * ENTRY_SIZE)]
 
@@ -130,7 +130,7 @@ class IndexFile:
         return count if same.all() else int(same.argmin())
 
     def cut(self, next_entry: int, end_timestamp: int) -> None:
-        """Forget entries from a number on, leaving zeros. REQUIRES that those before it are right and that no slot
+        """Remove entries from a number on, leaving zeros. REQUIRES that those before it are right and that no slot
         leads to less than it should: slots lead to the newest entry, or to one that is cut."""
         import numpy
 
@@ -179,7 +179,7 @@ class IndexFile:
         return self.file.read_data(HEADER_SIZE, self.geometry.slots * SLOT_SIZE)
 
     def may_have(self, key_hash: int) -> bool:
-        """Whether something was ever written near a key's slot: a query must not read holes."""
+        """Whether anything was ever written near a key's slot: a query must not read holes."""
         at = HEADER_SIZE + key_hash % self.geometry.slots * SLOT_SIZE
         if self._pages[at // PAGE]:
             return True

@@ -1,7 +1,7 @@
-"""Pieces of the log, as its bytes are, for whoever copies it: a slave, a backup.
+"""Raw pieces of the log for what copies it: a slave, a backup.
 
-What was written since this process started, and is recent, is handed out as a view of the mapping, without a copy. Of
-older bytes the page cache is asked, and where it would have to wait the caller reads in a worker thread (`wait`): a
+What was written since this process started, and is recent, is handed out as a view of the mapping, without a copy.
+Older bytes come from the page cache, and where that would have to wait the caller reads in a worker thread (`wait`): a
 slave that is days behind must not stall the loop of its master.
 
 Java: store/DefaultMessageStore.java#getCommitLogData
@@ -18,7 +18,7 @@ from rocketlet.store.offload import offload
 
 
 class SliceGone(LookupError):
-    """The log begins after the place that was asked for: retention deleted its file."""
+    """The log begins after the requested offset: retention deleted its file."""
 
 
 class LogSlices:
@@ -30,7 +30,7 @@ class LogSlices:
         self._hot_from = hot_from
 
     def now(self, offset: int, most: int) -> memoryview | bytes | None:
-        """At most so many bytes from an offset below the log's end on, never across a file; None: the disk has to be
+        """At most `size` bytes from an offset below the log's end on, never across files; None: the disk has to be
         waited for. Raises SliceGone."""
         file, at, size = self._place(offset, most)
         if offset >= self._hot_from():

@@ -1,17 +1,17 @@
 """Walking the log record by record, over its files, and over damage: for recovery, which heals, and for checks.
 
-What a walk finds goes to a `Sink` in the order of the log. Where no whole record stands, the walk looks for the next
-place that provably is one: magic, lengths, body CRC and its own log offset all hold. Then there are two stories:
+What a walk finds goes to a `Sink` in the order of the log. Where there is no whole record, the walk searches for the
+next one that is provably whole: magic, lengths, body CRC and its own log offset all hold. There are two explanations:
 
-- *Torn*: the machine stopped while these pages were written, and later pages got to the disk before earlier ones. All
-  of it was never flushed. The log ends where the first record is not whole.
-- *Rotten*: it was whole on the disk once, and later bits went bad or a file was lost. The records behind it were
-  flushed and acknowledged, and must not be lost with it.
+- *Torn*: the machine stopped while these pages were written, and later pages reached the disk before earlier ones.
+  None of it was ever flushed. The log ends where the first record is not whole.
+- *Rotten*: it was whole on the disk once, and later bits went bad or a file was lost. The records after it
+  were flushed and acknowledged, and must not be lost with it.
 
 `is_rotten` decides; docs/decisions/damaged-logs.md gives the reasons. It says rotten only on proof: the store was
-closed cleanly; or the record after the damage is older than what the checkpoint knows to be flushed; or the damage
-cannot be a tear, since a page that was not written holds zeros from some byte on to the end of its sector, and no
-sector of the damage does.
+closed cleanly; or the damage lies in or before a sealed file; or the record after the damage is older than what the
+checkpoint knows to be flushed; or the damage cannot be a tear, since a page that was not written holds zeros from some
+byte on to the end of its sector, and no sector of the damage does.
 
 Java: store/CommitLog.java#recoverNormally, #recoverAbnormally (which know only the first story)
 """
@@ -37,7 +37,7 @@ Found = tuple[int, Outline]
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A stretch of the log without a whole record, with whole ones behind it."""
+    """A stretch of the log without a whole record, followed by whole ones."""
 
     log_offset: int
     size: int
@@ -46,25 +46,26 @@ class Loss:
 
 
 class Sink(Protocol):
-    """Who takes what a walk finds."""
+    """Receives what a walk finds."""
 
     def records(self, batch: list[Found]) -> None: ...
 
     def is_expected(self, record: Outline) -> bool:
-        """Whether the record can follow those that were given: it is no leftover of a log that was cut."""
+        """Whether the record can follow the earlier ones: it is not a leftover of a log that was cut."""
 
 
 @dataclass(slots=True)
 class Evidence:
-    """What is known about the past of a log before it is walked."""
+    """What is known about the history of a log before it is walked."""
 
     is_clean: bool  # the store was closed, so everything had been flushed
     flushed_time: int  # store time of a record that is known to be flushed; 0: none
     sector: int  # what a disk writes whole or not at all
+    sealed_end: int = 0  # the log was flushed up to there once, for the file that ends there was sealed
 
 
 class LogWalk:
-    """One walk. After `run`: `end` of the log, `fault` why it ends there, `losses` that were skipped."""
+    """One walk. After `run`: the `end` of the log, the `fault` that ends it, the `losses` that were skipped."""
 
     def __init__(
         self,
@@ -138,8 +139,8 @@ class LogWalk:
         """The record at a place that goes on past the end of the data, `data`.
 
         The zeros at the end of a record (the length of properties that it does not have, for one) may be all that it
-        has in a page. To the file system that page then is a hole, as good as one that was never written. What a hole
-        reads as is part of the record. It is not read through the mapping: see store/disk.py on holes.
+        has in a page. To the file system that page then is a hole, like one that was never written. What a hole reads
+        as is part of the record. It is not read through the mapping: see store/disk.py on holes.
         """
         size = int.from_bytes(file.read_data(at, _SIZE_FIELD), "big", signed=True)
         if not FIXED <= size <= min(data - at + LONGEST_ZEROS, file.size - at):
@@ -149,11 +150,13 @@ class LogWalk:
     def _has_torn_tail(self, offset: int, record: Outline) -> bool:
         """Whether a sector with a part of topic or properties was not written: then all of that part is zeros.
 
-        No checksum covers them, so Java takes such a record for whole. Text of a user's that looks so is taken
-        for torn only where nothing says that the record was flushed.
+        No checksum covers them, so Java takes such a record for whole. A user's text that looks so counts as
+        torn only where nothing says that the record was flushed.
         """
         evidence = self._evidence
         if evidence is None or evidence.is_clean or record.store_timestamp < evidence.flushed_time:
+            return False
+        if offset < evidence.sealed_end:
             return False
         if b"\0" in record.topic:
             return True
@@ -177,11 +180,13 @@ class LogWalk:
             self._batch.clear()
 
     def _pass(self, file: MappedFile, at: int, fault: Fault) -> int | None:
-        """Where to go on after damage at a place; None where the log ends there."""
+        """Where to continue after damage; None where the log ends there."""
         after, witness = self._next_whole(file, at, fault)
         offset = file.begin + at
         if after is None:
-            return None
+            if self._evidence is None or offset >= self._evidence.sealed_end:
+                return None
+            after = self._evidence.sealed_end  # the records of all of its end are damaged
         loss = Loss(offset, after - offset, fault, self._newest)
         if self._evidence is not None and not self._is_rotten(loss, witness):
             return None
@@ -191,7 +196,8 @@ class LogWalk:
         return offset if self._heal is not None else after
 
     def _next_whole(self, file: MappedFile, at: int, fault: Fault) -> tuple[int | None, Outline | None]:
-        """(log offset where records go on, the first one there): a blank record has none. None if nothing is whole."""
+        """(log offset where records continue, the first one there; None for a blank record). None if nothing is
+        whole."""
         if fault is Fault.BODY_CRC:  # its lengths hold, so it ends where it says
             known = outline(file.buffer, at, file.size, False, file.begin + at)
             assert isinstance(known, Outline)
@@ -238,15 +244,15 @@ class LogWalk:
             is_older = witness.store_timestamp < self._newest - _CLOCK_STEP
             if is_older or not self._sink.is_expected(witness):
                 return False  # a leftover of a log that Java cut without zeroing what followed
-        if evidence.is_clean:
+        if evidence.is_clean or loss.log_offset < evidence.sealed_end:
             return True
         if witness is not None and 0 < witness.store_timestamp < evidence.flushed_time:
             return True
         return not self._may_be_torn(loss, evidence.sector)
 
     def _may_be_torn(self, loss: Loss, sector: int) -> bool:
-        """Whether a crash can have left this: some sector of it is as it was before the damaged record was written,
-        so it holds nothing from there on; or it was caught half-way, and holds nothing for a good part of its end."""
+        """Whether a crash can have left this: some sector is as it was before the damaged record was written, so it is
+        empty from there on; or it was written half-way, and a good part of its end is empty."""
         place, end = loss.log_offset, loss.log_offset + loss.size
         while place < end:
             file = self._log.files.find(place)

@@ -1,7 +1,7 @@
 """Finding one message: by its log offset, its queue offset, its time, its key.
 
-What a consumer pulls in order is in `reading.py`. A look-up may touch pages that are not in memory; it is rare, and its
-caller is an administrator or a delivery, so it waits for them in place.
+Pulls in order are in `reading.py`. A look-up may touch pages that are not in memory; it is rare, and done for an
+administrator or a delivery, so it waits for them in place.
 
 Java: store/DefaultMessageStore.java#lookMessageByOffset, #getOffsetInQueueByTime, #queryMessage
 """
@@ -28,7 +28,7 @@ class Lookup:
         self.index = index
 
     def record_at(self, log_offset: int, size: int = 0) -> bytes | None:
-        """The record that begins there, byte for byte; None where none does, or (given) none of that size."""
+        """The record that begins at an offset, byte for byte; None where none does, or none of the given size."""
         place = self._place(log_offset)
         if place is None:
             return None
@@ -82,6 +82,6 @@ class Lookup:
 
 
 def _carries(record: bytes, topic: str, key: str) -> bool:
-    """Whether a record has this key: a hash alone may be another's."""
+    """Whether a record has this key: its hash alone may be that of another key."""
     found = decode(record)
     return found.topic == topic and key.encode() in index_keys(found.properties)

@@ -1,8 +1,8 @@
-"""One file of the log, of a queue or of its extension: where it begins in the whole, and its mapping.
+"""One file of the log, of a queue or of its extension: where it begins in the sequence, and its mapping.
 
-The mapping is made when it is first needed: a broker may have tens of thousands of queue files of which a few hundred
-are in use. Whoever writes asks `make_room` first (see store/disk.py on SIGBUS); it grows by doubling up to a MiB, so
-that a small file costs what it holds and a busy one a call every MiB.
+The file is mapped when that is first needed: a broker may have tens of thousands of queue files of which a few hundred
+are in use. Writers call `make_room` first (see store/disk.py on SIGBUS); the room doubles up to a MiB, so that a small
+file costs what it holds and a busy one a call every MiB.
 
 Java: store/MappedFile.java
 """
@@ -18,7 +18,7 @@ _LARGEST_STEP = 1 << 20  # 1 ms of page faults at a time
 
 
 class MappedFile:
-    """A file whose first byte is byte `begin` of the whole. Places are offsets inside the file."""
+    """A file whose first byte is byte `begin` of the sequence. Positions are offsets inside the file."""
 
     __slots__ = ("_disk", "_region", "begin", "path", "size")
 
@@ -77,7 +77,7 @@ class MappedFile:
         return b"".join(parts)
 
     def zero_from(self, at: int) -> int:
-        """Make everything from `at` on read as zeros; holes are left holes. Returns how many bytes were none."""
+        """Make everything from `at` on read as zeros; holes stay holes. Returns how many bytes were not zero."""
         cleared = 0
         for place, piece in list(data_pieces(self, at)):
             present = len(piece) - piece.count(0)
@@ -87,7 +87,7 @@ class MappedFile:
         return cleared
 
     def forget(self) -> None:
-        """Drop the mapping; it comes back when it is needed. Views of it stay good."""
+        """Drop the mapping; it is made again when needed. Views of it stay valid."""
         self._region = None
 
     def __repr__(self) -> str:
@@ -95,7 +95,7 @@ class MappedFile:
 
 
 def data_pieces(file: MappedFile, at: int) -> Iterator[tuple[int, bytes]]:
-    """(place, bytes) of what may be no hole from `at` to the end of the file, at most a MiB at a time."""
+    """(position, bytes) of what may not be a hole from `at` to the end of the file, at most a MiB at a time."""
     region = file.region
     while at < file.size and (part := region.next_data(at)) is not None:
         begin, end = part

@@ -1,14 +1,15 @@
 """Files of equal size, one after another, that make up one long sequence of bytes.
 
 Each file is named after the offset of its first byte. The sequence need not begin at 0: old files are deleted. A name
-that is no offset, a length that is not the configured one, a file in the middle that is missing: `load` tells them as
-`Oddity`s and leaves what to do about them to who opened it, for only he knows what a crash can have left.
+that is no offset, a length that is not the configured one, a missing file in the middle: `load` reports them as
+`Oddity`s and leaves the decision to its caller, who knows what a crash can have left.
 
 Java: store/MappedFileQueue.java
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -98,22 +99,20 @@ class MappedFileQueue:
         return file
 
     def drop_first(self) -> MappedFile:
-        """Delete the oldest file. Who reads it still has its bytes until he lets go of them."""
-        file = self.files[0]
+        """Delete the oldest file. Readers keep its bytes until they drop them."""
+        file = self.files.pop(0)
         self._disk.remove(file.path)
-        del self.files[0]
         file.forget()
         self._names_changed = True
         return file
 
     def release_first(self) -> str:
-        """Take the oldest file out; the caller deletes its path, where that may take its time."""
+        """Remove the oldest file from the sequence; the caller deletes its path, where that may take time."""
         return self.files.pop(0).path
 
     def drop_last(self) -> MappedFile:
-        file = self.files[-1]
+        file = self.files.pop()
         self._disk.remove(file.path)
-        self.files.pop()
         file.forget()
         self._names_changed = True
         return file
@@ -125,9 +124,12 @@ class MappedFileQueue:
         self._disk.remove_directory(self.directory)
 
     def flush_of(self, begin: int, end: int) -> Callable[[], None]:
-        """What makes [begin, end) and the names of the files durable: to be called once, in a thread where it waits."""
+        """A function that makes [begin, end) and the names of the files durable: to be called once, in a thread.
+
+        It raises OSError also where somebody else has deleted a file: what is written to it is on no disk.
+        """
         written = [
-            (file.region, (max(begin - file.begin, 0), min(end - file.begin, file.size)))
+            (file, file.region, (max(begin - file.begin, 0), min(end - file.begin, file.size)))
             for file in self.files
             if file.begin < end and file.end > begin
         ]
@@ -135,8 +137,10 @@ class MappedFileQueue:
         disk, directory = self._disk, self.directory
 
         def flush() -> None:
-            for region, span in written:
+            for file, region, span in written:
                 region.flush(span)
+                if not disk.exists(file.path) and file in self.files:  # those that we delete leave the list first
+                    raise FileNotFoundError(errno.ENOENT, "it was deleted while this process had it open", file.path)
             if names:
                 disk.sync_directory(directory)
 

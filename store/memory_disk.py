@@ -1,9 +1,9 @@
 """A disk in memory that can lose power: for tests of everything that writes files.
 
-Each file has two contents: what the process sees, and what the platter has. A flush copies the first to the second;
-`crash` returns a new disk as the machine would find it after a power cut: of every page that differs, either version,
-by chance; of every name made, renamed or deleted since its directory was synced, either state; a file that was never
-flushed may be empty. Real disks tear at sectors, so `page_size` may be small: the smaller, the more is tried.
+Each file has two contents: what the process sees, and what is on the disk. A flush copies the first to the second;
+`crash` returns a new disk as the machine would find it after a power cut: of every page that differs, a random one of
+the two versions; of every name made, renamed or deleted since its directory was synced, either state; a file that was
+never flushed may be empty. Real disks tear at sectors, so `page_size` may be small: the smaller, the more is tried.
 
 Faults on request: `power_cut_in` (so many calls that change the disk go well, the next one raises `PowerCut`, in the
 middle of whatever the store was doing; then call `crash`), `fail_next_flush` (the flush raises and, as on Linux, its
@@ -31,7 +31,7 @@ _PLENTY = 1 << 50
 
 
 class PowerCut(BaseException):
-    """The machine went dark. No code of ours may catch it."""
+    """The power failed. No code of ours may catch it."""
 
 
 class _File:
@@ -44,7 +44,7 @@ class _File:
         self.modified = modified
         self.reserved: set[int] = set()
         self.ever_flushed = False
-        self._believed: bytearray | None = None  # what the kernel holds for written since a flush failed
+        self._believed: bytearray | None = None  # what the kernel regards as written since a flush failed
 
     def dirty_pages(self, base: bytearray) -> list[slice]:
         if self.seen == base:
@@ -142,7 +142,7 @@ class DiskStatistics:
 
 @dataclass
 class MemoryDisk:
-    """All its methods are those of `store.disk.Disk`, but for what is said here."""
+    """Its methods are those of `store.disk.Disk`, except for what is said here."""
 
     page_size: int = 4096
     capacity: int | None = None
@@ -176,8 +176,8 @@ class MemoryDisk:
         return after
 
     def copy(self) -> MemoryDisk:
-        """The disk after the process was killed but not the machine: all that was written is seen, and no more of it
-        durable than before."""
+        """The disk after the process was killed but the machine was not: all that was written is visible, and no more
+        of it durable than before."""
         after = MemoryDisk(self.page_size, self.capacity, self.ram, self.cold, now=self.now)
         twins: dict[int, _File] = {}
         for names, known in ((self._names, after._names), (self._durable_names, after._durable_names)):

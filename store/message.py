@@ -1,4 +1,4 @@
-"""What goes into the store and what comes back: values, without behaviour.
+"""The values that go into the store and come back, without behaviour.
 
 Java: store/MessageExtBrokerInner.java, store/AppendMessageResult.java, store/QueryMessageResult.java
 """
@@ -37,7 +37,7 @@ class Put:
 
 @dataclass(slots=True)
 class Appended:
-    """Where a message went. `end` is what `flushed` has to reach for it to be durable."""
+    """Where a message was stored. It is durable once `flushed` has reached `end`."""
 
     log_offset: int
     size: int

@@ -1,7 +1,7 @@
 """The index: which messages carry a key, over all its files.
 
 Entries are put in the order of the log, first a message's unique key, then the words of its keys. A file is named after
-the local time of the message that opened it, and made to be above the one before even where the clock went back, since
+the local time of the message that opened it, but always above the previous one even where the clock went back, since
 the order of the files is the order of their names. A new file begins with the end of the one before (index_layout.py).
 
 Invariant: all entries of a message at a lower log offset stand before those of one at a higher.
@@ -43,7 +43,8 @@ class MessageIndex:
         self._names_changed = False
 
     def load(self, *, repair: bool) -> list[Oddity]:
-        """Open the files. A short one is told and, to repair, extended to full length: what it holds is then compared.
+        """Open the files. A short one is reported and, to repair, extended to full length: its content is then
+        compared.
 
         Java does not look at the length either; its mapping makes a short file longer.
         """
@@ -64,9 +65,9 @@ class MessageIndex:
         return odd
 
     def put_some(self, items: Sequence[IndexItem]) -> int:
-        """Enter keys into the newest file, or into a new one if that is full; returns how many of them, at least one.
+        """Add keys to the newest file, or to a new one if that is full; returns how many of them, at least one.
 
-        Raises OSError, with nothing entered.
+        Raises OSError, with nothing added.
         """
         return self._open_file(items[0][2]).put_many(items)
 
@@ -93,7 +94,7 @@ class MessageIndex:
         try:
             file.make_room(0, HEADER_SIZE)
         except OSError:
-            self._disk.remove(path)  # a file of zeros would be taken for one that lost its entries
+            self._disk.remove(path)  # a file of zeros would count as one that lost its entries
             raise
         index_file = IndexFile(file, self.geometry)
         if last is not None:
@@ -105,7 +106,7 @@ class MessageIndex:
     def find(self, topic: str, key: str, max_count: int, begin: int, end: int) -> list[int]:
         """Log offsets of messages that may carry a key, within [begin, end] ms, newest first.
 
-        May: different keys can have one hash. Times are whole seconds after a file's first entry.
+        Different keys can have the same hash. Times are whole seconds after a file's first entry.
         """
         key_hash = index_key_hash(topic, key)
         found: list[int] = []
@@ -133,7 +134,7 @@ class MessageIndex:
         self._names_changed = True
 
     def flush_of_dirty(self) -> Callable[[], None]:
-        """What makes all entries durable; to be called once, where it may wait."""
+        """A function that makes all entries durable; to be called once, where it may wait."""
         written = []
         for file in self.files:
             if file.flushed != file.table.next_entry:

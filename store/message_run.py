@@ -1,5 +1,5 @@
-"""Many messages that came as one batch: what they share once, what differs as lists or columns, so that a batch of a
-hundred costs a tenth of a hundred messages.
+"""Many messages that came as one batch: what they share is kept once, what differs as lists or columns, so that a batch
+of a hundred costs a tenth of a hundred messages.
 
 One queue, one sender, one moment, no transaction: then the heads of the records differ in six numbers, which numpy
 fills in, and queue and index entries are columns from the beginning. What is written is byte for byte what the same
@@ -43,11 +43,11 @@ class Shared(NamedTuple):
     reconsume_times: int = 0
 
     def fits(self) -> bool:
-        """Whether these can be shared by a run."""
+        """Whether a run can share these."""
         return len(self.born_host) == V4_SIZE == len(self.store_host) and len(self.topic.encode()) <= LONGEST_TOPIC
 
     def head(self, timestamp: int, size: int = 0, flag: int = 0, body_size: int = 0) -> bytes:
-        """A record's head, without what differs."""
+        """The head of a record, without what differs."""
         return HEAD.pack(
             size, MAGIC_V1, 0, self.queue_id, flag, 0, 0, self.sys_flag & ~0x30, self.born_timestamp, self.born_host,
             timestamp, self.store_host, self.reconsume_times, 0, body_size,
@@ -69,7 +69,7 @@ class Run(Protocol):
 
     @property
     def tags_codes(self) -> list[int] | int:
-        """Of each message, or the one of all."""
+        """The code of each message, or one for all."""
 
     @property
     def longest_properties(self) -> int: ...
@@ -180,7 +180,7 @@ class AppendedRun:
 
 @dataclass(slots=True)
 class NotedRun:
-    """A run that is in the log and not filed yet."""
+    """A run that is in the log but not filed yet."""
 
     queue: ConsumeQueue
     queue_offset: int  # -1: no entry, for its queue has been deleted

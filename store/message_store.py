@@ -1,6 +1,6 @@
 """The store of a broker: log, queues and index over one directory, and the tasks that keep them durable and bounded.
 
-The root of this package: it puts the parts together, and nobody in here imports it.
+The root of this package: it composes the parts, and no other module of the package imports it.
 
     store = MessageStore(RealDisk(), config, system_clock)
     report = await store.open()             # load, recover
@@ -11,7 +11,7 @@ The root of this package: it puts the parts together, and nobody in here imports
     await store.close()
 
 `put` and `settle` belong to one turn: between a put and its settle the message is in the log but in no queue, and
-nobody was told. Whoever puts outside a connection's turn calls `settle` himself.
+waiting pulls do not know of it. Code that puts outside a connection's turn must call `settle` too.
 
 Invariants (design): `flushed <= appended`, `dispatched <= appended`; with a refusal set nothing is written any more.
 
@@ -56,7 +56,7 @@ from rocketlet.store.message import Appended, Put, StoreStatistics
 from rocketlet.store.message_index import MessageIndex
 from rocketlet.store.message_run import AppendedRun, NotedRun, Run
 from rocketlet.store.offload import offload, offload_in_steps
-from rocketlet.store.reading import GetResult, MatchCode, MatchRecord, MatchUnit, Reading
+from rocketlet.store.reading import GetResult, MatchCode, MatchRecord, MatchUnit, Reading, Span
 from rocketlet.store.recovery import Recovery, RecoveryReport
 from rocketlet.store.replay import FilterBits, Replay
 from rocketlet.store.replica import Replica
@@ -117,10 +117,10 @@ class MessageStore(Lookup):
     # ---- life
 
     async def open(self, *, whole: bool = False) -> RecoveryReport:
-        """Take the directory and bring it in order. Raises StoreLocked, CorruptStore, OSError.
+        """Lock the directory and recover it. Raises StoreLocked, CorruptStore, OSError.
 
         Cancelled, it leaves the directory as a kill at that moment would, for the next opening to recover.
-        `whole`: look at everything, also where the last closing left all in order.
+        `whole`: check everything, even after a clean shutdown.
         `on_progress` is told of each step, from a worker thread.
         """
         self._lock = self._disk.lock(f"{self._root}/{LOCK}")
@@ -171,8 +171,8 @@ class MessageStore(Lookup):
     async def close(self) -> None:
         """Dispatch and flush everything, then mark the store as cleanly closed. Call it after `run` has ended.
 
-        Raises FlushFailed; the directory then stays marked as not cleanly closed, and so it does where a full disk
-        left messages undispatched. Nothing is written any more in any case.
+        Raises FlushFailed; the directory then stays marked as not cleanly closed, as it does where a full disk left
+        messages undispatched. In any case nothing is written afterwards.
         """
         if self._lock is None:
             return
@@ -236,7 +236,7 @@ class MessageStore(Lookup):
         sizes = run.sizes(queue.topic_field)
         ends = sizes.cumsum()
         size, count = int(ends[-1]), len(sizes)
-        # What is within the limit all together is so one by one.
+        # If the sum is within the limit, so is each message.
         if run.longest_properties > PROPERTIES_MAX or size > self.config.max_message_size or run.has_zero_properties():
             for message in run.puts():
                 self._size_of(message, queue)
@@ -321,7 +321,7 @@ class MessageStore(Lookup):
         return self.queues.find_or_make(topic, queue_id)
 
     def settle(self) -> None:
-        """File what was put in this turn, and tell those who wait. Call it once a turn, before the next."""
+        """File what was put in this turn, and wake waiting pulls. Call it once a turn, before the next."""
         try:
             self._dispatch.settle()
         except OSError as error:
@@ -348,7 +348,7 @@ class MessageStore(Lookup):
     # ---- following another broker's log
 
     def follow(self, filter_bits: FilterBits, settle: Callable[[], None] | None = None) -> Replica:
-        """Take no messages from now on, but the bytes of another log. REQUIRES an open store.
+        """From now on take no messages, but the bytes of another log. REQUIRES an open store.
 
         `filter_bits` makes the bit map of a message, where queues keep them; `settle` is called instead of the store's
         own, which it has to call, by whoever has more to do when messages came.
@@ -359,8 +359,8 @@ class MessageStore(Lookup):
         return Replica(self.log, replay, settle or self.settle, lambda: not self._dispatch.is_behind)
 
     def lead(self, replica: Replica) -> int:
-        """Take messages again, from the end of the last whole record on; returns the bytes of a part of one that are
-        dropped. Raises DiskFull where records of the log could not be filed yet."""
+        """Take messages again, from the end of the last whole record on; returns how many bytes of a partial record
+        were dropped. Raises DiskFull where records of the log could not be filed yet."""
         dropped = replica.drop_rest()
         self.settle()
         if self._dispatch.is_behind:
@@ -382,11 +382,11 @@ class MessageStore(Lookup):
         await self._log_flush.reach(end, timeout_ms)
 
     def flush_is_late(self, timeout_ms: float) -> FlushTimeout:
-        """What to tell who has waited for `flushed` for so long."""
+        """The error for a send that has waited this long for `flushed`."""
         return self._log_flush.is_late(timeout_ms)
 
     async def flush(self) -> None:
-        """File and flush all that was put, whether `run` runs or not; for who then saves what speaks of it.
+        """File and flush all that was put, whether `run` runs or not; for tables that refer to it and are saved next.
 
         Raises FlushFailed.
         """
@@ -443,8 +443,12 @@ class MessageStore(Lookup):
             queue, offset, max_count, self.config, match, match_unit, match_record, max_bytes, record_cost
         )
 
+    def at(self, spans: list[Span]) -> GetResult:
+        """Records at places that their queues tell: a slice for each, or `cold`, as with `get`."""
+        return self._reading.at(spans, self.config)
+
     async def load(self, result: GetResult) -> GetResult:
-        """Read what a cold result found, in a worker thread. Returns the same result, warm."""
+        """Read the messages of a cold result, in a worker thread. Returns the same result, warm."""
         if result.cold:
             result.slices = await offload(self._disk, self._reading.loader(result))
             result.cold = False
@@ -455,7 +459,7 @@ class MessageStore(Lookup):
         return self.queues.find(topic, queue_id)
 
     def queue_end(self, topic: str, queue_id: int) -> int:
-        """After the last offset that can be read; 0 for a queue without messages."""
+        """The offset after the last one that can be read; 0 for a queue without messages."""
         queue = self.queues.find(topic, queue_id)
         return queue.end if queue is not None else 0
 
@@ -465,14 +469,14 @@ class MessageStore(Lookup):
         return queue.begin if queue is not None else 0
 
     def watch(self, topic: str, queue_id: int) -> Watermark:
-        """The end of a queue, to wait for; also of one that has no message yet."""
+        """The end of a queue as a watermark; also for one that has no message yet."""
         queue = self.queues.find(topic, queue_id)
         if queue is None:
             check_topic_name(topic)
             queue = self.queues.find_or_make(topic, queue_id)
         return queue.watch()
 
-    # ---- what leaves
+    # ---- deleting
 
     async def delete_expired(self) -> int:
         """Delete log files past their time now, whatever the hour; returns how many."""
@@ -506,7 +510,7 @@ class MessageStore(Lookup):
             return
         self._dispatch.forget(queues)
         self.queues.drop(queues)
-        self._thorough.saved = -1  # the progress point tells of queues that are gone
+        self._thorough.saved = -1  # the progress point lists queues that are gone
 
     def clean_unused(self, topics: Iterable[str]) -> list[str]:
         """Delete the queues of topics that are not among these and are not the system's; returns the topics."""
@@ -537,6 +541,6 @@ def _refusal_of(error: OSError, path: str) -> NotWritable:
     """Why a file could not be made or written, by the right name."""
     where = error.filename or path
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFull(f"{where}: {error.strerror}; free some space. Reads go on")
+        return DiskFull(f"{where}: {error.strerror}; free some space. Reads continue")
     why = _TOO_LITTLE.get(error.errno or 0, f"{error.strerror}; look at the permissions and the disk of this directory")
     return SystemRefuses(f"{where}: {why}. Reads go on")

@@ -1,7 +1,7 @@
-"""Calls that wait for a disk leave the loop: into a worker thread, or in place where the disk is in memory.
+"""Calls that wait for a disk: run in a worker thread, or in place where the disk is in memory.
 
-In place because trio's autojump clock lets time-outs fire while a worker thread still works: tests in virtual time
-must never have one.
+In place because trio's autojump clock lets time-outs fire while a worker thread is busy: tests in virtual time must not
+have one.
 
 Java: common/ServiceThread.java
 """
@@ -19,7 +19,8 @@ Result = TypeVar("Result")
 
 
 async def offload(disk: Disk, function: Callable[[], Result]) -> Result:
-    """Run what waits for this disk. It is not interrupted by a cancellation: files are never left half flushed."""
+    """Run a function that waits for this disk. Cancellation does not interrupt it: files are never left half
+    flushed."""
     if disk.inline:
         await trio.lowlevel.checkpoint()
         return function()

@@ -1,12 +1,12 @@
-"""Pulling by queue offset: which messages, how many, and what to answer where there are none.
+"""Pulls by queue offset: which messages, how many, and what to answer where there are none.
 
 A pull goes over the entries of the queue, and hands out slices of the log without decoding them. Messages that follow
 one another in the log make one slice. What was written since this process started, and is recent by RocketMQ's measure
-(`accessMessageInMemoryMaxRatio`), is in the page cache and is handed out as views of the mapping; of older messages the
-page cache is asked, and where it would have to wait the result is `cold`: its slices are empty, and
+(`accessMessageInMemoryMaxRatio`), is in the page cache and is handed out as views of the mapping. Older messages are
+read from the page cache, and where that would have to wait the result is `cold`: its slices are empty, and
 `MessageStore.load` reads them in a worker thread.
 
-A view in the hands of a slow reader stays good, whatever happens to its file: it keeps the mapping alive.
+A view held by a slow reader stays valid, whatever happens to its file: it keeps the mapping alive.
 
 Java: store/DefaultMessageStore.java#getMessage, store/GetMessageStatus.java
 """
@@ -26,15 +26,15 @@ from rocketlet.store.layout.queue_ext_layout import ExtUnit, is_address
 
 # Entries looked at by one pull: what Java makes of maxFilterMessageSize 16000 / 20, more for a larger pull.
 _LEAST_EXAMINED = 800
-_MOST_EXAMINED = 16_000  # entries, whatever a pull asks for: 4 ms
-# What one pull may spend on looking into records, in units of about half a microsecond.
+_MOST_EXAMINED = 16_000  # most entries, whatever a pull asks for: 4 ms
+# What one pull may spend on reading records, in units of about half a microsecond.
 _RECORD_BUDGET = 20_000
 _LOOKED_THROUGH = 32 << 10  # the longest properties
 _LARGEST_PULL = 128 << 20
 
 
 class GetStatus(enum.Enum):
-    """RocketMQ's names; the broker puts them into remarks."""
+    """The names are RocketMQ's; the broker puts them into remarks."""
 
     FOUND = enum.auto()
     NO_MATCHED_MESSAGE = enum.auto()
@@ -48,7 +48,7 @@ class GetStatus(enum.Enum):
 
 
 class Span(NamedTuple):
-    """Records that lie one after another in the log."""
+    """Records that follow one another in the log."""
 
     log_offset: int
     size: int
@@ -187,11 +187,19 @@ class Reading:
             return match(tags_code)
         unit = queue.ext.read(tags_code)
         if unit is None:
-            return True  # its file is gone: whoever asks checks the tags again
+            return True  # its file is gone: the caller checks the tags again
         return match(unit.tags_code) and (match_unit is None or match_unit(unit))
 
+    def at(self, spans: list[Span], config: StoreConfig) -> GetResult:
+        """Records at places that are known, as a pull hands them out. REQUIRES that they are in the log."""
+        result = GetResult(GetStatus.FOUND, 0, 0, 0, count=len(spans), spans=spans)
+        result.size = sum(size for _, size in spans)
+        recent = self._memory * config.access_message_in_memory_max_ratio // 100
+        self._take(result, max(self.hot_from, self._log.end - recent))
+        return result
+
     def _take(self, result: GetResult, hot_from: int) -> None:
-        """Views of what is hot, bytes of what the page cache has, and nothing of all where it has to wait."""
+        """Views of hot messages, bytes from the page cache, or nothing at all where that would have to wait."""
         log, slices = self._log, list[memoryview | bytes]()
         file, view = None, memoryview(b"")
         for log_offset, size in result.spans:
@@ -215,7 +223,7 @@ class Reading:
         result.slices = slices
 
     def loader(self, result: GetResult) -> Callable[[], list[memoryview | bytes]]:
-        """What reads a cold result's slices, to be called once where it may wait."""
+        """A function that reads the slices of a cold result, to be called once where it may wait."""
         places = []
         for span in result.spans:
             file = self._log.files.find(span.log_offset)

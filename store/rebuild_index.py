@@ -1,13 +1,13 @@
-"""The index brought to what the log says: for recovery, which writes, and for checks, which only count.
+"""Bringing the index in line with the log: for recovery, which writes, and for checks, which only count.
 
-Keys come in the order of the log. As long as the entries that stand in the files are what they make, nothing is
-written; from the first that differs on, the file is cut there, later files go, and the rest is entered again. So an
+Keys come in the order of the log. As long as the entries in the files match them, nothing is written; at the first that
+differs the file is cut, later files are deleted, and the rest is added again. So an
 index with holes, as a Java broker's crash leaves it, becomes whole, and a sound one stays byte for byte as it was.
 
 An entry is right if hash, log offset and seconds are. The chains (slots and previous entries) follow from the hashes;
 they are computed again for every file that is kept and corrected where they differ.
 
-Two ways to begin, as for queues: with the log, where entries of messages that retention took are skipped; or from a
+Two ways to begin, as for queues: with the log, where entries of messages that retention deleted are skipped; or from a
 progress point, which says how many entries of which file are durable.
 
 Java: store/index/IndexService.java (which deletes the newest file after a crash, and its older entries with it)
@@ -62,9 +62,9 @@ class IndexRebuild:
     def behind(
         cls, index: MessageIndex, name: int, next_entry: int, end_timestamp: int, *, was_clean: bool
     ) -> IndexRebuild:
-        """To go on behind what a progress point says is durable.
+        """A rebuild that continues where, by the progress point, entries are durable.
 
-        After a crash the file may look as it did then and not be so: its slots may be newer than its header.
+        After a crash the file may look unchanged and not be so: its slots may be newer than its header.
         """
         rebuild = cls.__new__(cls)
         rebuild._index, rebuild._repair, rebuild._is_new = index, True, True
@@ -119,7 +119,7 @@ class IndexRebuild:
         self._is_new = True
 
     def _compare(self, columns: IndexColumns) -> int:
-        """Compare with what stands next in the files; returns how many are settled. May find that they are new."""
+        """Compare with the next entries in the files; returns how many are settled. May find that they are new."""
         file = self._index.files[self._file]
         wanted = columns.first(file.table.next_entry - self._number)
         if not len(wanted.hashes):
@@ -129,7 +129,7 @@ class IndexRebuild:
                 return 0
             self._is_new = True
             if not file.count and self._repair:
-                self._index.drop(file)  # it may hold what a torn header does not tell of
+                self._index.drop(file)  # it may hold entries that a torn header does not count
             return 0
         same = file.same_entries(self._number, wanted, self._base_of_file())
         self._number += same
@@ -158,7 +158,7 @@ class IndexRebuild:
         self.finding.chains += file.rechain(repair=True)
 
     def _leave(self, file: IndexFile) -> None:
-        """All entries of a file are right: look at its chains and its header."""
+        """All entries of a file are right: check its chains and its header."""
         self.finding.chains += file.rechain(repair=self._repair)
         if self._last is not None:
             self.finding.chains += file.correct_end(*self._last, repair=self._repair)
@@ -166,7 +166,7 @@ class IndexRebuild:
     # ---- at the end of the walk
 
     def finish(self) -> IndexFinding:
-        """Enter the rest, and cut what stands after the last record."""
+        """Add the rest, and cut what follows the last record."""
         self._give()
         if self._is_new:
             return self.finding

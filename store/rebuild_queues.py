@@ -1,16 +1,16 @@
-"""Queues brought to what the log says: for recovery, which writes, and for checks, which only count.
+"""Bringing queues in line with the log: for recovery, which writes, and for checks, which only count.
 
 Records come in the order of the log. For each queue the entries they make are gathered and, a piece at a time, compared
-with what the queue's files hold; only what differs is written, so that a sound store is not made dirty. The last word
-has the log:
+with the queue's files; only what differs is written, so that a sound store is not made dirty. The log has the last
+word:
 
 - A record that goes back in its queue (the queue was deleted and recreated, or a Java broker assigned offsets twice)
   begins the queue again from there: the later record wins.
-- A record that jumps ahead leaves messages out that the log has lost; their entries say `LOST`, so that numbers stay.
-- What lies after the last record of a queue becomes zeros.
+- A record that jumps ahead skips messages that the log has lost; their entries become `LOST`, so that offsets stay.
+- Everything after the last record of a queue becomes zeros.
 
 Two ways to begin. *Whole*: the walk begins where the log does; entries before a queue's first record belong to messages
-that retention took, and are only made sure to be no lies. *From a progress point*: its ends of queues are known to be
+that retention deleted, and are only checked to be that. *From a progress point*: its ends of queues are known to be
 good, and a first record that does not follow one of them is `NotContinuous`: then the whole log has to be walked.
 
 Java: store/ConsumeQueue.java#recover, #truncateDirtyLogicFiles, store/DefaultMessageStore.java#recoverTopicQueueTable
@@ -36,7 +36,7 @@ _pack = ENTRY.pack
 
 
 class NotContinuous(Exception):
-    """The log goes on differently from what a progress point says; the whole of it has to be walked."""
+    """The log does not continue as a progress point says; all of it has to be walked."""
 
 
 @dataclass(slots=True)
@@ -210,7 +210,7 @@ class QueueRebuild:
             self._write(queue.queue, file, 0, PRE_BLANK * (at % files.file_size // ENTRY_SIZE))
 
     def _correct_past(self, queue: _Gathered, at: int) -> None:
-        """Entries before the first record of the log must be of messages that are gone, or pre-blank."""
+        """Entries before the first record of the log must be those of deleted messages, or pre-blank."""
         for file in queue.queue.files.files:
             if file.begin >= at:
                 break
@@ -225,16 +225,16 @@ class QueueRebuild:
     # ---- at the end of the walk
 
     def finish(self, *, trim: bool) -> list[QueueFinding]:
-        """Bring all queues to their ends. With `trim` also what stands after the ends of idle ones becomes zeros.
+        """Finish all queues. With `trim`, what follows the ends of idle ones becomes zeros too.
 
-        Returns what was wrong, sound queues left out.
+        Returns the findings, without sound queues.
         """
         walked: dict[ConsumeQueue, _Gathered] = {}
         for gathered in self._gathered.values():
             if gathered is not None:
                 self._apply(gathered)
                 walked[gathered.queue] = gathered
-        # Also what needed no change may be in the page cache only, where a process was killed.
+        # Unchanged entries, too, may only be in the page cache if the process was killed.
         for queue, gathered in walked.items():
             self._touch(queue, gathered.first * ENTRY_SIZE)
         findings = []
@@ -283,7 +283,7 @@ class QueueRebuild:
 
 
 def _surplus(queue: ConsumeQueue, end: int) -> int:
-    """How many entries stand after the end of a queue."""
+    """How many entries there are after the end of a queue."""
     surplus = 0
     for file in queue.files.files:
         for _, piece in data_pieces(file, min(max(end * ENTRY_SIZE - file.begin, 0), file.size)):
@@ -293,7 +293,7 @@ def _surplus(queue: ConsumeQueue, end: int) -> int:
 
 
 def _ext_end(queue: ConsumeQueue) -> int:
-    """After the newest extension unit that an entry points to."""
+    """The end of the newest extension unit that an entry points to."""
     assert queue.ext is not None
     offset = queue.end
     while offset > queue.begin:

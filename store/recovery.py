@@ -1,20 +1,20 @@
-"""Bringing a directory in order when it is opened, whatever a crash, another broker or a bad disk left of it.
+"""Recovering a directory when it is opened, whatever a crash, another broker or a bad disk left of it.
 
 The log is the truth. It is walked from the last progress point that can be believed, else from its beginning; queues
-and index are brought to what it says; it ends at the first place where no whole record stands, unless what is missing
-there is proven to have been on the disk once (log_walk.py), and then the damage is healed and reported, and nothing
-behind it is lost. What follows the end becomes zeros, and all of it is flushed before the first message is taken:
+and index are brought in line with it; it ends at the first place without a whole record, unless the missing one is
+proven to have been on the disk once (log_walk.py): then the damage is healed and reported, and nothing after it is
+lost. What follows the end becomes zeros, and all of it is flushed before the first message is taken:
 otherwise a second crash could bring records back that this recovery has cut.
 
-Nothing is deleted that was not understood: settings that do not fit the files, or a log that is not there while the
-rest knows of one, end the start with a sentence.
+Nothing is deleted that is not understood: settings that do not fit the files, or a missing log that queues or
+checkpoint refer to, end the start with an error.
 
 Java: store/DefaultMessageStore.java#load, #recover, store/CommitLog.java#recoverNormally, #recoverAbnormally
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from time import perf_counter
 
@@ -28,6 +28,7 @@ from rocketlet.store.disk import Disk
 from rocketlet.store.dispatch import LastRecord
 from rocketlet.store.errors import CorruptStore
 from rocketlet.store.healing import Healing
+from rocketlet.store.kept_aside import keep_aside
 from rocketlet.store.layout.file_names import (
     ABORT,
     CONSUME_QUEUE,
@@ -37,19 +38,20 @@ from rocketlet.store.layout.file_names import (
     parse_offset,
 )
 from rocketlet.store.log_walk import Evidence, Found, LogWalk, Loss
-from rocketlet.store.mapped_file import MappedFile, data_pieces
+from rocketlet.store.mapped_file import MappedFile, data_end, data_pieces
 from rocketlet.store.mapped_file_queue import Oddity
 from rocketlet.store.message_index import MessageIndex
 from rocketlet.store.rebuild_index import IndexFinding, IndexRebuild
 from rocketlet.store.rebuild_queues import NotContinuous, QueueFinding, QueueRebuild
-from rocketlet.store.seal_files import drop_seals, seal_path
+from rocketlet.store.seal_files import drop_seals, seal_path, sealed_end
 
-_MOST_MISSING = 1024  # log files that are made up for in one gap
+_MOST_MISSING = 1024  # log files created to fill one gap, at most
+_PIECE = 1 << 20
 
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What a recovery found and did. `lines` says it in sentences, the worst first."""
+    """What a recovery found and did. `lines` has it as sentences, the worst first."""
 
     was_clean: bool = True
     log_begin: int = 0
@@ -67,7 +69,7 @@ class RecoveryReport:
     strays: list[str] = field(default_factory=list)  # files that are none of the store's; left alone
     seconds: float = 0.0
     last: LastRecord | None = None
-    is_saved: bool = False  # the progress point says all this already
+    is_saved: bool = False  # the progress point covers all this already
 
     @property
     def changed(self) -> bool:
@@ -146,8 +148,8 @@ class Recovery:
         if not self._log.files.files:
             self._refuse_lost_log(progress)
         if progress is not None and not self._is_believable(progress):
-            report.notes.append("the progress point does not fit the files; looked at the whole store")
-            drop_seals(self._disk, self._root)  # somebody else may have written to any of the files
+            report.notes.append("the progress point does not fit the files; checked the whole store")
+            drop_seals(self._disk, self._root)  # another program may have written to any of the files
             believed = None
         elif whole:
             believed = None
@@ -193,7 +195,7 @@ class Recovery:
     # ---- where to begin
 
     def _is_believable(self, progress: Progress) -> bool:
-        """Whether files and progress point are still of one past."""
+        """Whether files and progress point still have the same history."""
         offset, size = progress.record_offset, progress.record_size
         file = self._log.files.find(offset)
         if file is None or offset + size != progress.log_offset or progress.log_offset > file.end:
@@ -241,7 +243,8 @@ class Recovery:
         index = self._index_rebuild(progress)
         healing = Healing(self._disk, self._log, self._queues, self._root)
         flushed_time = self._checkpoint.times.log_timestamp if progress is None else 0
-        evidence = Evidence(self._report.was_clean, flushed_time, self._disk.sector)
+        sealed = sealed_end(self._disk, self._root, self._log.file_size)
+        evidence = Evidence(self._report.was_clean, flushed_time, self._disk.sector, sealed)
         sink = _Both(queues, index, self._go_on)
         walk = LogWalk(
             self._log, sink, evidence, healing.heal,
@@ -309,8 +312,11 @@ class Recovery:
         return LastRecord(progress.record_offset, found.size, found.store_timestamp)
 
     def _cut(self, end: int) -> int:
-        """Zeros behind the end of the log, and no file after the one that it lies in; returns bytes that were none."""
+        """Zero everything after the end of the log and drop later files; returns how many bytes were not zero."""
         files = self._log.files
+        kept = keep_aside(self._disk, self._root, end, self._pieces_from(end))
+        if kept is not None:
+            self._report.kept.append(kept)
         cut = 0
         while len(files.files) > 1 and files.files[-1].begin >= end:
             cut += sum(len(piece) - piece.count(0) for _, piece in data_pieces(files.files[-1], 0))
@@ -321,8 +327,16 @@ class Recovery:
         self._log.open_at(end)
         return cut
 
+    def _pieces_from(self, end: int) -> Iterator[bytes]:
+        """What stands in the log from a place on, holes as zeros."""
+        for file in self._log.files.files:
+            at = max(end - file.begin, 0)
+            while at < (data := data_end(file, at) if at < file.size else 0):
+                yield file.read_data(at, min(data - at, _PIECE))
+                at += min(data - at, _PIECE)
+
     def _flush(self, done: _Walk) -> None:
-        """Everything that was looked at is on the disk from here on, and so may be called flushed."""
+        """Flush everything that was checked, so that it counts as flushed from here on."""
         self._on_progress("recovery: flushing")
         self._log.files.flush_of(done.begin, self._log.end + 1)()
         self._disk.sync_directory(self._log.files.directory)

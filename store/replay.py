@@ -1,8 +1,8 @@
-"""Filing records that somebody else appended: a slave's log comes as bytes, and queues and index are made from it.
+"""Filing records that were appended elsewhere: a slave's log comes as bytes, and queues and index are made from it.
 
-A record says itself which queue and which offset it has, so this is dispatch without a put before it. What a master
-may do to its queues is done here too: a topic that was deleted and made again begins again at 0; a queue of which the
-log has lost messages goes on behind a gap, whose entries say `LOST`, so that numbers stay.
+A record names its queue and its offset, so this is dispatch without a put before it. What a master may do to its queues
+is repeated here: a topic that was deleted and recreated starts at 0 again; a queue of which the log has lost messages
+continues after a gap whose entries are `LOST`, so that offsets stay.
 
 Java: store/DefaultMessageStore.java (ReputMessageService), store/CommitLog.java#checkMessageAndReturnSize
 """

@@ -1,4 +1,4 @@
-"""A log that follows another broker's: bytes in, whole records filed, and nothing that readers could see half.
+"""A log that follows another broker's: bytes in, whole records filed, and partial ones never visible to readers.
 
 `append` takes bytes as they come, cut anywhere, and writes them where they belong. The log's own end (`log.end`, and
 with it `appended`, flush, reads and checkpoint) is after the last *whole* record, so to everybody else a store that

@@ -1,11 +1,12 @@
-"""What leaves a store: log files past their time, or the oldest ones when the disk runs full; queues and index follow.
+"""Deletion of old data: log files past their time, or the oldest ones when the disk runs full; queues and index follow.
 
-One file a tick, oldest first, never the last one, and none that a recovery might need. What is about to be lost is
-logged before it is. A reader that holds a slice of a deleted file keeps it; the space comes back when he lets go.
+One file a tick, oldest first, never the last one, and none that a recovery might need. Each deletion is logged before
+it happens. A reader that holds a slice of a deleted file keeps it; the space is freed when the slice is dropped.
 
-How full is too full: RocketMQ's three ratios (75, 85, 90 % of what can be used), each of which counts only while less
-than `diskFreeEnough` is free, for a tenth of a large disk is a lot; and `diskFreeFloor`, below which sends are refused
-whatever the ratio, so that what was sent can still be filed. Refusals end as they began, by themselves.
+How full is too full: RocketMQ's three ratios (75, 85, 90 % of what can be used). A tenth of a large disk is a lot, so
+none of them counts while `diskFreeEnough` is free, and below that the three keep their distances: with 20 GiB enough,
+the steps are at 20, 12 and 8 GiB free. Below `diskFreeFloor` sends are refused whatever the ratio, so that what was
+sent can still be filed; below twice that the oldest files go. Refusals end as they began, by themselves.
 
 Java: store/DefaultMessageStore.java (CleanCommitLogService, CleanConsumeQueueService)
 """
@@ -15,11 +16,11 @@ from __future__ import annotations
 import enum
 import logging
 from collections.abc import Callable
-from datetime import datetime
 
 import trio
 
 from rocketlet.common.clock import WallClock
+from rocketlet.common.moment import moment_of
 from rocketlet.store.commit_log import CommitLog
 from rocketlet.store.config import StoreConfig
 from rocketlet.store.consume_queue_table import ConsumeQueueTable
@@ -37,35 +38,39 @@ _AT_ONCE = 64  # queues corrected before others may run
 
 
 class Pressure(enum.IntEnum):
-    """What the disk asks for."""
+    """What the state of the disk calls for."""
 
     NONE = 0
-    CLEAN = 1  # files past their time go at any hour
-    FORCED = 2  # the oldest file goes whatever its age
+    CLEAN = 1  # files past their time are deleted at any hour
+    FORCED = 2  # the oldest file is deleted whatever its age
     FULL = 3  # and sends are refused
 
 
 def pressure_of(usage: Usage, config: StoreConfig) -> Pressure:
     """How full a disk is by the settings."""
-    if usage.free < config.disk_free_floor:
+    if usage.free < config.disk_free_floor or _is_past(config.disk_space_warning_level_ratio, usage, config):
         return Pressure.FULL
-    if config.disk_free_enough and usage.free >= config.disk_free_enough:
-        return Pressure.NONE
-    percent = usage.ratio * 100
-    if percent > config.disk_space_warning_level_ratio:
-        return Pressure.FULL
-    if percent > config.disk_space_clean_forcibly_ratio:
+    if usage.free < 2 * config.disk_free_floor or _is_past(config.disk_space_clean_forcibly_ratio, usage, config):
         return Pressure.FORCED
-    return Pressure.CLEAN if percent > config.disk_max_used_space_ratio else Pressure.NONE
+    return Pressure.CLEAN if _is_past(config.disk_max_used_space_ratio, usage, config) else Pressure.NONE
+
+
+def _is_past(percent: int, usage: Usage, config: StoreConfig) -> bool:
+    """Whether more than so many percent are used; of a large disk, whether less is free than that step asks for."""
+    if usage.ratio * 100 <= percent:
+        return False
+    first = 100 - config.disk_max_used_space_ratio
+    share = min((100 - percent) / first, 1) if first else 1
+    return not config.disk_free_enough or usage.free < config.disk_free_enough * share
 
 
 def reason_to_go(age_ms: int, now_ms: int, pressure: Pressure, asked: bool, config: StoreConfig) -> str:
-    """Why a file of this age goes now; empty where it stays. `asked`: somebody wants old files gone at this hour."""
+    """Why a file of this age is deleted now; empty if it stays. `asked`: deletion was requested, whatever the hour."""
     if pressure >= Pressure.FORCED and config.clean_file_forcibly_enable:
         return "the disk is nearly full"
     if age_ms < config.file_reserved_time * _HOUR:
         return ""
-    hour = datetime.fromtimestamp(now_ms / 1000).hour
+    hour = moment_of(now_ms).hour
     if asked or pressure >= Pressure.CLEAN or hour in map(int, config.delete_when):
         return f"it is older than fileReservedTime {config.file_reserved_time} h"
     return ""
@@ -104,7 +109,8 @@ class Retention:
             await trio.sleep(_PAUSE if deleted else self._config().clean_resource_interval / 1000)
 
     async def tick(self, *, asked: bool = False) -> bool:
-        """Look at the disk, and delete at most one log file with what hangs on it; whether one was deleted."""
+        """Check the disk, and delete at most one log file with the entries that refer to it; whether one was
+        deleted."""
         config = self._config()
         pressure = await self.look(config)
         if len(self._log.files.files) < 2:
@@ -163,9 +169,9 @@ def full_error(path: str, usage: Usage, config: StoreConfig) -> DiskFull:
     if usage.free < config.disk_free_floor:
         rule = f"less than diskFreeFloor ({config.disk_free_floor >> 20} MiB)"
     else:
-        rule = f"more than diskSpaceWarningLevelRatio ({config.disk_space_warning_level_ratio} %)"
+        rule = f"more than diskSpaceWarningLevelRatio ({config.disk_space_warning_level_ratio} %) allows"
     return DiskFull(f"{state}: {rule}; sends are refused until there is room. Free some, or lower fileReservedTime")
 
 
 def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000).isoformat(" ", "seconds") if ms > 0 else "?"
+    return moment_of(ms).isoformat(" ", "seconds") if ms > 0 else "?"

@@ -1,7 +1,8 @@
 """Sealing full log files, in the background: a checksum of every block, for checks years later.
 
-Only what is known to be good is sealed. What this process wrote and flushed is; of older files without a seal each
-record is looked at first, and one with damage stays unsealed and is told in the log: a seal would make it look right.
+Only files known to be good are sealed. Those that this process wrote and flushed are; in older files without a seal
+each record is checked first, and a damaged one stays unsealed and is reported in the log: a seal would make it look
+right.
 
 Java: (none)
 """
@@ -53,7 +54,7 @@ class Seals:
         present = {parse_offset(entry.name) for entry in self._disk.entries(f"{self._root}/{SEALS}")}
         for offset in present:
             if offset is not None and offset < self._log.begin:
-                self._disk.remove(seal_path(self._root, offset))  # its file went while it was being sealed
+                self._disk.remove(seal_path(self._root, offset))  # its file was deleted while it was being sealed
         sealed = 0
         for file in list(self._log.files.files):
             is_full = file.end <= self._flushed.value

@@ -8,7 +8,7 @@
     heads = view.heads()                         # one row a record: topic-less heads, by numpy
     view.messages("Orders", 0, 10, 20)           # decoded records of offsets 10 to 19
 
-It shows what stands in the files at the moment. Beside a running broker it is as good as the last entry; after a crash
+It shows what is in the files at the moment. Beside a running broker it is current up to the last entry; after a crash
 it may show what a recovery would cut. Nothing can be written through it.
 
 Java: (none)

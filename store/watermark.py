@@ -1,12 +1,12 @@
 """An offset that only grows and that others wait for: appended, flushed, dispatched, the end of each queue.
 
 It stands in for Java's group-commit futures, the 1 ms poll of its re-put thread, the pull-hold service and its
-listeners. Two ways to wait: `await reach(offset)` for a task, and `call_at(offset, function)` for who has no task (a
-parked pull: a task switch costs 10 to 20 µs, a call 0.2). A function is called inside `advance`, so it only takes
+listeners. Two ways to wait: `await reach(offset)` for a task, and `call_at(offset, function)` without one (a parked
+pull: a task switch costs 10 to 20 µs, a call 0.2). A function is called inside `advance`, so it only takes
 note; it must not raise, nor write to the store.
 
-Invariants: a waiter is called once, or cancelled, never both; whoever is cancelled leaves nothing behind; among
-waiters the lower offset is called first, and of equal ones who came first. After `fail` no wait beyond the value
+Invariants: a waiter is called once, or cancelled, never both; a cancelled one leaves nothing behind; waiters are called
+in the order of their offsets, and for equal offsets in the order of arrival. After `fail` no wait beyond the value
 succeeds any more.
 
 Java: store/CommitLog.java (GroupCommitService), broker/longpolling/PullRequestHoldService.java
@@ -27,7 +27,7 @@ class WatermarkStatistics:
 
 
 class Waiter:
-    """One who waits. `cancel` may be called at any time, also after the call."""
+    """A waiter. `cancel` may be called at any time, even after the call."""
 
     __slots__ = ("_watermark", "function", "offset", "order")
 
@@ -47,7 +47,7 @@ class Waiter:
 
 
 class Watermark:
-    """A growing offset with those who wait for it."""
+    """A growing offset and its waiters."""
 
     __slots__ = ("_dead", "_error", "_heap", "_orders", "value")
 
@@ -59,7 +59,7 @@ class Watermark:
         self._error: BaseException | None = None
 
     def advance(self, to: int) -> None:
-        """Grow to an offset, and call all whom that reaches. A smaller one changes nothing."""
+        """Grow to an offset, and call all waiters that it reaches. A smaller one changes nothing."""
         if to <= self.value:
             return
         self.value = to
@@ -73,8 +73,8 @@ class Watermark:
                 function()
 
     def call_at(self, offset: int, function: Callable[[], object]) -> Waiter:
-        """Have a function called once the offset is reached. REQUIRES that it is not reached yet."""
-        assert offset > self.value, "already reached: nobody would call"
+        """Call a function once the offset is reached. REQUIRES that it is not reached yet."""
+        assert offset > self.value, "already reached: the function would never be called"
         waiter = Waiter(self, offset, next(self._orders), function)
         heappush(self._heap, waiter)
         return waiter
@@ -102,7 +102,7 @@ class Watermark:
             raise self._error
 
     def fail(self, error: BaseException) -> None:
-        """What is not reached by now never will be: everybody is called, and `reach` raises the error."""
+        """Offsets not reached by now never will be: all waiters are called, and `reach` raises the error."""
         self._error = error
         heap, self._heap, self._dead = sorted(self._heap), [], 0
         for waiter in heap:
@@ -118,7 +118,7 @@ class Watermark:
         return WatermarkStatistics(self.value, len(self._heap) - self._dead)
 
     def _cancelled_one(self) -> None:
-        # Dead ones stay in the heap until they surface, or until they are the larger part of it.
+        # Cancelled waiters stay in the heap until they reach its top, or until they are most of it.
         self._dead += 1
         if self._dead * 2 > len(self._heap):
             self._heap = [waiter for waiter in self._heap if waiter.function is not None]

@@ -27,16 +27,18 @@ ARROWS: dict[str, set[str]] = {
     "store.layout": {"common"},
     "store": {"store.layout", "common"},
     "metrics": {"remoting", "common"},
-    "namesrv": {"metrics", "remoting", "common"},
+    "access": {"remoting", "common"},
+    "namesrv": {"access", "metrics", "remoting", "common"},
     "replication": {"store", "remoting", "common"},
     "failover": {"replication", "store", "store.layout", "remoting", "common"},
-    "broker": {"metrics", "failover", "replication", "store", "store.layout", "remoting", "common"},
+    "broker": {"access", "metrics", "failover", "replication", "store", "store.layout", "remoting", "common"},
     "client": {"remoting", "common"},
     "spark_jobs": {"client", "remoting", "store.layout", "common"},
     "proxy": {"client", "metrics", "remoting", "common"},
     # Above the tools: it does what mqadmin does. `rocketlet console` names it and does not import it.
     "console": {"tools", "client", "remoting", "common"},
     "tools": {
+        "access",
         "spark_jobs",
         "proxy",
         "broker",
@@ -57,6 +59,15 @@ PACKAGES = [room for room in ARROWS if "." not in room]
 PURE = [
     "common.*",
     "remoting.access",
+    "remoting.peers",
+    "remoting.rates",
+    "access.account_edits",
+    "access.account_files",
+    "access.account_requests",
+    "access.accounts",
+    "access.addresses",
+    "access.explain",
+    "access.verdicts",
     "remoting.command",
     "remoting.frame_codec",
     "remoting.header_*",
@@ -71,6 +82,9 @@ PURE = [
     "broker.delay_levels",
     "broker.delay_offsets",
     "broker.filter.*",
+    "broker.popping.facts",
+    "broker.popping.in_flight",
+    "broker.popping.modes",
     "broker.producer_groups",
     "broker.property_text",
     "broker.put_times",
@@ -104,7 +118,7 @@ PURE = [
     "client.sending.queue_selection",
     "client.consuming.received_messages",
     "client.sending.send_frames",
-    "client.talking.signing",
+    "remoting.signing",
     "client.validators",
     "spark_jobs.index_segments",
     "spark_jobs.rocketmq.options",
@@ -128,6 +142,7 @@ DOORS = {
     "google": ["proxy.wire.*", "proxy.connection"],
     "hpack": ["proxy.http2.protocol"],
     "cryptography": ["proxy.certificate"],
+    "yaml": ["access.account_files", "access.account_edits"],
     "click": ["*.__main__", "tools.*"],
     # Nothing that a peer or a file can steer ever unpickles or starts a program.
     "pickle": [],
@@ -180,10 +195,10 @@ def findings(tree: SourceTree) -> Iterator[str]:
     yield from architecture.forbidden_calls(
         tree,
         FILE_CALLS,
-        ["store.disk", "namesrv.durable_file"],
-        "Files are met through a seam, Disk in store/disk.py or Files in namesrv/durable_file.py, so that tests can"
-        " make them fail.",
-        within=["store.*", "broker.*", "namesrv.*", "remoting.*", "common.*"],
+        ["store.disk", "namesrv.durable_file", "access.folder"],
+        "Files are met through a seam, Disk in store/disk.py, Files in namesrv/durable_file.py or Folder in"
+        " access/folder.py, so that tests can make them fail.",
+        within=["access.*", "store.*", "broker.*", "namesrv.*", "remoting.*", "common.*"],
     )
     yield from architecture.forbidden_calls(tree, SHELLS, [], "Nothing here runs text. Spell out what is to be done.")
     yield from architecture.composition_roots_known(tree, COMPOSITION_ROOTS)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from rocketlet.access.config import AccessConfig
 from rocketlet.broker.broker import Broker
 from rocketlet.broker.config import BrokerConfig
 from rocketlet.common.config_file import ConfigFile, Loaded, load
@@ -148,7 +149,7 @@ class LocalStack:
         else:
             folder = f"{chosen.directory}/namesrv" + (f"-{number}" if number else "")
             flags |= {"kvConfigPath": f"{folder}/kvConfig.json", "configStorePath": f"{folder}/namesrv.properties"}
-        loaded = load(NamesrvConfig, ServerConfig, MetricsConfig, flags=flags)
+        loaded = load(NamesrvConfig, ServerConfig, MetricsConfig, AccessConfig, flags=flags)
         server = NameServer(loaded, self._network, files=files, faults=self.namesrv_faults)
         address: str = await nursery.start(server.run)
         self._namesrvs.append(server)
@@ -179,6 +180,7 @@ class LocalStack:
             ServerConfig,
             PoolConfig,
             MetricsConfig,
+            AccessConfig,
             file=chosen.file,
             flags=flags | dict(chosen.settings),
         )

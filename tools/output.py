@@ -9,10 +9,11 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 import click
+
+from rocketlet.common.moment import moment_of
 
 
 def say(text: str, **style: Any) -> None:
@@ -43,7 +44,7 @@ def text_of(body: bytes) -> str:
 
 def time_of(ms: int) -> str:
     """A time as a person reads it, local; empty for none."""
-    return datetime.fromtimestamp(ms / 1000).isoformat(sep=" ", timespec="milliseconds") if ms > 0 else ""
+    return moment_of(ms).isoformat(sep=" ", timespec="milliseconds") if ms > 0 else ""
 
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from rocketlet.access.config import AccessConfig
 from rocketlet.broker.config import BrokerConfig
 from rocketlet.common import rocketmq_keys
 from rocketlet.common.config_file import title_of
@@ -26,7 +27,7 @@ from rocketlet.store.config import StoreConfig
 PAGE = Path(__file__).parent.parent / "docs" / "settings.md"
 
 PROGRAMS: Mapping[str, Sequence[type]] = {
-    "mqnamesrv": (NamesrvConfig, ServerConfig, MetricsConfig, LogConfig),
+    "mqnamesrv": (NamesrvConfig, ServerConfig, MetricsConfig, AccessConfig, LogConfig),
     "mqbroker": (
         BrokerConfig,
         ServerConfig,
@@ -35,6 +36,7 @@ PROGRAMS: Mapping[str, Sequence[type]] = {
         ReplicationConfig,
         FailoverConfig,
         MetricsConfig,
+        AccessConfig,
         LogConfig,
     ),
 }

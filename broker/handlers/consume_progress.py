@@ -11,7 +11,6 @@ Java: broker/processor/AdminBrokerProcessor.java
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 
 from rocketlet.broker.clients import Clients
 from rocketlet.broker.consumer_lag import ConsumerLag
@@ -23,6 +22,7 @@ from rocketlet.broker.statistics import Statistics
 from rocketlet.broker.subscription_groups import SubscriptionGroups
 from rocketlet.broker.topic_table import Topic, TopicTable
 from rocketlet.common.message import MessageQueue
+from rocketlet.common.moment import moment_of
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol.inspection import (
     ConsumeStats,
@@ -181,5 +181,5 @@ class ConsumeProgress:
 
 def _text(ms: int) -> str:
     """As RocketMQ prints times for people: 2026-11-18#12:40:06:869."""
-    moment = datetime.fromtimestamp(max(ms, 0) / 1000)
+    moment = moment_of(ms)
     return f"{moment:%Y-%m-%d#%H:%M:%S}:{max(ms, 0) % 1000:03d}"

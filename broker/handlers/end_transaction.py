@@ -18,7 +18,7 @@ from rocketlet.broker.half_messages import EndRefused, HalfMessages
 from rocketlet.broker.identity import Identity
 from rocketlet.broker.statistics import Statistics
 from rocketlet.common.message_id import InvalidMessageId, parse_offset_message_id
-from rocketlet.remoting.access import ANY_ACCOUNT
+from rocketlet.remoting.access import Found, publish
 from rocketlet.remoting.handler import Answer, Deferred, Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol.transactions import (
     COMMIT,
@@ -49,10 +49,16 @@ class EndTransaction:
 
     def table(self) -> HandlerTable:
         return {
-            # The request names no topic: that of the half message is known once it has been read.
-            RequestCode.END_TRANSACTION: Handler(self.end, EndTransactionHeader, "transaction", access=ANY_ACCOUNT),
+            # The request names no topic: the half message does.
+            RequestCode.END_TRANSACTION: Handler(
+                self.end, EndTransactionHeader, "transaction", access=publish(Found(self._topic_of))
+            ),
             RequestCode.RESUME_CHECK_HALF_MESSAGE: Handler(self.resume, ResumeCheckHalfMessageHeader),
         }
+
+    def _topic_of(self, header: EndTransactionHeader) -> list[str]:
+        topic = self._halves.topic_at(header.commitLogOffset)
+        return [] if topic is None else [topic]
 
     def end(self, request: Request) -> Answer | Deferred:
         header: EndTransactionHeader = request.header

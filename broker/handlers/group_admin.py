@@ -17,7 +17,7 @@ from rocketlet.broker.statistics import Statistics
 from rocketlet.broker.tables import Tables
 from rocketlet.broker.tombstones import GROUP, OFFSETS
 from rocketlet.common import topic as names
-from rocketlet.remoting.access import ANY_ACCOUNT
+from rocketlet.remoting.access import subscribe
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol.configuration import (
     DeleteSubscriptionGroupHeader,
@@ -43,7 +43,7 @@ class GroupAdmin:
             RequestCode.DELETE_SUBSCRIPTIONGROUP: Handler(self.delete, DeleteSubscriptionGroupHeader),
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Handler(self.all),
             RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: Handler(
-                self.one, GetSubscriptionGroupConfigHeader, access=ANY_ACCOUNT
+                self.one, GetSubscriptionGroupConfigHeader, access=subscribe(group="group")
             ),
         }
 

@@ -22,7 +22,7 @@ from rocketlet.broker.subscription_groups import SubscriptionGroups
 from rocketlet.broker.topic_table import TopicTable
 from rocketlet.common.subscription import SQL92, TAG, Subscription
 from rocketlet.common.topic import GROUP_MAX_LENGTH, is_group_name, retry_topic
-from rocketlet.remoting.access import subscribe
+from rocketlet.remoting.access import IfNamed, subscribe
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol.configuration import UNIT_SUBSCRIPTION
 from rocketlet.remoting.protocol.membership import (
@@ -56,7 +56,11 @@ class Membership:
                 self.heartbeat, None, "heartbeat", access=subscribe(topic=_topics_of_beat, group=_groups_of_beat)
             ),
             RequestCode.UNREGISTER_CLIENT: Handler(
-                self.unregister, UnregisterClientHeader, "client", access=subscribe(group="consumerGroup")
+                # Whoever leaves a group of producers takes nobody along: only its own connection leaves.
+                self.unregister,
+                UnregisterClientHeader,
+                "client",
+                access=subscribe(group=IfNamed("consumerGroup")),
             ),
             RequestCode.GET_CONSUMER_LIST_BY_GROUP: Handler(
                 self.list_group, GetConsumerListHeader, "consumer", access=subscribe(group="consumerGroup")

@@ -53,24 +53,7 @@ class PullChecks:
     def check(self, request: Request) -> tuple[SubscriptionGroupConfig, MessageFilter]:
         """The same of one that has been parked meanwhile."""
         header: PullMessageHeader = request.header
-        if not self._settings.now.broker_permission & PERM_READ:
-            raise Refused(
-                ResponseCode.NO_PERMISSION, f"the broker[{self._identity.address}] pulling message is forbidden"
-            )
-        group = self._known_group(header.consumerGroup) or self._groups.find(header.consumerGroup)
-        if group is None:
-            raise Refused(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group [{header.consumerGroup}] does not exist; create it, or set "
-                "autoCreateSubscriptionGroup=true",
-            )
-        if not group.consumeEnable:
-            raise Refused(ResponseCode.NO_PERMISSION, f"subscription group no permission, {header.consumerGroup}")
-        topic = self._topic(header.topic)
-        if topic is None:
-            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!")
-        if not topic.perm & PERM_READ:
-            raise Refused(ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] pulling message is forbidden")
+        group, topic = self.group_and_topic(header.consumerGroup, header.topic)
         if not 0 <= header.queueId < topic.read:
             raise Refused(
                 ResponseCode.SYSTEM_ERROR,
@@ -81,14 +64,37 @@ class PullChecks:
             return group, self._filter_of_pull(header)
         return group, self._filter_of_heartbeats(header, group, topic)
 
+    def group_and_topic(self, group_name: str, topic_name: str) -> tuple[SubscriptionGroupConfig, Topic]:
+        """Of whoever wants to read, if they may. Raises Refused."""
+        if not self._settings.now.broker_permission & PERM_READ:
+            raise Refused(
+                ResponseCode.NO_PERMISSION, f"the broker[{self._identity.address}] pulling message is forbidden"
+            )
+        group = self._known_group(group_name) or self._groups.find(group_name)
+        if group is None:
+            raise Refused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group [{group_name}] does not exist; create it, or set autoCreateSubscriptionGroup=true",
+            )
+        if not group.consumeEnable:
+            raise Refused(ResponseCode.NO_PERMISSION, f"subscription group no permission, {group_name}")
+        topic = self._topic(topic_name)
+        if topic is None:
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic_name}] not exist, apply first please!")
+        if not topic.perm & PERM_READ:
+            raise Refused(ResponseCode.NO_PERMISSION, f"the topic[{topic_name}] pulling message is forbidden")
+        return group, topic
+
     def _filter_of_pull(self, header: PullMessageHeader) -> MessageFilter:
-        kind = header.expressionType or TAG
+        return self.filter_of(header.topic, header.subscription or "", header.expressionType or TAG)
+
+    def filter_of(self, topic: str, expression: str, kind: str) -> MessageFilter:
+        """The filter of an expression that comes with a request. Raises Refused."""
         if kind != TAG:
             self._check_filters_on(kind)
         try:
-            expression = header.subscription or ""
             parse = _parse_once if len(expression) <= LONGEST_REMEMBERED else _parse
-            return parse(header.topic, expression, kind)
+            return parse(topic, expression, kind)
         except (InvalidSubscription, FilterSyntaxError) as error:
             raise Refused(
                 ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}"

@@ -9,7 +9,8 @@ Java: broker/processor/QueryMessageProcessor.java
 
 from __future__ import annotations
 
-from rocketlet.remoting.access import subscribe
+from rocketlet.broker.message_topics import MessageTopics
+from rocketlet.remoting.access import Found, subscribe
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol.pulling import QueryMessageAnswerHeader, QueryMessageHeader, ViewMessageHeader
 from rocketlet.remoting.request_codes import RequestCode
@@ -32,9 +33,13 @@ class Queries:
                 self.by_key, QueryMessageHeader, "query", access=subscribe(topic="topic")
             ),
             RequestCode.VIEW_MESSAGE_BY_ID: Handler(
-                self.by_offset, ViewMessageHeader, "query", access=subscribe(topic="topic")
+                self.by_offset, ViewMessageHeader, "query", access=subscribe(topic=Found(self._topic_at))
             ),
         }
+
+    def _topic_at(self, header: ViewMessageHeader) -> list[str]:
+        """That of the message, whatever topic the header names: clients of 4.9 name none."""
+        return MessageTopics(self._store).of_message(header.offset)
 
     def by_key(self, request: Request) -> Reply:
         header: QueryMessageHeader = request.header

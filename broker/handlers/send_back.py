@@ -24,6 +24,7 @@ from rocketlet.broker.config import Settings
 from rocketlet.broker.delay_levels import delay
 from rocketlet.broker.durability import Durability
 from rocketlet.broker.identity import Identity
+from rocketlet.broker.message_topics import MessageTopics
 from rocketlet.broker.property_text import rewritten
 from rocketlet.broker.put_again import FilterBits, put_again
 from rocketlet.broker.statistics import Statistics
@@ -33,7 +34,7 @@ from rocketlet.common.message_id import offset_message_id
 from rocketlet.common.message_properties import DELAY, ORIGIN_MESSAGE_ID, RETRY_TOPIC, WAIT, decode_bytes
 from rocketlet.common.message_record import Record, decode
 from rocketlet.common.topic import PERM_WRITE, InvalidName, check_topic_name, dlq_topic, retry_topic
-from rocketlet.remoting.access import subscribe
+from rocketlet.remoting.access import Found, subscribe
 from rocketlet.remoting.command import V3_4_9
 from rocketlet.remoting.handler import Answer, Deferred, Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol.configuration import UNIT_SUBSCRIPTION
@@ -96,9 +97,16 @@ class SendBack:
     def table(self) -> HandlerTable:
         return {
             RequestCode.CONSUMER_SEND_MSG_BACK: Handler(
-                self.handle, ConsumerSendMsgBackHeader, "send", access=subscribe(group="group")
+                # Of the topic, too: else a group could be sent back, and so be given, any message by its offset.
+                self.handle,
+                ConsumerSendMsgBackHeader,
+                "send",
+                access=subscribe(group="group", topic=Found(self._topic_at)),
             ),
         }
+
+    def _topic_at(self, header: ConsumerSendMsgBackHeader) -> list[str]:
+        return MessageTopics(self._store).of_message(header.offset)
 
     def handle(self, request: Request) -> Answer | Deferred:
         header: ConsumerSendMsgBackHeader = request.header

@@ -29,7 +29,6 @@ from rocketlet.client.talking import identity
 from rocketlet.client.talking.broker_calls import BrokerCalls
 from rocketlet.client.talking.namesrv_calls import NamesrvCalls, no_route
 from rocketlet.client.talking.route_cache import MASTER, Route, RouteCache, borrowed_route, route_of
-from rocketlet.client.talking.signing import Signer
 from rocketlet.common.clock import WallClock, system_clock
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.retry_pauses import retry_pauses
@@ -39,6 +38,7 @@ from rocketlet.remoting.connection_pool import ConnectionPool
 from rocketlet.remoting.events import ConnectionEvents
 from rocketlet.remoting.handler import Handler
 from rocketlet.remoting.protocol.membership import ConsumerData, HeartbeatData, ProducerData
+from rocketlet.remoting.signing import Signer
 from rocketlet.remoting.transport import TcpNetwork
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The checkpoint file: up to when log, queues and index are known to be on disk.
+"""The checkpoint file: the times up to which log, queues and index are known to be on disk.
 
     0   8  store time of the newest record flushed         24  8  master flushed offset (5.0+; 0 here)
     8   8  store time of the newest queue entry            32  8  confirmed log offset (5.1+; 0 here)
@@ -17,7 +17,7 @@ from struct import Struct
 FILE_SIZE = 4096
 _LONGS = Struct(">5q")
 
-# How far before the checkpoint a recovery begins, for the two first times are not written at one moment.
+# How far before the checkpoint a recovery begins, because the first two times are not written at the same moment.
 MARGIN_MS = 3000
 
 

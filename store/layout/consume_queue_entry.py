@@ -43,14 +43,15 @@ def entry_dtype() -> np.dtype[Any]:
 
 
 def entries_of(buffer: bytes | bytearray | memoryview) -> NDArray[Any]:
-    """The entries of a buffer without copying it (a rest below 20 bytes is left out). It keeps the buffer alive."""
+    """The entries of a buffer without copying it (a remainder of less than 20 bytes is left out). It keeps the buffer
+    alive."""
     import numpy
 
     return numpy.frombuffer(buffer, entry_dtype(), len(buffer) // ENTRY_SIZE)
 
 
 def file_size_for(size: int) -> int:
-    """The size a broker really uses for a configured one: rounded up to whole entries."""
+    """The size that a broker uses for a configured one: rounded up to whole entries."""
     return -(-size // ENTRY_SIZE) * ENTRY_SIZE
 
 
@@ -59,7 +60,7 @@ def is_pre_blank(log_offset: int, size: int) -> bool:
 
 
 def is_valid(log_offset: int, size: int) -> bool:
-    """What recovery takes for an entry; the zeros after the end of a queue are none."""
+    """Whether recovery accepts these as an entry; the zeros after the end of a queue are none."""
     return log_offset >= 0 and size > 0
 
 

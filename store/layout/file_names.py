@@ -1,16 +1,17 @@
 """Names of files and folders of a store: made and parsed here, and nowhere else.
 
 A file of the log or of a queue is named after the offset of its first byte, zero-padded to 20 digits. An index file is
-named after the local time at which it was made. A foreign name in those folders stops a Java broker, so nothing else
-may ever be put there.
+named after the local time at which it was made. A foreign name in those folders keeps a Java broker from starting, so
+nothing else may ever be put there.
 
 Java: common/UtilAll.java#offset2FileName, store/config/StorePathConfigHelper.java
 """
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Final
+
+from rocketlet.common.moment import moment_of
 
 COMMIT_LOG: Final = "commitlog"
 CONSUME_QUEUE: Final = "consumequeue"
@@ -21,7 +22,7 @@ CHECKPOINT: Final = "checkpoint"
 ABORT: Final = "abort"
 LOCK: Final = "lock"
 
-# A directory of ours beside RocketMQ's: it may be deleted at any time, and a Java broker never looks into it.
+# A directory of our own beside RocketMQ's: it may be deleted at any time, and a Java broker never reads it.
 OWN: Final = "rocketlet"
 SEALS: Final = f"{OWN}/seals"
 DAMAGED: Final = f"{OWN}/damaged"
@@ -29,7 +30,7 @@ PROGRESS: Final = f"{OWN}/progress.json"
 
 BATCH_CONSUME_QUEUE: Final = "batchconsumequeue"  # 5.x
 DLEDGER_PREFIX: Final = "dledger-"  # dledger-<self id>/data
-ROCKSDB_MARKER: Final = "CURRENT"  # stands in consumequeue/ where RocksDB keeps the queues (5.2+)
+ROCKSDB_MARKER: Final = "CURRENT"  # present in consumequeue/ where RocksDB keeps the queues (5.2+)
 
 NAME_LENGTH: Final = 20
 
@@ -46,7 +47,7 @@ def parse_offset(name: str) -> int | None:
 
 def index_name(now: int) -> str:
     """`20231114221320123`: local time to the millisecond, as Java has it."""
-    return f"{datetime.fromtimestamp(now // 1000):%Y%m%d%H%M%S}{now % 1000:03d}"
+    return f"{moment_of(now):%Y%m%d%H%M%S}{now % 1000:03d}"
 
 
 def parse_index_name(name: str) -> int | None:

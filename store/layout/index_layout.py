@@ -8,7 +8,7 @@ Entries count from 1; entry 0 is never used, so a file of n entries holds n - 1.
 one before as its begin and end; the first put then overwrites the begin, but its own seconds were counted from the old
 one. That is what RocketMQ does, so it is what byte-equal files need.
 
-The table works on any buffer and keeps the header's numbers as attributes; `write_header` puts them into the buffer.
+The table works on any buffer and keeps the header's numbers as attributes; `write_header` writes them to the buffer.
 A query reads only the buffer's slots and entries up to the header's count, so a half-written put is never seen.
 
 Java: store/index/IndexFile.java, store/index/IndexHeader.java
@@ -47,7 +47,7 @@ def entry_dtype() -> np.dtype[Any]:
 
 
 class IndexColumns(NamedTuple):
-    """Keys to enter, as columns of int64: hashes that are not negative, log offsets, and store timestamps, which may
+    """Keys to add, as columns of int64: hashes that are not negative, log offsets, and store timestamps, which may
     be one for all."""
 
     hashes: NDArray[Any]
@@ -56,7 +56,7 @@ class IndexColumns(NamedTuple):
 
     @staticmethod
     def joined(parts: Sequence[IndexColumns]) -> IndexColumns:
-        """One after another. REQUIRES one part or more."""
+        """The parts concatenated. REQUIRES one part or more."""
         if len(parts) == 1:
             return parts[0]
         import numpy
@@ -74,21 +74,21 @@ class IndexColumns(NamedTuple):
         return numpy.full(len(self.hashes), times) if isinstance(times, int) else times
 
     def behind(self, count: int) -> IndexColumns:
-        """All but the first so many."""
+        """All but the first `count`."""
         times = self.timestamps
         return IndexColumns(
             self.hashes[count:], self.log_offsets[count:], times if isinstance(times, int) else times[count:]
         )
 
     def first(self, count: int) -> IndexColumns:
-        """The first so many."""
+        """The first `count`."""
         times = self.timestamps
         return IndexColumns(
             self.hashes[:count], self.log_offsets[:count], times if isinstance(times, int) else times[:count]
         )
 
     def timestamp(self, number: int) -> int:
-        """Of one key."""
+        """The timestamp of one key."""
         return self.timestamps if isinstance(self.timestamps, int) else int(self.timestamps[number])
 
 
@@ -154,7 +154,7 @@ class IndexHeader(NamedTuple):
 
 
 def decode_header(buffer: bytes | bytearray | memoryview) -> IndexHeader:
-    """A file that was never written to has zeros where its next entry is 1."""
+    """The header; a file that was never written to has a zero as its next entry, which means 1."""
     header = IndexHeader._make(HEADER.unpack_from(buffer))
     return header._replace(next_entry=max(header.next_entry, 1))
 
@@ -178,7 +178,7 @@ class IndexTable:
         ) = decode_header(buffer)  # fmt: skip
 
     def follow(self, end_log_offset: int, end_timestamp: int) -> None:
-        """Begin a new file after one that ended there; REQUIRES that nothing was put yet."""
+        """Begin a new file after one that ended there; REQUIRES that it has no entry yet."""
         if end_log_offset > 0:
             self.begin_log_offset = self.end_log_offset = end_log_offset
         if end_timestamp > 0:
@@ -189,7 +189,7 @@ class IndexTable:
         return self.next_entry >= self.geometry.entries
 
     def put(self, key_hash: int, log_offset: int, timestamp: int) -> bool:
-        """Enter one key; False where the file is full. REQUIRES a hash that is not negative (`java_numbers`)."""
+        """Add one key; False where the file is full. REQUIRES a hash that is not negative (`java_numbers`)."""
         number = self.next_entry
         if number >= self.geometry.entries:
             return False
@@ -211,14 +211,14 @@ class IndexTable:
         return True
 
     def put_many(self, entries: Sequence[tuple[int, int, int]]) -> int:
-        """Enter (hash, log offset, timestamp) triples; how many went in before the file was full.
+        """Add (hash, log offset, timestamp) triples; returns how many fitted.
 
         The same as `put` for each, with everything in locals: 0.5 µs an entry instead of 0.9.
         """
         if not entries:
             return 0
         done = 0
-        if self.next_entry == 1:  # the first entry moves the begin from which the others are counted
+        if self.next_entry == 1:  # the first entry moves the begin from which the others count
             if not self.put(*entries[0]):
                 return 0
             done = 1
@@ -253,7 +253,7 @@ class IndexTable:
         import numpy
 
         done = 0
-        if self.next_entry == 1 and len(columns.hashes):  # it moves the begin from which the others are counted
+        if self.next_entry == 1 and len(columns.hashes):  # it moves the begin from which the others count
             if not self.put(int(columns.hashes[0]), int(columns.log_offsets[0]), columns.timestamp(0)):
                 return 0
             done, columns = 1, columns.behind(1)
@@ -309,7 +309,8 @@ class IndexTable:
         return begin <= self.end_timestamp and end >= self.begin_timestamp
 
     def query(self, key_hash: int, max_count: int, begin: int, end: int) -> list[int]:
-        """Log offsets of a hash within [begin, end], newest first. Times are whole seconds, hashes may collide."""
+        """Log offsets of a hash within [begin, end], newest first. Times are in whole seconds, and hashes may
+        collide."""
         found: list[int] = []
         number: int = SLOT.unpack_from(self._buffer, HEADER_SIZE + key_hash % self.geometry.slots * SLOT_SIZE)[0]
         limit = self.next_entry

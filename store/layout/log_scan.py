@@ -1,12 +1,12 @@
-"""Walking the records of a log file, over any buffer: what recovery, checks and the Spark jobs do.
+"""Walking the records of a log file, over any buffer: for recovery, checks and the Spark jobs.
 
-Places inside the buffer are `at`, places in the log are offsets; `base` is the log offset of the buffer's first byte,
-so the record at `at` must say that it was written for `base + at`. Java never compares the two, but nothing else tells
-a record from its copy inside the body of another one, and from what an older, truncated log left behind.
+Positions in the buffer are `at`, positions in the log are offsets; `base` is the log offset of the buffer's first byte,
+so the record at `at` must say that it was written for `base + at`. Java never compares the two, but nothing else
+distinguishes a record from its copy inside the body of another one, or from what an older, truncated log left behind.
 
-`scan` walks while records follow one another and says where and why it stopped. `read_through` goes on: it looks for
-the next true record (magic, lengths and its own offset) and reports what lay between as damage. Both forgive what a
-crash can do and nothing else: zeros after the last record are the end, a blank record is the end of a file.
+`scan` walks while records follow one another and says where and why it stopped. `read_through` continues: it searches
+for the next true record (magic, lengths and its own offset) and reports what is in between as damage. Both accept what
+a crash can leave and nothing else: zeros after the last record are the end, a blank record is the end of a file.
 
 Java: store/CommitLog.java#recoverAbnormally, #checkMessageAndReturnSize
 """
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     import numpy as np
 
 _TWO = Struct(">ii")
-_WINDOW = 1 << 20  # how much is searched at once for the next magic, and for a byte that is not zero
+_WINDOW = 1 << 20  # how much is searched at once for the next magic number, and for a byte that is not zero
 _ZEROS = bytes(_WINDOW)
-# So many zeros a record may end with: its topic holds none, and after that come its properties and their length.
+# As many zeros as a record may end with: its topic has none, and after it come the properties and their length.
 LONGEST_ZEROS = 2 + PROPERTIES_MAX
 
 
@@ -62,10 +62,10 @@ class Damage:
 
 @dataclass(slots=True)
 class Reading:
-    """All that a stretch of the log holds: places of its records, damage between them, and where the data ends.
+    """Everything in a stretch of the log: positions of its records, damage between them, and where the data ends.
 
-    `end` is after the last record or damage; `blank` says that a blank record stands there, so the file is complete.
-    `ran_out` says that the bytes ended before a further record or the blank one came.
+    `end` is after the last record or damage; `blank` says that a blank record follows, so the file is complete.
+    `ran_out` says that the bytes ended before another record or the blank one.
     """
 
     places: list[int] = field(default_factory=list)
@@ -92,7 +92,8 @@ def scan(buffer: Buffer, at: int, end: int, base: int, *, verify_body: bool = Tr
 
 
 def chain(buffer: Buffer, at: int, end: int, stop: int | None = None) -> tuple[list[int], int]:
-    """The places before `stop` that sizes and magics alone lead to, and where they lead no further: 0.3 µs a record.
+    """The positions before `stop` reached by sizes and magic numbers alone, and where they lead no further: 0.3 µs a
+    record.
 
     For callers that then check lengths, offsets and CRCs of all of them at once.
     """
@@ -129,7 +130,9 @@ def read_through(
     file_end = end if file_end is None else file_end
     while at < end:
         size = check(buffer, at, end, verify_body and at < stop, base + at)
-        if size is Fault.BODY_CRC:  # all lengths and the offset hold: the record can be read, its body not trusted
+        if (
+            size is Fault.BODY_CRC
+        ):  # all lengths and the offset hold: the record can be read, but its body is not trusted
             size = _TWO.unpack_from(buffer, at)[0]
             found.damages.append(Damage(at, size, Fault.BODY_CRC))
         if not isinstance(size, Fault):
@@ -153,7 +156,7 @@ def read_through(
 
 
 def _end_of_data(buffer: Buffer, at: int, end: int, fault: Fault, found: Reading) -> int:
-    """Where data ends that no further record follows: at the zeros, behind whatever else stands there."""
+    """Where data without a following record ends: at the zeros, after anything else."""
     if fault is Fault.EMPTY and is_zero(buffer, at, end):
         return at
     last = last_nonzero(buffer, at, end) + 1
@@ -162,7 +165,7 @@ def _end_of_data(buffer: Buffer, at: int, end: int, fault: Fault, found: Reading
 
 
 def is_blank_of(buffer: Buffer, at: int, file_end: int) -> bool:
-    """Whether a blank record stands here that fills the file up to its end."""
+    """Whether there is a blank record here that fills the file to its end."""
     if min(file_end, len(buffer)) - at < BLANK_SIZE:
         return False
     room, magic = _TWO.unpack_from(buffer, at)
@@ -172,7 +175,7 @@ def is_blank_of(buffer: Buffer, at: int, file_end: int) -> bool:
 def resync(
     buffer: Buffer, at: int, end: int, base: int, file_end: int | None = None, reach: int | None = None
 ) -> int | None:
-    """The first place from `at` on where a whole record stands that was written for it, or the file's blank record.
+    """The first position from `at` on with a whole record that was written for it, or with the file's blank record.
 
     A copy of a record inside a body has another offset, so it is no true record. The CRC of the body does not matter.
     `reach`: how far a record that begins before `end` may extend; by default no farther than `end`.
@@ -191,7 +194,7 @@ def resync(
 
 
 def _magics(window: bytes) -> list[int]:
-    """Places whose second number is one of the magics, among those that begin in the first _WINDOW bytes."""
+    """Positions followed by one of the magic numbers, among those that begin in the first _WINDOW bytes."""
     found = []
     for magic in (MAGIC_V1_BYTES, MAGIC_V2_BYTES, MAGIC_BLANK.to_bytes(4, "big", signed=True)):
         at = window.find(magic, 4)

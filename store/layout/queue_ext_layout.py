@@ -3,7 +3,7 @@
     0   2  size of the unit      2   8  tags code      10  8  store timestamp      18  2  bytes of the bit map, then it
 
 The queue entry then holds an address in place of its tags code: the unit's offset in the ext files with the top bit
-set, which no 32-bit hash can look like. A unit never crosses a file: where fewer than 4 bytes would stay free, a size
+set, which no 32-bit hash has. A unit never crosses a file: where fewer than 4 bytes would stay free, a size
 of -1 ends the file.
 
 Java: store/ConsumeQueueExt.java
@@ -60,7 +60,7 @@ def encode(tags_code: int, store_timestamp: int, bit_map: bytes) -> bytes:
 
 
 def decode(buffer: bytes | bytearray | memoryview, at: int) -> ExtUnit | None:
-    """The unit at a place; None at an end mark, at zeros, and where it goes on behind the buffer."""
+    """The unit at a position; None at an end mark, at zeros, and where it extends beyond the buffer."""
     if at + HEAD_SIZE > len(buffer):
         return None
     size, tags_code, store_timestamp, bit_map_size = HEAD.unpack_from(buffer, at)

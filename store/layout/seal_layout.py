@@ -47,7 +47,7 @@ def encode(seal: Seal) -> bytes:
 
 
 def decode(data: bytes) -> Seal | None:
-    """None where these bytes are no seal, or a damaged one."""
+    """The seal in these bytes; None if there is none, or a damaged one."""
     try:
         magic, version, block_size, log_offset, file_size, count = _HEAD.unpack_from(data)
         sums = Struct(f">{count}I").unpack_from(data, _HEAD.size)
@@ -64,7 +64,7 @@ def decode(data: bytes) -> Seal | None:
 
 def checksum(data: bytes | memoryview) -> int:
     """CRC-32C."""
-    from crc32c import crc32c  # 28 ms, and most commands need none
+    from crc32c import crc32c  # 28 ms, and most commands do not need it
 
     return int(crc32c(data))
 

@@ -82,6 +82,14 @@ async def test_nothing_that_changes_or_shows_a_broker_as_a_whole_is_open_to_acco
         "LOCK_BATCH_MQ",
         "UNLOCK_BATCH_MQ",
         "GET_TOPIC_CONFIG",
+        "POP_MESSAGE",
+        "NOTIFICATION",
+        "PEEK_MESSAGE",
+        "POLLING_INFO",
+        "ACK_MESSAGE",
+        "BATCH_ACK_MESSAGE",
+        "CHANGE_MESSAGE_INVISIBLETIME",
+        "QUERY_ASSIGNMENT",
         "GET_SUBSCRIPTIONGROUP_CONFIG",
     }
     assert not [code for code, handler in broker_table.items() if handler.access == ANYONE]

@@ -102,11 +102,11 @@ def test_a_misspelt_key_is_refused_with_the_right_suggestion() -> None:
 
 
 def test_a_key_of_rocketmqs_that_is_not_served_is_a_warning_that_names_it() -> None:
-    loaded = load(Server, file=file("listenPort=1\nhighSpeedMode=true\naclEnable=true\nserverWorkerThreads=9"))
+    loaded = load(Server, file=file("listenPort=1\nhighSpeedMode=true\nstoreType=x\nserverWorkerThreads=9"))
     assert loaded[Server].listen_port == 1
     assert [warning.partition(": ")[0] for warning in loaded.warnings] == [f"broker.conf line {n}" for n in (2, 3, 4)]
     assert "highSpeedMode is not served" in loaded.warnings[0]
-    assert "ACCESS IS NOT CONTROLLED" in loaded.warnings[1]
+    assert "only RocketMQ's files are served" in loaded.warnings[1]
     assert "no thread pools" in loaded.warnings[2]
 
 

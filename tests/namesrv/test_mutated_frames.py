@@ -14,6 +14,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from rocketlet.access.config import AccessConfig
 from rocketlet.common.config_file import load
 from rocketlet.metrics.config import MetricsConfig
 from rocketlet.namesrv.config import NamesrvConfig
@@ -49,7 +50,9 @@ async def test_the_name_server_survives(
     originals = frames_to("namesrv", vectors, LONGEST)
     network = MemoryNetwork(chunk_size=chunk_size)
     flags = {"bindAddress": "10.0.0.9", "kvConfigPath": "kv", "configStorePath": "conf"}
-    server = NameServer(load(NamesrvConfig, ServerConfig, MetricsConfig, flags=flags), network, files=MemoryFiles())
+    server = NameServer(
+        load(NamesrvConfig, ServerConfig, MetricsConfig, AccessConfig, flags=flags), network, files=MemoryFiles()
+    )
     async with trio.open_nursery() as nursery, ConnectionPool(network) as pool:
         address = await nursery.start(server.run)
         for _ in range(count):

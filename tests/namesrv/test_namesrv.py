@@ -10,6 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from rocketlet.access.config import AccessConfig
 from rocketlet.common.config_file import load
 from rocketlet.metrics.config import MetricsConfig
 from rocketlet.namesrv.config import NamesrvConfig
@@ -43,7 +44,9 @@ async def running(network: MemoryNetwork, files: MemoryFiles | None = None, **se
     """A name server until the block ends; its address."""
     flags = {"bindAddress": HOST, "listenPort": "0", "kvConfigPath": "kv", "configStorePath": "conf", **settings}
     server = NameServer(
-        load(NamesrvConfig, ServerConfig, MetricsConfig, flags=flags), network, files=files or MemoryFiles()
+        load(NamesrvConfig, ServerConfig, MetricsConfig, AccessConfig, flags=flags),
+        network,
+        files=files or MemoryFiles(),
     )
     async with trio.open_nursery() as nursery:
         yield await nursery.start(server.run)

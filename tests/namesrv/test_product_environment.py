@@ -9,6 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from rocketlet.access.config import AccessConfig
 from rocketlet.common.config_file import load
 from rocketlet.metrics.config import MetricsConfig
 from rocketlet.namesrv.config import NamesrvConfig
@@ -33,7 +34,7 @@ TESTING = "10.0.0.1:9876"
 async def start(nursery: trio.Nursery, network: MemoryNetwork, address: str, **settings: str) -> None:
     host, _, port = address.rpartition(":")
     flags = {"bindAddress": host, "listenPort": port, **settings}
-    loaded = load(NamesrvConfig, ServerConfig, MetricsConfig, flags=flags)
+    loaded = load(NamesrvConfig, ServerConfig, MetricsConfig, AccessConfig, flags=flags)
     await nursery.start(NameServer(loaded, network, files=MemoryFiles()).run)
 
 

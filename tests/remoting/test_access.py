@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from rocketlet.remoting.access import ADMIN, ANY_ACCOUNT, ANYONE, Access, Permission, Resource, publish, subscribe
+from rocketlet.remoting.access import (
+    ADMIN,
+    ANY_ACCOUNT,
+    ANYONE,
+    Access,
+    Found,
+    IfNamed,
+    NotNamed,
+    Permission,
+    Resource,
+    publish,
+    subscribe,
+)
 from rocketlet.remoting.handler import Handler, HandlerTable, Reply, handler_table
 from rocketlet.remoting.protocol.offsets import QueryConsumerOffsetHeader
 
@@ -27,9 +39,18 @@ def test_names_are_read_from_the_body_where_they_are_there() -> None:
     assert names_of(access, None, b"A,B") == [(Permission.SUBSCRIBE, Resource.TOPIC, ["A", "B"])]
 
 
-def test_a_field_that_is_left_out_names_nothing() -> None:
-    assert names_of(publish("topic"), QueryConsumerOffsetHeader(queueId=1)) == [
+def test_a_field_that_is_left_out_does_not_pass_for_nothing_needed() -> None:
+    with pytest.raises(NotNamed, match="topic"):
+        names_of(publish("topic"), QueryConsumerOffsetHeader(queueId=1))
+    assert names_of(publish(IfNamed("topic")), QueryConsumerOffsetHeader(queueId=1)) == [
         (Permission.PUBLISH, Resource.TOPIC, [])
+    ]
+
+
+def test_names_are_found_by_what_the_header_says() -> None:
+    access = publish(Found(lambda header: [f"topic of queue {header.queueId}"]))
+    assert names_of(access, QueryConsumerOffsetHeader(queueId=7)) == [
+        (Permission.PUBLISH, Resource.TOPIC, ["topic of queue 7"])
     ]
 
 

@@ -828,10 +828,9 @@ async def test_a_turn_lets_others_run(nursery: trio.Nursery, monkeypatch: pytest
 
 
 async def test_long_frames_whose_end_has_not_come_are_counted_in_all(
-    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(dispatch, "MOST_RECEIVED", 20 << 20)
-    server = await serving(nursery, {14: OFFSET})
+    server = await serving(nursery, {14: OFFSET}, ServerConfig(unfinished_frames_max=20 << 20))
     begin = struct.pack(">II", (16 << 20) - 4, 100) + bytes(8 << 20)
     clients = []
     for _ in range(2):

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import logging
+import shutil
+from contextlib import suppress
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 import trio
@@ -11,8 +14,9 @@ from hypothesis import strategies as st
 
 from rocketlet.common.clock import TrioWallClock
 from rocketlet.store.config import StoreConfig
-from rocketlet.store.disk import Usage
-from rocketlet.store.errors import DiskFull
+from rocketlet.store.disk import RealDisk, Usage
+from rocketlet.store.errors import DiskFull, FlushFailed
+from rocketlet.store.layout.file_names import index_name
 from rocketlet.store.memory_disk import MemoryDisk
 from rocketlet.store.message_store import MessageStore
 from rocketlet.store.retention import Pressure, full_error, pressure_of, reason_to_go
@@ -32,12 +36,29 @@ DAYS = 24 * 3_600_000
         (86, 10 * GIB, Pressure.FORCED),
         (91, 10 * GIB, Pressure.FULL),
         (91, 1000 * GIB, Pressure.NONE),  # ninety GiB are free
-        (99, 1000 * GIB, Pressure.FULL),
+        (99, 1000 * GIB, Pressure.FORCED),  # ten GiB are: not enough, and not too little
+        (99, 700 * GIB, Pressure.FULL),
         (50, GIB // 8, Pressure.FULL),  # less than the floor
     ],
 )
 def test_pressure(used_percent: int, total: int, expected: Pressure) -> None:
     assert pressure_of(Usage(total, total * (100 - used_percent) // 100), StoreConfig()) is expected
+
+
+@pytest.mark.parametrize("total", [10 * GIB, 100 * GIB, 250 * GIB, 1000 * GIB, 10_000 * GIB])
+def test_forced_cleaning_begins_well_before_sends_are_refused(total: int) -> None:
+    """Files of a GiB go ten a second then, which takes a log that is cleaned away from the point of refusal."""
+    forced = [free for free in range(0, total // 2, total // 20_000)
+              if pressure_of(Usage(total, free), StoreConfig()) is Pressure.FORCED]  # fmt: skip
+    assert max(forced) - min(forced) >= min(total // 25, 3 * GIB) - total // 10_000
+
+
+@given(st.integers(1, 1 << 45), st.integers(0, 1 << 40), st.integers(0, 1 << 36), st.data())
+def test_no_step_is_left_out(total: int, enough: int, floor: int, data: st.DataObject) -> None:
+    config = StoreConfig(disk_free_enough=enough, disk_free_floor=floor)
+    frees = sorted(data.draw(st.lists(st.integers(0, total), min_size=2, max_size=9)), reverse=True)
+    found = [pressure_of(Usage(total, free), config) for free in frees]
+    assert found == sorted(found)
 
 
 @given(st.integers(0, 100), st.integers(1, 1 << 50))
@@ -156,7 +177,7 @@ async def test_a_nearly_full_disk_takes_the_oldest_and_then_refuses(caplog: pyte
         while await store._retention.tick():
             pass
     assert not store.refusal
-    assert "there is room" in caplog.text
+    assert "they are taken again" in caplog.text
     store.put(message("T", 0, b""))
 
 
@@ -169,3 +190,37 @@ async def test_it_runs_beside_the_store(autojump_clock: trio.testing.MockClock) 
         await trio.sleep(5)  # all in one go, a tenth of a second apart
         assert len(store.log.files.files) == 1
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("stamp", [1 << 62, 253_402_300_800_000, -5, 0])
+async def test_a_file_with_a_damaged_time_goes_as_others(stamp: int, caplog: pytest.LogCaptureFixture) -> None:
+    """No checksum covers a store timestamp, and each start came to this file again."""
+    disk = MemoryDisk(page_size=64, now=NOW - 4 * DAYS)
+    store = await store_with(40, disk)
+    store.log.files.files[0].buffer[56:64] = stamp.to_bytes(8, "big", signed=True)
+    with caplog.at_level(logging.WARNING, "rocketlet.store.retention"):
+        assert await store._retention.tick()
+    assert "messages stored from" in caplog.text
+
+
+def test_an_index_file_of_a_damaged_time_has_a_name() -> None:
+    assert index_name(1 << 62)[:4] == "9999"
+
+
+@pytest.mark.parametrize("folder", ["commitlog", "consumequeue/T/0"])
+async def test_a_directory_that_is_removed_ends_a_store_at_its_next_flush(folder: str, tmp_path: Path) -> None:
+    config = small_config(store_path_root_dir=str(tmp_path), flush_interval_commit_log=1)
+    store = MessageStore(RealDisk(), config, lambda: NOW, on_progress=lambda _: None)
+    await store.open()
+    store.put(message("T", 0, b"kept"))
+    await store.flush()
+    await store._thorough.save()
+    shutil.rmtree(tmp_path / folder)
+    store.put(message("T", 0, b"written to a file that nobody will find"))
+    store.settle()
+    with pytest.raises(FlushFailed, match="deleted while this process had it open"):
+        await store.flush()
+        await store._thorough.save()
+    with suppress(FlushFailed):
+        await store.close()
+    assert (tmp_path / "abort").exists()  # so that the next start looks at all of it

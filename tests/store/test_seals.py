@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from random import Random
 
 import pytest
 import trio
@@ -12,8 +13,8 @@ from rocketlet.store.layout import seal_layout
 from rocketlet.store.layout.seal_layout import Seal, broken_blocks, decode, encode, seal_of
 from rocketlet.store.memory_disk import MemoryDisk
 from rocketlet.store.message_store import MessageStore
-from rocketlet.store.seal_files import seal_path
-from tests.support.store_model import ROOT, message, small_config
+from rocketlet.store.seal_files import drop_seals, seal_path, sealed_end
+from tests.support.store_model import ROOT, StoreModel, message, small_config
 
 
 def seal_on(disk: MemoryDisk, log_offset: int) -> Seal | None:
@@ -107,3 +108,75 @@ async def test_no_seals_where_they_are_switched_off(autojump_clock: trio.testing
         await trio.sleep(20)
         nursery.cancel_scope.cancel()
     assert not [path for path in disk.files() if "seals" in path]
+
+
+class TestASealIsProofThatTheLogWasFlushed:
+    """Even where no checkpoint was written yet: what follows damage in a sealed file stays."""
+
+    @staticmethod
+    def model() -> StoreModel:
+        model = StoreModel(small_config(mapped_file_size_commit_log=8192, seal_enable=True), page_size=512)
+        number = 0
+        while len(model.store.log.files.files) < 4:
+            model.put(message("T", number % 2, b"message %d " % number * 8, (b"k%d" % number,)))
+            number += 1
+        model.store.settle()
+        model.run(model.store.flush)
+        assert model.run(model.store._seals.seal_all) == 3
+        return model
+
+    @pytest.mark.parametrize("file", [0, 1, 2])
+    @pytest.mark.parametrize("at", [0, 512, 2048, 8192 - 1024])
+    def test_zeros_inside_of_it_cost_what_stood_there(self, file: int, at: int) -> None:
+        model = self.model()
+        model.kill()
+        path = f"{ROOT}/commitlog/{file * 8192:020d}"
+        content = bytearray(model.disk.files()[path])
+        content[at : at + 1024] = bytes(1024)
+        model.disk.put_file(path, bytes(content))
+        store = model.store = model._new()
+        report = model.run(store.open)
+        assert not report.was_clean
+        assert store.log.end == model.kept[-1].at.end
+        begin, end = file * 8192 + at, file * 8192 + at + 1024
+        lost = [one for one in model.kept if one.at.log_offset < end and one.at.end > begin]
+        for one in model.kept:
+            is_there = store.record_at(one.at.log_offset) == one.raw
+            assert is_there != (one in lost), one.at
+        assert len(report.losses) == (1 if lost else 0) or at == 8192 - 1024
+        assert not lost or report.kept
+
+    def test_a_log_that_ends_in_damage_keeps_its_sealed_length(self) -> None:
+        model = self.model()
+        model.kill()
+        for begin in (3 * 8192,):
+            model.disk.remove(f"{ROOT}/commitlog/{begin:020d}")
+        path = f"{ROOT}/commitlog/{2 * 8192:020d}"
+        content = model.disk.files()[path]
+        model.disk.put_file(path, content[:4096].ljust(8192, b"\0"))
+        store = model.store = model._new()
+        model.run(store.open)
+        assert store.log.end == 3 * 8192
+        assert store.put(message("T", 0, b"goes on")).log_offset == 3 * 8192
+
+    def test_what_is_cut_is_kept_aside(self) -> None:
+        model = StoreModel(small_config(mapped_file_size_commit_log=8192), page_size=512)
+        for number in range(20):
+            model.put(message("T", 0, b"message %d " % number * 8))
+        model.kill()
+        path = f"{ROOT}/commitlog/{0:020d}"
+        content = bytearray(model.disk.files()[path])
+        begin = model.kept[10].at.log_offset
+        content[begin : begin + 1024] = bytes(1024)
+        model.disk.put_file(path, bytes(content))
+        store = model.store = model._new()
+        report = model.run(store.open)
+        assert store.log.end == begin
+        (kept,) = report.kept
+        assert model.disk.read_file(kept) == bytes(content)[begin:].rstrip(b"\0")
+
+    def test_a_seal_that_was_dropped_does_not_come_back(self) -> None:
+        model = self.model()
+        drop_seals(model.disk, ROOT, 8192)
+        for seed in range(20):
+            assert sealed_end(model.disk.crash(Random(seed)), ROOT, 8192) == 8192

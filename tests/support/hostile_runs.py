@@ -22,6 +22,7 @@ from typing import Any
 import trio
 from trio.testing import MockClock
 
+from rocketlet.access.config import AccessConfig
 from rocketlet.broker.broker import Broker
 from rocketlet.broker.config import BrokerConfig
 from rocketlet.common import java_properties
@@ -182,7 +183,7 @@ def broker_settings(disk: MemoryDisk) -> Loaded:
     text = disk.read_file(CONFIG) or b""
     small = {one.key: str(SMALL_STORE[one.field]) for one in settings_of(StoreConfig) if one.field in SMALL_STORE}
     return load(
-        BrokerConfig, StoreConfig, ReplicationConfig, ServerConfig, PoolConfig, MetricsConfig,
+        BrokerConfig, StoreConfig, ReplicationConfig, ServerConfig, PoolConfig, MetricsConfig, AccessConfig,
         file=ConfigFile(CONFIG, java_properties.parse(java_properties.decode(text))),
         flags={**small, "brokerName": "broker-a", "storePathRootDir": ROOT},
     )  # fmt: skip
@@ -275,7 +276,7 @@ async def namesrv_life(held: dict[str, bytes], chance: Random, count: int, figur
     network, watching = MemoryNetwork(), Watching(figures)
     text = held.get(CONFIG, b"")
     loaded = load(
-        NamesrvConfig, ServerConfig, MetricsConfig,
+        NamesrvConfig, ServerConfig, MetricsConfig, AccessConfig,
         file=ConfigFile(CONFIG, java_properties.parse(java_properties.decode(text))),
         flags={"kvConfigPath": "kv.json"},
     )  # fmt: skip

@@ -12,6 +12,7 @@ from random import Random
 
 import trio
 
+from rocketlet.access.config import AccessConfig
 from rocketlet.broker.broker import Broker
 from rocketlet.common.clock import system_clock
 from rocketlet.common.config_file import Loaded
@@ -36,7 +37,7 @@ def local_stack(**settings: object) -> Iterator[str]:
 
     async def serve() -> None:
         token.append(trio.lowlevel.current_trio_token())
-        configs = (NamesrvConfig(listen_port=0), ServerConfig(), MetricsConfig())
+        configs = (NamesrvConfig(listen_port=0), ServerConfig(), MetricsConfig(), AccessConfig())
         origins = {one.key: "default" for config in configs for one in settings_of(type(config))}
         with scope:
             async with trio.open_nursery() as nursery:

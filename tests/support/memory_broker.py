@@ -18,6 +18,8 @@ from typing import Any
 
 import trio
 
+from rocketlet.access.config import AccessConfig
+from rocketlet.access.folder import Folder
 from rocketlet.broker.broker import Broker
 from rocketlet.broker.config import BrokerConfig
 from rocketlet.common import message_properties
@@ -31,6 +33,7 @@ from rocketlet.metrics.config import MetricsConfig
 from rocketlet.remoting.command import Command
 from rocketlet.remoting.config import PoolConfig, ServerConfig
 from rocketlet.remoting.connection_pool import ConnectionPool
+from rocketlet.remoting.faults import Faults
 from rocketlet.remoting.handler import HandlerTable
 from rocketlet.remoting.memory_network import MemoryNetwork
 from rocketlet.remoting.protocol.header import Header, to_ext
@@ -72,6 +75,7 @@ def loaded_settings(**settings: object) -> Loaded:
         ServerConfig,
         PoolConfig,
         MetricsConfig,
+        AccessConfig,
         FailoverConfig,
     ):
         own = {one.field: one for one in settings_of(config_type)}
@@ -193,11 +197,21 @@ async def memory_broker(
     disk: MemoryDisk | None = None,
     network: MemoryNetwork | None = None,
     start_ms: int = START_MS,
+    faults: Faults | None = None,
+    accounts: Folder | None = None,
     **settings: object,
 ) -> AsyncIterator[RunningBroker]:
     """A broker that runs until the block ends. `settings` by field name, `start_ms` its wall clock at the begin."""
     disk, network = disk or MemoryDisk(), network or MemoryNetwork()
-    broker = Broker(loaded_settings(**settings), network, disk, clock=TrioWallClock(start_ms), chance=Random(7))
+    broker = Broker(
+        loaded_settings(**settings),
+        network,
+        disk,
+        clock=TrioWallClock(start_ms),
+        chance=Random(7),
+        faults=faults,
+        accounts=accounts,
+    )
     async with trio.open_nursery() as nursery:
         await nursery.start(broker.run)
         config = broker.settings.now

@@ -16,6 +16,7 @@ from typing import Any
 
 import trio
 
+from rocketlet.access.config import AccessConfig
 from rocketlet.broker.broker import Broker
 from rocketlet.client.talking.session import World
 from rocketlet.common.clock import TrioWallClock
@@ -68,6 +69,7 @@ class Cluster:
             NamesrvConfig(bind_address=HOST, listen_port=port, order_message_enable=True),
             ServerConfig(**self._tls),
             MetricsConfig(),
+            AccessConfig(),
         )
         origins = {one.key: "default" for config in configs for one in settings_of(type(config))}
         server = NameServer(Loaded(configs, origins), self.network, files=MemoryFiles())

@@ -16,6 +16,7 @@ from random import Random
 
 import trio
 
+from rocketlet.access.config import AccessConfig
 from rocketlet.broker.broker import Broker
 from rocketlet.common.clock import TrioWallClock
 from rocketlet.common.config_file import Loaded
@@ -160,7 +161,12 @@ async def pair(*, slaves: int = 1, **settings: object) -> AsyncIterator[Pair]:
     """A master and so many slaves of it. `settings` are all members', but `broker_role` is the master's."""
     network = MemoryNetwork(host="10.2.0.1")
     async with trio.open_nursery() as nursery, ConnectionPool(network, PoolConfig()) as pool:
-        configs = (NamesrvConfig(bind_address="10.1.0.1", listen_port=9876), ServerConfig(), MetricsConfig())
+        configs = (
+            NamesrvConfig(bind_address="10.1.0.1", listen_port=9876),
+            ServerConfig(),
+            MetricsConfig(),
+            AccessConfig(),
+        )
         origins = {one.key: "default" for config in configs for one in settings_of(type(config))}
         namesrv = NameServer(Loaded(configs, origins), network, files=MemoryFiles())
         await nursery.start(namesrv.run)

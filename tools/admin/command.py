@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rocketlet.common.errors import RocketletError
+from rocketlet.common.moment import moment_of
 from rocketlet.tools.output import print_json
 
 if TYPE_CHECKING:
@@ -181,5 +182,5 @@ def wire_time(ms: int, *, fraction: bool = False, none: str = "") -> str:
     """A time as mqadmin prints it."""
     if ms <= 0:
         return none
-    text = datetime.fromtimestamp(ms / 1000).strftime("%Y-%m-%d %H:%M:%S")
+    text = moment_of(ms).strftime("%Y-%m-%d %H:%M:%S")
     return f"{text},{ms % 1000:03d}" if fraction else text

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from rocketlet.client.talking.signing import Signer
 from rocketlet.remoting.command import Command
+from rocketlet.remoting.signing import Signer
 
 SEND = {
     "a": "PG",

@@ -1,0 +1,201 @@
+"""50 UPDATE_AND_CREATE_ACL_CONFIG, 51 DELETE_ACL_CONFIG, 52 GET_BROKER_CLUSTER_ACL_INFO, 53
+UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: accounts, changed and versioned; for administrators.
+
+What fails is 209, 210 or 211. 50 leaves what a request does not name; an empty list of permissions empties it. No
+request says which file is written, but for a file of access control that is there already. No answer has a secret, nor
+tells which accounts there are: 54, which told them, is gone from 4.9.8 too (CVE-2024-23321).
+
+Java: broker/processor/AdminBrokerProcessor.java (updateAndCreateAccessConfig and its neighbours)
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from rocketlet.access.account_edits import Value
+from rocketlet.access.account_table import AccountsRefused, AccountTable
+from rocketlet.access.accounts import DENY, KEY_LENGTH, LONGEST_KEY, PERMISSIONS, PUB, SUB, Account
+from rocketlet.access.addresses import AddressError, addresses
+from rocketlet.access.audit import Change
+from rocketlet.common.settings import REDACTED
+from rocketlet.common.topic import RETRY_PREFIX, is_legal_name
+from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
+from rocketlet.remoting.protocol.access import (
+    AclInfoAnswerHeader,
+    DeleteAclConfigHeader,
+    UpdateAclConfigHeader,
+    UpdateGlobalWhiteAddrsHeader,
+)
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.response_codes import ResponseCode
+
+OFF = "this broker has no access control (aclEnable=false), so it has no accounts"
+_key = re.compile(rf"[!-~]{{{KEY_LENGTH},{LONGEST_KEY}}}").fullmatch
+
+Names = Callable[[], tuple[str, str, str]]
+
+
+class AccountRequests:
+    """`table` is None without access control; `names` gives the broker's name, address and cluster."""
+
+    def __init__(self, table: AccountTable | None, names: Names) -> None:
+        self._table = table
+        self._names = names
+
+    def table(self) -> HandlerTable:
+        return {
+            RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: Handler(self.update, UpdateAclConfigHeader),
+            RequestCode.DELETE_ACL_CONFIG: Handler(self.delete, DeleteAclConfigHeader),
+            RequestCode.GET_BROKER_CLUSTER_ACL_INFO: Handler(self.versions),
+            RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: Handler(
+                self.set_global_addresses, UpdateGlobalWhiteAddrsHeader
+            ),
+        }
+
+    def changes(self) -> dict[int, Change]:
+        """For the audit."""
+        return {
+            RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: Change(_account_about, self._look_at_account),
+            RequestCode.DELETE_ACL_CONFIG: Change(_account_about, self._look_at_account),
+            RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: Change(
+                lambda request: "globalWhiteRemoteAddresses", self._look_at_global_addresses
+            ),
+        }
+
+    async def update(self, request: Request) -> Reply:
+        code = ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED
+        header: UpdateAclConfigHeader = request.header
+        table = self._on(code)
+        known = header.accessKey in table.rules.accounts
+        try:
+            await table.set_account(header.accessKey, _values(header, known=known))
+        except AccountsRefused as error:
+            raise Refused(code, str(error)) from None
+        return Reply()
+
+    async def delete(self, request: Request) -> Reply:
+        code = ResponseCode.DELETE_ACL_CONFIG_FAILED
+        header: DeleteAclConfigHeader = request.header
+        try:
+            await self._on(code).delete_account(header.accessKey)
+        except AccountsRefused as error:
+            raise Refused(code, str(error)) from None
+        return Reply()
+
+    def versions(self, request: Request) -> Reply:
+        table = self._on(ResponseCode.SYSTEM_ERROR)
+        name, address, cluster = self._names()
+        each = ",".join(
+            f"{json.dumps(path)}:{version.to_json().decode()}" for path, version in table.versions().items()
+        )
+        return Reply(
+            header=AclInfoAnswerHeader(table.version().to_json().decode(), name, address, cluster, f"{{{each}}}")
+        )
+
+    async def set_global_addresses(self, request: Request) -> Reply:
+        code = ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED
+        header: UpdateGlobalWhiteAddrsHeader = request.header
+        table = self._on(code)
+        try:
+            found = addresses(header.globalWhiteAddrs)
+        except AddressError as error:
+            raise Refused(code, str(error)) from None
+        pieces = _pieces_of(found.text)
+        try:
+            await table.set_global_addresses(pieces, header.aclFileFullPath or "")
+        except AccountsRefused as error:
+            raise Refused(code, str(error)) from None
+        return Reply()
+
+    def _on(self, code: ResponseCode) -> AccountTable:
+        if self._table is None:
+            raise Refused(code, OFF)
+        return self._table
+
+    def _look_at_account(self, request: Request) -> Any:
+        account = self._table.rules.accounts.get(request.header.accessKey) if self._table else None
+        if account is None:
+            return None
+        return described(account) | {"secretKey": _Hidden(account.secret_key)}
+
+    def _look_at_global_addresses(self, request: Request) -> Any:
+        return self._table.rules.everywhere.text if self._table else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Hidden:
+    """A secret in an audit line: it takes part in the comparison of before and after, and is not shown."""
+
+    secret: str = field(repr=False)
+
+    def __str__(self) -> str:
+        return REDACTED
+
+
+def described(account: Account) -> dict[str, Any]:
+    """An account as anyone may see it."""
+    groups = {key: held for key, held in account.permissions.items() if key.startswith(RETRY_PREFIX)}
+    return {
+        "accessKey": account.access_key,
+        "whiteRemoteAddress": account.addresses.text,
+        "admin": account.admin,
+        "defaultTopicPerm": _word(account.default_topic),
+        "defaultGroupPerm": _word(account.default_group),
+        "topicPerms": [f"{key}={_word(held)}" for key, held in account.permissions.items() if key not in groups],
+        "groupPerms": [f"{key.removeprefix(RETRY_PREFIX)}={_word(held)}" for key, held in groups.items()],
+    }
+
+
+def _word(held: int) -> str:
+    return {PUB: "PUB", SUB: "SUB", PUB | SUB: "PUB|SUB", DENY: "DENY"}.get(held, "DENY")
+
+
+def _account_about(request: Request) -> str:
+    return f"account {str(request.header.accessKey)[:LONGEST_KEY]}"
+
+
+def _values(header: UpdateAclConfigHeader, *, known: bool) -> dict[str, Value]:
+    """What the request sets. Raises Refused."""
+    problems = []
+    if not _key(header.accessKey):
+        problems.append(f"accessKey must have from {KEY_LENGTH} to {LONGEST_KEY} letters, digits or signs")
+    if (header.secretKey or not known) and not _key(header.secretKey):
+        problems.append(f"secretKey must have from {KEY_LENGTH} to {LONGEST_KEY} letters, digits or signs")
+    values: dict[str, Value] = {"secretKey": header.secretKey} if header.secretKey else {}
+    if header.whiteRemoteAddress is not None:
+        try:
+            values["whiteRemoteAddress"] = addresses(header.whiteRemoteAddress).text
+        except AddressError as error:
+            problems.append(f"whiteRemoteAddress: {error}")
+    if header.admin is not None:
+        values["admin"] = header.admin
+    for name, text in (("defaultTopicPerm", header.defaultTopicPerm), ("defaultGroupPerm", header.defaultGroupPerm)):
+        if text is not None:
+            values[name] = text.strip()
+            if text.strip() not in PERMISSIONS:
+                problems.append(f"{name} must be one of {', '.join(PERMISSIONS)}")
+    for name, text in (("topicPerms", header.topicPerms), ("groupPerms", header.groupPerms)):
+        if text is not None:
+            pieces = [piece.strip() for piece in text.split(",") if piece.strip()]
+            values[name] = list(pieces)
+            problems += [f"{name}: {problem}" for piece in pieces if (problem := _problem_of(piece))]
+    if problems:
+        raise Refused(ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED, "; ".join(problems[:10]))
+    return values
+
+
+def _problem_of(permission: str) -> str:
+    name, _, held = permission.partition("=")
+    if not is_legal_name(name.strip()) or len(name) > 255:
+        return f"{permission[:300]!r} names no topic or group"
+    return (
+        "" if held.strip() in PERMISSIONS else f"{permission[:300]!r} must end in = and one of {', '.join(PERMISSIONS)}"
+    )
+
+
+def _pieces_of(text: str) -> list[str]:
+    return [piece.strip() for piece in re.split(r",(?![^{]*})", text) if piece.strip()]

@@ -1,0 +1,122 @@
+"""One line for each change that an administrator makes, or tries to make: who, from where, what, before and after.
+
+The lines are JSON, in the logger `rocketlet.audit`, at INFO: who, from, what, about, before, after, outcome. `who` is
+the account, or "" where there is no access control. A table of handlers is wrapped: what a request is about, and how to
+look at that before and after, is told by a `Change` for its code. No line has a secret.
+
+Java: none
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from rocketlet.remoting.errors import BodyError
+from rocketlet.remoting.handler import (
+    Answer,
+    AsyncFunction,
+    Deferred,
+    HandlerTable,
+    PlainFunction,
+    Refused,
+    Reply,
+    Request,
+)
+from rocketlet.remoting.request_codes import request_name
+from rocketlet.remoting.response_codes import ResponseCode, response_name
+
+log = logging.getLogger("rocketlet.audit")
+
+LONGEST_VALUE = 600  # characters of `before` and of `after`
+
+
+def nothing(request: Request) -> Any:
+    """For changes of what cannot be looked at."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """`about` names what a request changes, `look` gives what is there, as JSON can write it; both get the request."""
+
+    about: Callable[[Request], Any]
+    look: Callable[[Request], Any] = nothing
+
+
+def audited(table: HandlerTable, changes: Mapping[int, Change]) -> HandlerTable:
+    """The table, with a line for each request whose code is among the changes."""
+    wrapped = {}
+    for code, handler in table.items():
+        change = changes.get(code)
+        if change is not None and inspect.iscoroutinefunction(handler.function):
+            handler = replace(handler, function=_around_task(handler.function, change))
+        elif change is not None:
+            handler = replace(handler, function=_around(cast(PlainFunction, handler.function), change))
+        wrapped[code] = handler
+    return wrapped
+
+
+def _around(function: PlainFunction, change: Change) -> PlainFunction:
+    def audited_function(request: Request) -> Answer | Deferred:
+        about, before = change.about(request), change.look(request)
+        try:
+            answer = function(request)
+        except Exception as error:
+            write(request, about, before, before, _outcome_of(error))
+            raise
+        write(request, about, before, change.look(request), _outcome(answer))
+        return answer
+
+    return audited_function
+
+
+def _around_task(function: AsyncFunction, change: Change) -> AsyncFunction:
+    async def audited_function(request: Request) -> Answer:
+        about, before = change.about(request), change.look(request)
+        try:
+            answer = await function(request)
+        except Exception as error:
+            write(request, about, before, before, _outcome_of(error))
+            raise
+        write(request, about, before, change.look(request), _outcome(answer))
+        return answer
+
+    return audited_function
+
+
+def write(request: Request, about: Any, before: Any, after: Any, outcome: str) -> None:
+    """One line."""
+    line = {
+        "who": request.account,
+        "from": request.connection.peer,
+        "what": request_name(request.code),
+        "about": about,
+        "before": _short(before),
+        "after": _short(after) if after != before else "unchanged",
+        "outcome": outcome,
+    }
+    log.info("%s", json.dumps(line, ensure_ascii=False, default=str))
+
+
+def _short(value: Any) -> Any:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return value if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}... ({len(text)} characters)"
+
+
+def _outcome(answer: Answer | Deferred) -> str:
+    if isinstance(answer, Reply) and answer.code != ResponseCode.SUCCESS:
+        return response_name(answer.code)
+    return "done" if isinstance(answer, Reply) else "under way"
+
+
+def _outcome_of(error: Exception) -> str:
+    if isinstance(error, Refused):
+        return f"{response_name(error.code)}: {error.remark[:200]}"
+    return (
+        f"{type(error).__name__}: {error}"[:200] if isinstance(error, BodyError) else f"failed: {type(error).__name__}"
+    )

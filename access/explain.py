@@ -1,0 +1,75 @@
+"""What a start says about access control: what is in force, what is left open, and who worked through a hole alone.
+
+Java: none
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rocketlet.access.accounts import PUB, SUB, Account, Rules
+
+_TOLD_ACCOUNTS = 50
+
+JAVAS_WAY = (
+    "aclStrict=false: RocketMQ's way. It leaves open: whoever comes from a white address needs no signature, and with"
+    " an account's own address no permission either; every account may send batches and replies, end transactions,"
+    " read and reset offsets, view any message, and change accounts, its own rights too"
+)
+
+
+def of_start(rules: Rules, *, strict: bool) -> Iterator[str]:
+    """Lines, each worth a warning."""
+    if not strict:
+        yield JAVAS_WAY
+    else:
+        yield from _of_holes(rules)
+    if not any(account.admin for account in rules.accounts.values()):
+        yield "no account is an administrator (admin: true): topics, groups, settings and accounts cannot be changed"
+
+
+def _of_holes(rules: Rules) -> Iterator[str]:
+    if rules.everywhere:
+        yield (
+            f"globalWhiteRemoteAddresses {rules.everywhere.text}: clients there have to sign now, for no address"
+            " replaces a signature (aclStrict=false: they need not)"
+        )
+    told = 0
+    for account in rules.accounts.values():
+        line = _of_account(account)
+        if line and told < _TOLD_ACCOUNTS:
+            yield line
+        told += bool(line)
+    if told > _TOLD_ACCOUNTS:
+        yield f"the same holds for {told - _TOLD_ACCOUNTS} more accounts"
+
+
+def _of_account(account: Account) -> str:
+    """What RocketMQ lets this account do through a hole, and we do not."""
+    name = f"account {account.access_key} ({account.place})"
+    rights = _rights(account)
+    if account.addresses:
+        only = "" if rights else ", and has no permission at all: it worked through that hole alone"
+        return (
+            f"{name} worked unsigned and without permissions from {account.addresses.text}; now it has to sign, may do"
+            f" so from there only, and needs its permissions{only}"
+        )
+    if not rights:
+        return (
+            f"{name} has no permission and is no administrator: it worked only through requests that RocketMQ does not"
+            " check"
+        )
+    return ""
+
+
+def _rights(account: Account) -> bool:
+    held = [account.default_topic, account.default_group, *account.permissions.values()]
+    return account.admin or any(one & (PUB | SUB) for one in held)
+
+
+def beyond_loopback(what: str, address: str) -> str:
+    """For a server that others reach, without access control."""
+    return (
+        f"the {what} listens on {address} without access control: whoever reaches it may read, write and administer."
+        " Set aclEnable=true, or let only those reach it who may"
+    )

@@ -1,0 +1,107 @@
+"""The folder of access control's files: plain_acl.yml, and all .yml and .yaml files below acl/. A seam for tests.
+
+A file is replaced as a whole: the new content goes into a file beside it, which only its owner may read, is synced and
+then renamed over the old one. No copy of the old one is kept, since it holds secrets.
+
+Java: acl/plain/PlainPermissionManager.java (getAllAclFiles), acl/common/AclUtils.java (writeDataObject)
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Protocol
+
+DEFAULT_FILE = "plain_acl.yml"
+TOOLS_FILE = "tools.yml"
+MORE_FILES = "acl"
+MOST_FILES = 1_000
+_SUFFIXES = (".yml", ".yaml")
+_DEEPEST = 8  # folders below acl/
+
+State = tuple[tuple[str, int, int, int], ...]
+
+
+class Folder(Protocol):
+    """Paths are whole ones, as the files are named in log lines and in the answer to 52."""
+
+    blocking: bool  # calls wait for a device, and must leave the event loop
+    default_path: str  # of plain_acl.yml
+    tools_path: str  # of tools.yml, the account that the server itself has
+
+    def state(self) -> State:
+        """Path, time, size and number of each account file, those of acl/ first; changes when a file does."""
+
+    def read(self, path: str) -> bytes | None:
+        """None where there is no such file."""
+
+    def replace(self, path: str, data: bytes) -> None:
+        """The new content is there whole, or, with OSError, the old one."""
+
+
+class RealFolder:
+    """On disk."""
+
+    blocking = True
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path).absolute()
+        self.default_path = str(self._path / DEFAULT_FILE)
+        self.tools_path = str(self._path / TOOLS_FILE)
+
+    def state(self) -> State:
+        found = sorted(_files_below(self._path / MORE_FILES, _DEEPEST))
+        if len(found) > MOST_FILES:
+            raise OSError(f"{self._path / MORE_FILES} holds {len(found)} files; at most {MOST_FILES} are allowed")
+        states = []
+        for path in [*found, self.default_path]:
+            try:
+                status = os.stat(path)
+            except FileNotFoundError:
+                continue
+            states.append((path, status.st_mtime_ns, status.st_size, status.st_ino))
+        return tuple(states)
+
+    def read(self, path: str) -> bytes | None:
+        try:
+            return Path(path).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def replace(self, path: str, data: bytes) -> None:
+        beside = f"{path}.tmp"
+        try:
+            mode = os.stat(path).st_mode & 0o777
+        except FileNotFoundError:
+            mode = 0o600
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(beside).unlink(missing_ok=True)  # of a process that ended in between
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fchmod(file.fileno(), mode)
+                os.fsync(file.fileno())
+            os.replace(beside, path)
+        except BaseException:
+            Path(beside).unlink(missing_ok=True)
+            raise
+        folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _files_below(folder: Path, depth: int) -> list[str]:
+    try:
+        entries = list(os.scandir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    found = [entry.path for entry in entries if entry.is_file() and entry.name.endswith(_SUFFIXES)]
+    if depth:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                found += _files_below(Path(entry.path), depth - 1)
+    return found

@@ -1,0 +1,138 @@
+"""200051 ACK_MESSAGE, 200151 BATCH_ACK_MESSAGE, 200053 CHANGE_MESSAGE_INVISIBLETIME, of 5.x.
+
+An ack is answered when it is in the log, and with SYNC_FLUSH or SYNC_MASTER as safe there as a send; those of one turn
+are written and wait together. It counts with whichever handle of the message it comes, also late: what was answered is
+never forgotten. A message that nobody was given is 208. A change takes the handle of the newest delivery only (208 with
+an older one); of a message that is done it changes nothing, and is answered with success.
+
+Java: broker/processor/AckMessageProcessor.java, ChangeInvisibleTimeProcessor.java
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from rocketlet.broker.durability import Durability, Shortfall
+from rocketlet.broker.popping.facts import Key
+from rocketlet.broker.popping.pops import Pops
+from rocketlet.broker.topic_table import TopicTable
+from rocketlet.common.receipt_handle import ORDERLY_REVIVE_QUEUE, InvalidHandle, ReceiptHandle, parse_receipt_handle
+from rocketlet.remoting.access import Access, Need, Permission, Resource, subscribe
+from rocketlet.remoting.errors import BodyError
+from rocketlet.remoting.handler import DEFERRED, Deferred, Handler, HandlerTable, Refused, Reply, Request
+from rocketlet.remoting.protocol.popping import (
+    AckMessageHeader,
+    BatchAckBody,
+    ChangeInvisibleTimeAnswerHeader,
+    ChangeInvisibleTimeHeader,
+)
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.response_codes import ResponseCode
+
+# Messages of one batch of acks, over all its queues.
+MOST_OF_A_BATCH = 10_000
+
+
+def _topics(body: bytes | memoryview) -> list[str]:
+    return [ack.topic for ack in BatchAckBody.from_json(body).acks]
+
+
+def _groups(body: bytes | memoryview) -> list[str]:
+    return [ack.group for ack in BatchAckBody.from_json(body).acks]
+
+
+class PopAcks:
+    """Takes acknowledgements. Those of a turn wait in here until `after_turn`."""
+
+    def __init__(self, topics: TopicTable, pops: Pops, durability: Durability) -> None:
+        self._topics = topics
+        self._pops = pops
+        self._durability = durability
+        self._waiting: list[tuple[Request, Reply]] = []
+
+    def table(self) -> HandlerTable:
+        consume = subscribe(topic="topic", group="consumerGroup")
+        named = Access((
+            Need(Permission.SUBSCRIBE, Resource.TOPIC, _topics),
+            Need(Permission.SUBSCRIBE, Resource.GROUP, _groups),
+        ))  # fmt: skip
+        return {
+            RequestCode.ACK_MESSAGE: Handler(self.ack, AckMessageHeader, "pull", access=consume),
+            RequestCode.BATCH_ACK_MESSAGE: Handler(self.batch, None, "pull", access=named),
+            RequestCode.CHANGE_MESSAGE_INVISIBLETIME: Handler(
+                self.change, ChangeInvisibleTimeHeader, "pull", access=consume
+            ),
+        }
+
+    def ack(self, request: Request) -> Deferred:
+        header: AckMessageHeader = request.header
+        _handle(header.extraInfo)
+        self._pops.acknowledge(self._key(header.consumerGroup, header.topic, header.queueId), [header.offset])
+        return self._later(request, Reply())
+
+    def batch(self, request: Request) -> Deferred:
+        body = BatchAckBody.from_json(request.body)
+        left = MOST_OF_A_BATCH
+        refusal: Refused | None = None
+        for one in body.acks:
+            try:
+                offsets = one.offsets(left)
+                left -= len(offsets)
+                self._pops.acknowledge(self._key(one.group, one.topic, one.queueId), offsets)
+            except BodyError as error:
+                raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
+            except Refused as refused:
+                refusal = refused  # the others are done all the same
+        reply = Reply() if refusal is None else Reply(refusal.code, remark=refusal.remark)
+        return self._later(request, reply)
+
+    def change(self, request: Request) -> Deferred:
+        header: ChangeInvisibleTimeHeader = request.header
+        handle = _handle(header.extraInfo)
+        key = self._key(header.consumerGroup, header.topic, header.queueId)
+        pop_time, invisible = self._pops.change(key, header.offset, handle.pop_time, header.invisibleTime)
+        revive = handle.revive_queue if handle.revive_queue == ORDERLY_REVIVE_QUEUE else 0
+        return self._later(request, Reply(header=ChangeInvisibleTimeAnswerHeader(pop_time, invisible, revive)))
+
+    def write(self) -> None:
+        """Write down what was acknowledged in this turn; before it is settled."""
+        if not self._waiting:
+            return
+        try:
+            self._pops.write_acked()
+        except Refused as refused:
+            waiting, self._waiting = self._waiting, []
+            for request, _ in waiting:
+                request.reply(Reply(refused.code, remark=refused.remark))
+
+    def after_turn(self) -> None:
+        """Answer those of this turn, now or when the log is safe."""
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            self._durability.call(self._pops.log_end, partial(_answer, waiting))
+
+    def _later(self, request: Request, reply: Reply) -> Deferred:
+        self._waiting.append((request, reply))
+        return DEFERRED
+
+    def _key(self, group: str, topic: str, queue_id: int) -> Key:
+        found = self._topics.get(topic)
+        if found is None:
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!")
+        if not 0 <= queue_id < max(found.read, found.write):
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"queueId[{queue_id}] is illegal, topic:[{topic}]")
+        return Key(group, topic, queue_id)
+
+
+def _handle(text: str) -> ReceiptHandle:
+    try:
+        return parse_receipt_handle(text)
+    except InvalidHandle as error:
+        raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
+
+
+def _answer(waiting: list[tuple[Request, Reply]], shortfall: Shortfall | None) -> None:
+    for request, reply in waiting:
+        if shortfall is not None and shortfall.code is ResponseCode.SYSTEM_ERROR:
+            reply = Reply(ResponseCode.SYSTEM_ERROR, remark=shortfall.remark)
+        request.reply(reply)

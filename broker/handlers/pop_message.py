@@ -1,0 +1,303 @@
+"""200050 POP_MESSAGE, 200054 NOTIFICATION, 200052 PEEK_MESSAGE, 200055 POLLING_INFO, of 5.x: messages for a while.
+
+Refused, in this order: the broker may not be read from (16), or is a slave (14); more than 32 messages (1); no such
+group (26), or it may not consume (16); no such topic (17), or it may not be read (16); no such queue (1); a filter that
+does not parse (23). The filter comes with the request; without one it is everything.
+
+A pop finds messages (0), or waits, at most `pollTime`: 210. With 1,024 waiting for the same group and topic it is 209;
+without `pollTime`, or later than `bornTime` + `pollTime`, 210 at once. Of a message that comes again `reconsumeTimes`
+tells how often it was delivered before. It comes from where it stands in the log, so its topic is its own, never a
+retry topic.
+
+Java: broker/processor/PopMessageProcessor.java, NotificationProcessor.java, PeekMessageProcessor.java,
+PollingInfoProcessor.java
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import trio
+
+from rocketlet.broker.filter.message_filter import EVERYTHING, MessageFilter
+from rocketlet.broker.handlers.pull_checks import PullChecks
+from rocketlet.broker.popping.pops import Ask, Delivery, Pops, Taken
+from rocketlet.broker.popping.waiting import MOST_WAITING, Found, Waiting
+from rocketlet.broker.statistics import Statistics
+from rocketlet.common.clock import WallClock
+from rocketlet.common.message_record import Buffer, tried_again
+from rocketlet.common.receipt_handle import ORDERLY_REVIVE_QUEUE
+from rocketlet.common.subscription import TAG
+from rocketlet.remoting.access import subscribe
+from rocketlet.remoting.handler import DEFERRED, Answer, Deferred, Handler, HandlerTable, Refused, Reply, Request
+from rocketlet.remoting.protocol.popping import (
+    ANY_QUEUE,
+    FROM_MAX,
+    MOST_MESSAGES,
+    NotificationAnswerHeader,
+    NotificationHeader,
+    PeekMessageHeader,
+    PollingInfoAnswerHeader,
+    PollingInfoHeader,
+    PopMessageAnswerHeader,
+    PopMessageHeader,
+    info_text,
+)
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.response_codes import POLLING_FULL, POLLING_TIMEOUT, ResponseCode
+from rocketlet.store.message_store import MessageStore
+from rocketlet.store.reading import GetResult, Span
+
+log = logging.getLogger("rocketlet.broker.handlers.pop_message")
+
+# How late a request may be before nobody waits for its answer, as in RocketMQ.
+LATE_MS = 500
+# Looks at a queue that find only what is refused or dead, before others have their turn.
+LOOKS = 4
+
+
+class PopMessage:
+    """Answers pops, or has them wait."""
+
+    def __init__(
+        self,
+        checks: PullChecks,
+        pops: Pops,
+        waiting: Waiting,
+        store: MessageStore,
+        statistics: Statistics,
+        clock: WallClock,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._checks = checks
+        self._pops = pops
+        self._waiting = waiting
+        self._store = store
+        self._statistics = statistics
+        self._clock = clock
+        self._nursery = nursery
+        self._turn = 0
+
+    def table(self) -> HandlerTable:
+        consume = subscribe(topic="topic", group="consumerGroup")
+        return {
+            RequestCode.POP_MESSAGE: Handler(self.pop, PopMessageHeader, "pull", parks=True, access=consume),
+            RequestCode.NOTIFICATION: Handler(self.notify, NotificationHeader, "pull", parks=True, access=consume),
+            RequestCode.PEEK_MESSAGE: Handler(self.peek, PeekMessageHeader, "pull", access=consume),
+            RequestCode.POLLING_INFO: Handler(self.polling_info, PollingInfoHeader, "pull", access=consume),
+        }
+
+    # ---- 200050
+
+    def pop(self, request: Request) -> Answer | Deferred:
+        header: PopMessageHeader = request.header
+        self._check_times(header.bornTime, header.pollTime, header)
+        ask = self._ask(header)
+
+        def attempt(last: bool) -> Answer | Deferred | Found:
+            return self._attempt(request, ask, last)
+
+        found = self._attempt(request, ask, last=header.pollTime <= 0)
+        if not isinstance(found, Found):
+            return found
+        if self._waiting.waiting(header.consumerGroup, header.topic) >= MOST_WAITING:
+            return Reply(POLLING_FULL, self._nothing(header), remark="too many pops wait for this group and topic")
+        kind = (header.queueId, header.expType, header.exp, header.order)
+        self._park(request, header, kind, attempt, found)
+        return DEFERRED
+
+    def _attempt(self, request: Request, ask: Ask, last: bool) -> Answer | Deferred | Found:
+        header: PopMessageHeader = request.header
+        for _ in range(LOOKS):
+            taken = self._pops.take(self._turned(ask))
+            if taken.deliveries:
+                return self._answer(request, taken)
+            if not taken.progress:
+                break
+        if last:
+            return Reply(POLLING_TIMEOUT, self._nothing(header))
+        return Found.MORE if taken.progress else Found.NOTHING
+
+    def _answer(self, request: Request, taken: Taken) -> Answer | Deferred:
+        header: PopMessageHeader = request.header
+        result = self._store.at(_spans(taken.deliveries))
+        self._count(header, taken, result, request.received_at)
+        if result.cold:
+            self._nursery.start_soon(self._answer_cold, request, taken, result)
+            return DEFERRED
+        return self._reply(header, taken, result)
+
+    async def _answer_cold(self, request: Request, taken: Taken, result: GetResult) -> None:
+        try:
+            await self._store.load(result)
+        except OSError as error:
+            # They come again when their time is over.
+            log.warning("messages of %s cannot be read: %s", request.header.topic, error)
+            request.reply(
+                Reply(ResponseCode.SYSTEM_ERROR, remark=f"the messages cannot be read: {error.strerror or error}")
+            )
+            return
+        request.reply(self._reply(request.header, taken, result))
+
+    def _reply(self, header: PopMessageHeader, taken: Taken, result: GetResult) -> Reply:
+        starts, offsets, tries = {}, {}, []
+        for delivery in taken.deliveries:
+            place = (0, delivery.queue_id)
+            numbers = [found.offset for found, _ in delivery.messages]
+            starts[place] = numbers[0]
+            offsets[place] = ",".join(map(str, numbers))
+            if header.order:
+                tries += [(0, f"qo{delivery.queue_id}%{found.offset}", before) for found, before in delivery.messages]
+                tries.append((0, str(delivery.queue_id), delivery.messages[0][1]))
+        answer = PopMessageAnswerHeader(
+            taken.pop_time,
+            header.invisibleTime,
+            ORDERLY_REVIVE_QUEUE if header.order else 0,
+            taken.rest,
+            info_text(starts),
+            info_text(offsets),
+            ";".join(f"{retry} {name} {before}" for retry, name, before in tries) if tries else None,
+        )
+        return Reply(ResponseCode.SUCCESS, answer, _bodies(taken.deliveries, result.slices), "FOUND")
+
+    def _nothing(self, header: PopMessageHeader) -> PopMessageAnswerHeader:
+        revive = ORDERLY_REVIVE_QUEUE if header.order else 0
+        return PopMessageAnswerHeader(self._clock(), header.invisibleTime, revive, 0)
+
+    def _count(self, header: PopMessageHeader, taken: Taken, result: GetResult, received_at: float) -> None:
+        statistics = self._statistics
+        for delivery in taken.deliveries:
+            key = (header.consumerGroup, header.topic, delivery.queue_id)
+            flow = statistics.pull_flows.get(key) or statistics.pull_flow(*key)
+            size = sum(found.size for found, _ in delivery.messages)
+            for one in (flow, statistics.got):
+                one.calls += 1
+                one.extra += len(delivery.messages) - 1
+                one.bytes += size
+            flow.pulled_to = max(flow.pulled_to, delivery.messages[-1][0].offset + 1)
+            flow.milliseconds += int((trio.current_time() - received_at) * 1000)
+        statistics.pulls_found += 1
+
+    # ---- 200054
+
+    def notify(self, request: Request) -> Answer | Deferred:
+        header: NotificationHeader = request.header
+        self._check_times(header.bornTime, header.pollTime, None)
+        ask = self._ask(header)
+
+        def attempt(last: bool) -> Answer | Deferred | Found:
+            shares = self._pops.plan(self._turned(ask))
+            if any(shares) or last:
+                return Reply(header=NotificationAnswerHeader(hasMsg=any(shares)))
+            return Found.NOTHING
+
+        found = attempt(header.pollTime <= 0)
+        if not isinstance(found, Found):
+            return found
+        if self._waiting.waiting(header.consumerGroup, header.topic) >= MOST_WAITING:
+            return Reply(header=NotificationAnswerHeader(pollingFull=True))
+        kind = ("notification", header.queueId, header.expType, header.exp, header.order)
+        self._park(request, header, kind, attempt, found)
+        return DEFERRED
+
+    # ---- 200052, 200055
+
+    async def peek(self, request: Request) -> Reply:
+        header: PeekMessageHeader = request.header
+        ask = self._ask(header)
+        shares = [share for share in self._pops.plan(ask) if share]
+        deliveries = [
+            Delivery(
+                share.key.queue_id,
+                sorted([(found, entry.times) for entry, found in share.again] + [(found, 0) for _, found in share.new]),
+            )
+            for share in shares
+        ]
+        if not deliveries:
+            return Reply(ResponseCode.PULL_NOT_FOUND, PopMessageAnswerHeader(self._clock(), 0, 0, 0))
+        result = await self._store.load(self._store.at(_spans(deliveries)))
+        starts = {(0, one.queue_id): one.messages[0][0].offset for one in deliveries}
+        answer = PopMessageAnswerHeader(self._clock(), 0, 0, 0, info_text(starts))
+        return Reply(ResponseCode.SUCCESS, answer, _bodies(deliveries, result.slices), "FOUND")
+
+    def polling_info(self, request: Request) -> Reply:
+        header: PollingInfoHeader = request.header
+        return Reply(header=PollingInfoAnswerHeader(self._waiting.waiting(header.consumerGroup, header.topic)))
+
+    # ---- what they have in common
+
+    def _check_times(self, born: int, poll: int, header: PopMessageHeader | None) -> None:
+        if born > 0 and poll > 0 and born + poll + LATE_MS < self._clock():
+            raise Refused(
+                POLLING_TIMEOUT,
+                "the request is older than it was to wait; look at the clocks of client and broker",
+                self._nothing(header) if header is not None else NotificationAnswerHeader(),
+            )
+
+    def _ask(self, header: PopMessageHeader | NotificationHeader | PeekMessageHeader) -> Ask:
+        if not 1 <= getattr(header, "maxMsgNums", 1) <= MOST_MESSAGES:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"maxMsgNums is {getattr(header, 'maxMsgNums', 1)}; it is 1 to {MOST_MESSAGES}",
+            )
+        _, topic = self._checks.group_and_topic(header.consumerGroup, header.topic)
+        if not ANY_QUEUE <= header.queueId < topic.read:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"queueId[{header.queueId}] is illegal, topic:[{header.topic}] topicConfig.readQueueNums:"
+                f"[{topic.read}]",
+            )
+        queues: Sequence[int] = range(topic.read) if header.queueId == ANY_QUEUE else (header.queueId,)
+        if isinstance(header, PeekMessageHeader):
+            return Ask(header.consumerGroup, header.topic, queues, header.maxMsgNums, 0)
+        wanted: MessageFilter = EVERYTHING
+        if header.exp:
+            wanted = self._checks.filter_of(header.topic, header.exp, header.expType or TAG)
+        ask = Ask(
+            header.consumerGroup, header.topic, queues, 1, 0, wanted, header.order, (header.attemptId or "")[:128]
+        )
+        if isinstance(header, NotificationHeader):
+            return ask
+        if header.invisibleTime < 0:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"invisibleTime is {header.invisibleTime} ms; it is 0 or more")
+        return replace(
+            ask, most=header.maxMsgNums, invisible_ms=header.invisibleTime, from_max=header.initMode == FROM_MAX
+        )
+
+    def _turned(self, ask: Ask) -> Ask:
+        """Each time another queue comes first, or the last ones would get none of many consumers' attention."""
+        count = len(ask.queue_ids)
+        if count <= 1:
+            return ask
+        self._turn += 1
+        at = self._turn % count
+        return replace(ask, queue_ids=[*ask.queue_ids[at:], *ask.queue_ids[:at]])
+
+    def _park(
+        self,
+        request: Request,
+        header: PopMessageHeader | NotificationHeader,
+        kind: tuple[object, ...],
+        attempt: Callable[[bool], Answer | Deferred | Found],
+        found: Found,
+    ) -> None:
+        def checked(last: bool) -> Answer | Deferred | Found:
+            # Checks again: the topic may be gone, the group disabled.
+            self._checks.group_and_topic(header.consumerGroup, header.topic)
+            return attempt(last)
+
+        self._waiting.park(request, header.consumerGroup, header.topic, kind, header.pollTime, checked)
+        if found is Found.MORE:
+            self._waiting.ring(header.consumerGroup, header.topic)
+
+
+def _spans(deliveries: Sequence[Delivery]) -> list[Span]:
+    return [Span(found.log_offset, found.size) for one in deliveries for found, _ in one.messages]
+
+
+def _bodies(deliveries: Sequence[Delivery], slices: Sequence[Buffer]) -> list[Buffer]:
+    """The records in their order; those that were delivered before say how often."""
+    before = [times for one in deliveries for _, times in one.messages]
+    return [tried_again(record, times) if times else record for record, times in zip(slices, before, strict=True)]

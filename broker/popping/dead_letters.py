@@ -1,0 +1,73 @@
+"""Messages that were delivered as often as their group allows, and never acknowledged: on to %DLQ%group.
+
+Written like those that a consumer sends back for the last time (`handlers/send_back.py`). The copy comes before the
+fact that the message is done; after a crash between the two the last dead letter of the group is looked at, so that it
+does not come twice.
+
+Java: proxy/processor/ConsumerProcessor.java (forwardMessageToDeadLetterQueue)
+"""
+
+from __future__ import annotations
+
+import logging
+
+from rocketlet.broker.property_text import rewritten
+from rocketlet.broker.put_again import FilterBits, put_again
+from rocketlet.broker.topic_table import TopicTable
+from rocketlet.common.message_id import offset_message_id
+from rocketlet.common.message_properties import ORIGIN_MESSAGE_ID, RETRY_TOPIC, WAIT, decode_bytes
+from rocketlet.common.message_record import Record, decode
+from rocketlet.common.topic import dlq_topic
+from rocketlet.store.message import Put
+from rocketlet.store.message_store import MessageStore
+
+log = logging.getLogger("rocketlet.broker.popping.dead_letters")
+
+
+class DeadLetters:
+    """The last way of messages."""
+
+    def __init__(self, store: MessageStore, topics: TopicTable, filter_bits: FilterBits) -> None:
+        self._store = store
+        self._topics = topics
+        self._filter_bits = filter_bits
+        self._unsure: set[str] = set()  # groups whose last dead letter was looked at since the start
+
+    def bury(self, group: str, log_offset: int, times: int) -> bool:
+        """Store the dead letter of a message, which was delivered so many times; False where it is not there any more
+        or can never be stored. Raises NotWritable."""
+        raw = self._store.record_at(log_offset)
+        topic = self._topics.create(dlq_topic(group), 1, reason="for dead letters")
+        if raw is None or topic is None:
+            log.error("group %s: the message at %d is dead, and cannot be kept", group, log_offset)
+            return False
+        record = decode(raw)
+        if group not in self._unsure:
+            self._unsure.add(group)
+            if self._is_there(topic.name, record):
+                return True
+        log.info("group %s: the message at %d is dead after %d deliveries", group, log_offset, times)
+        self._store.put(self._letter(record, topic.name, times))
+        return True
+
+    def _letter(self, record: Record, topic: str, times: int) -> Put:
+        properties = decode_bytes(record.properties)
+        properties.setdefault(RETRY_TOPIC, record.topic)
+        properties[WAIT] = "false"
+        properties.setdefault(ORIGIN_MESSAGE_ID, offset_message_id(record.store_host, record.log_offset))
+        message = put_again(record, topic, 0, rewritten(properties))
+        message.reconsume_times = record.reconsume_times + times
+        message.filter_bits = self._filter_bits(topic, message.properties)
+        return message
+
+    def _is_there(self, topic: str, record: Record) -> bool:
+        """Whether the newest dead letter is this one: the process ended before it knew."""
+        queue = self._store.queue(topic, 0)
+        entry = queue.entry(queue.end - 1) if queue is not None and queue.end else None
+        raw = self._store.record_at(entry[0]) if entry is not None else None
+        if raw is None:
+            return False
+        newest = decode_bytes(decode(raw).properties)
+        return newest.get(ORIGIN_MESSAGE_ID) == decode_bytes(record.properties).get(
+            ORIGIN_MESSAGE_ID, offset_message_id(record.store_host, record.log_offset)
+        )

@@ -1,0 +1,145 @@
+"""Facts in the log, in a topic of its own: what makes pops and timers go on after a crash, and on another broker.
+
+A record's body is a version (1 byte) and the queue offset at which the last whole snapshot begins (8 bytes), followed
+by facts. So the newest record tells where reading begins. The facts of a snapshot stand among those of other things
+that happened meanwhile; the last record of a snapshot is the first that names its begin. Replicas have the log, so they
+have the facts.
+
+The topic is in no table of topics: no client can read it or send to it, and no name server hears of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from struct import Struct
+from typing import Final
+
+import trio
+
+from rocketlet.common.message_record import decode
+from rocketlet.common.topic import STATE_TOPIC
+from rocketlet.store.consume_queue import LOST
+from rocketlet.store.message import Put
+from rocketlet.store.message_store import MessageStore
+
+log = logging.getLogger("rocketlet.broker.popping.fact_log")
+
+VERSION: Final = 1
+# Of one record; a turn with more facts writes several.
+LONGEST_RECORD: Final = 256 << 10
+# Facts since the last snapshot before the next is due: reading them takes a fifth of a second.
+SNAPSHOT_BYTES: Final = 4 << 20
+SNAPSHOT_RECORDS: Final = 20_000
+READ_AT_ONCE: Final = 64
+
+_HEAD = Struct(">Bq")
+
+
+class FactLog:
+    """One queue of facts. `note` gathers, `write` appends what was gathered: both in the turn that knew them."""
+
+    def __init__(self, store: MessageStore, queue_id: int) -> None:
+        self._store = store
+        self._queue_id = queue_id
+        self._noted: list[bytes] = []
+        self._begin = 0  # of the last whole snapshot
+        self._new_begin: int | None = None  # of the one that is being written
+        self._bytes = self._records = self._snapshot_bytes = 0  # since the last snapshot; of the last snapshot
+
+    def note(self, fact: bytes) -> None:
+        """Gather a fact for the next `write`."""
+        self._noted.append(fact)
+
+    def write(self) -> int:
+        """Append what was noted; returns where the log ends. Raises PutRefused: what was noted is forgotten then."""
+        noted, self._noted = self._noted, []
+        longest = min(LONGEST_RECORD, self._store.config.max_message_size) - _HEAD.size
+        body: list[bytes] = []
+        size = 0
+        for fact in noted:
+            if body and size + len(fact) > longest:
+                self._append(b"".join(body))
+                body, size = [], 0
+            body.append(fact)
+            size += len(fact)
+        if body:
+            self._append(b"".join(body))
+        return self._store.log.end
+
+    def _append(self, facts: bytes) -> None:
+        self._store.put(Put(STATE_TOPIC, self._queue_id, _HEAD.pack(VERSION, self._begin) + facts))
+        self._bytes += len(facts)
+        self._records += 1
+
+    # ---- snapshots
+
+    @property
+    def wants_snapshot(self) -> bool:
+        """Whether reading all facts again would take longer than it should, or the last snapshot is leaving the log."""
+        if self._bytes > max(SNAPSHOT_BYTES, 4 * self._snapshot_bytes) or self._records > SNAPSHOT_RECORDS:
+            return True
+        return self._store.queue_begin(STATE_TOPIC, self._queue_id) > self._begin
+
+    def begin_snapshot(self) -> None:
+        """What is noted from now on makes up the whole state."""
+        self.write()
+        queue = self._store.queue(STATE_TOPIC, self._queue_id)
+        self._new_begin = queue.next_offset if queue is not None else 0
+        self._bytes = self._records = 0
+
+    def end_snapshot(self) -> None:
+        """All of it is written. REQUIRES `begin_snapshot`."""
+        assert self._new_begin is not None
+        self.write()
+        self._begin, self._new_begin = self._new_begin, None
+        self._snapshot_bytes = self._bytes
+        self._append(b"")
+        self._bytes = self._records = 0
+
+    # ---- after a restart
+
+    async def read(self, take: Callable[[bytes], None]) -> int:
+        """Hand over the facts of each record since the last snapshot's begin; returns how many records there were.
+
+        `take` may raise ValueError for what is no fact; that record is told in the log, and passed over.
+        """
+        self._noted, self._new_begin = [], None
+        queue = self._store.queue(STATE_TOPIC, self._queue_id)
+        begin, end = (queue.begin, queue.end) if queue is not None else (0, 0)
+        self._begin = begin
+        for offset in range(end - 1, begin - 1, -1):
+            found = self._body(offset)
+            if found is not None:
+                self._begin = max(found[0], begin)
+                break
+        self._bytes = self._records = 0
+        async for body in self._bodies(self._begin, end):
+            self._bytes += len(body)
+            self._records += 1
+            take(body)
+        return self._records
+
+    async def _bodies(self, begin: int, end: int) -> AsyncIterator[bytes]:
+        for number, offset in enumerate(range(begin, end)):
+            if number % READ_AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+            found = self._body(offset)
+            if found is None:
+                log.error("queue %d of %s: no facts can be read at %d", self._queue_id, STATE_TOPIC, offset)
+            else:
+                yield found[1]
+
+    def _body(self, offset: int) -> tuple[int, bytes] | None:
+        queue = self._store.queue(STATE_TOPIC, self._queue_id)
+        entry = queue.entry(offset) if queue is not None else None
+        if entry is None or entry[2] == LOST:
+            return None
+        raw = self._store.record_at(entry[0], entry[1])
+        body = decode(raw).body if raw is not None else b""
+        if len(body) < _HEAD.size or body[0] != VERSION:
+            return None
+        return _HEAD.unpack_from(body)[1], body[_HEAD.size :]
+
+    def __repr__(self) -> str:
+        return f"<FactLog {self._queue_id}: {self._records} records since the snapshot at {self._begin}>"

@@ -1,0 +1,206 @@
+"""What is written down of pops, byte for byte: facts about one queue of one group, which make its table again.
+
+    1 kind   1 flags   2 length of group   2 length of topic   4 queue id   4 length of what follows the names
+    group, topic, then by kind:
+
+    START       8 next offset             the table is empty, and goes on there
+    POPPED      8 popTime, 8 due, 8 next, 4 n, 2 length of attempt id, n offsets (8), n times (2), n keys (8), then it
+    DONE        4 n, n offsets            acknowledged, or gone to the dead letters
+    CHANGED     8 popTime, 8 due, 4 n, n offsets
+    ENTRIES     4 n, n offsets, n due (8), n popped (8), n times (2), n keys (8)   part of a snapshot
+    DROPPED                               nobody needs the table any more
+
+Of POPPED, an entry whose times are 0 was held, and flag 1 says that it was in order. Big-endian throughout. DO NOT
+CHANGE: on disk (docs/formats/state_log.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from struct import Struct, error
+
+import numpy
+
+from rocketlet.broker.popping.in_flight import Entry, InFlight
+from rocketlet.common.errors import RocketletError
+
+
+class FactError(RocketletError):
+    """Bytes that are no fact; what follows them in the same record is not read."""
+
+
+class Kind(IntEnum):
+    START = 1
+    POPPED = 2
+    DONE = 3
+    CHANGED = 4
+    ENTRIES = 5
+    DROPPED = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One queue of one group."""
+
+    group: str
+    topic: str
+    queue_id: int
+
+
+@dataclass(slots=True)
+class Fact:
+    kind: Kind
+    key: Key
+    next: int = 0
+    pop_time: int = 0
+    due: int = 0
+    offsets: Sequence[int] = ()
+    entries: list[Entry] = field(default_factory=list)
+    attempt: str = ""
+    order: bool = False
+
+
+IN_ORDER = 1
+
+_HEAD = Struct(">BBHHiI")
+_START = Struct(">q")
+_POPPED = Struct(">qqqIH")
+_COUNT = Struct(">I")
+_CHANGED = Struct(">qqI")
+
+
+def start(key: Key, next_offset: int) -> bytes:
+    return _fact(Kind.START, key, _START.pack(next_offset))
+
+
+def popped(key: Key, pop_time: int, due: int, next_offset: int, entries: Sequence[Entry], attempt: str | None) -> bytes:
+    """Those of `entries` that were delivered became due at `due`; the others (times 0) are held.
+
+    `attempt` is None where it is not in order.
+    """
+    name = (attempt or "").encode()
+    return _fact(
+        Kind.POPPED,
+        key,
+        _POPPED.pack(pop_time, due, next_offset, len(entries), len(name))
+        + _longs([entry.offset for entry in entries])
+        + _shorts([entry.times for entry in entries])
+        + _longs([entry.key for entry in entries])
+        + name,
+        0 if attempt is None else IN_ORDER,
+    )
+
+
+def done(key: Key, offsets: Sequence[int]) -> bytes:
+    return _fact(Kind.DONE, key, _COUNT.pack(len(offsets)) + _longs(offsets))
+
+
+def changed(key: Key, pop_time: int, due: int, offsets: Sequence[int]) -> bytes:
+    return _fact(Kind.CHANGED, key, _CHANGED.pack(pop_time, due, len(offsets)) + _longs(offsets))
+
+
+def part(key: Key, entries: Sequence[Entry]) -> bytes:
+    columns = list(zip(*entries, strict=True))
+    return _fact(
+        Kind.ENTRIES,
+        key,
+        _COUNT.pack(len(entries))
+        + b"".join(_shorts(column) if at == 3 else _longs(column) for at, column in enumerate(columns)),
+    )
+
+
+def dropped(key: Key) -> bytes:
+    return _fact(Kind.DROPPED, key, b"")
+
+
+def read(data: bytes) -> Iterator[Fact]:
+    """The facts of a record, in their order. Raises FactError."""
+    at = 0
+    while at < len(data):
+        try:
+            kind, flags, group_size, topic_size, queue_id, size = _HEAD.unpack_from(data, at)
+            at += _HEAD.size
+            names_end = at + group_size + topic_size
+            end = names_end + size
+            if end > len(data):
+                raise FactError(f"a fact at byte {at} goes on behind the end of its record")
+            group, topic = data[at : at + group_size].decode(), data[at + group_size : names_end].decode()
+            yield _read(Kind(kind), Key(group, topic, queue_id), data[names_end:end], flags)
+        except (error, ValueError, IndexError) as why:
+            raise FactError(f"no fact at byte {at}: {why}") from None
+        at = end
+
+
+def _read(kind: Kind, key: Key, data: bytes, flags: int) -> Fact:
+    if kind is Kind.START:
+        return Fact(kind, key, next=_START.unpack(data)[0])
+    if kind is Kind.POPPED:
+        pop_time, due, following, count, name_size = _POPPED.unpack_from(data)
+        at = _POPPED.size
+        offsets, times = _read_longs(data, at, count), _read_shorts(data, at + 8 * count, count)
+        keys = _read_longs(data, at + 10 * count, count)
+        name = data[at + 18 * count :]
+        if len(name) != name_size:
+            raise ValueError("a wrong length")
+        entries = [
+            Entry(offset, due if tries else 0, pop_time if tries else 0, tries, group)
+            for offset, tries, group in zip(offsets, times, keys, strict=True)
+        ]
+        order = bool(flags & IN_ORDER)
+        return Fact(kind, key, following, pop_time, due, entries=entries, attempt=name.decode(), order=order)
+    if kind is Kind.DONE:
+        return Fact(kind, key, offsets=_read_longs(data, _COUNT.size, _COUNT.unpack_from(data)[0]))
+    if kind is Kind.CHANGED:
+        pop_time, due, count = _CHANGED.unpack_from(data)
+        return Fact(kind, key, pop_time=pop_time, due=due, offsets=_read_longs(data, _CHANGED.size, count))
+    if kind is Kind.ENTRIES:
+        (count,) = _COUNT.unpack_from(data)
+        at = _COUNT.size
+        columns = [_read_longs(data, at + 8 * count * number, count) for number in range(3)]
+        columns.append(_read_shorts(data, at + 24 * count, count))
+        columns.append(_read_longs(data, at + 26 * count, count))
+        return Fact(kind, key, entries=[Entry(*values) for values in zip(*columns, strict=True)])
+    return Fact(kind, key)
+
+
+def apply(fact: Fact, table: InFlight) -> None:
+    """What a fact other than DROPPED changes in its table."""
+    if fact.kind is Kind.START:
+        table.clear(fact.next)
+    elif fact.kind in (Kind.POPPED, Kind.ENTRIES):
+        for entry in fact.entries:
+            table.put(entry)
+        table.next = max(table.next, fact.next)
+    elif fact.kind is Kind.DONE:
+        for offset in fact.offsets:
+            table.done(offset)
+    elif fact.kind is Kind.CHANGED:
+        for offset in fact.offsets:
+            known = table.get(offset)
+            if known is not None:
+                table.put(known._replace(popped=fact.pop_time, due=fact.due))
+
+
+def _fact(kind: Kind, key: Key, data: bytes, flags: int = 0) -> bytes:
+    group, topic = key.group.encode(), key.topic.encode()
+    return _HEAD.pack(kind, flags, len(group), len(topic), key.queue_id, len(data)) + group + topic + data
+
+
+def _longs(values: Sequence[int]) -> bytes:
+    return Struct(f">{len(values)}q").pack(*values) if len(values) < 64 else numpy.array(values, ">i8").tobytes()
+
+
+def _shorts(values: Sequence[int]) -> bytes:
+    return Struct(f">{len(values)}H").pack(*values) if len(values) < 64 else numpy.array(values, ">u2").tobytes()
+
+
+def _read_longs(data: bytes, at: int, count: int) -> list[int]:
+    values: list[int] = numpy.frombuffer(data, ">i8", count, at).tolist()
+    return values
+
+
+def _read_shorts(data: bytes, at: int, count: int) -> list[int]:
+    values: list[int] = numpy.frombuffer(data, ">u2", count, at).tolist()
+    return values

@@ -1,0 +1,86 @@
+"""How groups take messages of topics, PULL or POP, and how queues are shared out where the broker does it. Pure.
+
+Java: broker/loadbalance/MessageRequestModeManager.java; client/consumer/rebalance/AllocateMessageQueueAveragely.java
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from rocketlet.common.topic import is_group_name, is_topic_name
+from rocketlet.remoting.protocol.popping import MODES, RequestMode, RequestModeTable
+
+log = logging.getLogger("rocketlet.broker.popping.modes")
+
+MOST_MODES = 100_000
+
+
+class RequestModes:
+    """By topic and group; the rest pulls."""
+
+    def __init__(self) -> None:
+        self._modes: dict[tuple[str, str], RequestMode] = {}
+        self.version = 0
+
+    def get(self, topic: str, group: str) -> RequestMode:
+        return self._modes.get((topic, group)) or RequestMode(topic, group)
+
+    def set(self, mode: RequestMode) -> bool:
+        """False where the table is full. REQUIRES checked names."""
+        key = mode.topic, mode.consumerGroup
+        if key not in self._modes and len(self._modes) >= MOST_MODES:
+            return False
+        self._modes[key] = mode
+        self.version += 1
+        return True
+
+    def to_body(self) -> RequestModeTable:
+        table: dict[str, dict[str, RequestMode]] = {}
+        for (topic, group), mode in self._modes.items():
+            table.setdefault(topic, {})[group] = mode
+        return RequestModeTable(table)
+
+    def load(self, body: Any) -> None:
+        """Take over what was read from the file; what makes no sense in it is left out."""
+        for mode in _read(body):
+            if mode.mode in MODES and is_topic_name(mode.topic) and is_group_name(mode.consumerGroup):
+                self.set(mode)
+            else:
+                log.warning("the request mode %r is left out", mode)
+
+    def __len__(self) -> int:
+        return len(self._modes)
+
+
+def _read(body: Any) -> Iterator[RequestMode]:
+    table = body.get("messageRequestModeMap") if isinstance(body, dict) else None
+    for groups in (table if isinstance(table, dict) else {}).values():
+        for mode in (groups if isinstance(groups, dict) else {}).values():
+            try:
+                yield msgspec.convert(mode, RequestMode, strict=False)
+            except msgspec.ValidationError as error:
+                log.warning("a request mode is left out: %s", error)
+
+
+Queue = TypeVar("Queue")
+
+
+def shared_out(queues: Sequence[Queue], clients: Sequence[str], client: str, more: int = 0) -> list[Queue]:
+    """The share of a client, in equal parts, and those of the `more` clients after it; all where it is no member yet.
+
+    `clients` are sorted: all brokers come to the same shares.
+    """
+    if client not in clients:
+        return list(queues)
+    at, count = clients.index(client), len(clients)
+    return [queue for step in range(min(more, count - 1) + 1) for queue in _part(queues, (at + step) % count, count)]
+
+
+def _part(queues: Sequence[Queue], at: int, count: int) -> Sequence[Queue]:
+    size, rest = divmod(len(queues), count)
+    begin = at * size + min(at, rest)
+    return queues[begin : begin + size + (at < rest)]

@@ -1,0 +1,650 @@
+"""Pops of one broker: who has which messages, until when, and what becomes of those that nobody acknowledges.
+
+A group takes messages of a queue from its offset on. Each is its consumer's for a while; one that is not acknowledged
+by then comes again, from where it stands in the log, with one delivery more, up to `retryMaxTimes` + 1 deliveries, and
+then goes to the dead letters. In order (`order`), a message group with a message at a consumer waits; messages without
+a group form one.
+
+Each change is written down (`facts.py`, `fact_log.py`) in the turn that makes it, before its answer. The offset that
+the group commits is its *floor*, the first message that is not done: a pull consumer, or a broker that knows nothing of
+pops, goes on there and misses nothing. An offset that somebody else commits sets the group there, and everything in
+flight is forgotten.
+
+Invariants: a message is with at most one consumer until it is due; an ack that was written is never forgotten; what a
+table says follows from the facts in the log, in their order.
+
+Java: broker/processor/PopMessageProcessor.java, AckMessageProcessor.java, ChangeInvisibleTimeProcessor.java,
+PopReviveService.java; broker/offset/ConsumerOrderInfoManager.java
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import trio
+
+from rocketlet.broker.consumer_offsets import ConsumerOffsets, OffsetRefused
+from rocketlet.broker.filter.message_filter import EVERYTHING, MessageFilter
+from rocketlet.broker.popping import facts
+from rocketlet.broker.popping.dead_letters import DeadLetters
+from rocketlet.broker.popping.fact_log import FactLog
+from rocketlet.broker.popping.facts import FactError, Key, Kind
+from rocketlet.broker.popping.in_flight import MOST_TIMES, NEVER, Counts, Entry, InFlight, in_order
+from rocketlet.broker.popping.picking import Found, group_key, pick, place_of
+from rocketlet.broker.subscription_groups import SubscriptionGroups
+from rocketlet.broker.topic_table import TopicTable
+from rocketlet.common.clock import WallClock
+from rocketlet.remoting.handler import Refused
+from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.store.consume_queue import ConsumeQueue
+from rocketlet.store.errors import MessageIllegal, NotWritable, PutRefused
+from rocketlet.store.message_store import MessageStore
+
+log = logging.getLogger("rocketlet.broker.popping.pops")
+
+FACTS_QUEUE: Final = 0
+# Messages in flight: 140 MB. Pops that would take more find nothing but what is due again.
+MOST_IN_FLIGHT: Final = 4_000_000
+# Of one queue in order, messages that were read and wait for another of their group.
+MOST_HELD: Final = 1024
+# And those that consumers have of it: each pop looks at all of them, 2 ms.
+MOST_IN_ORDER: Final = 2048
+MOST_BYTES: Final = 4 << 20  # of one pop, but for a first message that is longer
+LONGEST_INVISIBLE_MS: Final = 7 * 86_400_000
+LONGEST_ATTEMPT: Final = 128
+SWEEP_SECONDS: Final = 1.0
+# A table without entries is forgotten after a while: the committed offset says it all.
+IDLE_MS: Final = 60_000
+_AT_ONCE: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a pop wants. `queue_ids` in the order in which they are looked at."""
+
+    group: str
+    topic: str
+    queue_ids: Sequence[int]
+    most: int
+    invisible_ms: int
+    wanted: MessageFilter = EVERYTHING
+    order: bool = False
+    attempt: str = ""
+    from_max: bool = False
+
+
+@dataclass(slots=True)
+class Share:
+    """What there is for a pop in one queue. `again` was delivered before, `new` was not; `held` is passed over for now.
+    `same` says that `again` is what this attempt was given already."""
+
+    key: Key
+    state: QueueState
+    again: list[tuple[Entry, Found]] = field(default_factory=list)
+    new: list[tuple[int, Found]] = field(default_factory=list)  # (key of the message group, message)
+    held: list[tuple[int, Found]] = field(default_factory=list)
+    gone: list[int] = field(default_factory=list)
+    following: int = 0
+    same: bool = False
+
+    def __len__(self) -> int:
+        return len(self.again) + len(self.new)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Messages of one queue, in the order of their offsets, each with how often it was delivered before."""
+
+    queue_id: int
+    messages: list[tuple[Found, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    pop_time: int
+    deliveries: list[Delivery]
+    rest: int
+    """How many messages are left that were never delivered."""
+    progress: bool
+    """Whether something else was found, so that it is worth while to ask again."""
+
+
+class QueueState:
+    """One queue of one group. `committed` is the offset that we committed last."""
+
+    __slots__ = ("attempt", "attempt_time", "committed", "in_order", "table", "used_at")
+
+    def __init__(self, next_offset: int, committed: int | None, now: int) -> None:
+        self.table = InFlight(next_offset)
+        self.committed = committed
+        self.attempt = ""
+        self.attempt_time = 0
+        self.in_order = False
+        self.used_at = now
+
+
+@dataclass(frozen=True, slots=True)
+class PopStatistics:
+    popped: int
+    acknowledged: int
+    again: int
+    dead: int
+    in_flight: int
+
+
+class Pops:
+    """One object for the whole broker. `changed` is told of (group, topic) where something may be there to pop now."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: TopicTable,
+        groups: SubscriptionGroups,
+        offsets: ConsumerOffsets,
+        clock: WallClock,
+        recent_bytes: Callable[[], int],
+        dead_letters: DeadLetters,
+        settle: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._clock = clock
+        self._recent_bytes = recent_bytes
+        self._dead_letters = dead_letters
+        self._settle = settle
+        self._facts = FactLog(store, FACTS_QUEUE)
+        self._states: dict[tuple[str, str], dict[int, QueueState]] = {}
+        self._acked: dict[Key, list[int]] = {}  # not written yet
+        self._used = trio.Event()
+        self.is_open = False
+        self.changed: Callable[[str, str], None] = lambda group, topic: None
+        self._popped = self._acknowledged = self._again = self._dead = self._in_flight = 0
+
+    # ---- taking
+
+    def plan(self, ask: Ask) -> list[Share]:
+        """What a pop would get; changes nothing but that queues become known. Raises Refused."""
+        self._check_open()
+        now = self._clock()
+        shares = []
+        room, room_bytes = ask.most, MOST_BYTES
+        for queue_id in ask.queue_ids:
+            queue = self._store.queue(ask.topic, queue_id)
+            if queue is None:
+                continue
+            state = self._state(Key(ask.group, ask.topic, queue_id), queue, now, ask.from_max)
+            if state.table.next >= queue.end and not state.table.count:
+                continue
+            share = Share(Key(ask.group, ask.topic, queue_id), state, following=state.table.next)
+            if ask.order:
+                room_bytes -= self._plan_in_order(ask, share, queue, now, room, room_bytes)
+            else:
+                room_bytes -= self._plan_any(ask, share, queue, now, room, room_bytes)
+            if share.again or share.new or share.held or share.gone or share.following > state.table.next:
+                shares.append(share)
+                room -= len(share)
+            if room <= 0 or room_bytes <= 0:
+                break
+        return shares
+
+    def _plan_any(self, ask: Ask, share: Share, queue: ConsumeQueue, now: int, room: int, room_bytes: int) -> int:
+        table = share.state.table
+        size = 0
+        if table.count:
+            size = self._again_of(share, queue, table.due(now, room), room_bytes)
+        room -= len(share.again)
+        if room > 0 and size < room_bytes and table.next < queue.end and self._in_flight < MOST_IN_FLIGHT:
+            picked = pick(self._store, queue, table.next, room, ask.wanted, room_bytes - size)
+            share.new = [(0, found) for found in picked.messages]
+            share.following = picked.following
+            size += picked.bytes
+        return size
+
+    def _plan_in_order(self, ask: Ask, share: Share, queue: ConsumeQueue, now: int, room: int, room_bytes: int) -> int:
+        state = share.state
+        table = state.table
+        if ask.attempt and ask.attempt == state.attempt:
+            mine = [entry for entry in table if entry.popped == state.attempt_time and entry.due > now]
+            if mine:
+                share.same = True
+                return self._again_of(share, queue, mine, room_bytes)
+        ready = in_order(table, now, room)
+        size = self._again_of(share, queue, ready.entries, room_bytes)
+        room -= len(share.again)
+        held = sum(entry.times == 0 for entry in table)
+        if room <= 0 or size >= room_bytes or held >= MOST_HELD or table.count - held >= MOST_IN_ORDER:
+            return size
+        if self._in_flight >= MOST_IN_FLIGHT:
+            return size
+        # Messages of a busy group may come first, and are read and held: look at some more than there is room for.
+        picked = pick(self._store, queue, table.next, min(4 * room, MOST_HELD - held), ask.wanted, room_bytes - size)
+        waiting = ready.busy | {entry.key for entry in table if entry.due <= now} - {
+            entry.key for entry, _ in share.again
+        }
+        for found in picked.messages:
+            if len(share.new) == room:
+                share.following = found.offset
+                return size
+            key = group_key(self._store, found)
+            if key in waiting:
+                share.held.append((key, found))
+            else:
+                share.new.append((key, found))
+                size += found.size
+        share.following = picked.following
+        return size
+
+    def _again_of(self, share: Share, queue: ConsumeQueue, entries: Sequence[Entry], room_bytes: int) -> int:
+        size = 0
+        for entry in entries:
+            found = place_of(self._store, queue, entry.offset)
+            if found is None:
+                share.gone.append(entry.offset)
+                continue
+            if size and size + found.size > room_bytes:
+                break
+            share.again.append((entry, found))
+            size += found.size
+        return size
+
+    def take(self, ask: Ask) -> Taken:
+        """Give messages to a consumer, and write that down. Raises Refused, with nothing given."""
+        shares = self.plan(ask)
+        now = self._clock()
+        pop_time = max([now, *(entry.popped + 1 for share in shares for entry, _ in share.again)])
+        due = pop_time + min(ask.invisible_ms, LONGEST_INVISIBLE_MS)
+        most_times = self._most_times(ask.group)
+        deliveries = []
+        self._note_acked()
+        buried = False
+        for share in shares:
+            buried |= self._bury_dead(share, most_times)
+            if share.gone:
+                self._facts.note(facts.done(share.key, share.gone))
+            entries, messages = self._entries_of(share, pop_time, due)
+            if entries:
+                self._facts.note(
+                    facts.popped(share.key, pop_time, due, share.following, entries, ask.attempt if ask.order else None)
+                )
+            if messages:
+                deliveries.append(Delivery(share.key.queue_id, messages))
+            self._commit(share, entries, pop_time, ask, now)
+        self._write()
+        if buried:
+            self._settle()
+        return Taken(pop_time, deliveries, self._rest(ask), bool(shares))
+
+    def _entries_of(self, share: Share, pop_time: int, due: int) -> tuple[list[Entry], list[tuple[Found, int]]]:
+        entries, messages = [], []
+        for entry, found in share.again:
+            before = entry.times - 1 if share.same else entry.times
+            entries.append(Entry(entry.offset, due, pop_time, min(before + 1, MOST_TIMES), entry.key))
+            messages.append((found, before))
+        for key, found in share.new:
+            entries.append(Entry(found.offset, due, pop_time, 1, key))
+            messages.append((found, 0))
+        entries += [Entry(found.offset, 0, 0, 0, key) for key, found in share.held]
+        entries.sort()
+        return entries, messages
+
+    def _commit(self, share: Share, entries: list[Entry], pop_time: int, ask: Ask, now: int) -> None:
+        state = share.state
+        before = state.table.count
+        for offset in share.gone:
+            state.table.done(offset)
+        for entry in entries:
+            state.table.put(entry)
+        state.table.next = max(state.table.next, share.following)
+        state.used_at = now
+        state.in_order = ask.order
+        if ask.order and len(share):
+            state.attempt, state.attempt_time = ask.attempt, pop_time
+        self._in_flight += state.table.count - before
+        self._popped += len(share)
+        self._again += len(share.again)
+
+    def _rest(self, ask: Ask) -> int:
+        states = self._states.get((ask.group, ask.topic), {})
+        rest = 0
+        for queue_id in ask.queue_ids:
+            state = states.get(queue_id)
+            if state is not None:
+                rest += max(self._store.queue_end(ask.topic, queue_id) - state.table.next, 0)
+        return rest
+
+    # ---- acknowledging
+
+    def acknowledge(self, key: Key, offsets: Sequence[int]) -> None:
+        """Note that messages are done. Their answer waits for `write_acked`. Raises Refused.
+
+        With whichever handle: once somebody has said that a message is done, nobody needs it again.
+        """
+        self._check_open()
+        state = self._states.get((key.group, key.topic), {}).get(key.queue_id)
+        end = state.table.next if state is not None else self._store.queue_end(key.topic, key.queue_id)
+        for offset in offsets:
+            if not 0 <= offset < end:
+                raise Refused(
+                    ResponseCode.NO_MESSAGE,
+                    f"group {key.group} was never given message {offset} of queue {key.queue_id} of {key.topic}",
+                )
+        if state is None:
+            return  # all of it was done long ago
+        done = [offset for offset in offsets if state.table.done(offset)]
+        if done:
+            self._acked.setdefault(key, []).extend(done)
+            self._in_flight -= len(done)
+            self._acknowledged += len(done)
+            if state.in_order:  # others of the message group may go now
+                self.changed(key.group, key.topic)
+
+    def write_acked(self) -> int:
+        """Write down what was acknowledged in this turn; returns where the log ends. Raises Refused."""
+        self._note_acked()
+        return self._write()
+
+    @property
+    def log_end(self) -> int:
+        """What has to be safe for everything that was written here to be."""
+        return self._store.log.end
+
+    def change(self, key: Key, offset: int, popped: int, invisible_ms: int) -> tuple[int, int]:
+        """Let a consumer have a message until then; returns the new popTime and invisible time. Raises Refused."""
+        self._check_open()
+        state = self._states.get((key.group, key.topic), {}).get(key.queue_id)
+        entry = state.table.get(offset) if state is not None else None
+        now = self._clock()
+        invisible_ms = min(max(invisible_ms, 0), LONGEST_INVISIBLE_MS)
+        if state is None or entry is None:
+            return now, invisible_ms  # it is done, and so whoever asks has what he wants
+        if entry.popped != popped:
+            raise Refused(
+                ResponseCode.NO_MESSAGE,
+                f"message {offset} of queue {key.queue_id} of {key.topic} was delivered again since {popped}; "
+                "use the handle of the newest delivery",
+            )
+        pop_time = max(now, popped + 1)
+        due = pop_time + invisible_ms
+        state.table.put(entry._replace(popped=pop_time, due=due))
+        self._note_acked()
+        self._facts.note(facts.changed(key, pop_time, due, [offset]))
+        self._write()
+        self.changed(key.group, key.topic)
+        return pop_time, invisible_ms
+
+    # ---- what others ask
+
+    def next_due(self, group: str, topic: str) -> int:
+        """When a message of theirs comes again at the earliest, ms since 1970; NEVER where none does."""
+        now = self._clock()
+        states = self._states.get((group, topic), {}).values()
+        return min((state.table.soonest_after(now) for state in states), default=NEVER)
+
+    def counts(self) -> Iterator[tuple[Key, Counts, int]]:
+        """What each queue of each group has in flight, and the next offset that it will be given."""
+        now = self._clock()
+        for (group, topic), states in self._states.items():
+            for queue_id, state in states.items():
+                yield Key(group, topic, queue_id), state.table.counts(now), state.table.next
+
+    def statistics(self) -> PopStatistics:
+        return PopStatistics(self._popped, self._acknowledged, self._again, self._dead, self._in_flight)
+
+    def __repr__(self) -> str:
+        return f"<Pops {self.statistics()}>"
+
+    # ---- states
+
+    def _check_open(self) -> None:
+        if not self.is_open:
+            raise Refused(
+                ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is a slave, or starts or stops: pop from the master"
+            )
+        if self._store.refusal:
+            raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now. {self._store.refusal}")
+
+    def _most_times(self, group: str) -> int:
+        config = self._groups.known(group)
+        return min((config.retryMaxTimes if config is not None else 16) + 1, MOST_TIMES)
+
+    def _state(self, key: Key, queue: ConsumeQueue, now: int, from_max: bool) -> QueueState:
+        states = self._states.get((key.group, key.topic))
+        if states is None:
+            states = self._states[key.group, key.topic] = {}
+            self._used.set()
+        state = states.get(key.queue_id)
+        committed = self._offsets.of(key.group, key.topic).get(key.queue_id, -1)
+        if state is None:
+            begin = committed if committed >= 0 else self._first_offset(queue, from_max)
+            state = states[key.queue_id] = QueueState(min(begin, queue.end), None, now)
+            self._facts.note(facts.start(key, state.table.next))
+            self._commit_floor(key, state)
+        elif committed != (state.committed if state.committed is not None else -1):
+            begin = committed if committed >= 0 else self._first_offset(queue, from_max)
+            self._reset(key, state, min(begin, queue.end))
+        elif state.table.next > queue.end:
+            self._note_acked()
+            self._facts.note(facts.start(key, queue.end))
+            self._in_flight -= state.table.count
+            state.table.clear(queue.end)
+        return state
+
+    def _first_offset(self, queue: ConsumeQueue, from_max: bool) -> int:
+        """Where a group begins that has no offset: the end only where the queue is no young one, as in RocketMQ."""
+        if not from_max:
+            return queue.begin
+        first = queue.entry(0) if queue.begin == 0 and queue.end else None
+        young = queue.end == 0 or (first is not None and self._store.log.end - first[0] <= self._recent_bytes())
+        return 0 if young else queue.end
+
+    def _reset(self, key: Key, state: QueueState, offset: int) -> None:
+        log.info("group %s was set to %d in queue %d of %s", key.group, offset, key.queue_id, key.topic)
+        self._note_acked()
+        self._in_flight -= state.table.count
+        state.table.clear(offset)
+        state.attempt, state.attempt_time = "", 0
+        self._facts.note(facts.start(key, offset))
+        self._commit_floor(key, state)
+
+    def _commit_floor(self, key: Key, state: QueueState) -> None:
+        floor = state.table.floor
+        if floor == state.committed:
+            return
+        try:
+            self._offsets.commit(key.group, key.topic, key.queue_id, floor)
+            state.committed = floor
+        except OffsetRefused as refused:
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(refused)) from None
+
+    # ---- writing
+
+    def _note_acked(self) -> None:
+        acked, self._acked = self._acked, {}
+        for key, offsets in acked.items():
+            self._facts.note(facts.done(key, offsets))
+
+    def _write(self) -> int:
+        try:
+            return self._facts.write()
+        except PutRefused as error:
+            raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now. {error}") from error
+
+    def _bury_dead(self, share: Share, most_times: int) -> bool:
+        """Take those out of a share that were delivered often enough, and send them to the dead letters."""
+        if share.same:
+            return False
+        dead = [(entry, found) for entry, found in share.again if entry.times >= most_times]
+        for entry, found in dead:
+            self._bury(share.key, share.state, entry, found)
+        if dead:
+            share.again = [one for one in share.again if one[0].times < most_times]
+        return bool(dead)
+
+    def _bury(self, key: Key, state: QueueState, entry: Entry, found: Found | None) -> None:
+        try:
+            if found is not None:
+                self._dead_letters.bury(key.group, found.log_offset, entry.times)
+        except MessageIllegal as error:
+            log.error("group %s: a dead letter cannot be stored: %s", key.group, error)
+        except NotWritable as error:
+            raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now. {error}") from error
+        state.table.done(entry.offset)
+        self._in_flight -= 1
+        self._dead += 1
+        self._facts.note(facts.done(key, [entry.offset]))
+        self._write()
+
+    # ---- meanwhile
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled, as a master. REQUIRES an open store that takes messages."""
+        await self._recover()
+        self.is_open = True
+        task_status.started()
+        try:
+            while True:
+                if not self._states:
+                    self._used = trio.Event()
+                    await self._used.wait()
+                await trio.sleep(SWEEP_SECONDS)
+                await self._sweep()
+        finally:
+            self.is_open = False
+            self._commit_floors()
+
+    async def _sweep(self) -> None:
+        for number, (key, state) in enumerate(self._all()):
+            if number % _AT_ONCE == _AT_ONCE - 1:
+                await trio.lowlevel.checkpoint()
+            try:
+                self._look_at(key, state)
+            except Refused as refused:
+                log.warning("pops of group %s: %s", key.group, refused)
+                break
+        self._settle()
+        if self._facts.wants_snapshot and self._states:
+            await self._snapshot()
+
+    def _look_at(self, key: Key, state: QueueState) -> None:
+        """Everything that is due now and then: dead letters, offsets, tables that nobody needs any more."""
+        states = self._states.get((key.group, key.topic))
+        if states is None or states.get(key.queue_id) is not state:
+            return
+        now = self._clock()
+        queue = self._store.queue(key.topic, key.queue_id)
+        if queue is None or self._topics.get(key.topic) is None or self._groups.known(key.group) is None:
+            self._forget(key, state)
+            return
+        committed = self._offsets.of(key.group, key.topic).get(key.queue_id, -1)
+        if committed != (state.committed if state.committed is not None else -1):
+            self._reset(key, state, min(committed if committed >= 0 else queue.begin, queue.end))
+        elif state.table.count:
+            most = self._most_times(key.group)
+            for entry in state.table.dead(now, most, _AT_ONCE):
+                self._bury(key, state, entry, place_of(self._store, queue, entry.offset))
+        elif now - state.used_at > IDLE_MS:
+            self._commit_floor(key, state)
+            self._forget(key, state)
+            return
+        self._commit_floor(key, state)
+        self._note_acked()
+        self._write()
+
+    def _forget(self, key: Key, state: QueueState) -> None:
+        self._note_acked()
+        self._facts.note(facts.dropped(key))
+        self._write()
+        self._in_flight -= state.table.count
+        states = self._states[key.group, key.topic]
+        del states[key.queue_id]
+        if not states:
+            del self._states[key.group, key.topic]
+
+    def _all(self) -> list[tuple[Key, QueueState]]:
+        return [
+            (Key(group, topic, queue_id), state)
+            for (group, topic), states in self._states.items()
+            for queue_id, state in states.items()
+        ]
+
+    def _commit_floors(self) -> None:
+        for key, state in self._all():
+            committed = self._offsets.of(key.group, key.topic).get(key.queue_id, -1)
+            if committed == state.committed:
+                self._commit_floor(key, state)
+
+    async def _snapshot(self) -> None:
+        """Write down all tables, a piece at a time, while pops go on."""
+        try:
+            self._note_acked()
+            self._facts.begin_snapshot()
+            for key, state in self._all():
+                self._note_acked()
+                self._facts.note(facts.start(key, state.table.next))
+                for number, piece in enumerate(state.table.pieces()):
+                    for at in range(0, len(piece), _PIECE):
+                        self._facts.note(facts.part(key, piece[at : at + _PIECE]))
+                    self._facts.write()
+                    if number % 4 == 3:
+                        self._settle()
+                        await trio.lowlevel.checkpoint()
+                        self._note_acked()
+                self._facts.write()
+                self._settle()
+                await trio.lowlevel.checkpoint()
+            self._note_acked()
+            self._facts.end_snapshot()
+            self._settle()
+        except PutRefused as error:
+            log.warning("no snapshot of pops can be written: %s", error)
+
+    async def _recover(self) -> None:
+        self._states, self._acked, self._in_flight = {}, {}, 0
+        now = self._clock()
+        records = await self._facts.read(lambda body: self._replay(body, now))
+        for key, state in self._all():
+            queue = self._store.queue(key.topic, key.queue_id)
+            state.table.keep_between(queue.begin if queue is not None else 0, queue.end if queue is not None else 0)
+            try:
+                self._commit_floor(key, state)
+            except Refused as refused:
+                log.warning("%s", refused)
+            self._in_flight += state.table.count
+        if records:
+            log.info("pops: %d messages are in flight, after %d records", self._in_flight, records)
+
+    def _replay(self, body: bytes, now: int) -> None:
+        try:
+            for fact in facts.read(body):
+                self._apply(fact, now)
+        except FactError as error:
+            log.error("pops: %s", error)
+
+    def _apply(self, fact: facts.Fact, now: int) -> None:
+        key = fact.key
+        states = self._states.setdefault((key.group, key.topic), {})
+        state = states.get(key.queue_id)
+        if fact.kind is Kind.DROPPED:
+            states.pop(key.queue_id, None)
+        elif state is None and fact.kind is not Kind.START:
+            # Its beginning has left the log, or comes with the snapshot that is being read; if never, the group goes on
+            # at its committed offset, which is a floor.
+            pass
+        else:
+            if state is None:
+                state = states[key.queue_id] = QueueState(0, None, now)
+            facts.apply(fact, state.table)
+            if fact.kind is Kind.POPPED:
+                state.in_order = fact.order
+                if fact.order and any(entry.times for entry in fact.entries):
+                    state.attempt, state.attempt_time = fact.attempt, fact.pop_time
+        if not states:
+            del self._states[key.group, key.topic]
+
+
+_PIECE = 1024  # entries of one fact of a snapshot: 35 KB

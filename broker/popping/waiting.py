@@ -1,0 +1,285 @@
+"""Pops that found nothing and wait: woken in the turn that brings a message, and when one comes again.
+
+Those that want the same (group, topic, queues and filter) stand in one line, first come, first served. What concerns a
+group and a topic rings its *bell*: a message for one of the topic's queues, an ack that frees a message group, a change
+of an invisible time, the moment at which a message is due again. `drain`, once a turn, has the first of each line try,
+and the next, until one finds nothing; so a message costs one try, however many wait.
+
+Invariants: each request is answered once, or dropped with its connection; a bell without anybody waiting holds nothing.
+
+Java: broker/longpolling/PopLongPollingService.java
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from enum import Enum
+from heapq import heappop, heappush
+from itertools import count
+from typing import Final
+
+import trio
+
+from rocketlet.common.clock import WallClock, stopwatch
+from rocketlet.remoting.connection import Connection
+from rocketlet.remoting.events import ConnectionEvents
+from rocketlet.remoting.handler import Answer, Deferred, Refused, Reply, Request
+from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.store.watermark import Waiter, Watermark
+
+log = logging.getLogger("rocketlet.broker.popping.waiting")
+
+MOST_WAITING: Final = 1024  # for one group and topic
+LONGEST_HOLD_MS: Final = 120_000
+AT_ONCE: Final = 0.010  # seconds of trying before other tasks run
+LONGEST_SLEEP: Final = 1.0
+CLOCK_STEP_MS: Final = 100  # by which the wall clock may move against trio's before all are tried
+
+
+class Found(Enum):
+    """What a try finds that is no answer."""
+
+    NOTHING = "wait on"
+    MORE = "try again soon: there is more to look through"
+
+
+Attempt = Callable[[bool], Answer | Deferred | Found]
+"""Tries again; True: it is the last time, and must be answered."""
+
+
+class Parked:
+    """One request that waits."""
+
+    __slots__ = ("attempt", "bell", "deadline", "order", "request")
+
+    def __init__(self, request: Request, bell: Bell, deadline: float, order: int, attempt: Attempt) -> None:
+        self.request = request
+        self.bell = bell
+        self.deadline = deadline
+        self.order = order
+        self.attempt: Attempt | None = attempt  # None: answered or dropped
+
+    def __lt__(self, other: Parked) -> bool:
+        return (self.deadline, self.order) < (other.deadline, other.order)
+
+
+class Bell:
+    """What rings for one group and topic."""
+
+    __slots__ = ("armed", "group", "lines", "rings_at", "topic", "waiting")
+
+    def __init__(self, group: str, topic: str) -> None:
+        self.group = group
+        self.topic = topic
+        self.lines: dict[Hashable, deque[Parked]] = {}
+        self.armed: dict[int, Waiter] = {}  # by queue
+        self.waiting = 0
+        self.rings_at = float("inf")
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.group, self.topic
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingStatistics:
+    parked: int
+
+
+class Waiting(ConnectionEvents):
+    """All pops of one broker that wait. `next_due` tells when a message of a group and topic comes again."""
+
+    def __init__(
+        self,
+        clock: WallClock,
+        queues_of: Callable[[str], int],
+        watch: Callable[[str, int], Watermark],
+        next_due: Callable[[str, str], int],
+    ) -> None:
+        self._clock = clock
+        self._queues_of = queues_of
+        self._watch = watch
+        self._next_due = next_due
+        self._bells: dict[tuple[str, str], Bell] = {}
+        self._ready: dict[tuple[str, str], None] = {}
+        self._of_connection: dict[Hashable, set[Parked]] = {}
+        self._deadlines: list[Parked] = []
+        self._rings: list[tuple[float, int, Bell]] = []
+        self._orders = count()
+        self._sooner = trio.Event()
+
+    def waiting(self, group: str, topic: str) -> int:
+        """How many wait for them."""
+        bell = self._bells.get((group, topic))
+        return bell.waiting if bell is not None else 0
+
+    def park(self, request: Request, group: str, topic: str, kind: Hashable, hold_ms: int, attempt: Attempt) -> None:
+        """Hold a request until it finds something; those of one `kind` in one line. REQUIRES that its handler returns
+        DEFERRED, and that fewer than MOST_WAITING wait."""
+        bell = self._bells.get((group, topic))
+        if bell is None:
+            bell = self._bells[group, topic] = Bell(group, topic)
+        deadline = request.received_at + min(max(hold_ms, 0), LONGEST_HOLD_MS) / 1000
+        parked = Parked(request, bell, deadline, next(self._orders), attempt)
+        bell.lines.setdefault(kind, deque()).append(parked)
+        bell.waiting += 1
+        self._of_connection.setdefault(request.connection, set()).add(parked)
+        if not self._deadlines or deadline < self._deadlines[0].deadline:
+            self._sooner.set()
+        heappush(self._deadlines, parked)
+        self._arm(bell)
+
+    def ring(self, group: str, topic: str) -> None:
+        """Something may be there for them. Takes note; `drain` has them try."""
+        if (group, topic) in self._bells:
+            self._ready[group, topic] = None
+
+    def drain(self) -> None:
+        """Have those try whose bell rang. Called once a turn; costs nothing where none did."""
+        if not self._ready:
+            return
+        end = stopwatch() + AT_ONCE
+        ready, self._ready = self._ready, {}
+        for number, key in enumerate(ready):
+            if stopwatch() > end:
+                self._ready = dict.fromkeys(list(ready)[number:]) | self._ready
+                break
+            bell = self._bells.get(key)
+            if bell is not None:
+                self._try_lines(bell, end)
+        if self._ready:
+            self._sooner.set()
+
+    def closed(self, connection: Connection) -> None:
+        """Forget the requests of a connection that is gone."""
+        for parked in self._of_connection.pop(connection, ()):
+            self._forget(parked)
+
+    def answer_all(self) -> None:
+        """Answer everything that waits as it stands: the broker stops, or is no master any more."""
+        for parked in [parked for parked_set in list(self._of_connection.values()) for parked in parked_set]:
+            self._try(parked, last=True)
+
+    async def run(self) -> None:
+        """Answer at time-outs and ring for what is due, until cancelled."""
+        offset = self._clock() - trio.current_time() * 1000
+        while True:
+            self._sooner = trio.Event()
+            now = trio.current_time()
+            step = self._clock() - now * 1000 - offset
+            if abs(step) > CLOCK_STEP_MS:
+                offset += step
+                self._ready.update(dict.fromkeys(self._bells))
+            while self._rings and self._rings[0][0] <= now:
+                at, _, bell = heappop(self._rings)
+                if bell.rings_at == at:
+                    bell.rings_at = float("inf")
+                    self.ring(*bell.key)
+            self.drain()
+            end = stopwatch() + AT_ONCE
+            while self._deadlines and self._deadlines[0].deadline <= now and stopwatch() <= end:
+                self._try(heappop(self._deadlines), last=True)
+            self._let_go()
+            wake_at = min(
+                now + LONGEST_SLEEP if self._bells else float("inf"),
+                self._deadlines[0].deadline if self._deadlines else float("inf"),
+                self._rings[0][0] if self._rings else float("inf"),
+            )
+            with trio.move_on_at(wake_at):
+                await self._sooner.wait()
+            await trio.lowlevel.checkpoint()
+
+    def statistics(self) -> WaitingStatistics:
+        return WaitingStatistics(sum(bell.waiting for bell in self._bells.values()))
+
+    def __repr__(self) -> str:
+        return f"<Waiting: {self.statistics().parked} pops>"
+
+    # ---- one bell
+
+    def _try_lines(self, bell: Bell, end: float) -> None:
+        for kind, line in list(bell.lines.items()):
+            while line:
+                parked = line[0]
+                found = self._try(parked, last=False) if parked.attempt is not None else None
+                if found is Found.NOTHING:
+                    break
+                if found is Found.MORE or stopwatch() > end:
+                    self._ready[bell.key] = None
+                    break
+                line.popleft()
+            if not line:
+                del bell.lines[kind]
+        if bell.waiting:
+            self._arm(bell)
+        else:
+            self._close(bell)
+
+    def _arm(self, bell: Bell) -> None:
+        """Have it ring for the next message of each queue, and at the next time that one is due."""
+        for queue_id in range(self._queues_of(bell.topic)):
+            waiter = bell.armed.get(queue_id)
+            if waiter is None or waiter.function is None:
+                watermark = self._watch(bell.topic, queue_id)
+                bell.armed[queue_id] = watermark.call_at(watermark.value + 1, lambda: self.ring(*bell.key))
+        due = self._next_due(bell.group, bell.topic)
+        at = trio.current_time() + max(due - self._clock(), 0) / 1000
+        if at < bell.rings_at and at < trio.current_time() + LONGEST_HOLD_MS / 1000:
+            bell.rings_at = at
+            if not self._rings or at < self._rings[0][0]:
+                self._sooner.set()
+            heappush(self._rings, (at, next(self._orders), bell))
+
+    def _close(self, bell: Bell) -> None:
+        for waiter in bell.armed.values():
+            waiter.cancel()
+        bell.rings_at = float("inf")
+        if self._bells.get(bell.key) is bell:
+            del self._bells[bell.key]
+
+    def _try(self, parked: Parked, last: bool) -> Found | None:
+        """None: it is answered."""
+        attempt = parked.attempt
+        if attempt is None:
+            return None
+        try:
+            answer = attempt(last)
+        except Refused as refused:
+            answer = Reply(refused.code, header=refused.header, remark=refused.remark)
+        except Exception:
+            # As the server treats a handler: one request fails, and says so.
+            log.exception("a held pop failed: %r", parked.request)
+            answer = Reply(ResponseCode.SYSTEM_ERROR, remark="the pop failed; the broker's log has the reason")
+        if isinstance(answer, Found):
+            assert not last, "the last try has to answer"
+            return answer
+        waiting = self._of_connection.get(parked.request.connection)
+        if waiting is not None:
+            waiting.discard(parked)
+            if not waiting:
+                del self._of_connection[parked.request.connection]
+        self._forget(parked)
+        if not isinstance(answer, Deferred):
+            parked.request.reply(answer)
+        return None
+
+    def _forget(self, parked: Parked) -> None:
+        if parked.attempt is not None:
+            parked.attempt = None
+            parked.bell.waiting -= 1
+            if not parked.bell.waiting:
+                self._close(parked.bell)
+
+    def _let_go(self) -> None:
+        """Of what was answered or dropped, and stands in heaps and lines until its time comes."""
+        parked = sum(bell.waiting for bell in self._bells.values()) if len(self._deadlines) > 64 else 0
+        if len(self._deadlines) > 2 * parked + 64:
+            self._deadlines = sorted(one for one in self._deadlines if one.attempt is not None)
+            for bell in self._bells.values():
+                for kind, line in list(bell.lines.items()):
+                    bell.lines[kind] = deque(one for one in line if one.attempt is not None)
+        if len(self._rings) > 2 * len(self._bells) + 64:
+            self._rings = sorted(one for one in self._rings if one[2].rings_at == one[0])

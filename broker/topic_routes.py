@@ -1,0 +1,70 @@
+"""The queues of a topic at all brokers, for who shares them out: asked of the name servers, remembered for a moment.
+
+Java: broker/topic/TopicRouteInfoManager.java
+"""
+
+from __future__ import annotations
+
+import logging
+
+import trio
+
+from rocketlet.broker.config import Settings
+from rocketlet.broker.identity import Identity
+from rocketlet.broker.topic_table import TopicTable
+from rocketlet.common.topic import PERM_READ
+from rocketlet.remoting.command import request
+from rocketlet.remoting.connection_pool import ConnectionPool
+from rocketlet.remoting.errors import BodyError, RemotingError
+from rocketlet.remoting.protocol.queue import WireQueue
+from rocketlet.remoting.protocol.routing import GetRouteInfoHeader, TopicRouteData
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.response_codes import ResponseCode
+
+log = logging.getLogger("rocketlet.broker.topic_routes")
+
+REMEMBERED_SECONDS = 5.0
+MOST_REMEMBERED = 1_000
+ASK_SECONDS = 1.0
+
+
+class TopicRoutes:
+    """Of topics that clients ask assignments for."""
+
+    def __init__(self, identity: Identity, settings: Settings, topics: TopicTable, pool: ConnectionPool) -> None:
+        self._identity = identity
+        self._settings = settings
+        self._topics = topics
+        self._pool = pool
+        self._known: dict[str, tuple[float, list[WireQueue]]] = {}
+
+    async def queues(self, topic: str) -> list[WireQueue]:
+        """Those that can be read, in an order that all brokers agree on; our own alone where no name server answers."""
+        found = self._known.get(topic)
+        if found is not None and trio.current_time() - found[0] < REMEMBERED_SECONDS:
+            return found[1]
+        queues = await self._asked(topic)
+        if queues is None:
+            own = self._topics.get(topic)
+            return [WireQueue(self._identity.name, queue, topic) for queue in range(own.read if own else 0)]
+        if len(self._known) >= MOST_REMEMBERED:
+            self._known.clear()
+        self._known[topic] = (trio.current_time(), queues)
+        return queues
+
+    async def _asked(self, topic: str) -> list[WireQueue] | None:
+        command = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoHeader(topic))
+        for address in self._settings.now.namesrv_addr:
+            try:
+                answer = await self._pool.call(address, command, ASK_SECONDS)
+                if answer.code == ResponseCode.SUCCESS:
+                    route = TopicRouteData.from_json(answer.body)
+                    return sorted(
+                        WireQueue(one.brokerName, queue, topic)
+                        for one in route.queueDatas
+                        if one.perm & PERM_READ
+                        for queue in range(min(one.readQueueNums, 65_535))
+                    )
+            except (RemotingError, BodyError) as error:
+                log.info("name server %s does not tell the route of %s: %s", address, topic, error)
+        return None

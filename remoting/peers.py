@@ -1,0 +1,108 @@
+"""What all peers of a server may take together, and each by its address: connections, requests, memory, log lines.
+
+One object for all ports of a process. Each limit has a setting in `ServerConfig`; what was refused by one is counted
+here under its name, and is a metric. The bounds of a single request and of a single connection are in `dispatch.py`.
+
+    maxConnections, maxConnectionsByAddress     one more is closed before anything is read from it
+    requestsPerSecondByAddress                  one more is answered 2 (off by default)
+    unfinishedFramesMax                         the frame that exceeds it ends its connection
+    unreadAnswersMax                            above it a connection is not read from once 64 KiB wait for its peer
+    logLinesPerSecondByAddress                  lines about one address; more are counted and left out
+
+Java: none
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from rocketlet.remoting.config import ServerConfig
+from rocketlet.remoting.rates import Rates
+
+# What a connection may have unsent where all together have more than unreadAnswersMax.
+UNSENT_WHEN_SHORT = 64 << 10
+
+
+class Peers:
+    """Counts, and the limits they are held against."""
+
+    def __init__(self, config: ServerConfig | None = None) -> None:
+        self._config = config or ServerConfig()
+        self._by_host: Counter[str] = Counter()
+        self._requests = Rates()
+        self._lines = Rates()
+        self.connections = 0
+        self.unfinished = 0  # bytes of long frames whose end has not come
+        self.unread = 0  # bytes of answers that wait to be written
+        self.refused: Counter[str] = Counter()
+        """By the name of the setting: connections, requests, frames, log lines."""
+
+    def config_changed(self, config: ServerConfig) -> None:
+        """New limits, which count from the next request on."""
+        self._config = config
+
+    def __repr__(self) -> str:
+        return f"<Peers {self.connections} connections from {len(self._by_host)} addresses>"
+
+    # -- connections
+
+    def connected(self, host: str) -> str | None:
+        """Count one more; or the setting that allows no more, as `name=value`, and nothing is counted."""
+        config = self._config
+        for setting, most, now in (
+            ("maxConnections", config.max_connections, self.connections),
+            ("maxConnectionsByAddress", config.max_connections_by_address, self._by_host[host]),
+        ):
+            if now >= most:
+                self.refused[setting] += 1
+                if not self._by_host[host]:
+                    del self._by_host[host]
+                return f"{setting}={most}"
+        self.connections += 1
+        self._by_host[host] += 1
+        return None
+
+    def gone(self, host: str) -> None:
+        """One that was counted has ended."""
+        self.connections -= 1
+        self._by_host[host] -= 1
+        if not self._by_host[host]:
+            del self._by_host[host]
+
+    # -- requests
+
+    def limits_requests(self) -> bool:
+        """Whether `may_ask` has to be asked."""
+        return self._config.requests_per_second_by_address > 0
+
+    def may_ask(self, host: str, now: float) -> str | None:
+        """None, or the setting that allows no more requests from there in this second, as `name=value`."""
+        most = self._config.requests_per_second_by_address
+        if not most or self._requests.take(host, most, now):
+            return None
+        self.refused["requestsPerSecondByAddress"] += 1
+        return f"requestsPerSecondByAddress={most}"
+
+    # -- memory
+
+    def too_much_unfinished(self) -> int:
+        """unfinishedFramesMax where it is exceeded, else 0."""
+        most = self._config.unfinished_frames_max
+        if self.unfinished <= most:
+            return 0
+        self.refused["unfinishedFramesMax"] += 1
+        return most
+
+    @property
+    def is_short_of_memory(self) -> bool:
+        """Whether answers that nobody reads take more than unreadAnswersMax."""
+        return self.unread > self._config.unread_answers_max
+
+    # -- the log
+
+    def may_log(self, host: str, now: float) -> bool:
+        """Whether one more line about this address may be written."""
+        if self._lines.take(host, self._config.log_lines_per_second_by_address, now):
+            return True
+        self.refused["logLinesPerSecondByAddress"] += 1
+        return False

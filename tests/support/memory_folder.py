@@ -1,0 +1,77 @@
+"""A folder of access control's files in memory, and the account files that tests use."""
+
+from __future__ import annotations
+
+from rocketlet.access.folder import State
+
+HOME = "/conf"
+
+
+class MemoryFolder:
+    """See access.folder.Folder. `held` is by path; each write counts as a newer file."""
+
+    blocking = False
+    default_path = f"{HOME}/plain_acl.yml"
+    tools_path = f"{HOME}/tools.yml"
+
+    def __init__(self, text: str = "", **more: str) -> None:
+        """`more`: files of acl/, by their names without .yml."""
+        self.held: dict[str, bytes] = {f"{HOME}/acl/{name}.yml": one.encode() for name, one in more.items()}
+        if text:
+            self.held[self.default_path] = text.encode()
+        self._times = dict.fromkeys(self.held, 0)
+        self._writes = 0
+        self.fails = False
+
+    def state(self) -> State:
+        paths = sorted(path for path in self.held if "/acl/" in path)
+        if self.default_path in self.held:
+            paths.append(self.default_path)
+        return tuple((path, self._times.get(path, 0), len(self.held[path]), 1) for path in paths)
+
+    def read(self, path: str) -> bytes | None:
+        return self.held.get(path)
+
+    def replace(self, path: str, data: bytes) -> None:
+        if self.fails:
+            raise OSError(28, "No space left on device", path)
+        self._writes += 1
+        self.held[path] = data
+        self._times[path] = self._writes
+
+    def write(self, text: str, path: str = "") -> None:
+        """As by hand, with an editor."""
+        self.replace(path or self.default_path, text.encode())
+
+
+def account(
+    key: str,
+    *,
+    secret: str = "correct-horse",
+    white: str = "",
+    admin: bool = False,
+    topic: str = "DENY",
+    group: str = "DENY",
+    topics: tuple[str, ...] = (),
+    groups: tuple[str, ...] = (),
+) -> str:
+    """The lines of one account."""
+    lines = [
+        f"- accessKey: {key}",
+        f"  secretKey: {secret}",
+        f"  whiteRemoteAddress: {white}",
+        f"  admin: {'true' if admin else 'false'}",
+        f"  defaultTopicPerm: {topic}",
+        f"  defaultGroupPerm: {group}",
+        "  topicPerms:",
+        *(f"  - {one}" for one in topics),
+        "  groupPerms:",
+        *(f"  - {one}" for one in groups),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def accounts(*one: str, everywhere: tuple[str, ...] = ()) -> str:
+    """A whole file."""
+    white = "".join(f"- {address}\n" for address in everywhere)
+    return f"globalWhiteRemoteAddresses:\n{white}accounts:\n{''.join(one)}"
