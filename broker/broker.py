@@ -50,6 +50,7 @@ from rocketlet.broker.handlers.pull_checks import PullChecks
 from rocketlet.broker.handlers.pull_message import PullMessage
 from rocketlet.broker.handlers.queries import Queries
 from rocketlet.broker.handlers.queue_offsets import QueueOffsets
+from rocketlet.broker.handlers.recall_message import RecallMessage
 from rocketlet.broker.handlers.replicas import Replicas
 from rocketlet.broker.handlers.reply_message import ReplyMessage
 from rocketlet.broker.handlers.request_modes import RequestModesAdmin
@@ -77,6 +78,7 @@ from rocketlet.broker.send_terms import CurrentTerms, send_terms
 from rocketlet.broker.slow_groups import SlowGroups
 from rocketlet.broker.statistics import MINUTE_EVERY, Statistics
 from rocketlet.broker.tables import Tables
+from rocketlet.broker.timing.timers import Timers
 from rocketlet.broker.topic_routes import TopicRoutes
 from rocketlet.broker.transaction_check import TransactionCheck
 from rocketlet.common.clock import WallClock, monotonic_ms, system_clock
@@ -213,6 +215,7 @@ class Broker:
             DeadLetters(self.store, self.tables.topics, self._filter_bits()),
             self.settle,
         )
+        self.timers = Timers(self.store, clock, self.settle, self._filter_bits())
         self.waiting_pops = Waiting(
             clock, lambda topic: found.read if (found := self.tables.topics.get(topic)) else 0, self.store.watch,
             self.pops.next_due,
@@ -325,6 +328,7 @@ class Broker:
         async with trio.open_nursery() as nursery:
             await nursery.start(self._delays.run)
             await nursery.start(self.pops.run)
+            await nursery.start(self.timers.run)
             nursery.start_soon(check.run)
             bound: str = await nursery.start(self.feed.serve, self.settings.now.bind_address, self._ha_port())
             self._settle_ha_address(split_address(bound)[1])
@@ -508,7 +512,7 @@ class Broker:
         clients, statistics, clock = self.clients, self.statistics, self._clock
         bits = self._filter_bits()
         levels = store.config.delay_level_count
-        detours = Detours(identity, settings, topics, groups, levels)
+        detours = Detours(identity, settings, topics, groups, levels, clock)
         state = BrokerState(settings, store, statistics, self._delay_progress, self._disk.usage, clock)
         self._watched.state = state
         checks = PullChecks(identity, settings, self.overload, tables, clients)
@@ -527,6 +531,7 @@ class Broker:
                 self.long_poll,
             ),
             PopMessage(checks, self.pops, self.waiting_pops, store, statistics, clock, nursery),
+            RecallMessage(identity, settings, self.timers, durability, clock),
             RequestModesAdmin(identity, topics, clients, tables.modes, tables.modes_file, routes),
             Queries(store),
             QueueOffsets(offsets, tables.offsets_file, store, self._recent_bytes, nursery),

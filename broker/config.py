@@ -117,6 +117,15 @@ class BrokerConfig:
         86_400_000, "How long the filter of a group that left is kept.", unit="ms", updatable=True, minimum=0
     )
 
+    # Messages for a later moment
+    timer_wheel_enable: bool = setting(
+        True, "Messages may name any moment of delivery (TIMER_DELIVER_MS and its like).", updatable=True
+    )
+    timer_max_delay_sec: int = setting(
+        259_200, "How far ahead that moment may be.", unit="s", updatable=True, minimum=1, maximum=31_622_400
+    )
+    recall_message_enable: bool = setting(True, "Such messages can be recalled by their handle.", updatable=True)
+
     # Transactions and replies
     transaction_time_out: int = setting(
         6000,

@@ -13,8 +13,10 @@ from rocketlet.broker.delay_levels import InvalidDelay, delay, delay_level
 from rocketlet.broker.half_messages import prepare
 from rocketlet.broker.identity import Identity
 from rocketlet.broker.subscription_groups import SubscriptionGroups
+from rocketlet.broker.timing.deliver_at import PROPERTIES, InvalidMoment, moment, postpone
 from rocketlet.broker.topic_table import Topic, TopicTable
 from rocketlet.common import topic as names
+from rocketlet.common.clock import WallClock
 from rocketlet.common.message_flags import COMMIT, NOT_TRANSACTION, TRANSACTION_MASK
 from rocketlet.common.message_properties import TRAN_MSG, WAIT, decode_bytes
 from rocketlet.remoting.command import V3_4_9
@@ -26,17 +28,27 @@ from rocketlet.store.message import Put
 Header = SendMessageHeader | SendMessageHeaderV2
 
 
+TIMERS = frozenset(PROPERTIES)
+
+
 class Detours:
     """What becomes of such messages before they are stored. `levels`: how many delay levels there are."""
 
     def __init__(
-        self, identity: Identity, settings: Settings, topics: TopicTable, groups: SubscriptionGroups, levels: int
+        self,
+        identity: Identity,
+        settings: Settings,
+        topics: TopicTable,
+        groups: SubscriptionGroups,
+        levels: int,
+        clock: WallClock,
     ) -> None:
         self._identity = identity
         self._settings = settings
         self._topics = topics
         self._groups = groups
         self._levels = levels
+        self._clock = clock
 
     def take(self, request: Request, header: Header, put: Put) -> None:
         """Change a message that was sent into the one that is to be stored. Raises Refused."""
@@ -58,6 +70,23 @@ class Detours:
             self.half(put)
         elif level > 0 and put.sys_flag & TRANSACTION_MASK in (NOT_TRANSACTION, COMMIT):
             self.delayed(put)
+        elif not TIMERS.isdisjoint(properties):
+            self._timed(put, properties)
+
+    def _timed(self, put: Put, properties: dict[str, str]) -> None:
+        """A message for a later moment, on its way through the timer's topic. Raises Refused."""
+        config = self._settings.now
+        if not config.timer_wheel_enable:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                "accurate timer message is not enabled, timerWheelEnable is false: use a delay level, or set it",
+            )
+        try:
+            due = moment(properties, self._clock(), config.timer_max_delay_sec)
+        except InvalidMoment as error:
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
+        if due is not None:
+            postpone(put, _properties_of(put), due)
 
     def delayed(self, put: Put) -> Put:
         """A message with DELAY, on its way through the schedule topic. REQUIRES: the level is a number above 0."""

@@ -23,9 +23,13 @@ from rocketlet.broker.json_file import JsonFile, NotSaved
 from rocketlet.broker.put_times import PutTimes
 from rocketlet.broker.send_terms import CurrentTerms
 from rocketlet.broker.topic_table import Topic
+from rocketlet.common.message_properties import REAL_TOPIC, TIMER_OUT_MS, UNIQ_KEY, decode_bytes
+from rocketlet.common.receipt_handle import RecallHandle
+from rocketlet.common.topic import RETRY_PREFIX
 from rocketlet.remoting.handler import DEFERRED, Answer, Deferred, Reply, Request
 from rocketlet.remoting.protocol.sending import SendMessageAnswerHeader, SendRefusedHeader
 from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.store.message import Put
 
 
 @dataclass(slots=True)
@@ -38,6 +42,7 @@ class Stored:
     queue_offset: int
     end: int
     ids: str = ""  # of a batch
+    recall: str = ""  # of a message for a later moment
 
 
 class SendAnswers:
@@ -69,6 +74,16 @@ class SendAnswers:
     def refused_header(self) -> SendRefusedHeader:
         """What a refusal says all the same."""
         return SendRefusedHeader(self._settings.now.region_id, "true" if self._settings.now.trace_on else "false")
+
+    def recall_handle(self, put: Put) -> str:
+        """What a message that waits can be recalled by."""
+        if not self._settings.now.recall_message_enable:
+            return ""
+        properties = decode_bytes(put.properties)
+        topic, message_id = properties[REAL_TOPIC], properties.get(UNIQ_KEY, "")
+        if not message_id or topic.startswith(RETRY_PREFIX):
+            return ""
+        return str(RecallHandle(topic, self._identity.name, int(properties[TIMER_OUT_MS]), message_id))
 
     def answer(self, stored: Stored, topic: Topic, *, wait: bool) -> Answer | Deferred:
         """The answer, or DEFERRED where it has to wait."""
@@ -138,7 +153,7 @@ class SendAnswers:
 
     def _success(self, stored: Stored) -> Answer:
         request, ready = stored.request, self.terms.now.ready
-        if ready is not None:
+        if ready is not None and not stored.recall:
             kind, opaque = request.header_type, request.opaque
             if stored.ids:
                 frame = ready.frame_of_ids(kind, opaque, stored.ids, stored.queue_id, stored.queue_offset)
@@ -156,5 +171,6 @@ class SendAnswers:
             stored.queue_offset,
             MSG_REGION=config.region_id,
             TRACE_ON="true" if config.trace_on else "false",
+            recallHandle=stored.recall or None,
         )
         return Reply(code, header, remark=remark)

@@ -28,10 +28,12 @@ from rocketlet.broker.handlers.send_batch import SendBatch
 from rocketlet.broker.handlers.send_targets import BORN_HOST, SendHeader, SendTargets, born_host_of
 from rocketlet.broker.put_again import FilterBits
 from rocketlet.broker.statistics import Flow, Statistics
+from rocketlet.broker.timing import deliver_at
 from rocketlet.broker.topic_table import Topic
 from rocketlet.common.message_flags import BORN_V6, STORE_V6
 from rocketlet.common.message_properties import remove
 from rocketlet.common.subscription import tags_code
+from rocketlet.common.topic import TIMER_TOPIC
 from rocketlet.remoting.access import publish
 from rocketlet.remoting.handler import Answer, Deferred, Handler, HandlerTable, Refused, Request
 from rocketlet.remoting.protocol.sending import SendMessageHeader, SendMessageHeaderV2
@@ -42,7 +44,7 @@ from rocketlet.store.message import Put
 from rocketlet.store.message_store import MessageStore
 
 _HOST_FLAGS = BORN_V6 | STORE_V6  # the store sets them, by the hosts of the record
-_REDIRECTING = frozenset({b"DELAY", b"TRAN_MSG"})
+_REDIRECTING = frozenset({b"DELAY", b"TRAN_MSG", *(name.encode() for name in deliver_at.PROPERTIES)})
 _JAVAS_WAIT = b"\x02WAIT\x01true\x02"
 
 
@@ -125,8 +127,9 @@ class SendMessage:
             terms.store_host,
             header.reconsumeTimes,
         )
+        recall = ""
         if not (topic.plain and _REDIRECTING.isdisjoint(named)):
-            self._redirect(request, header, put)
+            recall = self._redirect(request, header, put)
         if self._filter_bits is not None:
             put.filter_bits = self._filter_bits(put.topic, put.properties)
         appended = self._put(put)
@@ -136,20 +139,21 @@ class SendMessage:
         total.calls += 1
         total.bytes += appended.size
         log_offset, queue_offset = appended.log_offset, appended.queue_offset
-        if terms.ready is not None and not terms.waits and topic.saved:
+        if terms.ready is not None and not terms.waits and topic.saved and not recall:
             frame = terms.ready.frame(request.header_type, request.opaque, log_offset, queue_id, queue_offset)
             if frame is not None:
                 return frame
-        stored = Stored(request, log_offset, queue_id, queue_offset, appended.end)
+        stored = Stored(request, log_offset, queue_id, queue_offset, appended.end, recall=recall)
         return self._answers.answer(stored, topic, wait=wait)
 
-    def _redirect(self, request: Request, header: SendHeader, put: Put) -> None:
-        """What is redirected keeps its WAIT, as with RocketMQ."""
+    def _redirect(self, request: Request, header: SendHeader, put: Put) -> str:
+        """What is redirected keeps its WAIT, as with RocketMQ. Returns the handle to recall it by, if it has one."""
         without_wait = put.properties
         put.properties = stored_properties(header.properties, self._cluster, keep_wait=True)[0]
         self._detours.take(request, header, put)
         if put.topic == header.topic:
             put.properties = without_wait
+        return self._answers.recall_handle(put) if put.topic == TIMER_TOPIC else ""
 
     def _store_batch(self, request: Request, header: SendHeader, topic: Topic, queue_id: int) -> Answer | Deferred:
         # A producer sends the same few properties with each batch; those of its messages are in the body.

@@ -27,10 +27,10 @@ from typing import Final
 import trio
 
 from rocketlet.broker.consumer_offsets import ConsumerOffsets, OffsetRefused
+from rocketlet.broker.fact_log import FactLog
 from rocketlet.broker.filter.message_filter import EVERYTHING, MessageFilter
 from rocketlet.broker.popping import facts
 from rocketlet.broker.popping.dead_letters import DeadLetters
-from rocketlet.broker.popping.fact_log import FactLog
 from rocketlet.broker.popping.facts import FactError, Key, Kind
 from rocketlet.broker.popping.in_flight import MOST_TIMES, NEVER, Counts, Entry, InFlight, in_order
 from rocketlet.broker.popping.picking import Found, group_key, pick, place_of

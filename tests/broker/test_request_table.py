@@ -90,6 +90,7 @@ async def test_nothing_that_changes_or_shows_a_broker_as_a_whole_is_open_to_acco
         "BATCH_ACK_MESSAGE",
         "CHANGE_MESSAGE_INVISIBLETIME",
         "QUERY_ASSIGNMENT",
+        "RECALL_MESSAGE",
         "GET_SUBSCRIPTIONGROUP_CONFIG",
     }
     assert not [code for code, handler in broker_table.items() if handler.access == ANYONE]

@@ -188,7 +188,7 @@ async def waiting(
         halves,
         check,
         producer,
-        Detours(identity, settings, topics, SubscriptionGroups(settings, clock, lambda: None), levels),
+        Detours(identity, settings, topics, SubscriptionGroups(settings, clock, lambda: None), levels, clock),
     )
     parts.halves.recover()
     store.settle()

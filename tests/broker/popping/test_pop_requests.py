@@ -5,7 +5,7 @@ from __future__ import annotations
 import trio
 from trio.testing import MockClock
 
-from rocketlet.broker.popping import fact_log
+from rocketlet.broker import fact_log
 from rocketlet.remoting.protocol.header import from_ext
 from rocketlet.remoting.protocol.offsets import QueryConsumerOffsetHeader
 from rocketlet.remoting.protocol.popping import (

@@ -23,7 +23,7 @@ from rocketlet.store.consume_queue import LOST
 from rocketlet.store.message import Put
 from rocketlet.store.message_store import MessageStore
 
-log = logging.getLogger("rocketlet.broker.popping.fact_log")
+log = logging.getLogger("rocketlet.broker.fact_log")
 
 VERSION: Final = 1
 # Of one record; a turn with more facts writes several.
@@ -45,6 +45,8 @@ class FactLog:
         self._noted: list[bytes] = []
         self._begin = 0  # of the last whole snapshot
         self._new_begin: int | None = None  # of the one that is being written
+        self.last_end = 0
+        """Where the newest record ends that `read` found, as a log offset."""
         self._bytes = self._records = self._snapshot_bytes = 0  # since the last snapshot; of the last snapshot
 
     def note(self, fact: bytes) -> None:
@@ -108,6 +110,7 @@ class FactLog:
         queue = self._store.queue(STATE_TOPIC, self._queue_id)
         begin, end = (queue.begin, queue.end) if queue is not None else (0, 0)
         self._begin = begin
+        self.last_end = queue.log_end() if queue is not None else 0
         for offset in range(end - 1, begin - 1, -1):
             found = self._body(offset)
             if found is not None:

@@ -1,0 +1,128 @@
+"""What is written down of delayed messages, byte for byte (big-endian):
+
+    1 kind   4 n   then by kind
+
+    START       8 next offset of the timer's queue that is to be read     nothing waits but what follows
+    ENTRIES     n rows of 8 moment, 8 place                               part of a snapshot
+    DELIVERING  n places                                                  copies of these follow at once, in this order
+    DELIVERED   n says how many of the last DELIVERING did follow
+    REMOVED     n places                                                  recalled, or not deliverable
+
+What waits is all of ENTRIES and of the timer's queue from START on, without what was delivered or removed since; no
+place comes back, so the order of the facts does not matter. A DELIVERING that nothing follows is the last one before a
+crash: the log behind it tells how many copies there are. DO NOT CHANGE: on disk (docs/formats/state_log.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from struct import Struct, error
+from typing import TYPE_CHECKING
+
+import numpy
+
+from rocketlet.common.errors import RocketletError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class FactError(RocketletError):
+    """Bytes that are no fact."""
+
+
+class Kind(IntEnum):
+    START = 1
+    ENTRIES = 2
+    DELIVERING = 3
+    DELIVERED = 4
+    REMOVED = 5
+
+
+_HEAD = Struct(">BI")
+_LONG = Struct(">q")
+
+
+@dataclass(slots=True)
+class Fact:
+    """`numbers` are places, or of START the offset, or of ENTRIES moments and places in turn."""
+
+    kind: Kind
+    count: int
+    numbers: NDArray[numpy.int64]
+
+
+def start(read_to: int) -> bytes:
+    return _HEAD.pack(Kind.START, 1) + _LONG.pack(read_to)
+
+
+def entries(rows: NDArray[numpy.int64]) -> bytes:
+    return _HEAD.pack(Kind.ENTRIES, len(rows)) + rows.astype(">i8").tobytes()
+
+
+def delivering(places: Sequence[int]) -> bytes:
+    return _HEAD.pack(Kind.DELIVERING, len(places)) + numpy.array(places, ">i8").tobytes()
+
+
+def delivered(count: int) -> bytes:
+    return _HEAD.pack(Kind.DELIVERED, count)
+
+
+def removed(places: Sequence[int]) -> bytes:
+    return _HEAD.pack(Kind.REMOVED, len(places)) + numpy.array(places, ">i8").tobytes()
+
+
+def read(data: bytes) -> Iterator[Fact]:
+    """The facts of a record. Raises FactError."""
+    at = 0
+    while at < len(data):
+        try:
+            number, count = _HEAD.unpack_from(data, at)
+            kind = Kind(number)
+            longs = {Kind.ENTRIES: 2 * count, Kind.DELIVERED: 0}.get(kind, count)
+            at += _HEAD.size
+            numbers = numpy.frombuffer(data, ">i8", longs, at).astype(numpy.int64)
+        except (error, ValueError) as why:
+            raise FactError(f"no fact at byte {at}: {why}") from None
+        at += 8 * longs
+        yield Fact(kind, count, numbers)
+
+
+@dataclass(slots=True)
+class Gathered:
+    """What facts add up to."""
+
+    read_to: int = 0
+    rows: list[NDArray[numpy.int64]] = field(default_factory=list)
+    gone: list[NDArray[numpy.int64]] = field(default_factory=list)
+    unresolved: NDArray[numpy.int64] | None = None
+    """The places of a DELIVERING that nothing follows."""
+
+    def take(self, fact: Fact) -> None:
+        if fact.kind is Kind.START:
+            self.read_to = int(fact.numbers[0])
+            self.rows, self.gone, self.unresolved = [], [], None
+        elif fact.kind is Kind.ENTRIES:
+            self.rows.append(fact.numbers.reshape(-1, 2))
+        elif fact.kind is Kind.REMOVED:
+            self.gone.append(fact.numbers)
+        elif fact.kind is Kind.DELIVERED:
+            self.resolve(fact.count)
+        else:
+            self.unresolved = fact.numbers
+
+    def resolve(self, count: int) -> None:
+        """So many copies of the last DELIVERING there are."""
+        if self.unresolved is not None:
+            self.gone.append(self.unresolved[:count])
+            self.unresolved = None
+
+    def pending(self) -> NDArray[numpy.int64]:
+        """Rows that still wait, of ENTRIES alone."""
+        rows = numpy.concatenate(self.rows) if self.rows else numpy.empty((0, 2), numpy.int64)
+        return rows[~numpy.isin(rows[:, 1], self.all_gone())]
+
+    def all_gone(self) -> NDArray[numpy.int64]:
+        return numpy.concatenate(self.gone) if self.gone else numpy.empty(0, numpy.int64)

@@ -1,0 +1,210 @@
+"""Which messages wait for which moment: pure, 16 bytes a message, its time (ms) and its place in the timer's queue.
+
+Far times lie in buckets of 65 s, unsorted; when its time comes, a bucket is spread over buckets of 256 ms, and each of
+those is sorted when its own time comes. With a million messages in one bucket either step takes 15 ms, since numpy
+sorts 16-bit numbers by radix.
+
+Invariant: each place is in one bucket, until it is taken or removed.
+
+Java: store/timer/TimerWheel.java, TimerLog.java
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+COARSE_BITS: Final = 16
+FINE_BITS: Final = 8
+NEVER: Final = (1 << 63) - 1
+# Places that were removed and are still in their buckets: 6 MB.
+_MOST_GONE: Final = 65_536
+_TAKEN_AT_ONCE: Final = 1024
+
+
+class Pending:
+    """See the module. Times may lie in the past: these come first."""
+
+    def __init__(self) -> None:
+        self._coarse: dict[int, array[int]] = {}  # by due >> COARSE_BITS: due, place, due, place ...
+        self._coarse_order: list[int] = []
+        self._fine: dict[int, array[int]] = {}  # by due >> FINE_BITS
+        self._fine_order: list[int] = []
+        self._near: list[tuple[int, int]] = []  # a heap; the first of what is in `_sorted`, and what came late
+        self._sorted: NDArray[numpy.int64] = _NOTHING  # the opened fine bucket, as far as it is not in `_near`
+        self._opened_coarse = self._opened_fine = -NEVER  # buckets up to these are opened
+        self._gone: set[int] = set()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, due: int, place: int) -> None:
+        self._count += 1
+        if due >> FINE_BITS <= self._opened_fine:
+            heappush(self._near, (due, place))
+        elif due >> COARSE_BITS <= self._opened_coarse:
+            _put(self._fine, self._fine_order, due >> FINE_BITS, (due, place))
+        else:
+            _put(self._coarse, self._coarse_order, due >> COARSE_BITS, (due, place))
+
+    def add_many(self, pairs: NDArray[numpy.int64]) -> None:
+        """Rows of due and place. REQUIRES that nothing was opened yet."""
+        if not len(pairs):
+            return
+        numbers = pairs[:, 0] >> COARSE_BITS
+        order = numpy.argsort(numbers, kind="stable")
+        pairs, numbers = pairs[order], numbers[order]
+        firsts = numpy.flatnonzero(numpy.diff(numbers, prepend=numbers[0] - 1))
+        for begin, end in zip(firsts.tolist(), [*firsts[1:].tolist(), len(pairs)], strict=True):
+            number = int(numbers[begin])
+            bucket = self._coarse.get(number)
+            if bucket is None:
+                bucket = self._coarse[number] = array("q")
+                heappush(self._coarse_order, number)
+            bucket.frombytes(pairs[begin:end].tobytes())
+        self._count += len(pairs)
+
+    def next_due(self) -> int:
+        """Not later than the next message is due; NEVER where there is none."""
+        if self._near or len(self._sorted):
+            self._fill()
+            return self._near[0][0]
+        if self._fine_order:
+            return self._fine_order[0] << FINE_BITS
+        return self._coarse_order[0] << COARSE_BITS if self._coarse_order else NEVER
+
+    def take(self, now: int, most: int) -> list[tuple[int, int]]:
+        """What is due, the earliest first, and among equals in the order of places; gone from here."""
+        taken: list[tuple[int, int]] = []
+        while len(taken) < most:
+            self._open(now)
+            if not self._near or self._near[0][0] > now:
+                break
+            due, place = heappop(self._near)
+            if place in self._gone:
+                self._gone.discard(place)
+                continue
+            taken.append((due, place))
+        self._count -= len(taken)
+        return taken
+
+    def at(self, due: int, most: int) -> list[int]:
+        """The places of messages for exactly that moment, at most so many."""
+        bucket = self._coarse.get(due >> COARSE_BITS) or self._fine.get(due >> FINE_BITS)
+        found = []
+        if bucket:
+            pairs = _pairs(bucket)
+            found = pairs[pairs[:, 0] == due][:, 1].tolist()
+        else:
+            found = [place for at, place in self._near if at == due]
+            found += self._sorted[self._sorted[:, 0] == due][:, 1].tolist()
+        return [place for place in found if place not in self._gone][:most]
+
+    def remove(self, due: int, place: int) -> None:
+        """REQUIRES that it is here."""
+        self._gone.add(place)
+        self._count -= 1
+        if len(self._gone) > _MOST_GONE:
+            self._sweep()
+
+    def rows(self) -> NDArray[numpy.int64]:
+        """All of them, in no order: rows of due and place."""
+        parts = [_pairs(bucket) for buckets in (self._coarse, self._fine) for bucket in buckets.values()]
+        parts += [self._sorted, numpy.array(self._near, numpy.int64).reshape(-1, 2)]
+        rows = numpy.concatenate(parts)
+        return self._without_gone(rows)
+
+    def before(self, place: int) -> Iterator[tuple[int, int]]:
+        """(due, place) of those before a place of the queue."""
+        rows = self.rows()
+        yield from map(tuple, rows[rows[:, 1] < place].tolist())
+
+    def _open(self, now: int) -> None:
+        """Open what may hold something that is due, until the earliest of all is in `_near`."""
+        while True:
+            self._fill()
+            fine = self._fine_order[0] << FINE_BITS if self._fine_order else NEVER
+            coarse = self._coarse_order[0] << COARSE_BITS if self._coarse_order else NEVER
+            first = min(fine, coarse)
+            if first > now or (self._near and self._near[0][0] < first):
+                return
+            if fine < coarse:
+                self._open_fine()
+            else:
+                self._open_coarse()
+
+    def _open_coarse(self) -> None:
+        number = heappop(self._coarse_order)
+        pairs = _pairs(self._coarse.pop(number))
+        self._opened_coarse = max(self._opened_coarse, number)
+        steps = ((pairs[:, 0] >> FINE_BITS) - (number << COARSE_BITS >> FINE_BITS)).astype(numpy.uint16)
+        order = numpy.argsort(steps, kind="stable")
+        pairs, steps = pairs[order], steps[order]
+        firsts = numpy.flatnonzero(numpy.diff(steps.astype(numpy.int32), prepend=-1))
+        for begin, end in zip(firsts.tolist(), [*firsts[1:].tolist(), len(pairs)], strict=True):
+            bucket = int(pairs[begin, 0]) >> FINE_BITS
+            if bucket <= self._opened_fine:  # the clock was set back
+                for due, place in pairs[begin:end].tolist():
+                    heappush(self._near, (due, place))
+                continue
+            if bucket not in self._fine:
+                self._fine[bucket] = array("q")
+                heappush(self._fine_order, bucket)
+            self._fine[bucket].frombytes(pairs[begin:end].tobytes())
+
+    def _open_fine(self) -> None:
+        number = heappop(self._fine_order)
+        pairs = _pairs(self._fine.pop(number))
+        self._opened_fine = max(self._opened_fine, number)
+        steps = (pairs[:, 0] - (number << FINE_BITS)).astype(numpy.uint16)
+        pairs = pairs[numpy.argsort(steps, kind="stable")]
+        self._sorted = numpy.concatenate([self._sorted, pairs]) if len(self._sorted) else pairs
+
+    def _fill(self) -> None:
+        """`_near` begins with the earliest of `_sorted`, if there is any."""
+        if len(self._sorted) and (not self._near or self._near[0] > tuple(self._sorted[0].tolist())):
+            some, self._sorted = self._sorted[:_TAKEN_AT_ONCE], self._sorted[_TAKEN_AT_ONCE:]
+            self._near += map(tuple, some.tolist())
+            heapify(self._near)
+
+    def _sweep(self) -> None:
+        for buckets in (self._coarse, self._fine):
+            for number, bucket in buckets.items():
+                buckets[number] = array("q", self._without_gone(_pairs(bucket)).tobytes())
+        self._near = [pair for pair in self._near if pair[1] not in self._gone]
+        heapify(self._near)
+        self._sorted = self._without_gone(self._sorted)
+        self._gone.clear()
+
+    def _without_gone(self, rows: NDArray[numpy.int64]) -> NDArray[numpy.int64]:
+        if not self._gone:
+            return rows
+        gone = numpy.fromiter(self._gone, numpy.int64, len(self._gone))
+        return rows[~numpy.isin(rows[:, 1], gone)]
+
+    def __repr__(self) -> str:
+        return f"<Pending {self._count}>"
+
+
+_NOTHING: Final[Any] = numpy.empty((0, 2), numpy.int64)
+
+
+def _put(buckets: dict[int, array[int]], order: list[int], number: int, pair: tuple[int, int]) -> None:
+    bucket = buckets.get(number)
+    if bucket is None:
+        bucket = buckets[number] = array("q")
+        heappush(order, number)
+    bucket.extend(pair)
+
+
+def _pairs(bucket: array[int]) -> NDArray[numpy.int64]:
+    """A copy: a view would keep the array from growing."""
+    return numpy.array(bucket, numpy.int64).reshape(-1, 2)

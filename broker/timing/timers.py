@@ -1,0 +1,391 @@
+"""Delayed messages of any moment: they wait in a topic of the timer's, and a copy goes where it belongs when it is due.
+
+Neither lost nor doubled, whatever ends the process: a batch of copies follows the fact that names them, in the same
+turn and in the same order, so the log itself tells after a crash which copies there are (`facts.py`). Facts are in the
+log too, so a slave that becomes the master goes on where the old one ended.
+
+A message waits longer than the log keeps it (`fileReservedTime`)? One that is half as old as that is stored again, by
+the same rule: the copy is its successor.
+
+Java: store/timer/TimerMessageStore.java
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from rocketlet.broker.delayed_delivery import origin_of
+from rocketlet.broker.fact_log import FactLog
+from rocketlet.broker.put_again import FilterBits, put_again
+from rocketlet.broker.timing import facts
+from rocketlet.broker.timing.deliver_at import QUEUE
+from rocketlet.broker.timing.facts import FactError, Gathered
+from rocketlet.broker.timing.pending import NEVER, Pending
+from rocketlet.common.clock import WallClock
+from rocketlet.common.message_properties import REAL_TOPIC, UNIQ_KEY, decode_bytes, find
+from rocketlet.common.message_record import Record, decode, properties_of
+from rocketlet.common.topic import TIMER_TOPIC, InvalidName
+from rocketlet.store.consume_queue import LOST
+from rocketlet.store.errors import MessageIllegal, PutRefused
+from rocketlet.store.message import Put
+from rocketlet.store.message_store import MessageStore
+
+if TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+log = logging.getLogger("rocketlet.broker.timing.timers")
+
+FACTS_QUEUE: Final = 1
+BATCH: Final = 64  # delivered without letting others run: 2 ms
+READ_AT_ONCE: Final = 256
+LONGEST_SLEEP: Final = 5.0  # the wall clock may be set meanwhile
+ROLL_SECONDS: Final = 60.0
+SHORTEST_PAUSE: Final = 0.1  # seconds, after a copy could not be stored
+LONGEST_PAUSE: Final = 5.0
+_PIECE: Final = 4096  # rows of one fact of a snapshot: 64 KB
+# Messages for one and the same ms that a recall looks at; with more the index finds it.
+_SAME_MOMENT: Final = 256
+_SNAPSHOT_ARRIVALS: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class TimerStatistics:
+    pending: int
+    delivered: int
+    recalled: int
+    skipped: int
+    next_due: int
+    late_ms: int
+    """Of all that were delivered, added up."""
+
+
+@dataclass(slots=True)
+class Copy:
+    """A message that is due, and what is to be stored of it."""
+
+    due: int
+    place: int
+    put: Put
+
+
+class Timers:
+    """One object for the whole broker; it delivers while `run` runs."""
+
+    def __init__(
+        self, store: MessageStore, clock: WallClock, settle: Callable[[], None], filter_bits: FilterBits
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._settle = settle
+        self._filter_bits = filter_bits
+        self._facts = FactLog(store, FACTS_QUEUE)
+        self._pending = Pending()
+        self._read_to = 0
+        self._arrivals = 0  # since the last snapshot
+        self._undecided: int | None = None  # how many copies the last batch made, until that is written down
+        self._useless: list[int] = []  # not deliverable, and not written down yet
+        self._delivered = self._recalled = self._skipped = self._late_ms = 0
+        self.is_open = False
+        self._news = trio.Event()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Deliver until cancelled, as a master. REQUIRES an open store that takes messages."""
+        await self._recover()
+        self.is_open = True
+        task_status.started()
+        rolled = trio.current_time()
+        pause = SHORTEST_PAUSE
+        try:
+            while True:
+                await self._read_new()
+                if self._deliver_due():
+                    pause = SHORTEST_PAUSE
+                elif self._pending.next_due() <= self._clock():
+                    await trio.sleep(pause)
+                    pause = min(pause * 2, LONGEST_PAUSE)
+                    continue
+                if self._wants_snapshot():
+                    await self._snapshot()
+                if trio.current_time() - rolled > ROLL_SECONDS:
+                    await self._roll()
+                    rolled = trio.current_time()
+                await self._wait()
+        finally:
+            self.is_open = False
+
+    async def _wait(self) -> None:
+        """Until the next is due, or one has come."""
+        queue_end = self._store.watch(TIMER_TOPIC, QUEUE)
+        if queue_end.value > self._read_to:
+            await trio.lowlevel.checkpoint()
+            return
+        self._news = news = trio.Event()
+        waiter = queue_end.call_at(self._read_to + 1, news.set)
+        due = self._pending.next_due()
+        seconds = float("inf") if due == NEVER else min(max(due - self._clock(), 0) / 1000, LONGEST_SLEEP)
+        with trio.move_on_after(seconds):
+            await news.wait()
+        waiter.cancel()
+
+    # ---- delivering
+
+    def _deliver_due(self) -> bool:
+        """A batch of what is due; False where nothing could be stored though something is due."""
+        taken = self._pending.take(self._clock(), BATCH)
+        if not taken:
+            return True
+        copies = []
+        for due, place in taken:
+            put = self._copy_of(place)
+            if put is None:
+                self._useless.append(place)
+            else:
+                copies.append(Copy(due, place, put))
+        made = self._store_copies(copies)
+        now = self._clock()
+        self._late_ms += sum(max(now - copy.due, 0) for copy in copies[:made])
+        self._delivered += made
+        for copy in copies[made:]:
+            self._pending.add(copy.due, copy.place)
+        self._settle()
+        return made == len(copies)
+
+    def _store_copies(self, copies: list[Copy]) -> int:
+        """The rule that the module's head tells. Returns how many of `copies` were stored, and takes one that never
+        can be out of them."""
+        made = 0
+        try:
+            if copies or self._useless:
+                self._write_facts(facts.delivering([copy.place for copy in copies]) if copies else b"")
+            for copy in copies:
+                self._undecided = made
+                self._store.put(copy.put)
+                made += 1
+            if copies:
+                self._undecided = made
+        except (MessageIllegal, InvalidName) as error:
+            illegal = copies.pop(made)
+            log.error("the delayed message at %d can never go to %s: %s", illegal.place, illegal.put.topic, error)
+            self._useless.append(illegal.place)
+        except PutRefused as error:
+            log.error("a delayed message cannot be stored, and is tried again: %s", error)
+        return made
+
+    def _write_facts(self, fact: bytes) -> None:
+        """A fact, and before it what is not written down yet. Raises PutRefused, with nothing written."""
+        if self._undecided is not None:
+            self._facts.note(facts.delivered(self._undecided))
+        if self._useless:
+            self._facts.note(facts.removed(self._useless))
+        if fact:
+            self._facts.note(fact)
+        self._facts.write()
+        self._skipped += len(self._useless)
+        self._undecided, self._useless = None, []
+
+    def _copy_of(self, place: int) -> Put | None:
+        record = self._record(place)
+        origin = origin_of(record) if record is not None else None
+        if record is None or origin is None:
+            log.error("the delayed message at %d cannot be read, or goes nowhere", place)
+            return None
+        put = put_again(record, origin.topic, origin.queue_id)
+        put.filter_bits = self._filter_bits(put.topic, put.properties)
+        return put
+
+    def _record(self, place: int) -> Record | None:
+        queue = self._store.queue(TIMER_TOPIC, QUEUE)
+        entry = queue.entry(place) if queue is not None else None
+        raw = self._store.record_at(entry[0], entry[1]) if entry is not None and entry[2] != LOST else None
+        return decode(raw) if raw is not None else None
+
+    # ---- arriving
+
+    async def _read_new(self) -> None:
+        queue = self._store.queue(TIMER_TOPIC, QUEUE)
+        while queue is not None and self._read_to < queue.end:
+            self._take_new(min(queue.end, self._read_to + READ_AT_ONCE))
+            if self._read_to < queue.end:
+                await trio.lowlevel.checkpoint()
+
+    def _take_new(self, end: int) -> None:
+        queue = self._store.queue(TIMER_TOPIC, QUEUE)
+        assert queue is not None
+        for place in range(max(self._read_to, queue.begin), end):
+            due = self._due_of(place)
+            if due is not None:
+                self._pending.add(due, place)
+                self._arrivals += 1
+        self._read_to = end
+
+    def _due_of(self, place: int) -> int | None:
+        queue = self._store.queue(TIMER_TOPIC, QUEUE)
+        entry = queue.entry(place) if queue is not None else None
+        record = self._store.log.read(entry[0], entry[1]) if entry is not None and entry[2] != LOST else None
+        text = find(properties_of(record), b"TIMER_OUT_MS") if record is not None else None
+        if text is None or not text.isdigit() or len(text) > 18:
+            log.error("the message at %d of the timer's queue tells no moment, and stays there", place)
+            return None
+        return int(text)
+
+    # ---- recalling
+
+    def recall(self, topic: str, due: int, message_id: str) -> bool:
+        """Have a message never delivered; False where it is not waiting (any more). Raises PutRefused."""
+        queue = self._store.queue(TIMER_TOPIC, QUEUE)
+        if queue is not None and self._read_to < queue.end <= self._read_to + READ_AT_ONCE:
+            self._take_new(queue.end)
+        for place in self._candidates(due, message_id):
+            record = self._record(place)
+            properties = decode_bytes(record.properties) if record is not None else {}
+            if properties.get(UNIQ_KEY) == message_id and properties.get(REAL_TOPIC) == topic:
+                self._write_facts(facts.removed([place]))
+                self._pending.remove(due, place)
+                self._recalled += 1
+                return True
+        return False
+
+    def _candidates(self, due: int, message_id: str) -> list[int]:
+        places = self._pending.at(due, _SAME_MOMENT + 1)
+        if len(places) <= _SAME_MOMENT:
+            return places
+        every = set(self._pending.at(due, len(self._pending)))
+        found = self._store.find_by_key(TIMER_TOPIC, message_id, _SAME_MOMENT, 0, NEVER)
+        return [place for _, raw in found.records if (place := decode(raw).queue_offset) in every]
+
+    @property
+    def log_end(self) -> int:
+        """What has to be safe for everything that was written here to be."""
+        return self._store.log.end
+
+    # ---- what others ask
+
+    def statistics(self) -> TimerStatistics:
+        return TimerStatistics(
+            len(self._pending), self._delivered, self._recalled, self._skipped, self._pending.next_due(), self._late_ms
+        )
+
+    def __repr__(self) -> str:
+        return f"<Timers {self.statistics()}>"
+
+    # ---- staying in the log
+
+    async def _roll(self) -> None:
+        """Store again what is about to leave the log."""
+        oldest = self._clock() - self._store.config.file_reserved_time * 3_600_000 // 2
+        limit = self._store.offset_at_time(TIMER_TOPIC, QUEUE, oldest)
+        old = [(due, place) for due, place in self._pending.before(limit) if due > self._clock() + LONGEST_SLEEP * 1000]
+        for at in range(0, len(old), BATCH):
+            await trio.lowlevel.checkpoint()
+            copies = []
+            for due, place in old[at : at + BATCH]:
+                record = self._record(place)
+                if record is not None and place in self._pending.at(due, len(self._pending)):
+                    copies.append(Copy(due, place, put_again(record, TIMER_TOPIC, QUEUE)))
+            before = len(copies)
+            made = self._store_copies(copies)
+            for copy in copies[:made]:
+                self._pending.remove(copy.due, copy.place)
+            self._settle()
+            if made < before:
+                return
+        if old:
+            log.info("%d delayed messages were stored again, to stay in the log", len(old))
+
+    # ---- snapshots
+
+    def _wants_snapshot(self) -> bool:
+        return self._arrivals > max(_SNAPSHOT_ARRIVALS, len(self._pending) // 4) or self._facts.wants_snapshot
+
+    async def _snapshot(self) -> None:
+        try:
+            self._write_facts(b"")
+            self._facts.begin_snapshot()
+            self._facts.note(facts.start(self._read_to))
+            rows = self._pending.rows()
+            self._arrivals = 0
+            for at in range(0, len(rows), _PIECE):
+                self._facts.note(facts.entries(rows[at : at + _PIECE]))
+                self._facts.write()
+                self._settle()
+                await trio.lowlevel.checkpoint()
+                await self._read_new()
+                while self._pending.next_due() <= self._clock() and self._deliver_due():
+                    await trio.lowlevel.checkpoint()
+            self._write_facts(b"")
+            self._facts.end_snapshot()
+            self._settle()
+        except PutRefused as error:
+            log.warning("no snapshot of delayed messages can be written: %s", error)
+
+    # ---- after a restart
+
+    async def _recover(self) -> None:
+        gathered = Gathered()
+        self._pending, self._undecided, self._useless, self._arrivals = Pending(), None, [], 0
+
+        def take(body: bytes) -> None:
+            try:
+                for fact in facts.read(body):
+                    gathered.take(fact)
+            except FactError as error:
+                log.error("delayed messages: %s", error)
+
+        await self._facts.read(take)
+        if gathered.unresolved is not None:
+            made = self._copies_behind(gathered.unresolved.tolist())
+            gathered.resolve(made)
+            self._undecided = made
+        queue = self._store.queue(TIMER_TOPIC, QUEUE)
+        begin, end = (queue.begin, queue.end) if queue is not None else (0, 0)
+        self._read_to = max(min(gathered.read_to, end), begin)
+        rows = gathered.pending()
+        self._pending.add_many(rows[(rows[:, 1] >= begin) & (rows[:, 1] < self._read_to)])
+        await self._read_again(end, gathered.all_gone())
+        if len(self._pending):
+            log.info("%d delayed messages wait", len(self._pending))
+
+    async def _read_again(self, end: int, gone: NDArray[numpy.int64]) -> None:
+        """What came since the snapshot, without what went since."""
+        left_out = set(gone[gone >= self._read_to].tolist())
+        for place in range(self._read_to, end):
+            if place % READ_AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+            if place not in left_out:
+                due = self._due_of(place)
+                if due is not None:
+                    self._pending.add(due, place)
+                    self._arrivals += 1
+        self._read_to = end
+
+    def _copies_behind(self, places: list[int]) -> int:
+        """How many of the copies there are that were to follow the last fact in the log."""
+        end = self._facts.last_end
+        for number, place in enumerate(places):
+            original = self._record(place)
+            raw = self._next_record(end)
+            copy = decode(raw[1]) if raw is not None else None
+            if raw is None or copy is None or original is None or _name(copy) != _name(original):
+                return number
+            end = raw[0] + copy.size
+        return len(places)
+
+    def _next_record(self, log_offset: int) -> tuple[int, bytes] | None:
+        """The record that stands there, or at the beginning of the next file of the log."""
+        raw = self._store.record_at(log_offset)
+        if raw is None:
+            size = self._store.log.file_size
+            log_offset += size - log_offset % size
+            raw = self._store.record_at(log_offset)
+        return (log_offset, raw) if raw is not None else None
+
+
+def _name(record: Record) -> tuple[object, ...]:
+    """What a message and its copy have in common."""
+    return record.properties, record.body_crc, record.born_timestamp, record.born_host
