@@ -16,6 +16,7 @@ from random import Random
 
 import trio
 
+from rocketlet.access.config import AccessConfig
 from rocketlet.broker.broker import Broker
 from rocketlet.broker.lives import run_lives
 from rocketlet.common.clock import TrioWallClock
@@ -187,7 +188,12 @@ async def replicas(size: int = 3, *, seed: int = 7, **settings: object) -> Async
     """A name server, and so many replicas, numbered from 1 on."""
     network = MemoryNetwork(host="10.2.0.1")
     async with trio.open_nursery() as nursery, ConnectionPool(network, PoolConfig()) as pool:
-        configs = (NamesrvConfig(bind_address="10.1.0.1", listen_port=9876), ServerConfig(), MetricsConfig())
+        configs = (
+            NamesrvConfig(bind_address="10.1.0.1", listen_port=9876),
+            ServerConfig(),
+            MetricsConfig(),
+            AccessConfig(),
+        )
         origins = {one.key: "default" for config in configs for one in settings_of(type(config))}
         namesrv = NameServer(Loaded(configs, origins), network, files=MemoryFiles())
         await nursery.start(namesrv.run)
