@@ -249,7 +249,7 @@ class Broker:
         await self.access.open()
         if self.group is not None:
             self.group.open()
-        await self.store.open()  # may take minutes, and can be cancelled: nobody has been promised anything yet
+        await self.store.open()  # may take minutes, and can be cancelled: nothing has been acknowledged yet
         stop = self._stop
         async with trio.open_nursery() as watch:
             watch.start_soon(_when_cancelled, stop)

@@ -1,7 +1,8 @@
-"""The connected clients: what heartbeats, leaving, silence and lost connections do to the registries, and who is told.
+"""The connected clients: what heartbeats, unregistering, silence and lost connections do to the registries, and who is
+notified.
 
-Whenever a member or a topic of a consumer group comes or goes, all members are told by a one-way NOTIFY_CONSUMER_IDS_
-CHANGED (40), so that they share the queues out again at once and not at their next round of 20 s.
+Whenever a member or a topic of a consumer group comes or goes, all members are notified by a one-way
+NOTIFY_CONSUMER_IDS_ CHANGED (40), so that they share the queues out again at once and not at their next round of 20 s.
 
 Invariant: a closed connection is in no registry; a heartbeat that comes after its connection's end registers nothing.
 
@@ -104,7 +105,7 @@ class Clients(ConnectionEvents):
         """Close connections whose client has sent no heartbeat for too long; runs until cancelled."""
         while True:
             await trio.sleep(SCAN_SECONDS)
-            # By a clock that nobody sets: a wall clock put forward by a day would close every connection.
+            # By a clock that cannot be set: a wall clock set forward by a day would close every connection.
             now = monotonic_ms()
             for member in [*self.consumers.expired(now), *self.producers.expired(now)]:
                 log.warning("%s (%s) has sent no heartbeat for 120 s: closed", member.client_id, member.connection.peer)

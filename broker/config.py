@@ -1,7 +1,7 @@
 """Settings of the broker itself, by RocketMQ's keys; those of the log and its files are in `store/config.py`.
 
 What is `updatable` may be changed while the broker runs (request 25), all else only in the file. Four defaults differ
-from RocketMQ's, because a safe or useful default costs nobody anything: the broker listens on loopback only until
+from RocketMQ's, because a safe or useful default has no cost: the broker listens on loopback only until
 `bindAddress` opens it, SQL92 filters are on, a broker without `brokerIP1` announces the address that it reaches its
 name server from, and a send that waited 200 ms is not refused yet, for its client waits 3 s.
 
@@ -205,7 +205,7 @@ class BrokerConfig:
 
 
 class Settings:
-    """The broker's settings as they are now. Whoever decides by one reads it here, each time, since it may change."""
+    """The broker's settings as they are now. Code that depends on one reads it here, each time, since it may change."""
 
     __slots__ = ("now",)
 

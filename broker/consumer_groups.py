@@ -43,7 +43,7 @@ class Member:
     client_id: str
     language: str
     version: int
-    seen: int  # by a clock that nobody sets
+    seen: int  # by a clock that cannot be set
     # What this member itself said last, to compare with what others of the group said: topic -> expression.
     subscribed: Mapping[str, str] = field(default_factory=dict)
     seen_at: int = 0  # by the wall clock, for people
@@ -147,7 +147,7 @@ class ConsumerGroups:
         self._size = 0
 
     def register(self, member: Member, consuming: Consuming) -> bool:
-        """Take in one group of a heartbeat; true when the group has to be told (a member or a topic is new).
+        """Register one group of a heartbeat; true when the group has to be notified (a member or a topic is new).
 
         Raises RegistryFull.
         """

@@ -39,7 +39,7 @@ Key = tuple[str, str, int]  # group, topic, queue id
 
 @dataclass(frozen=True, slots=True)
 class OffsetChange:
-    """An offset as it is told to another broker."""
+    """An offset as another broker gets it."""
 
     group: str
     topic: str

@@ -1,7 +1,7 @@
 """A message with a delay level takes its way over SCHEDULE_TOPIC_XXXX: queue = level - 1, origin in two properties.
 
 A level above the last is the last, and is stored as that. Where it comes from stands in REAL_TOPIC and REAL_QID, and
-both stay in the text, with DELAY, when the message is delivered: nobody may take DELAY for "still delayed".
+both stay in the text, with DELAY, when the message is delivered: DELAY does not mean "still delayed".
 
 Java: store/CommitLog.java#asyncPutMessage, common/message/Message.java#getDelayTimeLevel
 """
@@ -35,7 +35,7 @@ def delay_level(properties: Mapping[str, str]) -> int:
 def delay(message: Put, properties: MutableMapping[str, str], level: int, levels: int) -> None:
     """Turn a message to be stored into its delayed form. REQUIRES 0 < level; `properties` are the message's own.
 
-    Its tags code is not looked at any more: the store keeps the time of delivery in its place.
+    Its tags code is no longer used: the store keeps the time of delivery in its place.
     """
     if level > levels:
         properties[DELAY] = str(levels)

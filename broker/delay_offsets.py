@@ -11,7 +11,7 @@ from typing import Any, Final
 
 log = logging.getLogger("rocketlet.broker.delay_offsets")
 
-MAX_LEVEL: Final = 1024  # of levels in a file that somebody else wrote
+MAX_LEVEL: Final = 1024  # of levels in a file that another program wrote
 
 
 class DelayOffsets:

@@ -1,4 +1,4 @@
-"""Delayed messages on their way out: each level's queue is delivered in order, as each message's time comes.
+"""The delivery of delayed messages: each level's queue in order, as each message becomes due.
 
 One task a level. It sleeps until the next message is due, or until the level's queue grows; it never polls. The queue
 entry's tags code is the time of delivery. A message that was stored under a longer delay than its level has now is due

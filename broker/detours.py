@@ -89,13 +89,13 @@ class Detours:
             postpone(put, _properties_of(put), due)
 
     def delayed(self, put: Put) -> Put:
-        """A message with DELAY, on its way through the schedule topic. REQUIRES: the level is a number above 0."""
+        """Route a message with DELAY through the schedule topic. REQUIRES: the level is a number above 0."""
         properties = _properties_of(put)
         delay(put, properties, delay_level(properties), self._levels)
         return put
 
     def half(self, put: Put) -> Put:
-        """A message with TRAN_MSG, on its way through the half topic."""
+        """Route a message with TRAN_MSG through the half topic."""
         self._topics.create(names.HALF_TOPIC, 1, reason="for transactions")
         prepare(put, _properties_of(put))
         return put

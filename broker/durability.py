@@ -84,8 +84,8 @@ class _Wait:
 class ByWatermark:
     """A guarantee that holds as far as a watermark has come, and that callers wait for at most `timeout_ms`.
 
-    `late` makes the code and remark of who waited so long. One task, which runs while somebody waits, sleeps until the
-    first of them is late; under a steady load it wakes once in a timeout.
+    `late` makes the code and remark of an answer that is too late. One task, which runs while answers wait, sleeps
+    until the first of them is late; under a steady load it wakes once in a timeout.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ def _no_slave_in_time(timeout_ms: float) -> tuple[ResponseCode, str]:
 def call_for_all(guarantees: Sequence[Guarantee], end: int, then: Then) -> None:
     """`then` once all guarantees have been decided; each has its own deadline, and all run from now.
 
-    A failure (code 1) outweighs the rest; else the last guarantee that fell short is told, as with RocketMQ.
+    A failure (code 1) outweighs the rest; otherwise the last guarantee that fell short is reported, as in RocketMQ.
     """
     decided: dict[Guarantee, Shortfall | None] = {}
 
@@ -216,7 +216,8 @@ class Durability:
             then(None)
 
     def hasten(self) -> None:
-        """With SYNC_FLUSH, see that what was put is flushed soon, also where nobody waits (waitStoreMsgOK=false)."""
+        """With SYNC_FLUSH, make sure that what was put is flushed soon, even if no sender waits
+        (waitStoreMsgOK=false)."""
         if self._store.config.is_sync_flush:
             self._store.want_flush()
 
@@ -224,7 +225,7 @@ class Durability:
         """The answer to a request that stored something and is no send, once the log is as safe up to `end` as sends
         wait for.
 
-        It never goes before the topic is saved that the first of them created, or nobody could read what it stored
+        It never goes out before the topic that the first of them created is saved, or what it stored could not be read
         after a crash. `late` is its code where the disk takes too long. A slave that does not confirm delays it and
         changes nothing: RocketMQ, which waits for neither here, answers success too.
         """
@@ -271,7 +272,7 @@ T = TypeVar("T")
 class AfterFlush(Generic[T]):
     """Keeps a file from claiming what the disk does not have: of the values noted, hands on the latest that may be.
 
-    Offsets tell that something was done: a delayed message delivered, a transaction ended. They are saved in small
+    Offsets record that something was done: a delayed message delivered, a transaction ended. They are saved in small
     files, flushed at once, while the record that was made for it may wait for its flush. A power cut between the two
     would leave an offset that speaks of a record which is gone, and the message with it. So such an offset is noted
     here, and `take`, which only takes note, is called when the log is flushed up to where it was noted; with values in

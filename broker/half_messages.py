@@ -137,7 +137,7 @@ class HalfMessages:
         return self._end(half, message)
 
     def roll_back(self, log_offset: int, offset: int, group: str) -> Appended:
-        """End a transaction whose message nobody shall see. Raises as `commit`."""
+        """End a transaction whose message is never delivered. Raises as `commit`."""
         return self._end(self._current(log_offset, offset, group))
 
     def _end(self, half: Half, *messages: Put) -> Appended:
@@ -185,7 +185,7 @@ class HalfMessages:
             store_host=host,
         )
 
-    # ---- while nobody has ended it
+    # ---- while it has not ended
 
     def next_open(self) -> int:
         """The offset of the first half message that is not over; the queue's end where all are."""
@@ -218,7 +218,7 @@ class HalfMessages:
         return replace(half, record=record, properties=properties)
 
     def give_up(self, half: Half) -> None:
-        """Move it to TRANS_CHECK_MAX_TIME_TOPIC: nobody ended it in time. Raises the store's errors."""
+        """Move it to TRANS_CHECK_MAX_TIME_TOPIC: it was not ended in time. Raises the store's errors."""
         self._topics.create(TRANS_CHECK_MAX_TOPIC, 1, reason="for transactions that nobody ends")
         self._store.put(put_again(half.record, TRANS_CHECK_MAX_TOPIC, QUEUE, rewritten(half.properties)))
         self._states.ended(half.offset, half.key)
@@ -230,7 +230,7 @@ class HalfMessages:
         self._save()
 
     def resume(self, log_offset: int) -> Appended | None:
-        """Have a message checked from the beginning again; None where that goes on anyway. Raises EndRefused."""
+        """Have a message checked from the beginning again; None where its checks continue anyway. Raises EndRefused."""
         half = self._read_at(log_offset, HALF_TOPIC, TRANS_CHECK_MAX_TOPIC)
         if half is None:
             raise EndRefused("there is no half message at this offset, nor one that was given up")
@@ -356,7 +356,7 @@ class HalfMessages:
             try:
                 self._offsets.commit(TRANSACTION_GROUP, topic, QUEUE, offset)
             except OffsetRefused as error:
-                # The queues tell all of it again after a restart, only more slowly.
+                # After a restart all of it is learnt again from the queues, only more slowly.
                 log.error("the progress of transactions is not kept: %s", error)
 
     def statistics(self) -> TransactionStatistics:

@@ -1,4 +1,4 @@
-"""Who this broker is, to clients, name servers and in records.
+"""The identity of this broker, towards clients and name servers and in records.
 
 Java: broker/BrokerController.java (getBrokerAddr, getStoreHost, getHAServerAddr)
 """
@@ -13,9 +13,9 @@ from rocketlet.common.message_id import offset_message_id
 
 @dataclass(slots=True)
 class Identity:
-    """`address` is what clients are told; it is settled once the port is bound (`listenPort` may be 0).
+    """`address` is what clients get; it is known once the port is bound (`listenPort` may be 0).
 
-    `loopback_address` is what clients on the same host are told instead, where nobody chose the address.
+    `loopback_address` is what clients on the same host get instead, where no address was configured.
     """
 
     name: str

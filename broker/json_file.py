@@ -2,7 +2,7 @@
 
 A crash or a full disk leaves the old file or the new, never half of one: `Disk.write_file` writes beside it, flushes,
 renames, and flushes the directory. The file is plain JSON, which Java reads; what Java wrote (bare numeric keys,
-trailing commas) is read. A file that makes no sense is told, kept as `.broken`, and skipped for its `.bak`; both
+trailing commas) is read. A file that makes no sense is reported, kept as `.broken`, and skipped for its `.bak`; both
 together broken mean an empty table and a loud line, never a broker that does not start.
 
 Invariants: `saved()` returns only when everything that had changed before the call is on the disk; a `.bak` is never
@@ -89,7 +89,7 @@ class JsonFile:
             try:
                 data = msgspec.json.encode(self._body())
             except (TypeError, ValueError, RecursionError) as error:
-                # Whatever made it so, the other tables and the broker go on.
+                # Whatever the cause, the other tables and the broker continue.
                 raise NotSaved(f"{self.path} could not be written: {error}") from error
             try:
                 if self._disk.inline:
@@ -102,7 +102,7 @@ class JsonFile:
             self._written = upto
 
     async def keep_saving(self) -> None:
-        """Write soon after each change, for changes that nobody waits for."""
+        """Write soon after each change, for changes that are not waited for."""
         while True:
             await self._changed.wait()
             self._changed = trio.Event()

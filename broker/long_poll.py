@@ -37,7 +37,7 @@ AT_ONCE = 0.010
 # Clients give up at 30 s, and a connection without traffic is closed at 120 s.
 LONGEST_HOLD_MS = 120_000
 
-# Tries a parked pull again. True: it must be answered now. Returns an answer, DEFERRED where somebody else will give
+# Tries a parked pull again. True: it must be answered now. Returns an answer, DEFERRED where other code will give
 # it, or the offset to wait for next.
 Attempt = Callable[[bool], Answer | Deferred | int]
 
@@ -94,7 +94,7 @@ class LongPoll:
         self._wait(parked, offset)
 
     def drain(self) -> None:
-        """Try again those whose queue has moved. Called after every dispatch; costs nothing where nobody waits.
+        """Try again those whose queue has moved. Called after every dispatch; costs nothing while no pull waits.
 
         For at most AT_ONCE seconds: the others are tried by `run`, after other tasks have run.
         """

@@ -1,6 +1,6 @@
 """Requests that waited too long are refused at once instead of worked on: their clients are about to give up.
 
-Nothing queues here but in the sockets, while the process is busy or stands still: a disk that blocks it, a machine that
+Nothing queues here but in the sockets, while the process is busy or blocked: a disk that blocks it, a machine that
 gives it no time. What is read after one pass of the event loop may have waited as long as the pass before it took. If
 that is longer than its family allows (`waitTimeMillsIn…Queue`), it is answered SYSTEM_BUSY (2), with RocketMQ's words
 and the reason. `brokerFastFailureEnable=false` switches this off.

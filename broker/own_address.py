@@ -1,4 +1,4 @@
-"""Which address of this host others reach it at, where nobody has said; and the IP of a host's name, where one has.
+"""The address at which others reach this host, where none is configured; and the IP of a host's name, where one is.
 
 The kernel knows: it is the one from which it would send to the name server, or, where that is on this host, to anywhere
 else. Nothing is sent to find out. The host's own name is asked last, for Debian has it stand for 127.0.1.1.
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from rocketlet.remoting.transport import split_address
 
 LOOPBACK = "127.0.0.1"
-_ELSEWHERE = ("203.0.113.1", 9)  # set aside for documentation (RFC 5737): nobody is there
+_ELSEWHERE = ("203.0.113.1", 9)  # reserved for documentation (RFC 5737): no host has it
 
 
 def own_address(name_servers: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""Which clients produce in which group, so that the broker can ask or tell one of them something.
+"""Which clients produce in which group, so that the broker can send requests to one of them.
 
 Needed for two things only: to ask a live producer of a group about a transaction, and to hand a reply to the client
 that waits for it. A producer leaves by saying so, with its connection, or after 120 s of silence. Pure.

@@ -19,7 +19,7 @@ _SMALLEST_TABLE = 16
 
 
 def rewritten(properties: Mapping[str, str]) -> bytes:
-    """The bytes of a map, as Java orders them. REQUIRES: its entries stand in the order in which they were put."""
+    """The bytes of a map, as Java orders them. REQUIRES: its entries are in the order in which they were put."""
     slots = _SMALLEST_TABLE
     while len(properties) > slots * 3 // 4:
         slots *= 2

@@ -40,7 +40,7 @@ def put_again(record: Record, topic: str, queue_id: int, properties: bytes | Non
 
 
 def tags_code(properties: bytes) -> int:
-    """What a queue entry keeps of the tags; 0 where there are none."""
+    """The tags code of a queue entry; 0 where there are no tags."""
     tags = find(properties, b"TAGS")
     return utf8_hash(tags) if tags else 0
 

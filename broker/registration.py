@@ -1,6 +1,6 @@
 """The broker at its name servers: registered with all of them, in parallel, at start, on every change, and regularly.
 
-Each name server has a task of its own, so one that is away or slow keeps nobody else waiting. A registration is the
+Each name server has a task of its own, so one that is away or slow delays no other. A registration is the
 complete topic table in one snapshot with its version, over a connection that is kept. One that nothing forces
 (`forceRegister=false`) first asks whether the name server knows this version (322). A change that comes while one is
 under way makes another after it, so the last state always arrives; many changes at once make one. A name server that
@@ -54,12 +54,13 @@ MOST_WAIT = 1.0
 
 @dataclass(slots=True)
 class Place:
-    """One name server. `tried`: how many changes its last finished try told or could not tell; `error`: why not."""
+    """One name server. `tried`: how many changes its last finished try covered, successful or not; `error`: why it
+    failed."""
 
     address: str
     tried: int = -1
     error: str | None = None  # None before the first try, empty while it has us
-    master: tuple[str, str] = ("", "")  # of our name, as it told us: ordinary address, port for slaves
+    master: tuple[str, str] = ("", "")  # of our name, as it answered: ordinary address, port for slaves
 
 
 class Registration:
@@ -72,7 +73,7 @@ class Registration:
         self._pool = pool
         self._places = [Place(address) for address in settings.now.namesrv_addr]
         self.allowed: Callable[[], bool] = lambda: True
-        """Whether the name servers may be told of this broker now."""
+        """Whether this broker may be registered with the name servers now."""
         self._changes = 0
         self._news = trio.lowlevel.ParkingLot()  # tasks that wait for a change
         self._tries = trio.lowlevel.ParkingLot()  # who waits for tries to be over
@@ -81,17 +82,17 @@ class Registration:
         another one than it named before."""
 
     def register_soon(self) -> None:
-        """Something changed; every name server is told at once."""
+        """Something changed; register with every name server at once."""
         self._changes += 1
         self._news.unpark_all()
 
     async def register_now(self) -> None:
-        """Something changed; wait until every name server was told, or could not be. Requires: `run` runs."""
+        """Something changed; wait until every name server knows it, or could not be reached. Requires: `run` runs."""
         self.register_soon()
         await self.told()
 
     async def told(self) -> None:
-        """Wait until every name server was told of all changes so far, or could not be."""
+        """Wait until every name server knows all changes so far, or could not be reached."""
         mine = self._changes
         while any(place.tried < mine for place in self._places):
             await self._tries.park()
@@ -114,7 +115,7 @@ class Registration:
     async def _keep_told(self, place: Place) -> None:
         pauses = retry_pauses(self._settings.now.registration_pause)
         while True:
-            # A slave asks every time: the answer tells where its master is, whatever it is that has changed.
+            # A slave asks every time: the answer says where its master is, whatever has changed.
             always = self._settings.now.force_register or self._identity.slave
             changes, forced = self._changes, self._changes > place.tried or always
             if forced or place.error or not await self._is_known_at(place.address):
@@ -200,7 +201,7 @@ class Registration:
                 answer.code == ResponseCode.SUCCESS and not from_ext(QueryDataVersionAnswerHeader, answer.ext).changed
             )
         except RemotingError:
-            return False  # whatever ails it, registering will show and tell
+            return False  # whatever is wrong with it, registering will show and log it
 
     def _report(self, place: Place, error: str) -> None:
         if error and place.error != error:

@@ -121,7 +121,7 @@ class ReplicaGroup:
         return self.driver.epoch if self.driver is not None else self._state.promised
 
     def may_register(self) -> bool:
-        """Whether the name servers may be told of this broker now."""
+        """Whether this broker may be registered with the name servers now."""
         return self.driver is None or self.driver.may_register()
 
 

@@ -2,7 +2,7 @@
 
 The settings say what it begins as: `brokerRole` and `brokerId` have to fit each other, or it does not start. A person
 may change it later (`mqadmin promoteSlave`, `demoteMaster`); that is kept in `rocketlet/role.json` beside the log, with
-the settings that it replaced: as soon as somebody changes those, the settings count again.
+the settings that it replaced: as soon as those are changed, the settings count again.
 
 A role is a task: what only a master does (delays, transaction checks, the port for slaves) or only a slave does
 (following). To change it, the task is ended, the new role is written down and made durable, and the other task begun;
@@ -38,7 +38,7 @@ ROLE_FILE = "rocketlet/role.json"
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a broker is among those of its name. `master` is the master's port for slaves, where a slave was told."""
+    """What a broker is among those of its name. `master` is the master's port for slaves, if a slave knows it."""
 
     role: BrokerRole
     broker_id: int

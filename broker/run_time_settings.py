@@ -21,7 +21,7 @@ from rocketlet.store.disk import Disk
 
 
 class RunTimeSettings(ChangeableSettings, Settings):
-    """The holder of all settings. `taken` is told after each change."""
+    """The holder of all settings. `taken` is called after each change."""
 
     def __init__(self, loaded: Loaded, disk: Disk, clock: Callable[[], int], taken: Callable[[Loaded], None]) -> None:
         ChangeableSettings.__init__(self, loaded)
@@ -36,7 +36,7 @@ class RunTimeSettings(ChangeableSettings, Settings):
         return self._loaded[config_type]
 
     def replaced(self, loaded: Loaded) -> None:
-        """Take settings that nobody asked for by request: the broker has another role. They are not kept."""
+        """Apply settings that no request asked for: the broker has another role. They are not saved."""
         self._take(loaded)
 
     @property

@@ -20,7 +20,7 @@ class SendTerms:
     """`waits`: whether an acknowledgment promises more than that the message is written (`broker/durability.py`).
 
     `ready` makes the frame that says nothing but success. `is_open`: nothing that concerns the broker as a whole stands
-    against a send, so that only the send itself has to be looked at.
+    against a send, so that only the send itself has to be checked.
     """
 
     store_host: bytes = b""

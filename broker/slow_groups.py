@@ -1,6 +1,6 @@
 """Groups that lag so far behind that reading for them would hurt all others are stopped, if that is wanted.
 
-Off by default (`disableConsumeIfConsumerReadSlowly`). An administrator lets such a group go on by `updateSubGroup`.
+Off by default (`disableConsumeIfConsumerReadSlowly`). An administrator lets such a group continue by `updateSubGroup`.
 
 Java: broker/BrokerController.java (protectBroker)
 """

@@ -1,7 +1,7 @@
 """How much flows through the broker: counters on the hot path, and the samples from which rates are computed.
 
-A `Flow` is three numbers that only grow. Whoever sends or pulls adds to the flow of one queue and to that of the
-broker; a topic or a group is summed up when somebody asks. Samples of each flow are taken every 10 s (7 are kept: the
+A `Flow` is three numbers that only grow. Each send or pull adds to the flow of one queue and to that of the broker; the
+sums of a topic or a group are computed on request. Samples of each flow are taken every 10 s (7 are kept: the
 last minute), every 10 minutes (7: the last hour) and every hour (25: the last day), as RocketMQ does, and of the
 broker's totals every 10 s (61: ten minutes). Pure: the time is given.
 
@@ -68,7 +68,7 @@ class Flow:
         self.bytes = 0
         self.milliseconds = 0  # of pulls only
         self.pulled_to = 0  # the offset after the last message pulled
-        self.history: History | None = None  # since the first sample: queues that nobody uses cost nothing
+        self.history: History | None = None  # since the first sample: unused queues cost nothing
 
     @property
     def messages(self) -> int:

@@ -1,7 +1,7 @@
 """What each consumer group may do: consume at all, broadcast, how often a message is tried again, and where.
 
 Groups come from an administrator (200) or are created when they are first seen, if the settings allow it. Pure but for
-its log; whoever changes the table has it written (`subscriptionGroup.json`), which `on_change` tells.
+its log; code that changes the table has it written (`subscriptionGroup.json`) through `on_change`.
 
 Invariants: a group's name is legal, so its retry topic's is; `version` moves with every change; a group in the table
 is replaced, never changed.

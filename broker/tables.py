@@ -32,7 +32,7 @@ FILTER_SECONDS = 10.0
 
 
 class News:
-    """Tells of changes; costs next to nothing while nobody waits."""
+    """Announces changes; costs next to nothing while no task waits."""
 
     def __init__(self) -> None:
         self._waiting = trio.lowlevel.ParkingLot()
@@ -46,7 +46,7 @@ class News:
 
 
 class Tables:
-    """All tables of one broker. `on_topics` is told when the topic table has changed."""
+    """All tables of one broker. `on_topics` is called when the topic table has changed."""
 
     def __init__(
         self, settings: Settings, disk: Disk, root: str, clock: Callable[[], int], on_topics: Callable[[], None]
@@ -80,7 +80,7 @@ class Tables:
         self._written = {self.offsets_file: 0, self.filters_file: 0, self.delays_file: 0}
 
     def load(self, broker_name: str) -> None:
-        """Read all files; what is missing or broken is told and starts empty. Then make the broker's own topics."""
+        """Read all files; a missing or broken one is reported and starts empty. Then make the broker's own topics."""
         self.topics.load(self.topics_file.load())
         self.groups.load(self.groups_file.load())
         self.offsets.load(self.offsets_file.load())

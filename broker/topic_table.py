@@ -2,8 +2,8 @@
 
 Topics come from four sides: the broker's own at start, an administrator (17), a first send that creates its topic
 after the template TBW102, and the retry and dead-letter topics of groups. A `Topic` also holds what the path of a send
-needs of it, so that one look-up in a dictionary answers all its questions. Pure but for its log; whoever changes the
-table has it written (`topics.json`) and registered: `on_change` tells.
+needs of it, so that one look-up in a dictionary is enough. Pure but for its log; code that changes the table has it
+written (`topics.json`) and registered through `on_change`.
 
 Invariants: a name in the table is legal, so it may become a part of a path; `version` moves with every change; a Topic
 is replaced, never changed, except that `order` follows what the name server says.

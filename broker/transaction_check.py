@@ -6,12 +6,12 @@ Every `transactionCheckInterval` the half queue is gone through from the first m
 - younger than its own CHECK_IMMUNITY_TIME_IN_SECONDS is put back into the half queue unasked, so that it does not hold
   up those after it; its first offset stays with it;
 - else is put back with one check more, and one live producer of its group is asked about the copy. Where none lives it
-  counts as asked: so transactions that nobody can end do not stay for ever. One whose properties have no room for the
+  counts as asked: so transactions that cannot be ended do not stay for ever. One whose properties have no room for the
   count cannot be put back: it is asked about where it is, and counted in memory.
 
-Not as in RocketMQ: nobody is given up who was never asked about, for a producer whose clock is three days behind would
-lose all its transactions; and messages that are put back unasked do not count as checked, or fifteen rounds would end
-an immunity of an hour.
+Unlike RocketMQ, a transaction is never given up without having been asked about, for a producer whose clock is three
+days behind would lose all its transactions; and messages that are put back unasked do not count as checked, or fifteen
+rounds would end an immunity of an hour.
 
 Java: broker/transaction/queue/TransactionalMessageServiceImpl.java (check), AbstractTransactionalMessageCheckListener
 """
@@ -48,7 +48,7 @@ from rocketlet.store.errors import MessageIllegal, StoreError
 
 log = logging.getLogger("rocketlet.broker.transaction_check")
 
-BATCH: Final = 32  # half messages looked at without letting others run
+BATCH: Final = 32  # half messages examined without letting other tasks run
 
 
 class Verdict(enum.Enum):
@@ -82,7 +82,7 @@ class TransactionCheck:
         self._clock = clock
         self._random = random
         self._settle = settle
-        self._absent: Counter[str] = Counter()  # transactions of this round that nobody could be asked about, by group
+        self._absent: Counter[str] = Counter()  # transactions of this round without a producer to ask, by group
         self._counted: dict[int, int] = {}  # checks of those that cannot be put back, by offset
         self.asked = self.given_up = 0
 

@@ -3,7 +3,7 @@
 A half message is over when it was committed, rolled back, given up, or put into the half queue again as a younger copy
 of itself, which then stands for the transaction. `done` is the first offset of the half queue that is not over, which
 is what RocketMQ keeps as the offset of CID_RMQ_SYS_TRANS; of what lies after it, a set holds what is over already. The
-op queue has an entry for every end that somebody decided; `op_done` is its first entry that is still needed to know
+op queue has an entry for every end that was decided; `op_done` is its first entry that is still needed to know
 the half messages behind `done`.
 
 A producer may end a transaction under the offset of any of its copies. Its younger copy is found by the `key` of the
@@ -46,14 +46,14 @@ class TransactionStates:
         self.op_done = op_done
         self._over: set[int] = set()
         self._ops: deque[tuple[int, int]] = deque()  # op offset, highest half offset that it speaks of
-        self._copies: dict[bytes, Place] = {}  # key of a transaction that goes on in a copy -> the copy
+        self._copies: dict[bytes, Place] = {}  # key of a transaction that continues in a copy -> the copy
         self._known: dict[bytes, int] = {}  # while learning: key -> its youngest message so far
 
     def is_over(self, offset: int) -> bool:
         return offset < self.done or offset in self._over
 
     def copy_of(self, key: bytes) -> Place | None:
-        """The copy in which a transaction goes on, if it was ever put back and is not over."""
+        """The copy in which a transaction continues, if it was ever put back and is not over."""
         return self._copies.get(key)
 
     def ended(self, offset: int, key: bytes) -> None:
@@ -65,13 +65,13 @@ class TransactionStates:
         self._advance()
 
     def put_back(self, offset: int, copy: Place, key: bytes) -> None:
-        """The message stands in the half queue again, at `copy`."""
+        """The message is in the half queue again, at `copy`."""
         self._over.add(offset)
         self._copies[key] = copy
         self._advance()
 
     def resumed(self, copy: Place, key: bytes) -> None:
-        """A message that was given up stands in the half queue again."""
+        """A message that was given up is in the half queue again."""
         self._copies[key] = copy
 
     def found(self, offset: int, key: bytes) -> None:
@@ -97,7 +97,7 @@ class TransactionStates:
         self._advance()
 
     def skip_to(self, done: int, op_done: int) -> None:
-        """What lies before is gone from the queues, as old files are."""
+        """Everything before is gone from the queues, as old files are."""
         self._over = {offset for offset in self._over if offset >= done}
         self.done = max(self.done, done)
         self.op_done = max(self.op_done, op_done)

@@ -45,7 +45,7 @@ class _Answer:
 
 
 class Endpoint:
-    """Serves what its sources tell. One run an object."""
+    """Serves the metrics of its sources. Each object runs once."""
 
     def __init__(self, network: Network, sources: Sequence[Source], most_series: int) -> None:
         self._network = network

@@ -54,7 +54,7 @@ def _family(family: Family) -> Iterator[bytes]:
     samples = list(family.samples.items())
     for at in range(0, max(len(samples), 1), _PIECE):
         text = generate_latest(_One(_metric(family, samples[at : at + _PIECE])))
-        # HELP and TYPE stand once, at the head of the family.
+        # HELP and TYPE appear once, at the head of the family.
         yield text if at == 0 else text.split(b"\n", 2)[2]
 
 

@@ -33,7 +33,7 @@ class Family:
         """By suffix of the name and label values; those of a histogram have `le` as their last label."""
 
     def add(self, values: Sequence[str], value: float) -> None:
-        """One sample. Where several sources of one page tell of the same labels, their values are summed up."""
+        """One sample. Where several sources of one page have the same labels, their values are summed up."""
         self._add("", tuple(values), value)
 
     def add_histogram(self, values: Sequence[str], buckets: Mapping[float, int], total: float) -> None:
@@ -74,7 +74,7 @@ class Page:
         return self._family(name, "counter", help, labels)
 
     def histogram(self, name: str, help: str, labels: Sequence[str] = ()) -> Family:
-        """How many lie below which bound."""
+        """How many are below which bound."""
         return self._family(name, "histogram", help, labels)
 
     def _family(self, name: str, kind: Kind, help: str, labels: Sequence[str]) -> Family:
@@ -100,7 +100,7 @@ class Page:
 
 
 class Source(Protocol):
-    """What has something to tell: a broker, a name server, the process."""
+    """Something with metrics: a broker, a name server, the process."""
 
     def fill(self, page: Page) -> Iterator[None]:
         """Add to the page. It yields after each small piece of work, for others to run in between."""

@@ -1,14 +1,14 @@
-"""Which address a client is told, when a broker has two.
+"""Which address a client gets when a broker has two.
 
-A broker whose address nobody chose (no `brokerIP1`) registers the address of its host, and beside it the one it has on
-loopback (`loopbackAddr`). A client that asks through loopback sits on the name server's host; if the broker does too,
-the loopback address is the one that works whatever the host's network looks like: a VPN, several cards, none at all.
-Everybody else is told the registered address. RocketMQ's brokers, and ours with `brokerIP1`, name no second address and
-are shown to everybody as they registered.
+A broker whose address is not configured (no `brokerIP1`) registers the address of its host, and beside it the one it
+has on loopback (`loopbackAddr`). A client that asks through loopback sits on the name server's host; if the broker does
+too, the loopback address is the one that works whatever the host's network looks like: a VPN, several cards, none at
+all. All others get the registered address. RocketMQ's brokers, and ours with `brokerIP1`, name no second address and
+are shown to all as they registered.
 
 Pure. Addresses are `host:port`, an IPv6 host in brackets.
 
-Java: none; RocketMQ tells everybody the same.
+Java: none; RocketMQ gives all clients the same.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The namespace that matters is ORDER_TOPIC_CONFIG (topic → `broker:queues;broke
 register and to clients with a route. Clients write to every name server and read from one.
 
 Invariant: memory never shows what the file does not hold. A change is written first and shown when it is safe; a failed
-write changes nothing and is told to whoever asked.
+write changes nothing and is reported to the caller.
 
     {"configTable":{"ORDER_TOPIC_CONFIG":{"TopicO":"broker-a:4"}}}          as RocketMQ writes it
 

@@ -2,7 +2,7 @@
 
 The connection that a broker registered over is its lease: closed, broken or idle, the broker leaves the routes at once.
 One whose host hangs keeps its connection open and is found by the scan: 120 s after its last registration, looked for
-every 10 s. Leases are counted by trio's clock, which nobody sets: a wall clock that is corrected by two minutes would
+every 10 s. Leases are counted by trio's clock, which cannot be set: a wall clock that is corrected by two minutes would
 drop every broker at once.
 
 Java: namesrv/routeinfo/BrokerHousekeepingService.java, RouteInfoManager.java (scanNotActiveBroker)

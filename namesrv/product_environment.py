@@ -53,7 +53,7 @@ class ProductEnvironment:
         self._looked_up_at: float | None = None
 
     async def route(self, topic: str) -> bytes | None:
-        """The route as standard JSON, or None where there is none or nobody answers."""
+        """The route as standard JSON, or None where there is none or no server answers."""
         for address in await self._name_servers():
             try:
                 answer = await self._pool.call(

@@ -20,8 +20,8 @@ Three rules differ from RocketMQ's on purpose:
   never learn the others. What an operator ordered about write permission is therefore kept beside the table (`_orders`)
   and laid over each registration, until the master's data version or address changes or it leaves: the moments at which
   RocketMQ's own state ends too.
-- Who says goodbye must hold the name and id that it speaks for, so a late goodbye does not remove a successor. Who asks
-  whether its version is known is told to register again when its lease is another connection, which may be dead.
+- A broker that unregisters must hold the name and id that it names, so a late goodbye does not remove a successor. One
+  that asks whether its version is known has to register again when its lease is another connection, which may be dead.
 - An address has one name and id, a name has one cluster: those of the last registration.
 
 Java: namesrv/routeinfo/RouteInfoManager.java
@@ -186,7 +186,7 @@ class RouteTable:
         )
         self._drop_queues(topic, names)
 
-    # ---- what everybody asks
+    # ---- queries
 
     def route(self, topic: str) -> Route | None:
         """None where no live broker has the topic."""
@@ -232,7 +232,7 @@ class RouteTable:
         return sorted(topic for topic, queues in self._topics.items() if not names.isdisjoint(queues))
 
     def system_topics(self) -> tuple[list[str], str | None]:
-        """Cluster and broker names, which double as topics, and some broker that can tell the rest."""
+        """Cluster and broker names, which double as topics, and some broker that knows the rest."""
         return sorted({*self._clusters, *self._brokers}), min(self._live, default=None)
 
     def unit_topics(self) -> list[str]:
@@ -243,7 +243,7 @@ class RouteTable:
         return self._flagged(HAS_UNIT_SUBSCRIPTION, 0)
 
     def unit_subscription_plain_topics(self) -> list[str]:
-        """Topics to which a unit subscribes and which are none themselves."""
+        """Topics to which a unit subscribes and which are not unit topics themselves."""
         return self._flagged(HAS_UNIT_SUBSCRIPTION, UNIT)
 
     # ---- inside
@@ -337,7 +337,7 @@ class RouteTable:
                 self._drop_queues(topic, [broker.broker_name])
 
     def _vacate(self, broker: BrokerData, broker_id: int) -> None:
-        """Nobody holds this id any more."""
+        """This id is free again."""
         address = broker.addresses.pop(broker_id)
         del self._live[address]
         self._filters.pop(address, None)

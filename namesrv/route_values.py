@@ -1,4 +1,4 @@
-"""The values of the route table: what brokers say of themselves, and what clients are told.
+"""The values of the route table: what brokers register, and what clients get.
 
 Frozen where they are shared. All addresses are `host:port` as the broker wrote them.
 
@@ -81,7 +81,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Master:
-    """What a slave is told when it registers."""
+    """The answer to a slave's registration."""
 
     address: str
     ha_address: str

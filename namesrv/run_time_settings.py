@@ -25,7 +25,7 @@ class RunTimeSettings(ChangeableSettings):
         self.namesrv = loaded[NamesrvConfig]
 
     def listens_on(self, port: int) -> None:
-        """The port that was taken where listenPort is 0: whoever asks is shown it."""
+        """The port that was bound where listenPort is 0: requests for the settings show it."""
         configs = tuple(
             dataclasses.replace(one, listen_port=port) if isinstance(one, NamesrvConfig) else one
             for one in self._loaded.configs

@@ -1,4 +1,4 @@
-"""Who may send a request: what each entry in a table of handlers says of its request code, and nothing more.
+"""Who may send a request, as the entries in tables of handlers declare it for their request codes.
 
 A table says which permission on which resource a request needs, and in which field, or where in its body, the resource
 is named, or how the server finds its name (the topic of a message that lies at an offset). Whether a sender has that

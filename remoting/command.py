@@ -14,7 +14,7 @@ from enum import IntEnum
 from rocketlet.remoting.protocol.header import Header, to_ext
 
 RESPONSE = 1  # bit of `flag`
-ONEWAY = 2  # bit of `flag`: nobody waits for an answer
+ONEWAY = 2  # bit of `flag`: no answer is expected
 
 VERSION = 409  # what we announce: V4_9_8
 HIGHEST_VERSION = 612  # larger numbers are shown as this one
@@ -61,7 +61,7 @@ _languages_by_name = {language.name: language for language in Language}
 
 
 def language_of(announced: str | int | None) -> Language:
-    """Whatever a peer announced, by name or number; what nobody knows is OTHER, nothing at all is JAVA."""
+    """Whatever a peer announced, by name or number; unknown ones are OTHER, and none at all is JAVA."""
     if announced is None:
         return Language.JAVA
     if isinstance(announced, str):
@@ -100,7 +100,7 @@ class Command:
 
     @property
     def is_oneway(self) -> bool:
-        """Whether nobody waits for an answer."""
+        """Whether no answer is expected."""
         return self.flag & ONEWAY != 0
 
 

@@ -67,7 +67,7 @@ class Turn(Protocol):
         """The buffers of an answer (a handler's Request and Answer) given after the turn that read the request."""
 
     def let_go(self, connection: Connection) -> None:
-        """The connection is gone, and with it whoever waited for answers on it."""
+        """The connection is gone, and all calls that waited for answers on it have failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ class ConnectionStatistics:
 
 
 class Connection:
-    """See the module. `run` is called once, by who made it; everything else by anybody, until it is closed."""
+    """See the module. `run` is called once, by the creator; everything else by any task, until it is closed."""
 
     def __init__(
         self,
@@ -299,7 +299,7 @@ class Connection:
             try:
                 sent = self._stream.send_now(data)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
-                pass  # the writer meets it again, and closes the connection when nobody is in the middle of a call
+                pass  # the writer meets it again, and closes the connection when no call is being made
             if sent:
                 self.sent_at = trio.current_time()
         if sent < len(data):
@@ -404,7 +404,7 @@ class Connection:
                 if self._calls:
                     self._wake_writer()
                 else:
-                    self._flush()  # nobody to wait for: saves a task switch where one call follows another
+                    self._flush()  # nothing to wait for: saves a task switch where one call follows another
             return await self._answer_to(opaque)
         raise CallTimeout(f"{self.peer} did not answer {request_name(code)} within {timeout:g} s")
 
@@ -431,7 +431,7 @@ class Connection:
                 self._wake_writer()
 
     def forget(self, opaque: int) -> None:
-        """Nobody waits for this answer any more; it will be dropped."""
+        """Drop this answer when it comes: it is no longer waited for."""
         self._calls.pop(opaque, None)
 
     @property
@@ -495,7 +495,7 @@ class Connection:
         """What `Request.reply` does."""
         if not self.closed:
             self.send(self._turn.answer_later(request, answer))
-            self._wake_writer()  # which tells a drain that there may be no more to wait for
+            self._wake_writer()  # which wakes a drain, as there may be nothing left to wait for
 
     def answer_together(self, answers: Sequence[tuple[Any, Any]]) -> None:
         """`answer_deferred` for many, written at once and not when the writer's turn comes."""

@@ -101,7 +101,7 @@ class ConnectionPool:
         nursery.cancel_scope.cancel()
         if isinstance(error, trio.Cancelled):
             return await self._scope.__aexit__(kind, error, trace)
-        # What was raised inside goes on as it is; the nursery would put it into a group.
+        # What was raised inside is raised as it is; the nursery would put it into a group.
         await self._scope.__aexit__(None, None, None)
         return None
 
@@ -195,7 +195,7 @@ class ConnectionPool:
         raise ConnectFailed(f"cannot connect to {address} within connectTimeoutMillis={seconds * 1000:g}")
 
     async def _knows_msgpack(self, connection: Connection) -> bool:
-        """Ask for a code that nobody serves. RocketMQ's servers cannot read the header and close the connection."""
+        """Ask for a code that no server has. RocketMQ's servers cannot read the header and close the connection."""
         try:
             await connection.call(Command(_UNSERVED_CODE), self._config.connect_timeout_millis / 1000)
         except (ConnectionLost, CallTimeout):

@@ -2,7 +2,7 @@
 
 The one place where an error becomes a response code:
 
-    nobody serves the code                        3   ` request type N not supported`
+    no handler for the code                       3   ` request type N not supported`
     a header field missing, no number             1   which field
     a body that cannot be read (BodyError)        1   what is wrong with it
     the family's limit of requests in progress    2   `[OVERLOAD]...`, naming the setting
@@ -14,10 +14,10 @@ The one place where an error becomes a response code:
     an answer that is too large for a frame       1   how large
 
 The family limits count requests in progress: deferred ones and those that became tasks. A plain handler that answers at
-once is never in progress for anybody else. What requests in progress hold is counted in bytes too, by connection and in
+once is never in progress for another peer. What requests in progress hold is counted in bytes too, by connection and in
 all; a deferred request keeps its header and not its body.
 
-A turn ends early, and goes on after other tasks have run, once it has taken TURN_SECONDS or its answers wait in more
+A turn ends early, and continues after other tasks have run, once it has taken TURN_SECONDS or its answers wait in more
 bytes than the connection's high-water mark.
 
 Java: remoting/netty/NettyRemotingAbstract.java (processRequestCommand), broker/latency/BrokerFastFailure.java
@@ -124,7 +124,7 @@ Admit = Callable[[Request, Access], None]
 
 
 class Dispatch:
-    """The handlers of one server or client. It is told of requests by the connections, whose `Turn` it is."""
+    """The handlers of one server or client. The connections, whose `Turn` it is, hand it requests."""
 
     def __init__(
         self,

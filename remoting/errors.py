@@ -2,10 +2,10 @@
 
     RemotingError
       ListenFailed      ours: the port cannot be bound
-      ConnectFailed     nobody listens there, or not in time
-      ConnectionLost    the connection ended while something was on its way; the peer may have done it all the same
+      ConnectFailed     nothing listens there, or not in time
+      ConnectionLost    the connection ended during a call; the peer may have carried it out all the same
       CallTimeout       no answer in time; the peer may have done it all the same
-      TooManyRequests   ours: more is on its way than a named setting allows; nothing was sent
+      TooManyRequests   ours: more requests are in flight than a named setting allows; nothing was sent
       FrameError        the peer's: bytes that are no frame; ends the connection they came on
       HeaderError       the peer's: a field of a request is missing or unreadable; answered with code 1
       BodyError         the peer's: a body is not what its code demands; answered with code 1
@@ -42,7 +42,7 @@ class CallTimeout(RemotingError):
 
 
 class TooManyRequests(RemotingError):
-    """More requests are on their way than the named setting allows. Nothing was sent: slow down, or raise it."""
+    """More requests are in flight than the named setting allows. Nothing was sent: slow down, or raise it."""
 
 
 class FrameError(RemotingError):

@@ -1,4 +1,4 @@
-"""What happens to connections, told to subscribers: the name server removes brokers, the broker clients.
+"""Events of connections, for subscribers: the name server removes brokers, the broker clients.
 
 Each event is a plain function called between turns of the connection. At most one of `idle` and `failed` comes, then
 always `closed`, exactly once after `connected`. An entry made for a connection that is already closed would never be
@@ -43,7 +43,7 @@ def tell(
     event: Literal["connected", "closed", "idle", "failed"],
     connection: Connection,
 ) -> None:
-    """Call this event of every subscriber. One that fails is logged, and the others are told all the same."""
+    """Call this event of every subscriber. One that fails is logged, and the others are called all the same."""
     for subscriber in subscribers:
         try:
             getattr(subscriber, event)(connection)

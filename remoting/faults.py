@@ -146,7 +146,7 @@ class Faults:
             if self._after_late_answer is not None:
                 self._after_late_answer()
             if isinstance(late, Deferred):
-                return  # whoever deferred it replies
+                return  # the code that deferred it replies
             answer = late
         request.reply(answer)
 

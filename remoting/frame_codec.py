@@ -6,11 +6,11 @@
     n  header                                 |
     m  body                                   /
 
-There is no magic number and no checksum, so the two lengths are all that tells a frame from noise; both are checked as
+There is no magic number and no checksum, so only the two lengths distinguish a frame from noise; both are checked as
 soon as their eight bytes are there, before anything is kept for the rest.
 
 `cut` is the one place that does it. `FrameDecoder` around it gives whole commands, for clients, tools and tests; a
-server's turn goes on from `cut` to typed requests (`request_reader.py`).
+server's turn continues from `cut` to typed requests (`request_reader.py`).
 
 Java: remoting/netty/NettyDecoder.java, NettyEncoder.java, remoting/protocol/RemotingCommand.java
 """

@@ -64,7 +64,7 @@ class Request(Struct, gc=False, eq=False):
 
     @property
     def is_oneway(self) -> bool:
-        """Whether nobody waits for an answer."""
+        """Whether no answer is expected."""
         return self.flag & ONEWAY != 0
 
     @property

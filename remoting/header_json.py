@@ -81,7 +81,7 @@ def typed_decoder(header: type[Header] | None) -> msgspec.json.Decoder[Any]:
     )
 
 
-PREFIX = 12  # bytes that tell all codes of two and three digits apart
+PREFIX = 12  # bytes that distinguish all codes of two and three digits
 
 
 def compact_prefix(code: int) -> bytes:

@@ -33,7 +33,7 @@ LONGEST_RUN = 512
 
 _TIME = b"\0\x01g\0\0\0\x0d"  # 13 digits, until the year 2286
 _PROPERTIES = b"\0\x01i"
-_ONE_DIGIT_FLAGS = {b"\0\x01h\0\0\0\x01%d" % flag: flag for flag in range(10)}  # hardly anybody sets another
+_ONE_DIGIT_FLAGS = {b"\0\x01h\0\0\0\x01%d" % flag: flag for flag in range(10)}  # hardly any client sets another
 _middle_of_send = struct.Struct(">13s8s3sI").unpack_from  # the time, the flag whole, the head of the properties
 _QUEUE_OFFSET = b"\0\x0bqueueOffset\0\0\0"
 _COMMIT_OFFSET = b"\0\x0ccommitOffset\0\0\0"

@@ -18,7 +18,7 @@ from rocketlet.remoting.errors import ConnectFailed, ListenFailed
 from rocketlet.remoting.frame_codec import Buffer
 from rocketlet.remoting.transport import ByteStream, Listener, join_address, split_address
 
-CAPACITY = 256 << 10  # bytes on their way in one direction, as a socket's buffers hold
+CAPACITY = 256 << 10  # bytes in flight in one direction, as a socket's buffers hold
 _FIRST_FREE_PORT = 20_000
 
 
@@ -162,7 +162,7 @@ class MemoryListener:
         self._arrivals, self._accepted = trio.open_memory_channel[ByteStream](math.inf)
 
     def arrived(self, stream: ByteStream) -> None:
-        """Somebody has dialled."""
+        """A connection was dialled."""
         self._arrivals.send_nowait(stream)
 
     async def accept(self) -> ByteStream:
@@ -177,7 +177,7 @@ class MemoryListener:
 
 
 class _Pipe:
-    """Bytes on their way in one direction, each chunk with the time at which it arrives."""
+    """Bytes in flight in one direction, each chunk with the time at which it arrives."""
 
     def __init__(self) -> None:
         self.chunks: deque[tuple[float, bytes]] = deque()
@@ -252,7 +252,7 @@ class MemoryStream:
         if not self._closed:
             self._closed = True
             self._outgoing.finished = True
-            self._incoming.finished = True  # whoever sends to a closed stream breaks
+            self._incoming.finished = True  # sending to a closed stream fails
             self._outgoing.changed.unpark_all()
             self._incoming.changed.unpark_all()
             self._network.forget(self)
@@ -264,7 +264,7 @@ class MemoryStream:
         return self._incoming.size
 
     def break_both(self) -> None:
-        """As if a cable were cut and both ends told."""
+        """As if a cable were cut and both ends noticed."""
         for pipe in (self._incoming, self._outgoing):
             pipe.broken = True
             pipe.changed.unpark_all()

@@ -67,7 +67,7 @@ class SendAnswer:
         return None
 
     def frame_of_ids(self, header_type: int, opaque: int, ids: str, queue_id: int, queue_offset: int) -> bytes | None:
-        """The same for a batch: the ids as they are told."""
+        """The same for a batch: the ids as the answer has them."""
         raw = ids.encode()
         if header_type == 0:
             header = self._json_of_ids % (opaque, raw, queue_id, queue_offset)

@@ -1,6 +1,6 @@
 """Every request code of RocketMQ 4.9 and 5.3. The numbers are the protocol: DO NOT CHANGE.
 
-Which of them a server answers is told by its table of handlers, not here; whatever is in no table is answered with
+Which of them a server answers is defined by its table of handlers, not here; whatever is in no table is answered with
 code 3. Codes above 32767 do not fit a ROCKETMQ header, where they arrive cut to 16 bits.
 
 Java: common/protocol/RequestCode.java
@@ -195,7 +195,7 @@ class RequestCode(IntEnum):
 
 
 def request_name(code: int) -> str:
-    """`SEND_MESSAGE_V2`, or `request 9999` for a number nobody gave a name."""
+    """`SEND_MESSAGE_V2`, or `request 9999` for a number without a name."""
     try:
         return RequestCode(code).name
     except ValueError:

@@ -8,8 +8,8 @@ A table of headers gives for each code and header type one way:
 
 A send costs 0.9, 1.1 and 1.2 µs where `json.loads` of it takes 2.9 (`benchmarks/codec.py`).
 
-What these refuse, what begins otherwise, answers, and codes nobody serves go the general way, `frame_codec.decode`.
-So the way taken never changes what a request means, only what it costs.
+What these refuse, what begins otherwise, answers, and codes without a handler take the general path,
+`frame_codec.decode`. So the way taken never changes what a request means, only what it costs.
 
 Java: remoting/netty/NettyDecoder.java, remoting/protocol/RemotingCommand.java (decode)
 """
@@ -80,7 +80,7 @@ class RequestReader:
                 try:
                     e = decode_typed(raw)
                 except UNDECODABLE:
-                    pass  # the general way tells what is wrong with it
+                    pass  # the general path reports what is wrong with it
                 else:
                     if not e.flag & RESPONSE:
                         return Request(

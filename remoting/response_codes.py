@@ -74,7 +74,7 @@ POLLING_TIMEOUT: Final = 210
 
 
 def response_name(code: int) -> str:
-    """`TOPIC_NOT_EXIST`, or `response 2015` for a number nobody gave a name."""
+    """`TOPIC_NOT_EXIST`, or `response 2015` for a number without a name."""
     try:
         return ResponseCode(code).name
     except ValueError:

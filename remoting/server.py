@@ -1,4 +1,4 @@
-"""A server: accepts connections, tells TLS from plain ones, watches for idle ones, and drains them when it stops.
+"""A server: accepts connections, distinguishes TLS from plain ones, closes idle ones, and drains all when it stops.
 
 What a connection sends is handled in `dispatch.py`. `serve` may run several times at once, for several ports of one
 server: a broker listens on its port and on the VIP port two below it.
@@ -7,7 +7,7 @@ At a stop (cancellation of `serve`, at any moment of it) the port is closed firs
 progress is answered and written, for at most serverDrainSeconds; then the connections are closed.
 
 A subscriber of connection events that fails is treated as a handler that fails: the error is logged with its traceback,
-and the other subscribers and connections go on. What a peer did led to it, so ending the process would hand that power
+and the other subscribers and connections go on. A peer caused it, so ending the process would hand that power
 to every peer.
 
 Java: remoting/netty/NettyRemotingServer.java

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rocketlet.remoting.transport import TcpNetwork
 
 EXIT_FAILED = 1
-# Young objects are looked at every so many allocations; a request leaves none that lives in a cycle.
+# Allocations between two collections of young objects; a request leaves no garbage in cycles.
 GC_THRESHOLDS = (50_000, 20, 100)
 
 Start = Callable[["trio.Nursery"], Awaitable[str]]
@@ -31,7 +31,7 @@ Start = Callable[["trio.Nursery"], Awaitable[str]]
 
 
 def run(program: str, start: Start) -> int:
-    """Serve until told to stop; returns the exit code."""
+    """Serve until stopped; returns the exit code."""
     import trio  # 70 ms that -h and -p do not pay
 
     code = 0
@@ -52,7 +52,7 @@ async def _serve(start: Start) -> None:
         line = await start(nursery)
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
-        # What a start leaves behind lives as long as the process, and need not be looked at again and again.
+        # What a start leaves behind lives as long as the process, and need not be scanned again and again.
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)

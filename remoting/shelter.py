@@ -1,4 +1,4 @@
-"""A nursery for what must outlive a cancellation: connections that drain, name servers that brokers take leave of.
+"""A nursery for what must outlive a cancellation: connections that drain, brokers that unregister.
 
 Java: none
 """

@@ -1,9 +1,9 @@
-"""TLS on the port that plain connections use: told apart by the first byte, never by a handshake of their own.
+"""TLS on the port that plain connections use: distinguished by the first byte, without any other handshake.
 
 A ClientHello begins with 22; a plain frame with 0, because no frame is as long as 16 MiB. TLS 1.2 stays enabled, for
 Java 8 clients know nothing newer.
 
-Certificates are read again as soon as one of their files has changed: looked at whenever a handshake begins, 5 µs. A
+Certificates are read again as soon as one of their files has changed, which is checked at each handshake in 5 µs. A
 replacement that cannot be loaded (half written, key of another certificate) leaves the old one in service with a log
 line, and is tried again at the next handshake. Connections keep the certificate they began with.
 

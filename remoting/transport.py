@@ -68,7 +68,7 @@ class Network(Protocol):
     """Makes connections."""
 
     async def dial(self, address: str) -> ByteStream:
-        """Connect to `host:port`. Raises ConnectFailed. Whoever calls sets the time-out."""
+        """Connect to `host:port`. Raises ConnectFailed. The caller sets the time-out."""
 
     async def listen(self, host: str, port: int) -> Listener:
         """Bind a port; 0 takes a free one. Raises ListenFailed."""

@@ -1,7 +1,7 @@
-"""A master's port for slaves: each is sent the log from where it ends, and says what it has.
+"""A master's port for slaves: each gets the log from its own end on, and reports what it has.
 
 Two tasks a connection: one sends slices of the log as it grows, at the pace of its slave; the other hears reports. Only
-the kernel's buffers lie between a slow slave and the log, so it costs no memory and keeps nobody waiting. A slave is
+the kernel's buffers lie between a slow slave and the log, so it costs no memory and delays nothing else. A slave is
 dropped that says nothing for `haHousekeepingInterval`, that reports what it cannot have, or that owes an
 acknowledgement for STALLED_SECONDS: better none than one that every send waits for in vain.
 
@@ -103,7 +103,7 @@ class Feed:
     # ---- what a SYNC_MASTER asks
 
     def settle(self) -> None:
-        """See how far the log is replicated now; also for whoever changes what `policy` goes by."""
+        """Update how far the log is replicated; also called when the inputs of `policy` change."""
         self.replicated.advance(self._policy(self.slaves))
 
     def has_slave_near(self, end: int) -> bool:
@@ -155,7 +155,7 @@ class Feed:
         await stream.aclose()
 
     async def _serve_one(self, raw: ByteStream) -> None:
-        """One connection from its first byte to its end, which is nobody else's."""
+        """One connection from its first byte to its end; its failure affects no other."""
         secured = None
         try:
             found = await told_apart(raw, self._tls_mode, self._tls, self._config().silence_seconds, log)

@@ -1,4 +1,4 @@
-"""A slave's side of the stream: connect to the master, write what comes, say what there is.
+"""A slave's side of the stream: connect to the master, write what arrives, report what is there.
 
 One connection at a time. Before it, the log is cut to whole records and held against the master's (`continuity.py`);
 on it, every slice must begin where the log ends. Two tasks: one reads and writes, one reports, at once when there is
@@ -53,7 +53,7 @@ class Master:
 
 
 class MasterPlace:
-    """Where the master is now, as far as is known; whoever waits is told of changes."""
+    """Where the master is now, as far as is known; tasks that wait are woken by changes."""
 
     def __init__(self) -> None:
         self._changed = trio.lowlevel.ParkingLot()

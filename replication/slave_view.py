@@ -1,9 +1,9 @@
 """What a master knows of one slave by its connection: where it began, what was sent to it, what it says it has. Pure.
 
-A connection's first report is a wish, not an acknowledgement: whoever can connect can name any number. Only bytes that
-were sent on this connection can be acknowledged on it, so no report whatever, forged, stale or of another log, makes
-a message count as replicated that the slave was not sent. Java checks later reports alone, and keeps one maximum over
-all slaves there ever were.
+A connection's first report is a request, not an acknowledgement: any peer that can connect can send any number. Only
+bytes that were sent on this connection can be acknowledged on it, so no report whatever, forged, stale or of another
+log, makes a message count as replicated that the slave was not sent. Java checks later reports alone, and keeps one
+maximum over all slaves there ever were.
 
 Invariants: `asked <= acked <= sent` or, where a slave that has nothing was given a later begin, `acked` is 0 until it
 has something; `sent` is only ever advanced by what was written to the connection; nothing of it outlives the

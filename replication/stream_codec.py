@@ -26,7 +26,7 @@ class StreamBroken(RocketletError):
 
 
 def report(log_end: int) -> bytes:
-    """What a slave tells its master."""
+    """A slave's report to its master."""
     return REPORT.pack(log_end)
 
 

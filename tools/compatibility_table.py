@@ -2,7 +2,7 @@
 
 Who answers a code is read from the source of the handler tables (an entry `RequestCode.X: Handler(…)`,
 or one added as `handlers[RequestCode.X] = Handler(…)`), so the page
-tells what is, and a test compares. Why a code is not answered is said here.
+shows what is, and a test compares. Why a code is not answered is said here.
 
 Java: remoting/protocol/RequestCode.java
 """

@@ -1,7 +1,7 @@
 """Reading a group's dead letters, and sending them again.
 
 A dead letter is sent to the retry topic of its group, so that only this group consumes it again, under its original
-topic and unique id, with its retries counted again; or to a given topic, for everybody who subscribes to it. The dead
+topic and unique id, with its retries counted again; or to a given topic, for all who subscribe to it. The dead
 letter itself stays until retention deletes it, so resending it twice makes two messages.
 
 Java: (the console's "resend" of org.apache.rocketmq.dashboard; mqadmin has none)
@@ -90,12 +90,12 @@ def origin_of(message: ReceivedMessage) -> str:
 
 
 def ids_of(message: ReceivedMessage) -> set[str]:
-    """All names that somebody may have of it: its unique id, its own offset id, and that of its first delivery."""
+    """All ids by which it may be known: its unique id, its own offset id, and that of its first delivery."""
     return {message.message_id, message.offset_message_id, message.properties.get(names.ORIGIN_MESSAGE_ID, "")}
 
 
 def _without_history(message: Message) -> dict[str, str]:
-    """For a topic that everybody may consume it is a new message, without retries and with an id of its own."""
+    """For a topic that all may consume it is a new message, without retries and with an id of its own."""
     past = {names.RETRY_TOPIC, names.ORIGIN_MESSAGE_ID, names.UNIQ_KEY}
     return {name: value for name, value in message.properties.items() if name not in past}
 

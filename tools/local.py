@@ -170,7 +170,7 @@ class LocalStack:
         else:
             flags["storePathRootDir"] = f"{chosen.directory}/broker-{letter}"
         if chosen.metrics_port is not None:
-            flags["metricsExporterType"] = "DISABLE"  # one page tells of all
+            flags["metricsExporterType"] = "DISABLE"  # one page has the metrics of all
         if chosen.advertise:
             flags["brokerIP1"] = chosen.advertise
         return load(

@@ -54,7 +54,7 @@ Each setting can be given in four ways; the first that is there counts:
 4. the default.
 
 `mqnamesrv -p` and `mqbroker -p` print all settings with the place that each value came from; `-m` prints the important
-ones, set in bold here. A key that nobody knows is refused with the nearest match. Those marked ↻ may be changed while
+ones, set in bold here. An unknown key is refused with the nearest match. Those marked ↻ may be changed while
 the process runs (`mqadmin updateBrokerConfig`, `updateNamesrvConfig`); settings that name a file never may. Keys
 behind a slash are other spellings that are read too.
 """

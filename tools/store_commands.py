@@ -134,7 +134,7 @@ def _settings(directory: str, config: str | None) -> Any:
 
 
 def _geometry(disk: Any, file: str, slots: int | None, entries: int | None) -> Any:
-    """How an index file divides: as told, or as found out from the store it lies in."""
+    """How an index file divides: as given, or as derived from the store that contains it."""
     from pathlib import Path
 
     from rocketlet.store.config import StoreConfig

@@ -19,7 +19,7 @@ from rocketlet.common.errors import RocketletError
 
 
 class NotComparable(RocketletError):
-    """Two values that have no order, met while a message was looked at: the message does not match."""
+    """Two values without an order, met while a message was evaluated: the message does not match."""
 
 
 def read_int(text: str) -> int:

@@ -1,6 +1,6 @@
 """SQL92 selectors cut into tokens, one at a time, and the error that points at a character.
 
-Tokens are cut only when the parser asks: whatever follows the token behind a complete expression is never looked at,
+Tokens are cut only when the parser asks: whatever follows the token after a complete expression is never read,
 so `a b # c` is fine (it means `a`) while `a # c` is not. Keywords are recognised in any case, property names are not.
 White space is blank, tab, newline, carriage return and form feed; `-- ...` is a comment only if its line ends, else it
 is two minus signs; `/* ... */` must be closed.
@@ -32,7 +32,7 @@ KEYWORDS: Final = frozenset(
 
 _SKIPPED: Final = re.compile(r"(?:[ \t\n\r\f]|--[^\n\r]*[\n\r]|/\*(?s:.)*?\*/)+")
 
-# The longest match must win, so floats stand before integers and two-character signs before one.
+# The longest match must win, so floats come before integers and two-character operators before shorter ones.
 _TOKEN: Final = re.compile(
     r"""(?P<float>[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)
     |   (?P<integer>0|[1-9][0-9]*[lL]?)

@@ -37,7 +37,7 @@ from rocketlet.broker.filter.parser import parse
 from rocketlet.common.message_properties import find
 from rocketlet.common.sized_cache import SizedCache
 
-MAX_DEPTH: Final = 120  # of the tree, and so of calls while a message is looked at
+MAX_DEPTH: Final = 120  # of the tree, and so of calls while a message is evaluated
 
 Row: TypeAlias = Sequence[str | None]
 _Evaluate: TypeAlias = Callable[[Row], Value]

@@ -1,4 +1,4 @@
-"""What an administrator is told has happened has happened: on the disk before the answer.
+"""Changes that are acknowledged to administrators are on the disk before the answer.
 
 Java: nothing of the kind; ConfigManager.java persists without fsync
 """

@@ -60,7 +60,7 @@ class BrokerState:
         return Reply(body=KVTable(self.runtime_table()).to_json())
 
     def runtime_table(self) -> dict[str, str]:
-        """What 28 answers; metrics tell the same numbers."""
+        """The answer to 28; metrics show the same numbers."""
         return {
             **self._of_process(),
             **self._of_traffic(),
@@ -70,7 +70,7 @@ class BrokerState:
         }
 
     def disk(self) -> Usage:
-        """The file system that the log lies on."""
+        """The file system that holds the log."""
         return self._usage(self._store.config.commit_log_path)
 
     def delay_offsets(self, request: Request) -> Reply:

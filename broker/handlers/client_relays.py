@@ -148,7 +148,7 @@ class ClientRelays:
         return places
 
     def _send_reset(self, group: ConsumerGroup, header: ResetOffsetHeader, places: ResetOffsetBody) -> None:
-        # What force decides is decided already, so the clients are never told of it.
+        # Force has had its effect already, so the clients do not get the flag.
         told = ResetOffsetHeader(header.timestamp, header.topic, header.group, False)
         for member in group.members.values():
             body = places.to_list_json() if member.language == Language.CPP.name else places.to_json()

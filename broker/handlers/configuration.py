@@ -2,8 +2,8 @@
 
 26 lists every served setting with its value, secrets redacted. 25 changes those that may change while the broker runs,
 all of them or none: 16 for a setting of the black list or one that names a path; 1, with the reason, for one that is
-read at start only, is unknown, or cannot have that value. A change of brokerPermission is told to the name servers.
-What 25 acknowledged is in the configuration file, if the broker was started with one.
+read at start only, is unknown, or cannot have that value. A change of brokerPermission is registered with the name
+servers. What 25 acknowledged is in the configuration file, if the broker was started with one.
 
 Java: broker/processor/AdminBrokerProcessor.java, common/Configuration.java
 """

@@ -1,8 +1,8 @@
 """37 END_TRANSACTION, 323 RESUME_CHECK_HALF_MESSAGE: how a transaction ends, and how it gets another chance.
 
 37 names the half message by its offset in the log and in the half queue, and the producer group; what does not fit is
-1. A producer that does not know (0) is never answered. On a slave: 11. The first end counts; whoever comes later, or
-with another one, is told that the transaction is over (1). Producers of Java send it one-way and never learn. 323 puts
+1. A producer that does not know (0) is never answered. On a slave: 11. The first end counts; a later one, or a
+different one, is answered that the transaction is over (1). Producers of Java send it one-way and never learn. 323 puts
 a message that was given up back to be checked from the beginning; one that was committed is refused (1).
 
 Java: broker/processor/EndTransactionProcessor.java, AdminBrokerProcessor.java (resumeCheckHalfMessage)

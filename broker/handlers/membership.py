@@ -2,7 +2,7 @@
 
 A heartbeat registers all producer and consumer groups of one client on its connection. For a consumer group it also
 creates the group, if that is allowed, and its retry topic, which clients look up at once. The answer carries nothing
-but our version in its head, which tells Java clients that SQL92 may be asked for. The list of 38 is the input of every
+but our version in its head, from which Java clients know that SQL92 is supported. The list of 38 is the input of every
 rebalance: each client id once; a group without members is code 1. 46 checks a consumer's filter before it starts: 1
 where such filters are switched off, 23 where its type is unknown or the expression does not compile.
 

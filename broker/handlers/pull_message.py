@@ -3,13 +3,13 @@
 Refused, in this order: the broker may not be read from (16); no such group (26), or it may not consume (16); no such
 topic (17), or it may not be read (16); no such queue (1); then the subscription. It comes with the pull (sysFlag 4;
 23 where it does not parse), or is what the group's heartbeats said: no member or not this topic (24), broadcasting
-where the group must not (16), older than the pull's version (25: the client's heartbeat is on its way), for SQL92 no
-filter (27) or an older one (28). SQL92 while `enablePropertyFilter` is off is 1.
+where the group must not (16), older than the pull's version (25: the client's heartbeat has yet to arrive), for SQL92
+no filter (27) or an older one (28). SQL92 while `enablePropertyFilter` is off is 1.
 
 | found                                             | code | nextBeginOffset                  |
 |---------------------------------------------------|------|----------------------------------|
-| messages                                          |  0   | behind the last entry looked at  |
-| only what the filter refuses, or is deleted       | 20   | behind the last entry looked at  |
+| messages                                          |  0   | after the last entry examined    |
+| only what the filter refuses, or is deleted       | 20   | after the last entry examined    |
 | the end of the queue (OFFSET_OVERFLOW_ONE)        | 19   | the same offset                  |
 | entries that are gone (OFFSET_FOUND_NULL)         | 19   | the next file of the queue       |
 | an offset before the begin, or beyond the end     | 21   | begin, or end                    |
@@ -17,7 +17,7 @@ filter (27) or an older one (28). SQL92 while `enablePropertyFilter` is off is 1
 
 Each of these names all four offsets, and the status as remark. 19 to a pull that may wait (sysFlag 2) parks it until a
 message comes that its filter lets pass, at most `suspendTimeoutMillis` (`broker/long_poll.py`). With sysFlag 1 the pull
-commits an offset for its group, once, whatever it finds. Records go out as they lie in the log.
+commits an offset for its group, once, whatever it finds. Records are sent as they are in the log.
 
 The checks are in `pull_checks.py`, the answers in `pull_answers.py`.
 

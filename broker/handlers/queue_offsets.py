@@ -6,7 +6,7 @@ group begins at the beginning of a young topic whatever it asks for, which users
 no other code, since clients take 22 alone for "none".
 
 15 stores whatever comes, also less than before or -1. Consumers send it one-way (those of Node do not, and do not wait
-either: version 3.4.9); whoever waits for the answer is an administrator who sets a group back, so then it is on the
+either: version 3.4.9); only an administrator who resets a group waits for the answer, so then it is on the
 disk.
 
 A queue that does not exist begins and ends at 0 (30, 31), and has no first message (32: -1). 29 is the first message

@@ -3,11 +3,11 @@
 907 says who follows whom and how closely. 30001 is a slave's question for news of the tables, held until there are
 some; what the slave's own consumers committed comes with it.
 
-30002 makes a slave the master. Planned, the old master is asked first (30003): it takes no sends any more and tells
+30002 makes a slave the master. Planned, the old master is asked first (30003): it takes no more sends and answers
 where its log ends; when the slave has all of that, the master is told to become a slave, durably, and only when it has
 done so the slave becomes the master. So nothing that was acknowledged is lost, and there are never two masters; a step
-that fails leaves the old master, or, if its last answer is lost, none, and says so. Forced, nobody is asked, and the
-answer says how far the old master's log was known to go.
+that fails leaves the old master, or, if its last answer is lost, none, and says so. Forced, no other broker is asked,
+and the answer says how far the old master's log was known to go.
 
 30004 makes a master a slave.
 
@@ -58,7 +58,7 @@ from rocketlet.store.message_store import MessageStore
 log = logging.getLogger("rocketlet.broker.handlers.replicas")
 
 LONGEST_HOLD_MS = 30_000
-HAND_OVER_SECONDS = 10.0  # how long a slave may take for what it lacks; then the old master goes on
+HAND_OVER_SECONDS = 10.0  # how long a slave may take to catch up; then the old master resumes
 STOPPED_SECONDS = 15.0  # how long a master takes no sends for a slave that says nothing any more
 _AT_ONCE = 1000
 

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 
 class SendBatch:
-    """Stores the messages of a batch. Raises Refused for a body that is none, StoreError for what the store refuses."""
+    """Stores the messages of a batch. Raises Refused for a body that is not a batch, StoreError for what the store
+    refuses."""
 
     def __init__(self, store: MessageStore, terms: CurrentTerms, filter_bits: FilterBits | None) -> None:
         self._store = store
@@ -114,7 +115,7 @@ def alike_run(raw: bytes, shared: Shared, more: bytes) -> AlikeRun | None:
 
 
 def mixed_run(raw: bytes, shared: Shared, more: bytes) -> MixedRun:
-    """The batch message by message. Raises Refused where it is none."""
+    """The batch message by message. Raises Refused where it is not one."""
     try:
         flags, bodies, own = split_batch(raw)
     except RecordError as error:

@@ -1,11 +1,11 @@
 """10 SEND_MESSAGE, 310 SEND_MESSAGE_V2, 320 SEND_BATCH_MESSAGE: a message, or several, are stored.
 
-Whether the body is a batch is told by the header's `batch`, not by the code. Refused, in this order:
+Whether the body is a batch is decided by the header's `batch`, not by the code. Refused, in this order:
 
 0. what waited too long (2, `broker/overload.py`);
 1. before `startAcceptSendRequestTimeStamp` (1); while the broker starts, stops or is a slave (14);
 2. an ordered topic while the broker may not be written to (16);
-3. a topic name that is none (1), or is one that clients may not send to (16);
+3. a topic name that is illegal (1), or one that clients may not send to (16);
 4. an unknown topic whose template does not let it be created (17); a %RETRY% topic creates itself;
 5. a queue that the topic does not have (1); below zero the broker chooses one;
 6. what the store refuses: too long (13), not writable or disk full (14), any other (1).
@@ -169,7 +169,7 @@ class SendMessage:
         return flow
 
     def _noted(self, refused: Refused) -> Refused:
-        """Count a refusal, and have it tell what every answer tells."""
+        """Count a refusal, and add the fields that every answer has."""
         if refused.header is None:
             refused.header = self._answers.refused_header()
         self._statistics.put_failed += 1

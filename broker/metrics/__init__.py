@@ -1,1 +1,1 @@
-"""What a broker tells on its page of metrics: the names of rocketmq-exporter, those of RocketMQ 5, and our own."""
+"""The metrics of a broker: the names of rocketmq-exporter, those of RocketMQ 5, and our own."""

@@ -1,8 +1,8 @@
-"""The names, labels and types of rocketmq-exporter: 83 of its 89, so that dashboards made for it go on working.
+"""The names, labels and types of rocketmq-exporter: 83 of its 89, so that dashboards made for it keep working.
 
 All are gauges there, also what only grows; so they are here. The six that are missing, `rocketmq_client_*`, are known
 to consumers alone: the exporter asks each of them. What the exporter sums up over brokers, `rocketmq_group_*diff`,
-each broker tells of its own queues: `sum by (group, topic)` gives the exporter's number.
+each broker reports its own queues: `sum by (group, topic)` gives the exporter's number.
 
 Java: rocketmq-exporter's collector/RMQMetricsCollector.java, task/MetricsCollectTask.java
 """
@@ -194,7 +194,7 @@ def of_progress(watched: Watched, page: Page, progress: Progress) -> None:
 
 
 def declare(page: Page) -> None:
-    """The families that are there even where nobody consumes, so that a page always has all names."""
+    """The families that are present even without consumers, so that a page always has all names."""
     for name in ("diff", "retrydiff", "dlqdiff"):
         what = {"diff": "topic", "retrydiff": "retry topic", "dlqdiff": "dead letters"}[name]
         page.gauge(f"rocketmq_group_{name}", f"Messages of the {what} that the group has not consumed", _OF_DIFF)

@@ -87,7 +87,7 @@ def of_topics(watched: Watched, page: Page) -> Iterator[None]:
 
 
 def of_clients(watched: Watched, page: Page) -> Iterator[None]:
-    """Who is connected."""
+    """The connected clients."""
     this = node(watched)
     kinds: Counter[tuple[str, str]] = Counter()
     for members in list(watched.clients.producers.all().values()):

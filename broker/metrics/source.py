@@ -1,6 +1,6 @@
 """A broker as a source of metrics, and whether clients can be served by it.
 
-Groups that consume by broadcast keep their offsets themselves: their lag is not known here, and none is told.
+Groups that consume by broadcast keep their offsets themselves: their lag is not known here, and is not reported.
 
 Java: broker/metrics/BrokerMetricsManager.java (5.x)
 """

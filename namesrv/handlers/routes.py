@@ -4,7 +4,7 @@ and 327; 216 forget a topic.
 105  17 where no live broker has the topic: the one code upon which producers fall back to TBW102. Clients from 4.9.4
      on, and who says acceptStandardJsonOnly, get standard JSON; older ones fastjson's (`{0:"host:port"}`), as from a
      RocketMQ name server. The order configuration is included only while orderMessageEnable is on.
-106  Both tables, quoted keys for everybody (every tool reads them).
+106  Both tables, with quoted keys for all (every tool reads them).
 901  (5.x) an unknown name has no members.
 
 A route is asked by every client every 30 s for every topic, and changes hardly ever: its bytes are kept until the table
@@ -214,7 +214,7 @@ def standard_json(body: TopicRouteData) -> bytes:
 
 
 def fastjson_route(body: TopicRouteData) -> bytes:
-    """As RocketMQ tells older clients: broker ids without quotes, which is no JSON."""
+    """As RocketMQ answers older clients: broker ids without quotes, which is not JSON."""
     brokers = [
         {"brokerAddrs": _bare_keys(broker.brokerAddrs), "brokerName": broker.brokerName, "cluster": broker.cluster}
         for broker in body.brokerDatas

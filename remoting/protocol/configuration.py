@@ -107,7 +107,7 @@ class SubscriptionGroupTable(Body):
 
 
 class CreateTopicHeader(Header):
-    """17. Go sends `defaultTopic` as the word defaultTopic; nobody looks at it. `order` is not obeyed by 4.x."""
+    """17. Go sends `defaultTopic` as the word defaultTopic; it is ignored. `order` is not obeyed by 4.x."""
 
     topic: str = ""
     defaultTopic: str = "TBW102"

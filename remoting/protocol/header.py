@@ -7,7 +7,7 @@ does: numbers in decimal, booleans as `true`/`false`, None not at all. `from_ext
 - a boolean is true for `true` in any case and for `1` (a C++ client's), else false;
 - a field that is missing, or no number, takes its default; without default (RocketMQ would fail on it later, with a
   null pointer) it is a HeaderError that names it;
-- fields that nobody asked for are left out: `bname`, `ReqT`, those of ACL.
+- fields without a reader are left out: `bname`, `ReqT`, those of ACL.
 
 Fields without default come first in a struct and are what its request cannot be served without.
 

@@ -1,4 +1,4 @@
-"""Who is there: heartbeats (34), leaving (35), members of a group (38) and that they have changed (40), locks of queues
+"""Membership: heartbeats (34), unregistering (35), members of a group (38) and changes of them (40), locks of queues
 for consuming in order (41, 42), the check of a filter before a consumer starts (46).
 
 Java: common/protocol/heartbeat/HeartbeatData.java, ConsumerData.java, SubscriptionData.java,

@@ -37,7 +37,7 @@ class RegisterBrokerHeader(Header):
     """103. `bodyCrc32` covers the body as sent; 0 or nothing: unchecked. `haServerAddr` is where slaves ask.
 
     `loopbackAddr` is ours: where clients on the broker's own host may be sent instead of to `brokerAddr`. A broker
-    says it when nobody chose its address and it listens on loopback too; RocketMQ's name server does not look at it.
+    sends it when its address is not configured and it listens on loopback too; RocketMQ's name server ignores it.
     """
 
     brokerId: Long

@@ -57,8 +57,8 @@ class TablesNews(Body):
 
 
 class HandOverHeader(Header):
-    """30003, slave to master. `step` STOP: take no sends any more, for a moment; the answer tells the log's end.
-    DEMOTE: become a slave of the asker, with the id that it had. RESUME: go on as if nothing had been asked."""
+    """30003, slave to master. `step` STOP: take no sends for a moment; the answer has the log's end.
+    DEMOTE: become a slave of the asker, with the id that it had. RESUME: continue as if nothing had been asked."""
 
     step: str = ""
     brokerId: Long = 1

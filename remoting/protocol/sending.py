@@ -1,7 +1,8 @@
 """Sends and what is done to messages sent: 10, 310, 320, 324, 325, 36, 326.
 
 A send travels with long names (10, 324) or with letters (310, 320, 325); both structs have the same attributes, so a
-handler serves either. Whether the body is a batch is told by `batch`, not by the code: C++ clients send batches as 310.
+handler serves either. Whether the body is a batch is decided by `batch`, not by the code: C++ clients send batches as
+310.
 
 Java: common/protocol/header/SendMessageRequestHeaderV2.java, SendMessageResponseHeader.java,
 ConsumerSendMsgBackRequestHeader.java, ReplyMessageRequestHeader.java
@@ -81,7 +82,7 @@ class SendMessageAnswerHeader(Header):
 
 
 class SendRefusedHeader(Header):
-    """A send that was refused tells these two all the same."""
+    """An answer that refuses a send has these two all the same."""
 
     MSG_REGION: str | None = None
     TRACE_ON: str | None = None

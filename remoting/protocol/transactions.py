@@ -15,7 +15,7 @@ ROLLBACK = 12
 
 
 class EndTransactionHeader(Header):
-    """37; one-way from Java, a plain request from Go. The command's remark may tell what failed at the client."""
+    """37; one-way from Java, a plain request from Go. The command's remark may say what failed at the client."""
 
     commitLogOffset: Long
     commitOrRollback: Int

@@ -176,7 +176,7 @@ class Admin:
         route = await self.route(topic)
         return {one.brokerName: one.brokerAddrs[MASTER] for one in route.brokerDatas if MASTER in one.brokerAddrs}
 
-    # ---- what there is
+    # ---- what exists
 
     async def topics(self) -> list[str]:
         """All topics, retry and dead-letter topics among them."""
@@ -234,7 +234,7 @@ class Admin:
         return joined
 
     async def consumers(self, group: str) -> ConsumerConnection | None:
-        """Who consumes in a group; None where nobody is online."""
+        """The consumers of a group; None where none is online."""
         for address in (await self.masters_of_group(group)).values():
             try:
                 answer = await self.ask(

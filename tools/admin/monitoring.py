@@ -61,7 +61,7 @@ async def _troubles(calls: Admin, group: str, messages: int, seconds: int) -> li
     try:
         infos = [info async for _, info in running_infos(calls, group)]
     except AdminError:
-        return found  # nobody is online, and a group at rest is none
+        return found  # no member is online, and an idle group is no trouble
     return found + _disagreements(group, infos)
 
 

@@ -48,7 +48,7 @@ async def span(calls: Admin, address: str, queue: MessageQueue, begin: int | Non
     if begin is not None:
         first = max(first, await calls.brokers.offset_at(address, queue, begin))
     if end is not None:
-        # The offset nearest to the time is the last one still wanted; the messages themselves tell exactly.
+        # The offset nearest to the time is the last one still wanted; the messages themselves decide exactly.
         behind = min(behind, await calls.brokers.offset_at(address, queue, end) + 1)
     return first, behind
 

@@ -112,7 +112,7 @@ async def promote_slave(calls: Admin, address: str, force: bool, sync: bool) -> 
     """Make a slave the master of its name.
 
     The old master stops taking sends, the slave takes what it lacks, and they change places: nothing that was
-    acknowledged is lost. Where one step fails, the old master goes on.
+    acknowledged is lost. Where one step fails, the old master continues.
     """
     header = PromoteHeader(force, sync)
     answer = await calls.ask(address, RequestCode.PROMOTE_SLAVE, header, timeout=_SWITCH_SECONDS)
@@ -142,7 +142,7 @@ async def promote_slave(calls: Admin, address: str, force: bool, sync: bool) -> 
     help="The port for slaves of the master to follow; without it the name servers tell.",
 )  # fmt: skip
 async def demote_master(calls: Admin, address: str, number: int, master: str) -> Result:
-    """Make a master a slave: it takes no sends any more, and follows whoever is the master of its name.
+    """Make a master a slave: it takes no more sends, and follows the master of its name.
 
     Use promoteSlave for a switch: it demotes the old master itself. This is for a second master that should be none.
     """
