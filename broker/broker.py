@@ -15,6 +15,7 @@ import random
 import re
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from operator import methodcaller
 from typing import TYPE_CHECKING
 
 import trio
@@ -61,6 +62,7 @@ from rocketlet.broker.handlers.send_targets import SendTargets
 from rocketlet.broker.handlers.store_admin import StoreAdmin
 from rocketlet.broker.handlers.topic_admin import TopicAdmin
 from rocketlet.broker.identity import Identity
+from rocketlet.broker.in_turns import in_turns
 from rocketlet.broker.long_poll import LongPoll
 from rocketlet.broker.metrics.source import BrokerSource
 from rocketlet.broker.metrics.watched import Watched
@@ -84,7 +86,6 @@ from rocketlet.broker.transaction_check import TransactionCheck
 from rocketlet.common.clock import WallClock, monotonic_ms, system_clock
 from rocketlet.common.config_file import Loaded
 from rocketlet.common.moment import moment_of
-from rocketlet.common.topic import is_system_topic
 from rocketlet.failover.config import failover_config
 from rocketlet.metrics.config import MetricsConfig
 from rocketlet.metrics.endpoint import Endpoint
@@ -309,10 +310,7 @@ class Broker:
         if self._replica is not None:
             self.store.lead(self._replica)
             self._replica = None
-            self._create_topics_of_log()
-            moved = self.tables.offsets.keep_below(self.store.queue_end)
-            if moved:
-                log.warning("%d consumer offsets lay behind what there is of their queues, and were moved there", moved)
+            self.tables.fit(self.store)
         self._halves.recover()
         self._delays = DelayedDelivery(self.store, self.tables.delays, self._clock, self.settle, self._filter_bits())
         check = TransactionCheck(
@@ -375,14 +373,6 @@ class Broker:
         if self.store.confirmed is not None:
             self.store.confirmed.fail(Closed(f"not confirmed: {why}"))
         self._stop.set()
-
-    def _create_topics_of_log(self) -> None:
-        """A topic's first messages may have come here while its settings had not."""
-        topics = self.tables.topics
-        for name in self.store.queues.topics():
-            if topics.get(name) is None and not is_system_topic(name):
-                topics.create(name, 1 + max(queue.queue_id for queue in self.store.queues.of_topic(name)),
-                              reason="for messages of it came without its settings")  # fmt: skip
 
     def _role_changed(self) -> None:
         self._renew_terms()
@@ -557,6 +547,7 @@ class Broker:
                 self.pool,
                 clock,
                 self._serve_sends,
+                self.registration.known,
                 nursery,
             ),
         ]
@@ -596,6 +587,7 @@ class Broker:
         """Every ten seconds: samples of the counters, and what else needs a look now and then."""
         while True:
             now = self._clock()
+            await in_turns(self.statistics.flows(), methodcaller("remember", now))
             self.statistics.tick(now, moment_of(now).toordinal())
             self.locks.expire(monotonic_ms())
             self._renew_terms()

@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+import msgspec
+
 from rocketlet.common.errors import RocketletError
 from rocketlet.common.topic import RETRY_TOPIC_MAX_LENGTH, is_group_name, is_legal_name
 
@@ -183,6 +185,18 @@ class ConsumerOffsets:
     def to_body(self) -> dict[str, dict[str, dict[int, int]]]:
         """The body of request 43 and of consumerOffset.json."""
         return {"offsetTable": {f"{topic}@{group}": dict(queues) for group, topic, queues in self._all()}}
+
+    def pieces(self) -> Iterator[bytes]:
+        """The text of consumerOffset.json; the table may change between two pieces, and each offset is then told as it
+        was or as it is."""
+        before = b'{"offsetTable":{\n'
+        for group in list(self._groups):
+            for topic in self.topics_of(group):
+                queues = self.of(group, topic)
+                if queues:
+                    yield b"%b%b:%b" % (before, msgspec.json.encode(f"{topic}@{group}"), msgspec.json.encode(queues))
+                    before = b",\n"
+        yield b"\n}}\n" if before == b",\n" else b'{"offsetTable":{}}\n'
 
     def load(self, body: Any) -> None:
         """Take over what was read from consumerOffset.json; what makes no sense in it is reported and left out."""

@@ -14,12 +14,13 @@ Java: common/ConfigManager.java, common/MixAll.java (string2File)
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 import trio
 
+from rocketlet.broker.in_turns import in_turns
 from rocketlet.common import fastjson
 from rocketlet.common.errors import RocketletError
 from rocketlet.store.disk import Disk
@@ -36,12 +37,24 @@ class NotSaved(RocketletError):
 
 
 class JsonFile:
-    """One table's file. `body` gives what is to be written, at the moment of writing."""
+    """One table's file. `body` gives what is to be written, at the moment of writing.
 
-    def __init__(self, disk: Disk, path: str, body: Callable[[], Any]) -> None:
+    A large table gives `pieces` instead: its text, part by part, so that the loop need not stand still for all of it.
+    Other tasks run between two of them.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        path: str,
+        body: Callable[[], Any] = dict,
+        *,
+        pieces: Callable[[], Iterator[bytes]] | None = None,
+    ) -> None:
         self.path = path
         self._disk = disk
         self._body = body
+        self._pieces = pieces
         self._lock = trio.Lock()
         self._changes = 0
         self._written = 0
@@ -87,7 +100,7 @@ class JsonFile:
                 return
             upto = self._changes
             try:
-                data = msgspec.json.encode(self._body())
+                data = await self._text()
             except (TypeError, ValueError, RecursionError) as error:
                 # Whatever the cause, the other tables and the broker continue.
                 raise NotSaved(f"{self.path} could not be written: {error}") from error
@@ -113,8 +126,14 @@ class JsonFile:
                 self._changed.set()
                 await trio.sleep(RETRY_SECONDS)
 
-    def _write(self, body: bytes) -> None:
-        data = msgspec.json.format(body, indent=1)
+    async def _text(self) -> bytes:
+        if self._pieces is None:
+            return msgspec.json.format(msgspec.json.encode(self._body()), indent=1)
+        found: list[bytes] = []
+        await in_turns(self._pieces(), found.append)
+        return b"".join(found)
+
+    def _write(self, data: bytes) -> None:
         if self._readable:
             old = self._disk.read_file(self.path)
             if old is not None:

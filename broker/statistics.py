@@ -14,8 +14,9 @@ Java: store/stats/BrokerStatsManager.java, common/stats/StatsItem.java, store/St
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Literal, NamedTuple
 
 from rocketlet.broker.put_times import PutTimes
@@ -173,9 +174,8 @@ class Statistics:
         return Totals(now, self.put.messages, self.got.messages, self.got.calls, self.pulls_found, self.pulls_missed)
 
     def tick(self, now: int, day: int) -> None:
-        """Every 10 s. `day` is the number of the local day; a new one begins the counts of today."""
-        for flow in self._flows():
-            flow.remember(now)
+        """Every 10 s, after the `flows` have been sampled. `day` is the number of the local day; a new one begins the
+        counts of today."""
         self._totals.append(self.totals(now))
         self.put_times.tick(now)
         today = self.today
@@ -248,14 +248,12 @@ class Statistics:
                 return [self.got]
         return []
 
-    def _flows(self) -> Iterator[Flow]:
-        yield self.put
-        yield self.got
-        for puts in self._put.values():
-            yield from puts.values()
-        for pulls in self._got.values():
-            yield from pulls.values()
-        yield from self._sent_back.values()
+    def flows(self) -> list[Flow]:
+        """Every flow, for its next sample."""
+        found = [self.put, self.got, *self._sent_back.values()]
+        for flows in chain(self._put.values(), self._got.values()):
+            found.extend(flows.values())
+        return found
 
 
 def _of_queue(flows: dict[int, Flow], queue_id: str) -> list[Flow]:

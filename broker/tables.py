@@ -21,9 +21,11 @@ from rocketlet.broker.filter.consumer_filters import ConsumerFilters
 from rocketlet.broker.json_file import JsonFile, NotSaved
 from rocketlet.broker.popping.modes import RequestModes
 from rocketlet.broker.subscription_groups import SubscriptionGroups
-from rocketlet.broker.tombstones import Tombstones
+from rocketlet.broker.tombstones import TOPIC, Tombstones
 from rocketlet.broker.topic_table import TopicTable
+from rocketlet.common.topic import DLQ_PREFIX, RETRY_PREFIX
 from rocketlet.store.disk import Disk
+from rocketlet.store.message_store import MessageStore
 
 log = logging.getLogger("rocketlet.broker.tables")
 
@@ -66,7 +68,7 @@ class Tables:
         self.tombstones = Tombstones()
         self.topics_file = JsonFile(disk, f"{root}/config/topics.json", self.topics.to_body)
         self.groups_file = JsonFile(disk, f"{root}/config/subscriptionGroup.json", self.groups.to_body)
-        self.offsets_file = JsonFile(disk, f"{root}/config/consumerOffset.json", self.offsets.to_body)
+        self.offsets_file = JsonFile(disk, f"{root}/config/consumerOffset.json", pieces=self.offsets.pieces)
         self.filters_file = JsonFile(disk, f"{root}/config/consumerFilter.json", self.filters.to_body)
         self.delays_file = JsonFile(disk, f"{root}/config/delayOffset.json", self.delays.to_body)
         self.modes_file = JsonFile(
@@ -126,6 +128,22 @@ class Tables:
         self.tombstones.add(kind, name, log_offset)
         self.tombstones_file.changed()
         self.news.tell()
+
+    def fit(self, store: MessageStore) -> None:
+        """Make the tables fit the log, which is the truth where a slave becomes the master: the master may have gone
+        with its tables not all told. Topics that have messages are created, offsets behind their queues moved back."""
+        deleted = {stone.name: stone.log_offset for stone in self.tombstones.after(0) if stone.kind == TOPIC}
+        found: dict[str, int] = {}
+        for queue in store.queues:
+            if self.topics.get(queue.topic) is None and queue.log_end() > deleted.get(queue.topic, 0):
+                found[queue.topic] = max(found.get(queue.topic, 0), queue.queue_id + 1)
+        least = self._settings.now.default_topic_queue_nums
+        for name, queues in found.items():
+            is_one_queued = name.startswith((RETRY_PREFIX, DLQ_PREFIX))
+            self.topics.create(name, queues if is_one_queued else max(queues, least), reason="for messages in the log")
+        moved = self.offsets.keep_below(store.queue_end)
+        if moved:
+            log.warning("%d consumer offsets lay behind what there is of their queues, and were moved there", moved)
 
     def _topics_changed(self) -> None:
         self.topics_file.changed()

@@ -9,7 +9,7 @@
         for message in consumer:
             print(message.body)
 
-This page is the public API, and the only promise of stability that this package makes. Importing it imports nothing:
+This module is the public API, and all that this package promises to keep stable. Importing it imports nothing:
 each name is fetched from its module when it is first used.
 
 Java: org.apache.rocketmq.client.producer, org.apache.rocketmq.client.consumer
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from rocketlet.common.message import ReceivedMessage as ReceivedMessage
 
 if __name__ == "client":
-    # The general name, for applications. Its parts are imported by their real name only, so that no class exists twice.
+    # The general name, for applications. The parts are imported by their real name only, so that no class exists twice.
     __path__ = []
 
 _HOMES = {

@@ -1,8 +1,8 @@
-"""Zip and inflate of message bodies.
+"""Compression of message bodies.
 
 Bodies over a threshold leave as zlib with flag 0x1 alone, which every RocketMQ client of any age and language reads.
-What comes in may also be LZ4 frames or ZSTD (Java from 4.9.4 on), if their packages are installed. What a body may
-become when it is inflated has a limit, for a few kilobytes can be made to unfold into gigabytes.
+Received bodies may also be LZ4 frames or ZSTD (Java from 4.9.4 on), if their packages are installed. The size of an
+inflated body is limited, because a few kilobytes can inflate to gigabytes.
 
 Java: common/compression/, client/impl/producer/DefaultMQProducerImpl.java#tryToCompressMessage
 """
@@ -21,7 +21,7 @@ MAX_INFLATED = 64 << 20  # bytes; sixteen times the largest body that a broker t
 
 
 class CannotInflate(ClientError):
-    """A body's compression is unknown here, broken, or unfolds beyond the limit."""
+    """A body's compression is unknown, broken, or inflates beyond the limit."""
 
 
 def compress(body: bytes, level: int = 5) -> bytes:
@@ -48,7 +48,7 @@ def _inflate_zlib(body: bytes, limit: int) -> bytes:
     try:
         inflated = unpacker.decompress(body, limit)
     except zlib.error as error:
-        raise CannotInflate(f"a body of {len(body)} bytes is flagged as compressed but is no zlib: {error}") from error
+        raise CannotInflate(f"a body of {len(body)} bytes is flagged as compressed but is not zlib: {error}") from error
     if unpacker.unconsumed_tail:
         raise _too_large(body, limit)
     return inflated
@@ -85,7 +85,7 @@ _BY_SIGN: list[tuple[bytes, Callable[[bytes, int], bytes]]] = [
 
 def _too_large(body: bytes, limit: int) -> CannotInflate:
     return CannotInflate(
-        f"a body of {len(body)} bytes unfolds into more than {limit}",
+        f"a body of {len(body)} bytes inflates to more than {limit}",
         advice="if it is meant to, raise max_inflated_size",
     )
 

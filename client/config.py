@@ -1,11 +1,11 @@
-"""What a client can be told, every default in sight. Times are seconds, sizes bytes, as Python has it.
+"""The settings of clients, with every default in sight. Times are in seconds, sizes in bytes.
 
 The defaults are RocketMQ 4.9's. Pass a whole config, or single settings by name:
 
     Producer("group", namesrv="127.0.0.1:9876", send_timeout=5.0, retries=4)
     Producer("group", config=ProducerConfig(namesrv="127.0.0.1:9876", send_timeout=5.0))
 
-A name that no setting has is an error that lists those with similar names.
+An unknown setting is an error that lists those with similar names.
 
 Java: client/ClientConfig.java, producer/DefaultMQProducer.java, consumer/DefaultMQPushConsumer.java
 """
@@ -43,7 +43,7 @@ class ConsumeFrom(enum.Enum):
 
 
 class MessageModel(enum.Enum):
-    """Whether the members of a group share a topic's messages or each get all."""
+    """Whether the members of a group share the messages of a topic, or each member gets all of them."""
 
     CLUSTERING = "CLUSTERING"
     BROADCASTING = "BROADCASTING"
@@ -51,15 +51,15 @@ class MessageModel(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """What producers and consumers have in common."""
+    """Settings of producers and consumers alike."""
 
     namesrv: str | tuple[str, ...] = ""
     """`host:port;host:port`. Empty: the environment's NAMESRV_ADDR, else 127.0.0.1:9876."""
     instance_name: str = ""
-    """Part of the client id; empty: made up, so that each client is a member of its group for itself."""
+    """Part of the client id; empty: generated, so that each client is a group member of its own."""
     unit_name: str = ""
     namespace: str = ""
-    """Puts this in front of topics and groups on the wire, and takes it off what comes in."""
+    """Prefix of topics and groups on the wire; users do not see it."""
     vip_channel: bool = False
     """Use the broker's port minus two for everything but pulls."""
     header_type: int = 0
@@ -95,7 +95,7 @@ class ProducerConfig(ClientConfig):
     send_timeout: float = 3.0
     """Over all tries of one send."""
     try_timeout: float | None = None
-    """For one try; None: all that is left of `send_timeout`, as RocketMQ has it."""
+    """For one try; None: whatever remains of `send_timeout`, as in RocketMQ."""
     retries: int = 2
     """Further tries after the first, each on another broker where there is one."""
     retry_codes: frozenset[int] = RETRY_CODES
@@ -113,9 +113,9 @@ class ProducerConfig(ClientConfig):
     latencies_ms: tuple[int, ...] = DEFAULT_LATENCIES_MS
     avoidances_ms: tuple[int, ...] = DEFAULT_AVOIDANCES_MS
     max_in_flight: int = 1024
-    """Sends on their way at once; a blocking call waits for room, an awaitable `send_soon` raises TooManyInFlight."""
+    """Most sends in flight; a blocking call then waits, an awaitable `send_soon` raises TooManyInFlight."""
     max_bytes_in_flight: int = 8 << 20
-    """Bytes of their bodies; more wait their turn. One message may be larger if nothing else is on its way."""
+    """Bytes of message bodies in flight; further sends wait. A larger message is sent alone."""
     trace: bool = False
     """Leave a trace of each message in `trace_topic`."""
     trace_topic: str = topics.TRACE_TOPIC
@@ -123,7 +123,7 @@ class ProducerConfig(ClientConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig(ClientConfig):
-    """What all consumers have in common."""
+    """Settings of all consumers."""
 
     model: MessageModel = MessageModel.CLUSTERING
     consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET
@@ -132,10 +132,10 @@ class ConsumerConfig(ClientConfig):
     allocation: Allocation = averagely
     rebalance_interval: float = 20.0
     persist_interval: float = 5.0
-    """Offsets are committed so often, and at the end."""
+    """How often offsets are committed; they are committed at the end too."""
     pull_batch: int = 32
     pull_timeout: float = 30.0
-    """For the answer to a pull that the broker may hold."""
+    """Time-out of a pull, which the broker may hold."""
     queue_max_messages: int = 1000
     """Pulled but not consumed messages of one queue at which pulling pauses (pullThresholdForQueue)."""
     queue_max_bytes: int = 100 << 20
@@ -143,11 +143,11 @@ class ConsumerConfig(ClientConfig):
     """The same for all own queues of a topic together; -1: no limit."""
     topic_max_bytes: int = -1
     max_bytes: int = 512 << 20
-    """And for all queues of this consumer, which RocketMQ does not bound."""
+    """The same for all queues of this consumer; RocketMQ has no such bound."""
     offset_directory: str = ""
     """Where a broadcasting consumer keeps its offsets; empty: `~/.rocketmq_offsets`."""
     max_reconsume_times: int = -1
-    """Tries before the dead letters; -1: 16, or without end for an orderly consumer."""
+    """Tries before a message becomes a dead letter; -1: 16, or no limit for an orderly consumer."""
     unit_mode: bool = False
     trace: bool = False
     trace_topic: str = topics.TRACE_TOPIC
@@ -160,11 +160,11 @@ class PushConfig(ConsumerConfig):
     orderly: bool = False
     """One message of a queue at a time, in order, under the broker's lock."""
     threads: int = 20
-    """Listeners at work at once (consumeThreadMax)."""
+    """Most listeners running at the same time (consumeThreadMax)."""
     batch: int = 1
     """Most messages in one call of a batch listener (consumeMessageBatchMaxSize)."""
     consume_timeout: float = 900.0
-    """A message that a listener holds for longer is sent back for another try."""
+    """A message that a listener keeps for longer is sent back for another try."""
     max_span: int = 2000
     """Distance between the first and the last open offset of a queue at which pulling pauses (concurrent only)."""
     suspend: float = 1.0
@@ -174,7 +174,7 @@ class PushConfig(ConsumerConfig):
     pull_interval: float = 0.0
     post_subscription_when_pull: bool = False
     shutdown_timeout: float = 30.0
-    """How long the end waits for listeners that are at work."""
+    """How long shutdown waits for running listeners."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,10 +184,10 @@ class PullConfig(ConsumerConfig):
     auto_commit: bool = True
     poll_timeout: float = 20.0
     buffered_messages: int = 10_000
-    """Messages over all queues that are pulled ahead of `poll` (pullThresholdForAll)."""
+    """Messages pulled ahead of `poll`, over all queues (pullThresholdForAll)."""
     max_span: int = 2000
     topic_interval: float = 30.0
-    """How often `on_queues_changed` looks for new queues of a topic."""
+    """How often new queues of a topic are looked for, for `on_queues_changed`."""
 
 
 def configured(
@@ -197,7 +197,8 @@ def configured(
     settings: Mapping[str, Any],
     environ: Mapping[str, str],
 ) -> Config:
-    """The config of a client from what its constructor was given. Raises InvalidUse where a setting does not exist."""
+    """The config of a client from the arguments of its constructor. Raises InvalidUse where a setting does not
+    exist."""
     known = [field.name for field in fields(kind)]
     for name in settings:
         if name not in known:
@@ -216,7 +217,7 @@ def configured(
     return chosen
 
 
-# What a setting may be at the least; other numbers are more than 0.
+# The minimum of a setting; all other numbers must be greater than 0.
 _MAY_BE_NONE = {"try_timeout": 1.0}
 _LEAST = {
     **dict.fromkeys(("topic_max_messages", "topic_max_bytes", "max_reconsume_times"), -1),
@@ -257,7 +258,7 @@ def name_servers(namesrv: str | tuple[str, ...]) -> tuple[str, ...]:
     words = namesrv.replace(",", ";").split(";") if isinstance(namesrv, str) else list(namesrv)
     addresses = tuple(word.strip().removeprefix("http://") for word in words if word.strip())
     if not addresses:
-        raise InvalidUse("no name server is given", advice="say namesrv='host:9876' or set NAMESRV_ADDR")
+        raise InvalidUse("no name server is given", advice="pass namesrv='host:9876' or set NAMESRV_ADDR")
     for address in addresses:
         host, colon, port = address.rpartition(":")
         if not colon or not host or not port.isdigit():

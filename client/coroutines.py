@@ -1,7 +1,7 @@
-"""Coroutines in threads: what is written once as `async def`, for event loops, runs in a plain thread too.
+"""Coroutines in threads: code written once as `async def`, for event loops, runs in a plain thread too.
 
-In a thread nothing suspends: whatever such a coroutine awaits blocks the thread instead and returns. So it is finished
-after one step, and its result is that of a plain call. The step costs 0.2 µs.
+In a thread nothing suspends: what such a coroutine awaits blocks the thread instead. So it finishes in one step, and
+its result is that of a plain call. The step costs 0.2 µs.
 
 Java: none
 """
@@ -27,14 +27,14 @@ def completed(coroutine: Coroutine[Any, Any, Result]) -> Result:
 
 
 async def called(function: Callable[Parameters, Result], *args: Parameters.args, **named: Parameters.kwargs) -> Result:
-    """A plain function as a coroutine, for whatever loop this is awaited on."""
+    """A plain function as a coroutine, for any event loop."""
     return function(*args, **named)
 
 
 def as_coroutine_function(
     function: Callable[Parameters, Result],
 ) -> Callable[Parameters, Coroutine[Any, Any, Result]]:
-    """A plain function in the form of one that is awaited."""
+    """A plain function in the form of an async one."""
 
     async def call(*args: Parameters.args, **named: Parameters.kwargs) -> Result:
         return function(*args, **named)

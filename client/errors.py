@@ -1,4 +1,4 @@
-"""What a client can fail with: one small tree, cut by whose fault it is and what to do.
+"""The errors of the client: one small tree, by whose fault it is and what to do.
 
 Every error says what failed, about which topic and at which broker, after how long and how many tries, and what to do
 about it. The parts are attributes too (`error.topic`, `error.tries`), so that a program need not read the text.
@@ -7,15 +7,15 @@ about it. The parts are attributes too (`error.topic`, `error.tries`), so that a
       InvalidUse          yours: a message, a name or a setting that cannot work; nothing was sent
         InvalidMessage
       ClientClosed        yours: used before its start or after its end
-      EngineFailed        ours: a background task died of a mistake; the cause is chained
-      NoRoute             nobody serves the topic, or no name server could be asked
-      TooManyInFlight     more sends are on their way than the client holds; slow down or raise the limit
+      EngineFailed        ours: a background task died of a bug; the cause is chained
+      NoRoute             no broker serves the topic, or no name server could be asked
+      TooManyInFlight     more sends are in flight than the client allows; slow down or raise the limit
       Refused             a broker or name server answered with an error code (`error.code`, `error.remark`)
-      BadAnswer           a broker or name server answered with what cannot be read
+      BadAnswer           a broker or name server sent an answer that cannot be read
       Unreachable         a connection could not be made, or broke before the answer
       TimedOut            no answer came in time; a send may have been stored all the same
       SendFailed          every try of a send failed; `error.causes` has one error a try
-      RequestTimedOut     the request was stored, but nobody replied in time
+      RequestTimedOut     the request was stored, but no reply came in time
       ListenerFailed      a listener or executor of yours raised where its result was needed at once
 
 Java: client/exception/MQClientException.java, MQBrokerException.java, RequestTimeoutException.java
@@ -24,13 +24,23 @@ Java: client/exception/MQClientException.java, MQBrokerException.java, RequestTi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Self, TypedDict, Unpack
 
 from rocketlet.common.errors import RocketletError
 
 
+class Circumstances(TypedDict, total=False):
+    """Where and how an error came about; every ClientError has these as attributes."""
+
+    topic: str
+    broker: str
+    elapsed_ms: float | None
+    tries: int
+    advice: str
+
+
 class ClientError(RocketletError):
-    """Root of what the client raises. You do not get it for an exception of your own listener: that is logged."""
+    """Base class of all errors of the client. An exception of your own listener is logged, not raised as this."""
 
     def __init__(
         self,
@@ -51,7 +61,7 @@ class ClientError(RocketletError):
         super().__init__(self._text())
 
     def after(self, elapsed_ms: float, tries: int) -> Self:
-        """The same error, that now knows how long and how often it was tried."""
+        """The same error, with the time and the number of tries filled in."""
         self.elapsed_ms = elapsed_ms
         self.tries = tries
         self.args = (self._text(),)
@@ -72,7 +82,7 @@ class ClientError(RocketletError):
 
 
 class InvalidUse(ClientError):
-    """The call cannot work as it is, and nothing has left the client. Change the call."""
+    """The call cannot work as it is, and nothing was sent. Change the call."""
 
 
 class InvalidMessage(InvalidUse):
@@ -84,65 +94,46 @@ class ClientClosed(ClientError):
 
 
 class EngineFailed(ClientError):
-    """A background task of the client died of something unforeseen, and the client with it. The cause is chained."""
+    """A background task died of an unexpected error, and the client with it. The cause is chained."""
 
 
 class NoRoute(ClientError):
-    """No name server knows a broker that serves the topic. You do not get it while an old route is still usable."""
+    """No name server knows a broker that serves the topic. Not raised while an old route is still usable."""
 
 
 class TooManyInFlight(ClientError):
-    """As many sends as `max_in_flight` allows are on their way. A blocking call waits instead of raising this."""
+    """As many sends as `max_in_flight` allows are in flight. A blocking call waits instead of raising this."""
 
 
 class Refused(ClientError):
     """A broker or name server answered with an error; `code` is its response code, `remark` what it said."""
 
-    def __init__(
-        self,
-        what: str,
-        *,
-        code: int,
-        remark: str = "",
-        topic: str = "",
-        broker: str = "",
-        elapsed_ms: float | None = None,
-        tries: int = 0,
-        advice: str = "",
-    ) -> None:
+    def __init__(self, what: str, *, code: int, remark: str = "", **circumstances: Unpack[Circumstances]) -> None:
         self.code = code
         self.remark = remark
-        super().__init__(what, topic=topic, broker=broker, elapsed_ms=elapsed_ms, tries=tries, advice=advice)
+        super().__init__(what, **circumstances)
 
 
 class BadAnswer(ClientError):
-    """A broker or name server answered with what cannot be read, or cannot be meant. A send may have been stored."""
+    """A broker or name server sent an answer that cannot be read or makes no sense. A send may have been stored."""
 
 
 class Unreachable(ClientError):
-    """No connection to the address, or it broke before the answer came. A send may have been stored all the same."""
+    """No connection to the address, or it broke before the answer arrived. A send may have been stored all the same."""
 
 
 class TimedOut(ClientError):
-    """No answer in time. Whether the other side has done what it was asked is not known."""
+    """No answer in time. Whether the request was carried out is not known."""
 
 
 class SendFailed(ClientError):
-    """All tries of a send failed; `causes` holds their errors in order, the last one is also chained."""
+    """All tries of a send failed; `causes` holds their errors in order, and the last one is chained."""
 
     def __init__(
-        self,
-        what: str,
-        *,
-        causes: Sequence[ClientError] = (),
-        topic: str = "",
-        broker: str = "",
-        elapsed_ms: float | None = None,
-        tries: int = 0,
-        advice: str = "",
+        self, what: str, *, causes: Sequence[ClientError] = (), **circumstances: Unpack[Circumstances]
     ) -> None:
         self.causes = tuple(causes)
-        super().__init__(what, topic=topic, broker=broker, elapsed_ms=elapsed_ms, tries=tries, advice=advice)
+        super().__init__(what, **circumstances)
 
     @property
     def code(self) -> int | None:
@@ -156,4 +147,4 @@ class RequestTimedOut(TimedOut):
 
 
 class ListenerFailed(ClientError):
-    """An exception of your own code where its result was needed: a selector, a transaction's local executor."""
+    """Your own code raised where its result was needed: a selector, or the local executor of a transaction."""

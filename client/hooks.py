@@ -1,4 +1,4 @@
-"""Hooks of users around sending and consuming: for tracing, counting, vetoes.
+"""User hooks around sending and consuming: for tracing, counting, vetoes.
 
 All are plain functions called where the client works: before a send in the sender's thread, after it there or on the
 engine's loop, around consumption where the listener runs. They must not wait. One that raises before a send vetoes it;
@@ -47,7 +47,7 @@ class SendHook(Protocol):
     """Around each send."""
 
     def before_send(self, context: SendContext) -> None:
-        """The message is checked and has its id. An exception is raised to the sender, and nothing is sent."""
+        """The message is checked and has its id. An exception reaches the sender, and nothing is sent."""
 
     def after_send(self, context: SendContext) -> None:
         """There is a result or an error. Not for one-way sends."""
@@ -55,7 +55,7 @@ class SendHook(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EndTransactionContext:
-    """The broker was told how a transaction came out: by the send itself, or because it asked."""
+    """The broker was told the outcome of a transaction: by the send itself, or because it asked."""
 
     group: str
     topic: str
@@ -75,7 +75,7 @@ class EndTransactionHook(Protocol):
     """After the end of each transaction; a hook of sends may have this too."""
 
     def after_end_transaction(self, context: EndTransactionContext) -> None:
-        """It was told, or could not be: then the broker asks."""
+        """The broker was told, or could not be: then it asks."""
 
 
 @dataclass(slots=True)
@@ -95,14 +95,14 @@ class ConsumeHook(Protocol):
     """Around each call of a listener."""
 
     def before_consume(self, context: ConsumeHookContext) -> None:
-        """About to be called."""
+        """The listener is about to be called."""
 
     def after_consume(self, context: ConsumeHookContext) -> None:
-        """It has returned or raised."""
+        """The listener has returned or raised."""
 
 
 def run_end_hooks(hooks: Sequence[EndTransactionHook], context: EndTransactionContext) -> None:
-    """Each of them; one that raises does no harm."""
+    """Call each of them; one that raises does no harm."""
     for hook in hooks:
         try:
             hook.after_end_transaction(context)
@@ -111,7 +111,7 @@ def run_end_hooks(hooks: Sequence[EndTransactionHook], context: EndTransactionCo
 
 
 def hooked(call: Call, hooks: Sequence[ConsumeHook], group: str, clock: WallClock) -> Call:
-    """A listener that is awaited, with hooks around it."""
+    """An async listener with hooks around it."""
 
     async def around(messages: Sequence[ReceivedMessage], context: ConsumeContext) -> ListenerAnswer:
         seen = _before(hooks, group, messages, context)

@@ -1,4 +1,4 @@
-"""OpenTelemetry spans of sends, listeners and what settles them: `pip install "rocketlet[opentelemetry]"`.
+"""OpenTelemetry spans of sends, listeners and acknowledgements: `pip install "rocketlet[opentelemetry]"`.
 
     producer = Producer("shop", hooks=[OpenTelemetry()])
     consumer = PushConsumer("billing", listener, hooks=[OpenTelemetry()])
@@ -8,7 +8,7 @@ opentelemetry-java's instrumentation writes them, so traces go on across languag
 send of each message that it was given; spans that the listener begins are its children. Names and attributes are those
 of OpenTelemetry's semantic conventions for messaging and RocketMQ, which are still in development.
 
-A batch travels without a context of its own. Who does not import this module pays nothing.
+A batch carries no context of its own. A program that does not import this module pays nothing.
 
 Java: client/trace/hook/SendMessageOpenTracingHookImpl.java, ConsumeMessageOpenTracingHookImpl.java
 """
@@ -71,7 +71,7 @@ class OpenTelemetry:
         context.notes[_NOTE] = span
 
     def after_send(self, context: SendContext) -> None:
-        """End it."""
+        """Close it."""
         span: trace.Span | None = context.notes.pop(_NOTE, None)
         if span is None:
             return
@@ -122,7 +122,7 @@ class OpenTelemetry:
         context.notes[_NOTE] = span, links, active.attach(trace.set_span_in_context(span))
 
     def after_consume(self, context: ConsumeHookContext) -> None:
-        """End it, and tell by a second span what became of the messages."""
+        """End it, and record in a second span what became of the messages."""
         noted = context.notes.pop(_NOTE, None)
         if noted is None:
             return

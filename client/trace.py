@@ -7,9 +7,9 @@ A record is text: its kind and fields, joined by 0x01 and ended by 0x02.
     SubAfter       request id cost success keys code time group
     EndTransaction time region group topic id tags keys storeHost type transactionId state fromCheck
 
-The trace message bears the ids and keys of all messages it tells of as its own keys, so that a query by message id
-finds it. As in Java, what was not stored is not told of, nor what the broker (`traceOn=false`) or the message itself
-(property TRACE_ON=false) wants untold. Traces are best effort: what cannot be sent is logged and dropped, and the
+The trace message has the ids and keys of all messages in it as its own keys, so that a query by message id finds it. As
+in Java, messages that were not stored are not traced, nor those for which the broker (`traceOn=false`) or the message
+itself (property TRACE_ON=false) forbids it. Traces are best effort: what cannot be sent is logged and dropped, and the
 newest are dropped when too many wait.
 
 Java: client/trace/TraceDataEncoder.java, AsyncTraceDispatcher.java, client/trace/hook/
@@ -46,7 +46,7 @@ _SUCCESS, _TIME_OUT, _EXCEPTION, _NULL, _FAILED = range(5)  # Java: ConsumeRetur
 
 
 _Record = tuple[str, tuple[str, ...]]
-"""Its text, and the keys that it shall be found by."""
+"""Its text, and the keys under which it is found."""
 
 
 class Tracer:
@@ -64,13 +64,13 @@ class Tracer:
         self._session = session
 
     async def run(self) -> None:
-        """Send what has gathered every second, until cancelled."""
+        """Send the collected records every second, until cancelled."""
         while True:
             await trio.sleep(_EVERY)
             await self.flush()
 
     async def flush(self) -> None:
-        """Send what has gathered."""
+        """Send the collected records."""
         producer = InnerProducer(self._session, "_INNER_TRACE_PRODUCER")
         while self._waiting:
             records = self._next_records()
@@ -82,7 +82,7 @@ class Tracer:
                 log.warning("%d message traces were not sent: %s", len(records), error)
 
     def _next_records(self) -> list[_Record]:
-        """As many as one message holds; a single one may be longer."""
+        """As many records as one message holds; a single one may be longer."""
         records = [self._waiting.popleft()]
         size, keys = _sizes(records[0])
         while self._waiting and len(records) < _AT_ONCE:
@@ -103,7 +103,7 @@ class Tracer:
         """Nothing yet: the record is written when the outcome is known."""
 
     def after_send(self, context: SendContext) -> None:
-        """Pub, where the message was stored and is to be told of."""
+        """Pub, if the message was stored and is to be traced."""
         message, result = context.message, context.result
         if (
             result is None
@@ -213,7 +213,7 @@ def _sizes(record: _Record) -> tuple[int, int]:
 
 
 def _fitting(keys: Iterable[str]) -> list[str]:
-    """As many as a message has room for: its id comes first."""
+    """As many keys as a message has room for: its id comes first."""
     found, size = [], 0
     for key in keys:
         size += len(key.encode()) + 1

@@ -1,4 +1,4 @@
-"""What the client refuses before anything is sent: names, sizes, empty bodies, properties no reader would see.
+"""What the client refuses before anything is sent: names, sizes, empty bodies, properties that no reader would see.
 
 Java: client/Validators.java
 """
@@ -99,19 +99,19 @@ def _shown(value: object) -> str:
 
 
 def check_queue(queue: MessageQueue) -> None:
-    """Raises InvalidUse for what is no queue."""
+    """Raises InvalidUse for anything but a queue."""
     if not isinstance(queue, MessageQueue):
         raise InvalidUse(f"the queue is {_shown(queue)}", advice="give a MessageQueue, one of those of queues(topic)")
 
 
 def check_seconds(name: str, value: float) -> None:
-    """Raises InvalidUse for what is no time that one can wait."""
+    """Raises InvalidUse for anything but a time that can be waited for."""
     if type(value) not in (int, float) or not 0 <= value < 1e9:
         raise InvalidUse(f"{name} is {_shown(value)}", advice="give a number of seconds")
 
 
 def check_callable(name: str, value: object, *, in_threads: bool = False) -> None:
-    """Raises InvalidUse for what cannot be called, or in a thread would only make a coroutine."""
+    """Raises InvalidUse for what cannot be called, or would only return a coroutine in a thread."""
     if not callable(value):
         raise InvalidUse(f"the {name} is {_shown(value)}", advice="give a function")
     if in_threads and (iscoroutinefunction(value) or iscoroutinefunction(getattr(value, "__call__", None))):  # noqa: B004

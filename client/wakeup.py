@@ -1,4 +1,4 @@
-"""Something that one task waits for, with a limit, and that plain functions announce.
+"""Something that one task waits for, with a time limit, and that plain functions announce.
 
 Java: common/CountDownLatch2.java, ServiceThread.java#waitForRunning
 """
@@ -9,7 +9,7 @@ import trio
 
 
 class Wakeup:
-    """Announced before anybody waits, it is not lost: the next wait returns at once."""
+    """Announced before a task waits, it is not lost: the next wait returns at once."""
 
     def __init__(self) -> None:
         self._event = trio.Event()

@@ -17,6 +17,7 @@ import trio
 from rocketlet.common.errors import RocketletError
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.topic import DLQ_PREFIX, RETRY_PREFIX, is_system_group, is_system_topic
+from rocketlet.common.topic_attributes import message_type
 from rocketlet.remoting.protocol.configuration import (
     SubscriptionGroupConfig,
     SubscriptionGroupTable,
@@ -106,6 +107,12 @@ class Topic:
     @property
     def queues(self) -> int:
         return sum(config.writeQueueNums for config in self.configs.values())
+
+    @property
+    def types(self) -> set[str]:
+        """What it takes of RocketMQ 5's clients, where a broker says so."""
+        attributes = (config.attributes for config in self.configs.values())
+        return {message_type(found) for found in attributes if isinstance(found, dict) and found}
 
     @property
     def permissions(self) -> set[int]:

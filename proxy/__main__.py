@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rocketlet.common import command_line
+from rocketlet.common.errors import RocketletError
 from rocketlet.metrics.config import MetricsConfig
 from rocketlet.proxy.config import ProxyConfig
 from rocketlet.remoting import server_process
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from rocketlet.common.config_file import Loaded
 
 PROGRAM = "mqproxy"
-_EXIT_MISSING = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -40,18 +40,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 async def _start(nursery: trio.Nursery, loaded: Loaded) -> str:
-    from rocketlet.proxy.proxy import Proxy
+    try:
+        from rocketlet.proxy.proxy import Proxy
+    except ModuleNotFoundError as error:
+        raise RocketletError(f"package {error.name} is missing; pip install 'rocketlet[grpc]'") from error
 
-    proxy = Proxy(loaded, server_process.tcp_network(loaded[ServerConfig]))
+    network = server_process.tcp_network(loaded[ServerConfig])
+    proxy = Proxy(loaded[ProxyConfig], loaded[ServerConfig], loaded[PoolConfig], network)
     address: str = await nursery.start(proxy.run)
     metrics = ""
     config = loaded[MetricsConfig]
     if config.is_on:
         from rocketlet.metrics.endpoint import Endpoint
 
-        endpoint = Endpoint(
-            server_process.tcp_network(loaded[ServerConfig]), [proxy.metrics], config.metrics_max_series
-        )
+        endpoint = Endpoint(network, [proxy.metrics], config.metrics_max_series)
         host = config.metrics_prom_exporter_host or loaded[ProxyConfig].bind_address
         served = await nursery.start(endpoint.serve, host, config.metrics_prom_exporter_port)
         metrics = f", metrics at http://{served}/metrics"

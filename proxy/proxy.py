@@ -18,7 +18,6 @@ from random import Random
 import trio
 
 from rocketlet.common.clock import WallClock, system_clock
-from rocketlet.common.config_file import Loaded
 from rocketlet.proxy.call import Method
 from rocketlet.proxy.certificate import Contexts
 from rocketlet.proxy.config import ProxyConfig
@@ -47,38 +46,40 @@ SERVICE = f"/{PACKAGE}.MessagingService/"
 
 
 class Proxy:
-    """One endpoint. `run` once an object. Raises SettingsError where certificates cannot be loaded."""
+    """One endpoint. `run` once an object. Of `servers` only what concerns TLS is looked at.
+
+    Raises SettingsError where certificates cannot be loaded.
+    """
 
     def __init__(
         self,
-        loaded: Loaded,
+        config: ProxyConfig,
+        servers: ServerConfig,
+        pool: PoolConfig,
         network: Network | None = None,
         *,
         clock: WallClock = system_clock,
         random: Random | None = None,
     ) -> None:
-        self._config = config = loaded[ProxyConfig]
+        self._config = config
         self._network = network or TcpNetwork()
-        self._tls_mode = loaded[ServerConfig].tls_mode
         random = random or Random()
         self.clients = Clients(random)
         self.transactions = Transactions(self.clients, f"rocketlet-proxy@{os.getpid()}@{random.getrandbits(32):x}")
-        self._pool = ConnectionPool(
-            self._network, loaded[PoolConfig], self.transactions.table(), events=[self.transactions]
-        )
+        self._pool = ConnectionPool(self._network, pool, self.transactions.table(), events=[self.transactions])
         self.brokers = self.transactions.brokers = Brokers(self._pool, config.namesrv_addr, random)
         self.renewals = Renewals(config, self.brokers, clock)
         self._routes = Routes(config, self.brokers)
         self._sends = Sends(config, self.brokers, self.transactions, clock)
         self._receives = Receives(config, self.brokers, self.renewals, clock)
         self._membership = Membership(config, self.brokers, self.clients, self._receives.end_polls)
-        contexts = None if self._tls_mode is TlsMode.DISABLED else Contexts(loaded[ServerConfig])
+        contexts = None if servers.tls_mode is TlsMode.DISABLED else Contexts(servers)
         self.server = GrpcServer(
             self._network,
             self._methods(),
             calls := CallCounts(),
             tls=None if contexts is None else contexts.current,
-            plain=self._tls_mode is not TlsMode.ENFORCING,
+            plain=servers.tls_mode is not TlsMode.ENFORCING,
             most_connections=config.grpc_max_connections,
             most_held=config.grpc_max_held_bytes,
             drain_seconds=config.grpc_shutdown_time_seconds,

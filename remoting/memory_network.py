@@ -33,6 +33,7 @@ class MemoryNetwork:
         self._streams: set[MemoryStream] = set()
         self._unreachable: set[str] = set()
         self._separated: set[frozenset[str]] = set()
+        self._paused: dict[str, trio.Event] = {}
         self._next_port = _FIRST_FREE_PORT
 
     async def listen(self, host: str, port: int) -> Listener:
@@ -94,6 +95,20 @@ class MemoryNetwork:
             if stream.lost_something and {one, other} <= {*_hosts(stream), "*"}:
                 stream.break_both()
 
+    def pause(self, host: str) -> None:
+        """Let nothing reach a host nor leave it, as if its processes were stopped; nothing is lost either."""
+        self._paused.setdefault(host, trio.Event())
+
+    def resume(self, host: str) -> None:
+        """End a pause: what was on its way arrives."""
+        if host in self._paused:
+            self._paused.pop(host).set()
+
+    async def while_paused(self, stream: MemoryStream) -> None:
+        """Wait as long as either end of a stream is paused."""
+        while stopped := [self._paused[host] for host in _hosts(stream) if host in self._paused]:
+            await stopped[0].wait()
+
     def are_separated(self, one: str, other: str) -> bool:
         """Whether what one of these hosts sends to the other gets lost now."""
         if not self._separated:
@@ -106,6 +121,11 @@ class MemoryNetwork:
         for stream in broken:
             stream.break_both()
         return len(broken)
+
+    @property
+    def has_paused(self) -> bool:
+        """Whether any host is paused."""
+        return bool(self._paused)
 
     @property
     def bytes_on_their_way(self) -> int:
@@ -133,8 +153,8 @@ class MemoryNetwork:
         """What was closed takes no more room."""
         if isinstance(gone, MemoryStream):
             self._streams.discard(gone)
-        else:
-            self._listeners.pop(gone.address, None)
+        elif self._listeners.get(gone.address) is gone:
+            del self._listeners[gone.address]
 
 
 class HostNetwork:
@@ -204,6 +224,8 @@ class MemoryStream:
         await trio.lowlevel.checkpoint()
         pipe = self._incoming
         while True:
+            if self._network.has_paused:
+                await self._network.while_paused(self)
             self._check(pipe)
             if pipe.chunks:
                 due = pipe.chunks[0][0]

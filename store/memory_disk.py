@@ -6,7 +6,8 @@ the two versions; of every name made, renamed or deleted since its directory was
 never flushed may be empty. Real disks tear at sectors, so `page_size` may be small: the smaller, the more is tried.
 
 Faults on request: `power_cut_in` (so many calls that change the disk go well, the next one raises `PowerCut`, in the
-middle of whatever the store was doing; then call `crash`), `fail_next_flush` (the flush raises and, as on Linux, its
+middle of whatever the store was doing; then call `crash`, or have `on_power_cut` do it, before anybody has heard of the
+cut), `fail_next_flush` (the flush raises and, as on Linux, its
 pages count as clean from then on, so that the next flush succeeds without having written them), `capacity` (a full
 disk), `fail_next_rename`.
 
@@ -21,6 +22,7 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -153,6 +155,7 @@ class MemoryDisk:
     fail_next_flush: bool = False
     fail_next_rename: bool = False
     power_cut_in: int | None = None
+    on_power_cut: Callable[[], None] | None = None
     flushes: int = 0
     _names: dict[str, _File] = field(default_factory=dict)
     _durable_names: dict[str, _File] = field(default_factory=dict)
@@ -193,6 +196,9 @@ class MemoryDisk:
         if self.power_cut_in is not None:
             self.power_cut_in -= 1
             if self.power_cut_in < 0:
+                told, self.on_power_cut = self.on_power_cut, None
+                if told is not None:
+                    told()
                 raise PowerCut
 
     def reserve(self, file: _File, begin: int, end: int, path: str) -> None:

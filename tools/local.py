@@ -21,12 +21,16 @@ import trio
 from rocketlet.access.config import AccessConfig
 from rocketlet.broker.broker import Broker
 from rocketlet.broker.config import BrokerConfig
+from rocketlet.common.clock import WallClock, system_clock
 from rocketlet.common.config_file import ConfigFile, Loaded, load
+from rocketlet.common.errors import RocketletError
+from rocketlet.common.settings import settings_of
 from rocketlet.metrics.config import MetricsConfig
 from rocketlet.metrics.endpoint import Endpoint
 from rocketlet.metrics.page import Source
 from rocketlet.namesrv.config import NamesrvConfig
 from rocketlet.namesrv.namesrv import NameServer
+from rocketlet.proxy.config import ProxyConfig
 from rocketlet.remoting.config import PoolConfig, ServerConfig
 from rocketlet.remoting.errors import ListenFailed
 from rocketlet.remoting.faults import Faults
@@ -34,8 +38,10 @@ from rocketlet.remoting.shelter import shelter
 from rocketlet.remoting.transport import Network, TcpNetwork
 from rocketlet.replication.config import ReplicationConfig
 from rocketlet.store.config import StoreConfig
+from rocketlet.tools.breakable_network import BreakableNetwork
 
 if TYPE_CHECKING:
+    from rocketlet.proxy.proxy import Proxy
     from rocketlet.store.disk import Disk
 
 LOOPBACK = "127.0.0.1"
@@ -62,8 +68,14 @@ class LocalSettings:
     broker_port: int = 10911
     namesrvs: int = 1
     brokers: int = 1
+    replicas: int = 1
+    """Copies of each broker's messages: a master, SYNC_MASTER unless `settings` say otherwise, and its slaves."""
+    breakable: bool = False
+    """Whether brokers can be killed, paused and parted from each other (`kill`, `pause`, `partition`)."""
     metrics_port: int | None = None
     """One page of metrics for all that runs here; 0 takes a free port, None serves none."""
+    grpc_port: int | None = None
+    """Of the endpoint for clients of RocketMQ 5; 0 takes a free one, None serves none."""
     metrics_port_may_differ: bool = False
     """Whether a free port will do where that one is taken."""
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -79,21 +91,53 @@ class Addresses:
     brokers: Mapping[str, str]
     loopback: Mapping[str, str] = field(default_factory=dict)
     metrics: str = ""
+    grpc: str = ""
     recovered: Mapping[str, str] = field(default_factory=dict)
     """What the recovery of a broker reported, if its store had not been closed cleanly."""
 
 
-class LocalStack:
-    """`run` serves until it is cancelled. Raises SettingsError when it is made, if a setting is wrong."""
+class ExtraMissing(RocketletError):
+    """Something was asked for that needs packages which are not installed."""
 
-    def __init__(self, chosen: LocalSettings, network: Network | None = None) -> None:
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """One broker of the stack: `broker-a` is a master as it starts, `broker-a-1` its first slave."""
+
+    name: str
+    number: int  # among the masters
+    replica: int  # 0 for the master
+    disk: Disk
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    over: trio.Event = field(default_factory=trio.Event)
+    killed: bool = False
+
+
+class LocalStack:
+    """`run` serves until it is cancelled. Raises SettingsError when it is made, if a setting is wrong.
+
+    With `breakable`, `kill`, `start`, `pause`, `resume`, `partition` and `heal` do to brokers what happens to them, by
+    their names. `network` and `clock` are replaced for virtual time.
+    """
+
+    def __init__(self, chosen: LocalSettings, network: Network | None = None, clock: WallClock = system_clock) -> None:
         self._chosen = chosen
         self._network = network or TcpNetwork()
+        self._breakable = BreakableNetwork(self._network) if chosen.breakable else None
+        self._clock = clock
         self.faults = Faults(self._settle)
         self.namesrv_faults = Faults()
         self.brokers: dict[str, Broker] = {}
+        self._members = [
+            Member(f"{_name(number)}-{replica}" if replica else _name(number), number, replica, self._disk())
+            for number in range(chosen.brokers)
+            for replica in range(chosen.replicas)
+        ]
         self._namesrvs: list[NameServer] = []
-        self._loaded = [self._broker_settings(number, ()) for number in range(chosen.brokers)]
+        self._grpc: Proxy | None = None
+        self._nursery: trio.Nursery | None = None
+        self._namesrv_addresses: tuple[str, ...] = ()
+        self._loaded = [self._broker_settings(member, ()) for member in self._members]
         self.warnings = self._loaded[0].warnings if self._loaded else ()
 
     async def run(self, *, task_status: trio.TaskStatus[Addresses] = trio.TASK_STATUS_IGNORED) -> None:
@@ -101,7 +145,8 @@ class LocalStack:
         async with shelter() as sheltered:  # brokers unregister at name servers that still listen
             namesrvs = tuple([await self._start_namesrv(sheltered, n) for n in range(self._chosen.namesrvs)])
             async with trio.open_nursery() as nursery:
-                told = dict([await self._start_broker(nursery, n, namesrvs) for n in range(self._chosen.brokers)])
+                self._nursery, self._namesrv_addresses = nursery, namesrvs
+                told = {member.name: await self._start_member(member) for member in self._members}
                 here = {
                     name: broker.identity.loopback_address
                     for name, broker in self.brokers.items()
@@ -112,23 +157,129 @@ class LocalStack:
                     for name, broker in self.brokers.items()
                     if not broker.store.report.was_clean
                 }
+                port = self._chosen.grpc_port
+                grpc = "" if port is None else await self.serve_grpc(port)
                 metrics = await self._start_metrics(nursery)
-                task_status.started(Addresses(";".join(namesrvs), namesrvs, told, here, metrics, recovered))
+                task_status.started(Addresses(";".join(namesrvs), namesrvs, told, here, metrics, grpc, recovered))
                 await trio.sleep_forever()
 
-    async def _start_broker(self, nursery: trio.Nursery, number: int, namesrvs: tuple[str, ...]) -> tuple[str, str]:
-        loaded = self._broker_settings(number, namesrvs)
-        broker = Broker(loaded, self._network, self._disk(), faults=self.faults)
-        address: str = await nursery.start(broker.run)
-        self.brokers[broker.identity.name] = broker
-        return broker.identity.name, address
+    # ---- what happens to brokers
+
+    async def start(self, name: str) -> str:
+        """Start a broker again that was killed, on what it had; its address, which may be another one."""
+        member = self._member(name)
+        await member.over.wait()
+        return await self._start_member(member)
+
+    def kill(self, name: str) -> None:
+        """As kill -9: nothing more gets out of it. What it had written, it has when it starts again."""
+        from rocketlet.store.memory_disk import MemoryDisk
+
+        member, network = self._member(name), self._network_that_breaks()
+        if not isinstance(member.disk, MemoryDisk):
+            raise RuntimeError("a broker with a directory can be killed only with its process; keep data in memory")
+        if member.killed or name not in self.brokers:
+            raise RuntimeError(f"{name} does not run")
+        network.kill(name)
+        member.disk, member.killed = member.disk.copy(), True
+        del self.brokers[name]
+        member.scope.cancel()
+
+    def pause(self, name: str) -> None:
+        """As kill -STOP, seen from outside: nothing moves on its connections until `resume`."""
+        self._network_that_breaks().pause(self._member(name).name)
+
+    def resume(self, name: str) -> None:
+        """End a pause; what waited moves on."""
+        self._network_that_breaks().resume(self._member(name).name)
+
+    def partition(self, one: str, other: str) -> None:
+        """Part two brokers, or a broker and a name server (`namesrv`), from each other until `heal`."""
+        names = [each if each.startswith("namesrv") else self._member(each).name for each in (one, other)]
+        self._network_that_breaks().partition(*names)
+
+    def heal(self) -> None:
+        """End all partitions."""
+        self._network_that_breaks().heal()
+
+    async def promote(self, name: str, *, force: bool = False) -> None:
+        """Make a slave the master of its name; `force` where the master is lost. Raises AdminRefused."""
+        from rocketlet.remoting.protocol.replication import PromoteHeader
+        from rocketlet.remoting.request_codes import RequestCode
+        from rocketlet.tools.admin.calls import admin
+
+        async with admin(self._namesrv_addresses[0], network=self._network) as calls:
+            address = self.brokers[name].identity.address
+            await calls.ask(address, RequestCode.PROMOTE_SLAVE, PromoteHeader(force), timeout=40.0)
+
+    def _member(self, name: str) -> Member:
+        for member in self._members:
+            if member.name == name:
+                return member
+        raise ValueError(f"no broker is called {name}; there are {', '.join(one.name for one in self._members)}")
+
+    def _network_that_breaks(self) -> BreakableNetwork:
+        if self._breakable is None:
+            raise RuntimeError("this stack was not made to be broken: use rocketmq_cluster, or breakable=True")
+        return self._breakable
+
+    # ---- start
+
+    async def _start_member(self, member: Member) -> str:
+        loaded = self._broker_settings(member, self._namesrv_addresses)
+        network = self._breakable.of(member.name) if self._breakable is not None else self._network
+        broker = Broker(loaded, network, member.disk, clock=self._clock, faults=self.faults)
+        member.scope, member.over, member.killed = trio.CancelScope(), trio.Event(), False
+        assert self._nursery is not None
+        address: str = await self._nursery.start(self._host, member, broker)
+        self.brokers[member.name] = broker
+        return address
+
+    async def _host(
+        self, member: Member, broker: Broker, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        try:
+            with member.scope:
+                await broker.run(task_status=task_status)
+        finally:
+            member.over.set()
+
+    async def serve_grpc(self, port: int) -> str:
+        """Serve clients of RocketMQ 5 too, until the stack ends; where. Raises ListenFailed, ExtraMissing.
+
+        Requires: the stack runs.
+        """
+        assert self._nursery is not None
+        try:
+            from rocketlet.proxy.proxy import Proxy
+        except ModuleNotFoundError as error:
+            raise ExtraMissing(
+                f"gRPC needs the package {error.name}; install it with: pip install 'rocketlet[grpc]'"
+            ) from error
+        chosen = self._chosen
+        flags = {key: text for key, text in chosen.settings.items() if key in _grpc_keys()}
+        flags |= {
+            "namesrvAddr": ";".join(self._namesrv_addresses),
+            "bindAddress": chosen.host,
+            "grpcServerPort": str(port),
+        }
+        if chosen.advertise:
+            flags["localServeAddr"] = chosen.advertise
+        servers = self._loaded[0]
+        config = load(ProxyConfig, flags=flags)[ProxyConfig]
+        self._grpc = Proxy(config, servers[ServerConfig], servers[PoolConfig], self._network)
+        address: str = await self._nursery.start(self._grpc.run)
+        return address
 
     async def _start_metrics(self, nursery: trio.Nursery) -> str:
         port = self._chosen.metrics_port
         if port is None:
             return ""
         sources: list[Source] = [server.metrics for server in self._namesrvs]
-        sources += [broker.metrics for broker in self.brokers.values()]
+        # Slaves have their masters' names, and the same series cannot be on a page twice.
+        sources += [self.brokers[member.name].metrics for member in self._members if member.replica == 0]
+        if self._grpc is not None:
+            sources.append(self._grpc.metrics)
         endpoint = Endpoint(self._network, sources, self._loaded[0][MetricsConfig].metrics_max_series)
         try:
             address: str = await nursery.start(endpoint.serve, self._chosen.host, port)
@@ -150,25 +301,32 @@ class LocalStack:
             folder = f"{chosen.directory}/namesrv" + (f"-{number}" if number else "")
             flags |= {"kvConfigPath": f"{folder}/kvConfig.json", "configStorePath": f"{folder}/namesrv.properties"}
         loaded = load(NamesrvConfig, ServerConfig, MetricsConfig, AccessConfig, flags=flags)
-        server = NameServer(loaded, self._network, files=files, faults=self.namesrv_faults)
+        network = self._network
+        if self._breakable is not None:
+            network = self._breakable.of("namesrv" + (f"-{number}" if number else ""))
+        server = NameServer(loaded, network, files=files, faults=self.namesrv_faults)
         address: str = await nursery.start(server.run)
         self._namesrvs.append(server)
         host, _, port = address.rpartition(":")
         return f"{LOOPBACK}:{port}" if host in ("0.0.0.0", "[::]") else address
 
-    def _broker_settings(self, number: int, namesrvs: tuple[str, ...]) -> Loaded:
+    def _broker_settings(self, member: Member, namesrvs: tuple[str, ...]) -> Loaded:
         chosen = self._chosen
-        letter = chr(ord("a") + number)
         flags = {
-            "brokerName": f"broker-{letter}",
+            "brokerName": _name(member.number),
             "bindAddress": chosen.host,
-            "listenPort": str(_port(chosen.broker_port, number, VIP_AND_REPLICATION)),
+            "listenPort": str(_port(chosen.broker_port, self._members.index(member), VIP_AND_REPLICATION)),
             "namesrvAddr": ";".join(namesrvs),
         }
+        given = {key: text for key, text in chosen.settings.items() if key not in _grpc_keys()}
+        if member.replica:
+            given |= {"brokerRole": "SLAVE", "brokerId": str(member.replica)}
+        elif chosen.replicas > 1:
+            given.setdefault("brokerRole", "SYNC_MASTER")
         if chosen.directory is None:
             flags |= {"storePathRootDir": "store", **IN_MEMORY}
         else:
-            flags["storePathRootDir"] = f"{chosen.directory}/broker-{letter}"
+            flags["storePathRootDir"] = f"{chosen.directory}/{member.name}"
         if chosen.metrics_port is not None:
             flags["metricsExporterType"] = "DISABLE"  # one page has the metrics of all
         if chosen.advertise:
@@ -182,7 +340,7 @@ class LocalStack:
             MetricsConfig,
             AccessConfig,
             file=chosen.file,
-            flags=flags | dict(chosen.settings),
+            flags=flags | given,
         )
 
     def _disk(self) -> Disk:
@@ -197,6 +355,17 @@ class LocalStack:
     def _settle(self) -> None:
         for broker in self.brokers.values():
             broker.settle()
+
+
+def _grpc_keys() -> set[str]:
+    """The settings that are the gRPC endpoint's own."""
+    brokers = {one.key for kind in (BrokerConfig, ServerConfig, PoolConfig) for one in settings_of(kind)}
+    return {one.key for one in settings_of(ProxyConfig)} - brokers
+
+
+def _name(number: int) -> str:
+    """`broker-a` for the first."""
+    return f"broker-{chr(ord('a') + number)}"
 
 
 def _port(first: int, number: int, step: int) -> int:

@@ -7,7 +7,12 @@
 
 - `rocketmq`: a name server and a broker of the test's own, in memory, on free ports; gone with the test.
 - `rocketmq_session`: one for the whole run, for suites that separate tests by topic; faults end with each test.
-- `rocketmq_cluster`: call it, `rocketmq_cluster(brokers=2, namesrvs=2)`, for as many as are needed.
+- `rocketmq_cluster`: call it, `rocketmq_cluster(brokers=2, namesrvs=2)`, for as many as are needed, also with slaves
+  (`replicas=2`); its brokers can be killed, paused and parted from each other.
+- `rocketmq_virtual`: the same in virtual time, for tests under trio:
+  `async with rocketmq_virtual(replicas=2) as cluster`.
+
+Clients of RocketMQ 5 connect to `rocketmq.endpoints` (with the extra grpc).
 
 After a test that had `rocketmq` or `rocketmq_cluster`, clients that are still connected are an error that names them
 (`rocketmq_leaks = warn` or `off` in the ini file makes it less). Settings of the broker go by a marker:
@@ -23,12 +28,14 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from rocketlet.tools.thread_stack import ThreadStack
+    from rocketlet.tools.virtual_cluster import VirtualCluster
 
 LEAK_GRACE_SECONDS = 2.0  # a client that was closed at the very end may still be unregistering
 _LOOK_EVERY = 0.01
@@ -75,11 +82,16 @@ def rocketmq_session(_rocketmq_of_the_session: ThreadStack) -> Iterator[ThreadSt
 
 @pytest.fixture
 def rocketmq_cluster(request: pytest.FixtureRequest) -> Iterator[Callable[..., ThreadStack]]:
-    """Call it for a stack of several: `rocketmq_cluster(brokers=2, namesrvs=2, flushDiskType="SYNC_FLUSH")`."""
+    """Call it for a stack of several: `rocketmq_cluster(brokers=2, replicas=2, flushDiskType="SYNC_FLUSH")`.
+
+    Its brokers can be broken: `kill`, `restart`, `pause`, `resume`, `partition`, `heal`, `promote`.
+    """
     started: list[ThreadStack] = []
 
-    def start(*, brokers: int = 2, namesrvs: int = 1, **settings: Any) -> ThreadStack:
-        stack = _stack(brokers=brokers, namesrvs=namesrvs, settings=_marked(request) | _texts(settings))
+    def start(*, brokers: int | None = None, namesrvs: int = 1, replicas: int = 1, **settings: Any) -> ThreadStack:
+        count = brokers or (2 if replicas == 1 else 1)
+        given = _marked(request) | _texts(settings)
+        stack = _stack(brokers=count, namesrvs=namesrvs, replicas=replicas, breakable=True, settings=given)
         stack.start()
         started.append(stack)
         return stack
@@ -91,6 +103,24 @@ def rocketmq_cluster(request: pytest.FixtureRequest) -> Iterator[Callable[..., T
     finally:
         for stack in started:
             stack.stop()
+
+
+@pytest.fixture
+def rocketmq_virtual(request: pytest.FixtureRequest) -> Callable[..., AbstractAsyncContextManager[VirtualCluster]]:
+    """Call it for a stack in memory and in virtual time: `async with rocketmq_virtual(replicas=2) as cluster:`.
+
+    The test asks for pytest-trio's `autojump_clock`, and makes its clients with `world=cluster.world()`.
+    """
+
+    def virtual(
+        *, brokers: int = 1, namesrvs: int = 1, replicas: int = 1, **settings: Any
+    ) -> AbstractAsyncContextManager[VirtualCluster]:
+        from rocketlet.tools.virtual_cluster import virtual_cluster
+
+        given = _marked(request) | _texts(settings)
+        return virtual_cluster(brokers=brokers, namesrvs=namesrvs, replicas=replicas, settings=given)
+
+    return virtual
 
 
 def _stack(**chosen: Any) -> ThreadStack:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -36,6 +37,7 @@ class ThreadStack:
         self._ready = threading.Event()
         self._addresses: Addresses | None = None
         self._failure: BaseException | None = None
+        self._endpoints = ""
 
     # ---- life
 
@@ -100,6 +102,47 @@ class ThreadStack:
     def namesrv(self) -> str:
         """The name servers, as clients want them: `host:port;host:port`."""
         return self.addresses.namesrv
+
+    @property
+    def endpoints(self) -> str:
+        """Where clients of RocketMQ 5 connect to, `host:port`; served from the first time that it is asked for."""
+        if not self._endpoints:
+            self._endpoints = self.addresses.grpc or trio.from_thread.run(
+                self._stack.serve_grpc, 0, trio_token=self._token
+            )
+        return self._endpoints
+
+    # ---- what happens to brokers; see LocalStack
+
+    def kill(self, name: str) -> None:
+        """As kill -9: `broker-a` is a master as it starts, `broker-a-1` its first slave."""
+        self.call(self._stack.kill, name)
+
+    def restart(self, name: str) -> None:
+        """Start a broker again that was killed, on what it had; clients find it by the name servers."""
+        trio.from_thread.run(self._stack.start, name, trio_token=self._token)
+
+    def pause(self, name: str) -> None:
+        """As kill -STOP: nothing moves on its connections until `resume`."""
+        self.call(self._stack.pause, name)
+
+    def resume(self, name: str) -> None:
+        """End a pause."""
+        self.call(self._stack.resume, name)
+
+    def partition(self, one: str, other: str) -> None:
+        """Part two brokers, or a broker and a name server (`namesrv`), until `heal`."""
+        self.call(self._stack.partition, one, other)
+
+    def heal(self) -> None:
+        """End all partitions."""
+        self.call(self._stack.heal)
+
+    def promote(self, name: str, *, force: bool = False) -> None:
+        """Make a slave the master; `force` where the master is lost. Raises AdminRefused."""
+        trio.from_thread.run(partial(self._stack.promote, name, force=force), trio_token=self._token)
+
+    # ---- faults
 
     def on(
         self,

@@ -57,6 +57,10 @@ class ConsoleFailed(RocketletError):
 )
 @click.option("--brokers", type=click.IntRange(1, 8), default=1, show_default=True, help="Number of brokers.")
 @click.option(
+    "--replicas", type=click.IntRange(1, 4), default=1, show_default=True,
+    help="Copies of each broker's messages: 2 are a SYNC_MASTER and a slave.",
+)  # fmt: skip
+@click.option(
     "-c", "--config", "config_file", type=click.Path(exists=True, dir_okay=False), help="A broker.conf of RocketMQ's."
 )
 @click.option(
@@ -65,6 +69,10 @@ class ConsoleFailed(RocketletError):
 @click.option(
     "--metrics-port", type=click.IntRange(-1, 65535), metavar="PORT",
     help="Of the page of metrics: 5557, or a free one where that is taken. 0: a free one. -1: none.",
+)  # fmt: skip
+@click.option(
+    "--grpc-port", type=click.IntRange(0, 65535), metavar="PORT",
+    help="Serve clients of RocketMQ 5 too, usually at 8081; 0: a free port. Needs the extra grpc.",
 )  # fmt: skip
 @click.option("--console", "with_console", is_flag=True, help="And the console, at port 8088 or a free one.")
 @click.option("--print-addr", is_flag=True, help="Print the name server's address alone, once ready; for test suites.")
@@ -91,7 +99,9 @@ def up(print_addr: bool, as_json: bool, verbose: bool, with_console: bool, **cho
             namesrv_port=chosen["port"],
             broker_port=chosen["broker_port"],
             brokers=chosen["brokers"],
+            replicas=chosen["replicas"],
             metrics_port=_metrics_port(chosen["metrics_port"], chosen["port"]),
+            grpc_port=chosen["grpc_port"],
             metrics_port_may_differ=chosen["metrics_port"] is None,
             settings={"traceTopicEnable": "true", **_pairs(chosen["settings"])},
             file=read_file(file) if file else None,
@@ -221,6 +231,7 @@ def _say(addresses: Addresses, wanted: LocalSettings, how: str) -> None:
                     "brokers": dict(addresses.brokers),
                     "onThisHost": dict(addresses.loopback),
                     "metrics": f"http://{addresses.metrics}/metrics" if addresses.metrics else "",
+                    "grpc": addresses.grpc,
                     "directory": wanted.directory,
                     "pid": os.getpid(),
                 }
@@ -242,6 +253,8 @@ def _greeting(addresses: Addresses, wanted: LocalSettings) -> str:
         f"  data          {wanted.directory or 'in memory only'}",
         f"  connect       NAMESRV_ADDR={addresses.namesrv} with any RocketMQ client",
     ]
+    if addresses.grpc:
+        lines.append(f"  gRPC          endpoints={addresses.grpc} with clients of RocketMQ 5, by TLS or plain")
     if addresses.metrics:
         lines.append(f"  metrics       http://{addresses.metrics}/metrics, also /healthz and /readyz")
     if open_to_all:

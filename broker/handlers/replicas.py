@@ -17,7 +17,7 @@ Java: nothing of the kind in 4.9; 907 is broker/processor/AdminBrokerProcessor.j
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import trio
@@ -93,6 +93,7 @@ class Replicas:
         pool: ConnectionPool,
         clock: Callable[[], int],
         serve_sends: Sends,
+        registered: Callable[[], Awaitable[None]],
         nursery: trio.Nursery,
     ) -> None:
         self._identity = identity
@@ -104,6 +105,7 @@ class Replicas:
         self._pool = pool
         self._clock = clock
         self._serve_sends = serve_sends
+        self._registered = registered
         self._nursery = nursery
         self._run = f"{identity.name}-{clock()}-{id(self):x}"
         self._stopped: trio.CancelScope | None = None
@@ -317,6 +319,7 @@ class Replicas:
     async def _become(self, standing: Standing) -> None:
         try:
             await self._role.become(standing)
+            await self._registered()  # so that clients find it from when the answer says that it is so
         except OSError as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"the role cannot be kept, so it stays: {error}") from None
 

@@ -1,9 +1,9 @@
-"""Consuming without order: many listeners at work, failed messages come back by the retry topic.
+"""Concurrent consumption: many listeners run at once, failed messages come back through the retry topic.
 
 A message leaves its process queue when it is consumed, or handed over to the retry topic, or (broadcasting) given up.
-One that can be neither consumed nor handed over stays and is tried again here after 5 s. One that a listener holds
-beyond the consume time-out is handed over in the middle of its consumption, so that a hanging listener cannot hold its
-queue's offset for ever; what that listener says later no longer counts.
+A message that can be neither consumed nor handed over stays, and is tried again after 5 s. One that a listener keeps
+beyond the consume time-out is handed over while it is being consumed, so that a hanging listener cannot hold the
+queue's offset back for ever; what that listener returns later is ignored.
 
 Java: client/impl/consumer/ConsumeMessageConcurrentlyService.java
 """
@@ -31,18 +31,18 @@ _EXPIRED_LEVEL = 3
 
 
 class ConsumeConcurrently(Consumption):
-    """One consumer's concurrent side."""
+    """The concurrent consumption of one consumer."""
 
     def __init__(
         self, consumer: Consuming, workers: Callable[[Finished], Workers], send_back: SendBack | None, batch: int
     ) -> None:
         super().__init__(consumer, workers, send_back, batch)
         self._running: set[ConsumeJob] = set()
-        self._returning = 0  # hand-overs on their way
+        self._returning = 0  # hand-overs in progress
         self._returned = trio.lowlevel.ParkingLot()
 
     def submit(self, process_queue: ProcessQueue, messages: list[ReceivedMessage], shown_queue: MessageQueue) -> None:
-        """Have these consumed."""
+        """Submit these for consumption."""
         jobs = [
             ConsumeJob(process_queue, messages[at : at + self._batch], shown_queue)
             for at in range(0, len(messages), self._batch)
@@ -95,7 +95,7 @@ class ConsumeConcurrently(Consumption):
         self._consumer.statistics.consumed(queue.queue.topic, job.done, len(left), (now - job.started) * 1000)
         self._settle(queue, job.messages[: job.done])
         if self._send_back is None:
-            log.warning("%d broadcast messages of %s were not consumed and are given up", len(left), job.shown_queue)
+            log.warning("%d broadcast messages of %s were not consumed and are dropped", len(left), job.shown_queue)
             self._settle(queue, left)
             return
         self._hand_over(job, left, job.context)
@@ -148,7 +148,7 @@ class ConsumeConcurrently(Consumption):
         if self._send_back is None or job not in self._running:
             return
         log.error(
-            "a listener holds %d messages of %s since %.0f s; they are sent back for another try",
+            "a listener has kept %d messages of %s for %.0f s; they are sent back for another try",
             len(job.messages),
             job.shown_queue,
             trio.current_time() - job.started,

@@ -1,4 +1,4 @@
-"""One piece of work for a listener: some messages of one queue, and what came of them.
+"""One piece of work for a listener: some messages of one queue, and the outcome.
 
 A concurrent job is one call of the listener. An orderly job is a run: call after call in the order of the queue, until
 one fails or the queue is taken away, so that a thread is woken once for many messages and not once for each.
@@ -26,7 +26,7 @@ Call: TypeAlias = Callable[[Sequence[ReceivedMessage], ConsumeContext], Any]
 
 
 class ConsumeJob:
-    """What a worker is given and gives back. Times are seconds of the engine's clock."""
+    """What a worker takes and hands back. Times are seconds of the engine's clock."""
 
     __slots__ = (
         "batch",
@@ -67,7 +67,7 @@ class ConsumeJob:
         """Called on the engine's loop instead of the consumption's own settling."""
 
     def run(self, call: Call, now: Callable[[], float]) -> None:
-        """Call the listener, in whatever thread this is. Its exceptions are logged and mean: later."""
+        """Call the listener, in the current thread. An exception is logged and means: later."""
         self.started = now()
         while (some := self._next()) is not None:
             try:
@@ -116,7 +116,7 @@ class ConsumeJob:
 
     def _raised(self, error: BaseException, some: list[ReceivedMessage]) -> None:
         log.exception(
-            "the listener raised on %s at offset %d (message %s); it comes again",
+            "the listener raised on %s at offset %d (message %s); it will be redelivered",
             self.shown_queue,
             some[0].queue_offset,
             some[0].message_id,

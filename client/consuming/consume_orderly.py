@@ -1,7 +1,7 @@
-"""Consuming in order: one message of a queue at a time, under the broker's lock, repeated until it is consumed.
+"""Orderly consumption: one message of a queue at a time, under the broker's lock, repeated until it is consumed.
 
-A queue's messages are taken in runs of up to 64, each run by one worker, call after call; nothing of the queue runs
-beside it. A failure ends the run: the queue stops for a second and the failed messages are tried again, so nothing
+A queue's messages are taken in runs of up to 64, each run by one worker, call after call; no other message of the queue
+runs meanwhile. A failure ends the run: the queue stops for a second and the failed messages are tried again, so nothing
 overtakes them. Past the configured number of tries (without end by default) a message is sent to the dead letters and
 the queue goes on.
 
@@ -34,25 +34,25 @@ _MOST_SUSPEND = 30.0
 
 
 class ConsumeOrderly(Consumption):
-    """One consumer's orderly side."""
+    """The orderly consumption of one consumer."""
 
     def __init__(
         self, consumer: Consuming, workers: Callable[[Finished], Workers], send_back: SendBack | None, batch: int
     ) -> None:
         super().__init__(consumer, workers, send_back, batch)
         self._locking = not consumer.broadcasting  # every member of a broadcasting group has all queues
-        self._active: dict[ProcessQueue, MessageQueue] = {}  # queues that are being worked on
+        self._active: dict[ProcessQueue, MessageQueue] = {}  # queues being consumed
         self._idle = trio.lowlevel.ParkingLot()
 
     def submit(self, process_queue: ProcessQueue, messages: list[ReceivedMessage], shown_queue: MessageQueue) -> None:
-        """The process queue has got more messages."""
+        """Messages were added to the process queue."""
         if process_queue not in self._active and not process_queue.dropped:
             assert self._nursery is not None
             self._active[process_queue] = shown_queue
             self._nursery.start_soon(self._work_off, process_queue, shown_queue)
 
     async def drain(self) -> None:
-        """Wait until no queue is being worked on. Requires: they are dropped, or will run dry."""
+        """Wait until no queue is being consumed. Requires: they are dropped, or will run dry."""
         while self._active:
             await self._idle.park()
 
@@ -77,7 +77,7 @@ class ConsumeOrderly(Consumption):
             self._idle.unpark_all()
 
     async def _pause(self, queue: ProcessQueue, seconds: float) -> None:
-        """Stands still, but not for a queue that is taken away meanwhile."""
+        """Pause, unless the queue is taken away meanwhile."""
         until = trio.current_time() + min(max(seconds, _LEAST_SUSPEND), _MOST_SUSPEND)
         while not queue.dropped and (left := until - trio.current_time()) > 0:
             await trio.sleep(min(left, 0.5))
@@ -112,7 +112,7 @@ class ConsumeOrderly(Consumption):
         self._consumer.progressed(queue)
 
     async def _may_try_again(self, messages: list[ReceivedMessage]) -> bool:
-        """Counts the try; False when all of them are at their limit and have gone to the dead letters."""
+        """Count the try; False when all messages have reached their limit and have become dead letters."""
         again = False
         for message in messages:
             if self._send_back is None or message.reconsume_times < self._send_back.orderly_limit:

@@ -1,4 +1,4 @@
-"""What runs the listeners: tasks for those that are awaited, threads for plain functions.
+"""Workers that run the listeners: tasks for async functions, threads for plain ones.
 
 Both take jobs in the order in which they were submitted and hand them back to `finished`, on the engine's loop.
 
@@ -36,7 +36,7 @@ class Workers(Protocol):
     """Runs jobs."""
 
     def submit(self, jobs: Iterable[ConsumeJob]) -> None:
-        """Have these run. Called on the engine's loop."""
+        """Run these jobs. Called on the engine's loop."""
 
     def collect(self) -> None:
         """Hand back, now, what is finished and has not been handed back yet."""
@@ -45,14 +45,14 @@ class Workers(Protocol):
         """Work until cancelled."""
 
     def abandon(self) -> None:
-        """Hand back, as expired, the jobs that nobody has begun: their messages come again elsewhere."""
+        """Hand back, as expired, the jobs that have not begun: their messages are redelivered elsewhere."""
 
     async def drain(self) -> None:
         """Wait until every submitted job has been handed back."""
 
 
 class TaskWorkers:
-    """So many tasks of the engine's own loop; for listeners that are awaited under trio."""
+    """A number of tasks on the engine's own loop; for async listeners under trio."""
 
     def __init__(self, call: Call, count: int, finished: Finished) -> None:
         self._call = call
@@ -164,7 +164,7 @@ class OffLoopWorkers:
 
 
 class ThreadWorkers(OffLoopWorkers):
-    """So many threads, started as they are needed; for listeners that are plain functions."""
+    """A number of threads, started as needed; for listeners that are plain functions."""
 
     def __init__(
         self,

@@ -1,4 +1,5 @@
-"""What brokers ask of a push consumer alone: 220 go to these offsets, 221 how far are you, 309 consume this message.
+"""Requests from brokers that only push consumers serve: 220 reset offsets, 221 consumer status, 309 consume this
+message.
 
 Java: client/impl/ClientRemotingProcessor.java
 """

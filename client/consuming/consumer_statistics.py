@@ -1,4 +1,4 @@
-"""How fast a consumer works, per topic: over the last full minute, as the answer to GET_CONSUMER_RUNNING_INFO shows it.
+"""Consumption rates per topic over the last full minute, as the answer to GET_CONSUMER_RUNNING_INFO shows them.
 
 Java: client/stat/ConsumerStatsManager.java
 """

@@ -1,4 +1,4 @@
-"""Between pulled messages and the listener: what consuming with and without order have in common.
+"""From pulled messages to the listener: what concurrent and orderly consumption share.
 
 Java: client/impl/consumer/ConsumeMessageService.java
 """
@@ -35,14 +35,14 @@ class Consuming(Protocol):
 
 
 class Consumption:
-    """One consumer's way to its listener. Lives on the engine's loop; only listeners run elsewhere."""
+    """Feeds one consumer's listener. Lives on the engine's loop; only listeners run elsewhere."""
 
     def __init__(
         self, consumer: Consuming, workers: Callable[[Finished], Workers], send_back: SendBack | None, batch: int
     ) -> None:
         self._consumer = consumer
         self._workers = workers(self._finished)
-        self._send_back = send_back  # None: broadcasting, nothing is tried twice
+        self._send_back = send_back  # None: broadcasting, where nothing is retried
         self._batch = batch
         self._nursery: trio.Nursery | None = None
 
@@ -59,18 +59,18 @@ class Consumption:
         await trio.sleep_forever()
 
     async def run_alone(self, job: ConsumeJob) -> None:
-        """Have one job run, and wait for it; what came of it is for the caller to settle."""
+        """Run one job and wait for it; settling its outcome is up to the caller."""
         finished = trio.Event()
         job.on_finished = finished.set
         self._workers.submit([job])
         await finished.wait()
 
     def collect(self) -> None:
-        """Take in what has been consumed up to now."""
+        """Apply what has been consumed so far."""
         self._workers.collect()
 
     def abandon(self) -> None:
-        """Begin with nothing more; what was not begun is not consumed."""
+        """Start no further job; messages whose job has not begun are not consumed."""
         self._workers.abandon()
 
     def _finished(self, jobs: Sequence[ConsumeJob]) -> None:

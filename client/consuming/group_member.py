@@ -1,6 +1,6 @@
-"""A member of a consumer group: who it is for brokers, what it subscribes to, and where its offsets are.
+"""A member of a consumer group: its identity towards brokers, its subscriptions, and its offsets.
 
-This is what all consumers share, also one that is given its messages without holding queues. A consumer that holds
+All consumers share this, even one that gets messages without holding queues. A consumer that holds
 queues is a `QueueHolder`.
 
 Java: client/impl/consumer/MQConsumerInner.java
@@ -74,11 +74,11 @@ class GroupMember:
 
     @property
     def held(self) -> Mapping[MessageQueue, ProcessQueue]:
-        """The queues that it consumes now, and those that it is about to give up."""
+        """The queues that it consumes now, and those that it is releasing."""
         return {}
 
     def topics_in_use(self) -> Iterable[str]:
-        """Those whose routes are wanted, by their names on the wire."""
+        """Topics whose routes are needed, by their names on the wire."""
         return self.subscriptions
 
     # ---- names
@@ -88,7 +88,7 @@ class GroupMember:
         return namespace.wrap(self._settings.namespace, topic)
 
     def wire_queue(self, queue: MessageQueue) -> MessageQueue:
-        """A queue of the user's, as brokers know it. Raises InvalidUse."""
+        """The name that brokers know for a queue given by the user. Raises InvalidUse."""
         check_queue(queue)
         return self._renamed(queue, namespace.wrap)
 
@@ -104,7 +104,7 @@ class GroupMember:
     # ---- subscriptions
 
     def subscription(self, topic: str, selection: Selection) -> Subscription:
-        """A subscription newer than all before: brokers take only versions that grow."""
+        """A subscription newer than all earlier ones: brokers accept only growing versions."""
         newest = max((subscription.version for subscription in self.subscriptions.values()), default=0)
         return subscription_of(topic, selection, max(self._clock(), newest + 1))
 
@@ -131,7 +131,7 @@ class GroupMember:
         await self.tell_brokers()
 
     async def refresh(self, topic: str) -> None:
-        """Ask for a topic's route; one that is not known yet is asked for again by the session."""
+        """Ask for a topic's route; the session keeps asking while it is not known."""
         try:
             await self.session.refresh(topic)
         except ClientError as error:
@@ -156,7 +156,7 @@ class GroupMember:
     # ---- from the brokers
 
     def collect(self) -> None:
-        """Take in what has been consumed up to now."""
+        """Apply what has been consumed so far."""
 
     def _running_info(self, request: Request) -> Reply:
         check_own_group(request.header.consumerGroup, self.group)

@@ -1,4 +1,4 @@
-"""A listener that runs once per business key, over redeliveries and, with a file, over restarts.
+"""A listener that runs once per business key, across redeliveries and, with a file, across restarts.
 
 RocketMQ delivers at least once: after a crash, a rebalance or a lost acknowledgement a message comes again. Where that
 must not repeat an effect, remember the keys that are done:
@@ -9,10 +9,10 @@ must not repeat an effect, remember the keys that are done:
     def listener(message):
         charge(message)
 
-What this is and is not. A key is remembered **after** the listener has succeeded: a crash between the effect and that
-note lets the message run again, so an effect of your own database is best put into one transaction with the note
+Its limits: a key is remembered **after** the listener has succeeded: a crash between the effect and that
+note lets the message run again, so an effect on your own database is best put into one transaction with the key
 (`SqliteKeys` on that database's file, or a unique index of yours). Two consumers of a group never get the same message
-at once, except around a rebalance; while a key is being worked on, a second delivery of it is put off. `MemoryKeys`
+at once, except around a rebalance; while a key is being processed, a second delivery of it is deferred. `MemoryKeys`
 forgets at its end and holds the newest `most` keys; `SqliteKeys` is for the processes of one machine.
 
 Java: none; users ask for it, apache/rocketmq#1192, #4933
@@ -42,13 +42,13 @@ class Keys(Protocol):
     """Remembers keys. Safe to call from many threads at once."""
 
     def begin(self, key: str) -> bool | None:
-        """True: go on, the key is yours. False: it is done. None: someone else is working on it."""
+        """True: proceed, the key is yours. False: it is done. None: another delivery is being processed."""
 
     def done(self, key: str) -> None:
         """The key is done, for good."""
 
     def failed(self, key: str) -> None:
-        """The key is free again."""
+        """Release the key: it was not done."""
 
 
 class MemoryKeys:
@@ -138,7 +138,7 @@ class SqliteKeys:
 
 
 class InProgress(Exception):
-    """Another delivery of the same key is being consumed; raised so that this one comes again later."""
+    """Another delivery of the same key is being consumed; raised so that this one is redelivered later."""
 
 
 def business_key(message: ReceivedMessage) -> str:
@@ -201,5 +201,7 @@ def _async_once(
 def _begin(keys: Keys, name: str) -> bool:
     mine = keys.begin(name)
     if mine is None:
-        raise InProgress(f"key {name} is being consumed by another delivery of its message; this one comes again")
+        raise InProgress(
+            f"key {name} is being consumed in another delivery of its message; this one will be redelivered"
+        )
     return mine

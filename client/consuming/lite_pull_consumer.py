@@ -1,9 +1,9 @@
-"""The lite pull consumer: pulls ahead in the background, hands over what is asked for.
+"""The lite pull consumer: pulls ahead in the background and hands messages over on demand.
 
 Either it subscribes and is given its share of the queues, as a push consumer is, or queues are assigned to it by hand.
 Each queue is pulled by a loop of its own into one buffer; `poll` takes from there. What `poll` has returned counts as
-consumed when the next `poll`, or the end, says that its user came back for more: a program that dies over a message
-gets it again.
+consumed once the next `poll`, or the shutdown, shows that the user has finished with it: a program that dies over a
+message gets it again.
 
 `seek` drops what is buffered of a queue and pulls again; a pull that the broker still holds is not delivered any more.
 
@@ -36,7 +36,7 @@ QueuesChanged = Callable[[str, set[MessageQueue]], object]
 
 
 class LitePullEngine(QueueHolder):
-    """One lite pull consumer. All of it is called on its loop, but for `buffer` and `finished`."""
+    """One lite pull consumer. Everything but `buffer` and `finished` is called on its loop."""
 
     def __init__(self, group: str, config: PullConfig, world: World) -> None:
         terms = PullTerms(
@@ -52,7 +52,7 @@ class LitePullEngine(QueueHolder):
         self.pull_config = config
         self.buffer = MessageBuffer()
         self.finished: deque[Batch] = deque()
-        """What users have come back from; appended by any thread, taken in by `collect`."""
+        """What users have finished with; appended by any thread, applied by `collect`."""
         self._commits = config.auto_commit
         self._filters: dict[str, Subscription] = {}
         self._assigned: dict[MessageQueue, int | None] | None = None
@@ -123,10 +123,10 @@ class LitePullEngine(QueueHolder):
     def filter_of(self, topic: str) -> Subscription | None:
         return super().filter_of(topic) or self._filters.get(topic)
 
-    # ---- where in them
+    # ---- positions
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on from an offset. Raises InvalidUse where the queue does not have it."""
+        """Continue at an offset. Raises InvalidUse where the queue does not have it."""
         wire = self.wire_queue(queue)
         if self._assigned is not None and not self._running and wire in self._assigned:
             self._assigned[wire] = offset
@@ -146,15 +146,15 @@ class LitePullEngine(QueueHolder):
         self._hold(queue, offset)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
-        """Go on from the oldest message."""
+        """Continue at the oldest message."""
         await self.seek(queue, await self.queries.min_offset(queue))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
-        """Go on from what comes next."""
+        """Continue with messages that arrive from now on."""
         await self.seek(queue, await self.queries.max_offset(queue))
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Do not pull these; a pull that the broker holds may still deliver."""
+        """Stop pulling these; a pull that the broker holds may still deliver."""
         self._paused.update(map(self.wire_queue, queues))
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
@@ -165,14 +165,14 @@ class LitePullEngine(QueueHolder):
     # ---- offsets
 
     def collect(self) -> None:
-        """Take in what users have come back from."""
+        """Apply what users have finished with."""
         while self.finished:
             batch = self.finished.popleft()
             batch.process_queue.finish(batch.messages)
             self.progressed(batch.process_queue)
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Store how far all queues are consumed, or these offsets; with an answer from the broker."""
+        """Store how far all queues are consumed, or the given offsets; waits for the broker's answer."""
         if offsets is None:
             await self.persist(wait=True)
             return
@@ -208,7 +208,7 @@ class LitePullEngine(QueueHolder):
                 known = queues
             await trio.sleep(self.pull_config.topic_interval)
 
-    # ---- as the one on whose behalf is pulled (pull_loop)
+    # ---- the consumer's side of pulling (pull_loop)
 
     def pulled(self, process_queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
         """Put messages where `poll` finds them."""

@@ -1,7 +1,7 @@
-"""Pulled messages that wait for `poll`: filled on the engine's loop, emptied from any thread or task.
+"""Pulled messages that wait for `poll`: filled on the engine's loop, taken from any thread or task.
 
-Who finds it empty leaves a waker and looks once more; who fills it calls one waker for each batch. So nothing is
-locked, and a message that comes between the two looks is seen by one of them.
+A reader that finds it empty leaves a waker and looks once more; the writer calls one waker for each batch. So nothing
+is locked, and a message that comes between the two looks is seen by one of them.
 
 Java: client/impl/consumer/DefaultLitePullConsumerImpl.java (consumeRequestCache)
 """
@@ -38,13 +38,13 @@ class MessageBuffer:
         self.wake()
 
     def put_back(self, batch: Batch) -> None:
-        """From the thread or task that took it: these were not handed over after all, and come first again."""
+        """From the thread or task that took them: these were not handed over after all, and go back to the front."""
         if batch.messages:
             self.batches.appendleft(batch)
             self.wake()
 
     def wake(self) -> None:
-        """Let one of those who wait look again."""
+        """Have one waiting reader look again."""
         try:
             waker = self.wakers.popleft()
         except IndexError:
@@ -52,7 +52,7 @@ class MessageBuffer:
         waker()
 
     def wake_all(self) -> None:
-        """Let all look again: it is closed, or one of them has what another one waits for."""
+        """Have all waiting readers look again: it is closed, or one of them has what another waits for."""
         while self.wakers:
             self.wake()
 
@@ -67,7 +67,7 @@ class MessageBuffer:
                 return batch
 
     def stop_waiting(self, waker: Callable[[], object]) -> None:
-        """This one no longer waits; if it was called already, somebody else is called in its place."""
+        """This reader no longer waits; if it was woken already, another one is woken in its place."""
         try:
             self.wakers.remove(waker)
         except ValueError:

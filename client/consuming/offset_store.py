@@ -1,7 +1,7 @@
-"""Where consumers keep how far they have come: at the broker, or in a local file for broadcasting consumers.
+"""Committed offsets: at the broker, or in a local file for broadcasting consumers.
 
-`update` notes an offset in memory; `persist` writes what was noted since. Reading asks the store behind: what a group
-has committed may have been moved by somebody else, and this client's own memory of a queue ends when it gives it up.
+`update` notes an offset in memory; `persist` writes what was noted since. Reading asks the
+underlying store: an administrator may have moved a group's offset, and this client forgets a queue that it releases.
 
 Java: client/consumer/store/RemoteBrokerOffsetStore.java, LocalFileOffsetStore.java
 """
@@ -41,7 +41,7 @@ class OffsetStore(Protocol):
         """Store what was noted for these queues. A failure is logged; the next call tries again."""
 
     def forget(self, queue: MessageQueue) -> None:
-        """The queue is not ours any more."""
+        """Forget a queue that is no longer ours."""
 
 
 class RemoteOffsets:
@@ -71,7 +71,7 @@ class RemoteOffsets:
             offset = self._noted.get(queue)
             if offset is None:
                 continue
-            # Also if it has not changed: a commit is one-way, and nobody knows whether the last one arrived.
+            # Even if it has not changed: a commit is one-way, and the last one may not have arrived.
             address = self._master(queue.broker_name)
             if address is None:
                 log.warning("offset %d of %s cannot be committed: its broker is in no route", offset, queue)
@@ -88,8 +88,8 @@ class RemoteOffsets:
 class LocalOffsets:
     """Offsets in `<directory>/<client id>/<group>/offsets.json`, for broadcasting consumers.
 
-    Written beside and renamed, with the file before as `.bak`, so that a crash leaves one of the two whole. The file
-    has the shape that RocketMQ gives it.
+    Written to a temporary file and renamed, with the previous file kept as `.bak`, so that a crash leaves one of
+    them whole. The format is RocketMQ's.
     """
 
     def __init__(self, directory: str, client_id: str, group: str) -> None:
@@ -109,7 +109,7 @@ class LocalOffsets:
             try:
                 self._noted = dict(ResetOffsetBody.from_json(data).offsetTable)
             except BodyError as error:
-                log.warning("the offsets in %s cannot be read (%s); trying the copy before", path, error)
+                log.warning("the offsets in %s cannot be read (%s); trying the previous copy", path, error)
                 continue
             self._written = dict(self._noted)
             return

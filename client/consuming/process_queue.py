@@ -1,4 +1,4 @@
-"""What was pulled from one queue and is not consumed yet. Pure; one owner, the client's engine.
+"""The messages pulled from one queue and not consumed yet. Pure; owned by the client's engine.
 
 Messages enter in the order of their offsets and leave in any order. What may be committed is the lowest offset that is
 still open, or, where nothing is open, the offset up to which the queue has been pulled: so a committed offset is never
@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 from rocketlet.common.message import MessageQueue, ReceivedMessage
 
-LOCK_VALID_MS = 30_000  # a lock that was not renewed for so long is not trusted; the broker keeps it for 60 s
-PULL_STALL_MS = 120_000  # a queue that was not pulled for so long is given up and taken again
+LOCK_VALID_MS = 30_000  # a lock not renewed for this long is not trusted; the broker keeps it for 60 s
+PULL_STALL_MS = 120_000  # a queue not pulled for this long is released and acquired again
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class ProcessQueueStatistics:
 
 @dataclass(slots=True)
 class Totals:
-    """Open messages of several queues together, kept up as they come and go."""
+    """Totals of the open messages of several queues, kept up to date."""
 
     count: int = 0
     bytes: int = 0
@@ -79,8 +79,9 @@ class ProcessQueue:
         self.last_pull = now
         self.last_consume = now
         self._open: dict[int, ReceivedMessage] = {}
-        # Offsets as they came. Those at the head that are no longer open fall off on the way: next(iter(dict)) would
-        # do without it, but walks over every deleted entry, and a thousand messages deep that costs more than all else.
+        # Offsets in the order of arrival. Those at the head that are no longer open are dropped lazily:
+        # next(iter(dict)) would do without it, but walks over every deleted entry, and a thousand messages deep that
+        # costs more than all else.
         self._order: deque[int] = deque()
         self._taken: list[ReceivedMessage] = []
 
@@ -133,7 +134,7 @@ class ProcessQueue:
     # ---- emptying
 
     def finish(self, messages: Iterable[ReceivedMessage]) -> None:
-        """These are consumed, or have been handed on to the retry topic."""
+        """These are consumed, or have been handed over to the retry topic."""
         count, size = 0, 0
         for message in messages:
             if self._open.pop(message.queue_offset, None) is not None:
@@ -152,7 +153,7 @@ class ProcessQueue:
         return self._open[self._first()] if self._open else None
 
     def is_open(self, message: ReceivedMessage) -> bool:
-        """Whether the message is still to be finished (one that waited too long has been sent back meanwhile)."""
+        """Whether the message is still open (one that waited too long has been sent back meanwhile)."""
         return message.queue_offset in self._open
 
     # ---- in order
@@ -170,7 +171,7 @@ class ProcessQueue:
         return list(self._taken)
 
     def put_back(self) -> None:
-        """Of the taken messages, those that are not finished are to be taken again."""
+        """Put back those of the taken messages that are not finished."""
         self._taken = []
 
     # ---- state
@@ -180,11 +181,11 @@ class ProcessQueue:
         return self.locked and now - self.last_lock <= LOCK_VALID_MS
 
     def is_stalled(self, now: float) -> bool:
-        """Whether nobody has pulled this queue for two minutes."""
+        """Whether this queue has not been pulled for two minutes."""
         return now - self.last_pull > PULL_STALL_MS
 
     def drop(self) -> None:
-        """The queue is no longer ours. Who still works on its messages finishes them, but commits nothing."""
+        """The queue is no longer ours. Listeners finish the messages that they have, but nothing is committed."""
         if not self.dropped:
             for totals in self._totals:
                 totals.count -= self.count

@@ -1,4 +1,4 @@
-"""The old pull consumer: the user says which queue to pull, from which offset, and keeps the offsets himself.
+"""The old pull consumer: the user says which queue to pull from which offset, and keeps the offsets.
 
 Java: client/impl/consumer/DefaultMQPullConsumerImpl.java
 """
@@ -30,7 +30,7 @@ _ANSWER_TIMEOUT = 10.0  # RocketMQ's, for a pull that the broker does not hold
 
 
 class PullEngine(GroupMember):
-    """One pull consumer. All of it is called on its loop, but for `note_offset`."""
+    """One pull consumer. Everything but `note_offset` is called on its loop."""
 
     def __init__(self, group: str, config: PullConfig, world: World) -> None:
         super().__init__(group, config, world)
@@ -39,7 +39,7 @@ class PullEngine(GroupMember):
         self._noted: set[MessageQueue] = set()
 
     async def run(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Be there until `stop` is set, then commit what was noted and take leave."""
+        """Stay a member until `stop` is set, then commit the noted offsets and unregister."""
         self.started_at = self._clock()
         async with self.session.opened(), trio.open_nursery() as nursery:
             nursery.start_soon(self._persist_for_ever)
@@ -57,7 +57,7 @@ class PullEngine(GroupMember):
             await self.offsets.persist(self._noted)
 
     async def share(self, topic: str) -> list[MessageQueue]:
-        """The queues of a topic that fall to this member of the group now; nothing keeps others from pulling them."""
+        """The queues of a topic that are allocated to this member now; nothing keeps others from pulling them."""
         wire = self.wire_topic(topic)
         self._subscribed(wire, "*")
         route = await self.session.route(wire)
@@ -75,7 +75,7 @@ class PullEngine(GroupMember):
                 self.config.allocation, self.group, self.session.client_id, route.readable, members
             )
             return [MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in own]
-        raise NoRoute("no broker tells the members of the group", topic=topic)
+        raise NoRoute("no broker answers with the members of the group", topic=topic)
 
     async def pull(
         self, queue: MessageQueue, offset: int, at_most: int = 32, selection: Selection = "*", *, hold: float = 0.0
@@ -140,5 +140,5 @@ class PullEngine(GroupMember):
         await self.offsets.persist(self._noted, wait=True)
 
     async def send_back(self, message: ReceivedMessage, delay_level: int = 0) -> None:
-        """Have a message come again on the group's retry topic."""
+        """Have a message redelivered through the group's retry topic."""
         await self._send_back.concurrent(message, delay_level, self.wire_topic(message.topic))

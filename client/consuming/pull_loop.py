@@ -1,8 +1,8 @@
-"""Pulls one queue for as long as it is held: one request at a time, which the broker may hold until something comes.
+"""Pulls one queue for as long as it is held: one request at a time, which the broker may hold until messages arrive.
 
-Whatever a pull meets, the loop goes on: an answer moves it forward, an error is logged and waited out, an offset that
-the broker does not have makes the queue be taken again from one that it has. Nothing but the end of the queue ends it;
-a mistake of our own ends the whole client, loudly, for a loop that died alone is what nobody notices.
+Whatever a pull meets, the loop continues: an answer moves it forward, an error is logged and waited out, an offset that
+the broker does not have makes it continue at one that exists. Only the release of the queue ends it;
+a bug of ours ends the whole client, loudly, because a loop that died alone would go unnoticed.
 
 Pulling pauses while the consumer is suspended, while too much of this queue, of its topic or of the whole consumer is
 pulled and not consumed (by count, by bytes), or while its oldest open message is too far behind the newest.
@@ -51,7 +51,7 @@ _QUICK_ONES = 3
 
 @dataclass(frozen=True, slots=True)
 class PullTerms:
-    """What all pulls of one consumer have in common."""
+    """What all pulls of one consumer share."""
 
     batch: int
     timeout: float
@@ -79,13 +79,13 @@ class Puller(Protocol):
         """Messages have been put into the process queue."""
 
     def full(self, process_queue: ProcessQueue) -> str:
-        """Why this queue must not be pulled now; empty if it may."""
+        """Why this queue must not be pulled now; empty if it may be."""
 
     def unknown(self) -> None:
         """The broker does not know this consumer, or its newest subscription."""
 
     def offset_moved(self, process_queue: ProcessQueue, offset: int) -> None:
-        """The broker does not have what was asked for; it suggests to go on here."""
+        """The broker does not have the requested offset and suggests this one."""
 
 
 class PullLoop:
@@ -159,9 +159,9 @@ class PullLoop:
         if code == ResponseCode.PULL_OFFSET_MOVED and answer.nextBeginOffset == self._queue.pulled_to:
             raise BadAnswer(f"the broker moves offset {self._queue.pulled_to} to itself", topic=queue.topic)
         if code == ResponseCode.PULL_OFFSET_MOVED:
-            await trio.sleep(_BEFORE_MOVE)  # a broker that moves it to and fro is not asked without end
+            await trio.sleep(_BEFORE_MOVE)  # a broker that moves it back and forth is not asked endlessly
             log.warning(
-                "%s has no offset %d (it has %d to %d); going on at %d",
+                "%s has no offset %d (it has %d to %d); continuing at %d",
                 queue,
                 self._queue.pulled_to,
                 answer.minOffset,

@@ -3,8 +3,8 @@
 It adds to a `QueueHolder` the consumption, with or without order, and retries. The classes that users see are in
 `facades/push_consumers.py`.
 
-The end goes backwards: no more pulls, wait for the listeners at work, give up the queues (commit, return locks), commit
-once more with an answer, take leave of the brokers.
+Shutdown is the reverse of the start: stop pulling, wait for running listeners, release the queues (commit, return
+locks), commit once more and wait for the answers, unregister from the brokers.
 
 Java: client/impl/consumer/DefaultMQPushConsumerImpl.java
 """
@@ -40,13 +40,13 @@ from rocketlet.remoting.protocol import pulling
 log = logging.getLogger("rocketlet.client.push_consumer")
 
 MakeWorkers: TypeAlias = Callable[[Finished, Sequence[ConsumeHook]], Workers]
-"""Makes what runs the listener, with the hooks around it; it gives finished jobs to the function."""
+"""Makes the workers that run the listener, with the hooks around it; finished jobs go to the function."""
 
 _FIRST_PERSIST = 10.0
 
 
 class PushEngine(QueueHolder):
-    """One push consumer. All of it is called on its loop."""
+    """One push consumer. Everything is called on its loop."""
 
     consume_type = "CONSUME_PASSIVELY"
 
@@ -112,7 +112,7 @@ class PushEngine(QueueHolder):
                 await self.rebalance.give_up_all()
             await self.consumption.drain()
         if waiting.cancelled_caught:
-            log.warning("listeners of %s are still at work; their messages come again", self.group)
+            log.warning("listeners of %s are still running; their messages will be redelivered", self.group)
         self.collect()
         with trio.move_on_after(self.config.request_timeout):
             await self.offsets.persist(list(self.rebalance.held), wait=True)
@@ -123,7 +123,7 @@ class PushEngine(QueueHolder):
     # ---- for users
 
     async def commit(self) -> None:
-        """Commit what is consumed now, not at the next round."""
+        """Commit now, without waiting for the next round."""
         await self.persist()
 
     def suspend(self) -> None:
@@ -131,7 +131,7 @@ class PushEngine(QueueHolder):
         self._suspended = True
 
     def resume(self) -> None:
-        """Go on pulling."""
+        """Resume pulling."""
         self._suspended = False
         self.pull_again()
 
@@ -145,10 +145,10 @@ class PushEngine(QueueHolder):
         await self.consumption.left(process_queue)
 
     def collect(self) -> None:
-        """Take in what has been consumed up to now."""
+        """Apply what has been consumed so far."""
         self.consumption.collect()
 
-    # ---- as the one on whose behalf is pulled (pull_loop)
+    # ---- the consumer's side of pulling (pull_loop)
 
     def pulled(self, process_queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
         """Hand messages to the listeners."""

@@ -1,6 +1,6 @@
 """Which queues of a topic belong to which member of a consumer group: the six strategies of RocketMQ.
 
-Every member computes its own share from the same two sorted lists, so nobody has to ask anybody. The shares of one
+Every member computes its own share from the same two sorted lists, without asking the others. The shares of one
 list of members are disjoint and together are all queues; that is the whole contract of a strategy, and it holds only
 if all members use the same one. Members of one group may be written in Java and in Python: the results are the same.
 
@@ -32,12 +32,12 @@ def averagely(group: str, client_id: str, queues: Sequence[MessageQueue], member
 def averagely_by_circle(
     group: str, client_id: str, queues: Sequence[MessageQueue], members: Sequence[str]
 ) -> list[MessageQueue]:
-    """Dealt out like cards: queue i to member i modulo their number."""
+    """Round robin: queue i to member i modulo their number."""
     return list(queues[members.index(client_id) :: len(members)])
 
 
 def by_config(configured: Iterable[MessageQueue]) -> Allocation:
-    """Always these queues, whoever else is there. Two members with the same list both consume it."""
+    """Always these queues, whatever other members there are. Two members with the same list both consume it."""
     fixed = list(configured)
 
     def allocate(

@@ -1,7 +1,7 @@
-"""A member of a group that holds queues: it is given its share of them, pulls each in a loop, and commits its offsets.
+"""A group member that holds queues: it gets its share of them, pulls each in a loop, and commits its offsets.
 
-What becomes of pulled messages is a subclass's: a push consumer calls a listener, a lite pull consumer keeps them for
-`poll`.
+A subclass decides what to do with pulled messages: a push consumer calls a listener, a lite pull consumer keeps them
+for `poll`.
 
 Java: client/impl/consumer/DefaultMQPushConsumerImpl.java, DefaultLitePullConsumerImpl.java
 """
@@ -49,13 +49,13 @@ class QueueHolder(GroupMember):
         return self.rebalance.held
 
     def assignment(self) -> set[MessageQueue]:
-        """The queues that are this consumer's now."""
+        """The queues that this consumer holds now."""
         return {self.shown(queue) for queue, held in list(self.rebalance.held.items()) if not held.dropped}
 
     # ---- life
 
     async def run(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Consume until `stop` is set, then end in order. Started when the first queues are held."""
+        """Consume until `stop` is set, then shut down in order. Started once the first queues are held."""
         self.started_at = self._clock()
         self._timestamp = self.config.consume_timestamp or self.started_at - HALF_AN_HOUR_MS
         async with self.session.opened(), trio.open_nursery() as nursery:
@@ -72,7 +72,7 @@ class QueueHolder(GroupMember):
             nursery.cancel_scope.cancel()
 
     async def _begin(self, nursery: trio.Nursery) -> None:
-        """Meet the brokers and take the first queues."""
+        """Register with the brokers and acquire the first queues."""
         await self.meet_the_brokers()
         await nursery.start(self.rebalance.run)
 
@@ -80,13 +80,13 @@ class QueueHolder(GroupMember):
         """The first queues are held."""
 
     async def _leave(self) -> None:
-        """Commit and give up all queues."""
+        """Commit and release all queues."""
         raise NotImplementedError
 
     # ---- subscriptions
 
     def subscribe(self, topic: str, selection: Selection = "*") -> None:
-        """Want a topic, before the start or after."""
+        """Subscribe to a topic, before the start or after."""
         wire = self.wire_topic(topic)
         self.subscriptions[wire] = self.subscription(wire, selection)
         if self._running:
@@ -94,7 +94,7 @@ class QueueHolder(GroupMember):
             self._nursery.start_soon(self._subscribed, wire)
 
     def unsubscribe(self, topic: str) -> None:
-        """No longer want it; its queues are given up."""
+        """Unsubscribe; its queues are released."""
         self.subscriptions.pop(self.wire_topic(topic), None)
         if self._running:
             assert self._nursery is not None
@@ -140,7 +140,7 @@ class QueueHolder(GroupMember):
         )
 
     def taken(self, process_queue: ProcessQueue) -> None:
-        """Begin to pull a queue."""
+        """Start pulling a queue."""
         assert self._nursery is not None
         loop = PullLoop(process_queue, self)
         scope = trio.CancelScope()
@@ -152,12 +152,12 @@ class QueueHolder(GroupMember):
             await loop.run()
 
     def stop_pulling(self, process_queue: ProcessQueue) -> None:
-        """The queue is not pulled any more; an answer that the broker still holds is dropped."""
+        """Stop the pulls of a queue; an answer that the broker still holds is dropped."""
         _, scope = self._loops.pop(process_queue)
         scope.cancel()
 
     async def given_up(self, process_queue: ProcessQueue) -> None:
-        """Stop pulling a queue, and commit it where somebody else goes on from there."""
+        """Stop pulling a queue, and commit it if another member continues from there."""
         self.stop_pulling(process_queue)
         await self._finished(process_queue)
         queue = process_queue.queue
@@ -170,10 +170,10 @@ class QueueHolder(GroupMember):
     """Whether offsets are committed without being asked."""
 
     async def _finished(self, process_queue: ProcessQueue) -> None:
-        """What was consumed of a queue is taken in. Requires: it is dropped."""
+        """Apply what was consumed of a queue. Requires: it is dropped."""
         self.collect()
 
-    # ---- as the one on whose behalf is pulled (pull_loop)
+    # ---- the consumer's side of pulling (pull_loop)
 
     def pulled(self, process_queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
         """Messages have been put into the process queue."""
@@ -193,11 +193,11 @@ class QueueHolder(GroupMember):
         return ""
 
     def unknown(self) -> None:
-        """Tell the brokers who this is."""
+        """Send a heartbeat to the brokers."""
         self.session.heartbeat_soon()
 
     def offset_moved(self, process_queue: ProcessQueue, offset: int) -> None:
-        """Go on from an offset that the broker has."""
+        """Continue at an offset that the broker has."""
         self.rebalance.restart(process_queue, offset)
 
     def progressed(self, process_queue: ProcessQueue) -> None:
@@ -207,7 +207,7 @@ class QueueHolder(GroupMember):
             loop[0].room.set()
 
     def pull_again(self) -> None:
-        """Let all loops see whether they may pull."""
+        """Have all loops check again whether they may pull."""
         for loop, _ in self._loops.values():
             loop.room.set()
 

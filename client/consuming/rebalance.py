@@ -1,17 +1,17 @@
-"""Which queues this consumer holds: asked again every 20 s, at each notice of the broker, and at each change of routes.
+"""Which queues this consumer holds: decided every 20 s, at each notice of the broker, and at each change of routes.
 
-For each subscribed topic: the readable queues from the route, the group's members from a broker, the own share from
-the allocation. Queues that are no longer ours are given up first, new ones are taken: locked where order matters, then
-their offset is read, then they are pulled. What does not work out is tried again each second at first.
+For each subscribed topic: the readable queues from the route, the group's members from a broker, our share from the
+allocation. Queues that are no longer ours are released first, then new ones are acquired: locked where order matters,
+then their offset is read, then they are pulled. What fails is tried again, at first each second.
 
-Two things that RocketMQ does worse, and that stop consumers for long: a member list without our own id does not cost
-us all queues, since it only means that a broker has restarted and has not heard from us yet: it is told, and asked
-again. And a queue that nobody has pulled for two minutes is taken again.
+Two situations stop RocketMQ's consumers for long. A member list without our own id does not cost us all queues: it only
+means that a broker has restarted and has not heard from us yet, so it gets a heartbeat and is asked again. And a queue
+that has not been pulled for two minutes is released and acquired again.
 
-Giving up an ordered queue may take as long as its listener does, so each queue leaves in a task of its own.
+Releasing an ordered queue may take as long as its listener does, so each queue is released in a task of its own.
 
 Invariant: a queue is in `held` from before its first pull until after its last commit and the return of its lock, so it
-cannot be taken again in between.
+cannot be acquired again in between.
 
 Java: client/impl/consumer/RebalanceImpl.java, RebalancePushImpl.java, RebalanceService.java
 """
@@ -36,7 +36,7 @@ from rocketlet.common.subscription import Subscription
 
 log = logging.getLogger("rocketlet.client.rebalance")
 
-_MOST_PAUSE = 5.0  # between two tries to take all queues
+_MOST_PAUSE = 5.0  # between two tries to acquire all queues
 _COMMIT_TIME = 1.0
 LOCK_INTERVAL = 20.0
 
@@ -71,7 +71,7 @@ class Rebalance:
     def __init__(self, owner: QueueOwner, *, locking: bool) -> None:
         self.held: dict[MessageQueue, ProcessQueue] = {}
         self.by_hand = False
-        """Queues are held as someone else says; there is nothing to balance."""
+        """The queues are assigned by the user; there is nothing to balance."""
         self.totals = Totals()
         self.topic_totals: dict[str, Totals] = {}
         self._owner = owner
@@ -127,13 +127,13 @@ class Rebalance:
             await self._balance_topic(topic)
 
     def restart(self, process_queue: ProcessQueue, offset: int) -> None:
-        """Drop what is pulled of this queue and go on from another offset; what is being consumed may end."""
+        """Drop what is pulled of this queue and continue at another offset; running listeners may finish."""
         process_queue.drop()
         self._restarting[process_queue.queue] = offset
         self.wake()
 
     def is_restarting(self, queue: MessageQueue) -> bool:
-        """Whether the queue is given up only to be taken again, from an offset that is set already."""
+        """Whether the queue is released only to be acquired again, at an offset that is set already."""
         return queue in self._restarting
 
     # ---- one topic
@@ -153,7 +153,7 @@ class Rebalance:
                 allocation = self._owner.config.allocation
                 own = set(queue_allocation.allocate(allocation, self._group, self._client_id, all_queues, members))
             except Exception:
-                # It may be the user's own. Queues that are held stay.
+                # The allocation may be the user's code. Queues that are held stay.
                 log.exception("the allocation of the queues of %s to %s raised; trying again", topic, self._group)
                 self._incomplete = True
                 return
@@ -166,12 +166,14 @@ class Rebalance:
 
     def _must_restart(self, process_queue: ProcessQueue, now: float) -> bool:
         if process_queue.is_stalled(now) and not process_queue.dropped:
-            log.error("nothing was pulled from %s for two minutes; it is taken again", process_queue.queue)
+            log.error(
+                "nothing was pulled from %s for two minutes; it is released and acquired again", process_queue.queue
+            )
             return True
         return process_queue.dropped
 
     async def _members(self, topic: str) -> list[str] | None:
-        """The group's client ids, from any broker of the topic that answers; None if that did not work out."""
+        """The group's client ids, from any broker of the topic that answers; None if none does."""
         route = self._routes.get(topic)
         names = list(route.addresses) if route is not None else []
         self._owner.session.world.random.shuffle(names)
@@ -186,12 +188,12 @@ class Rebalance:
                 continue
             if self._client_id in members:
                 return members
-            log.warning("%s at %s does not list this client yet; telling it", self._group, found[0])
+            log.warning("%s at %s does not list this client yet; sending it a heartbeat", self._group, found[0])
             await self._owner.tell_brokers()
             return None
         return None
 
-    # ---- taking and giving up
+    # ---- acquiring and releasing
 
     async def _take(self, queues: list[MessageQueue]) -> None:
         locked = await self._lock(queues) if self._locking else set(queues)
@@ -216,12 +218,12 @@ class Rebalance:
             self._owner.taken(process_queue)
 
     def new_process_queue(self, queue: MessageQueue, offset: int) -> ProcessQueue:
-        """One that counts in the totals of its topic and of all."""
+        """A process queue that counts in the totals of its topic and of all topics."""
         of_topic = self.topic_totals.setdefault(queue.topic, Totals())
         return ProcessQueue(queue, offset, trio.current_time() * 1000, (self.totals, of_topic))
 
     async def _give_up(self, queues: Iterable[MessageQueue]) -> None:
-        """Begins to give up, and waits a moment for those that have nothing to wait for."""
+        """Start releasing, and wait a moment for the queues that have nothing to wait for."""
         assert self._nursery is not None
         leaving = [self.held[queue] for queue in queues if queue not in self._leaving]
         for process_queue in leaving:
@@ -246,7 +248,7 @@ class Rebalance:
             log.info("%s no longer consumes %s", self._group, queue)
 
     async def give_up_all(self) -> None:
-        """At the end of the consumer: drop all queues and wait until the last one is left."""
+        """At shutdown: drop all queues and wait until the last one is released."""
         self._restarting.clear()
         await self._give_up(list(self.held))
         while self._leaving:
@@ -287,12 +289,12 @@ class Rebalance:
                     self._renewed(process_queue, queue in granted, asked)
 
     def _renewed(self, process_queue: ProcessQueue, granted: bool, asked: float) -> None:
-        # A lock that lapsed in between may have been somebody else's: then our offset is old news, and what is pulled
+        # Another member may have held a lock that lapsed in between: then our offset is outdated, and what is pulled
         # may have been consumed. Only an unbroken chain of renewals keeps the queue.
         if granted and process_queue.is_locked(asked):
             process_queue.last_lock = asked
             return
-        log.warning("the lock of %s was lost; it is taken again", process_queue.queue)
+        log.warning("the lock of %s was lost; the queue is acquired again", process_queue.queue)
         process_queue.locked = False
         process_queue.drop()
         self.wake()

@@ -33,7 +33,7 @@ class MessageReader:
     def pulled(
         self, body: Buffer, queue: MessageQueue, subscription: Subscription | None = None
     ) -> list[ReceivedMessage]:
-        """The messages of a pull's answer that the subscription really wants. Raises RecordError, CannotInflate."""
+        """The messages of a pull's answer that match the subscription. Raises RecordError, CannotInflate."""
         messages = []
         raw = bytes(body)  # a slice of bytes is one object, of a view two
         at, end = 0, len(raw)
@@ -60,7 +60,7 @@ class MessageReader:
         return messages
 
     def _shown(self, record: Fields, broker_name: str) -> ReceivedMessage:
-        """A message that was asked for by itself, in the queue that its record names."""
+        """A message that was fetched by itself, in the queue that its record names."""
         return self._message(record, MessageQueue(record[0], broker_name, record[1]))
 
     def _message(self, record: Fields, queue: MessageQueue) -> ReceivedMessage:

@@ -1,4 +1,4 @@
-"""What a consumer tells about itself when an administrator asks (307): settings, queues, speed, stacks.
+"""A consumer's running info, for administrators (307): settings, queues, rates, stacks.
 
 Java: client/impl/consumer/MQConsumerInner.java#consumerRunningInfo
 """
@@ -62,7 +62,7 @@ def check_group(asked: str, own: str) -> None:
 
 
 def running_info(consumer: Described, *, jstack: bool) -> ConsumerRunningInfo:
-    """All of it. Requires: what has been consumed is taken in."""
+    """The whole answer. Requires: what has been consumed is applied."""
     return ConsumerRunningInfo(
         properties=_properties(consumer),
         subscriptionSet=[subscription_data(subscription) for subscription in consumer.subscriptions.values()],
@@ -105,7 +105,7 @@ def _queue(consumer: Described, process_queue: ProcessQueue) -> ProcessQueueInfo
 
 
 def _wall_time(clock: Callable[[], int]) -> Callable[[float], int]:
-    """From milliseconds of the engine's clock, which never jumps, to those of the day."""
+    """From milliseconds of the engine's clock, which never jumps, to wall-clock time."""
 
     def wall(engine_ms: float) -> int:
         return clock() - round(trio.current_time() * 1000 - engine_ms)

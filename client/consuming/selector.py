@@ -1,4 +1,4 @@
-"""What of a topic a consumer wants: a tag expression, or an SQL92 condition on the messages' properties.
+"""Which messages of a topic a consumer selects: a tag expression, or an SQL92 condition on their properties.
 
 Java: client/consumer/MessageSelector.java
 """
@@ -40,7 +40,7 @@ def check_selection(topic: str, selection: Selection) -> None:
 
 
 def check_topics(topics: Mapping[str, Selection] | None) -> dict[str, Selection]:
-    """A copy of what a consumer is told to subscribe to. Raises InvalidUse."""
+    """A copy of the subscriptions that a consumer was given. Raises InvalidUse."""
     if not isinstance(topics, (Mapping, type(None))):
         raise InvalidUse(f"the topics are {topics!r}", advice="give a dict of topics to selections: {'orders': '*'}")
     for topic, selection in (topics or {}).items():

@@ -1,6 +1,6 @@
-"""Handing a message that was not consumed to the group's retry topic, or to its dead letters.
+"""Sending a message that was not consumed to the group's retry topic, or to its dead letters.
 
-First the short way: code 36, by which the broker copies its own record. Where that fails, and for orderly consumers,
+First the short way: code 36, upon which the broker copies its own record. Where that fails, and for orderly consumers,
 the message is sent again to `%RETRY%group`, with the properties from which the broker knows what it is; past its last
 try the broker turns that into a dead letter.
 
@@ -29,13 +29,13 @@ FIRST_RETRY_LEVEL = 3
 
 
 class RetrySender(Protocol):
-    """Sends a message of the client's own making, as its inner producer."""
+    """Sends a message that the client itself made, through its inner producer."""
 
     def __call__(self, message: Message, reconsume_times: int, max_reconsume_times: int) -> Awaitable[object]: ...
 
 
 class SendBack:
-    """The way back for one consumer group; names are those on the wire."""
+    """Sends messages of one consumer group back; names are those on the wire."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class SendBack:
         self._unit_mode = config.unit_mode
 
     async def concurrent(self, message: ReceivedMessage, delay_level: int, wire_topic: str) -> None:
-        """Have it come again. Raises ClientError if neither way worked; then it stays with this client."""
+        """Have a message redelivered. Raises ClientError if neither way worked; then it stays with this client."""
         most = self._max if self._max >= 0 else CONCURRENT_MAX_TRIES
         header = ConsumerSendMsgBackHeader(
             offset=message.log_offset,
@@ -73,7 +73,7 @@ class SendBack:
             await self._anew(message, wire_topic, message.reconsume_times + 1, most)
 
     async def orderly(self, message: ReceivedMessage, wire_topic: str) -> None:
-        """A message of an ordered queue that had its last try. Raises ClientError."""
+        """Send a message of an ordered queue that had its last try to the dead letters. Raises ClientError."""
         await self._anew(message, wire_topic, message.reconsume_times, self.orderly_limit)
 
     @property
@@ -104,7 +104,7 @@ def retry_message(group: str, message: ReceivedMessage, wire_topic: str) -> Mess
     )
 
 
-# TRAN_MSG would make the copy a half message; the broker's own notes on queues and counts are made again.
+# TRAN_MSG would make the copy a half message; the broker sets its own properties on queues and counts again.
 _NOT_COPIED = frozenset(
     {
         names.TRAN_MSG,

@@ -1,4 +1,4 @@
-"""Where a consumer begins in a queue that it takes: at the group's stored offset, else as `consume_from` says.
+"""Where a consumer begins in a queue that it acquires: at the group's stored offset, else as `consume_from` says.
 
 A group that is new to a queue begins at its end, its beginning or a time. A retry topic is different: what is in it
 waits for this group, so it is consumed from its beginning (by a time: from its end, as RocketMQ has it).

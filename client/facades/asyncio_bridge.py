@@ -1,6 +1,6 @@
-"""Clients under asyncio: the user on asyncio's loop, the engine on the process's engine thread.
+"""Clients under asyncio: the user's code on asyncio's loop, the engine on the process's engine thread.
 
-Calls go over by `EngineThread`; what comes back gathers, and all of one turn takes one call into asyncio's loop.
+Calls go through `EngineThread`; results are collected, and those of one turn take one call into asyncio's loop.
 Listeners run as tasks of the user's loop.
 
 Java: none
@@ -35,7 +35,7 @@ Result = TypeVar("Result")
 
 
 class AsyncioBridge:
-    """The user on asyncio's loop, the engine on its own thread's."""
+    """The user's code on asyncio's loop, the engine on that of its own thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -95,7 +95,7 @@ class AsyncioBridge:
             try:
                 self._loop.call_soon_threadsafe(self._run_back)
             except RuntimeError as error:
-                log.info("the asyncio loop is closed, nobody waits any more: %s", error)
+                log.info("the asyncio loop is closed, a result is dropped: %s", error)
 
     def _run_back(self) -> None:
         self._posted = False
@@ -179,7 +179,7 @@ def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | Non
 
 
 class AsyncioWorkers(OffLoopWorkers):
-    """Runs listeners as tasks of the user's asyncio loop, so many at once."""
+    """Runs listeners as tasks on the user's asyncio loop, a limited number at once."""
 
     def __init__(
         self,

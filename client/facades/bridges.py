@@ -1,8 +1,9 @@
-"""Between a client and its engine: the same loop under trio, another thread's under asyncio and for plain threads.
+"""Between a client and its engine: on the same loop under trio, on another thread's under asyncio and for plain
+threads.
 
-The public classes are written once against `Bridge`. There is one for each place where users wait: `trio_bridge`,
-`asyncio_bridge`, `thread_bridge`. What an `async def` of a bridge awaits under an event loop, the thread's bridge waits
-for by blocking, so that it never suspends (see `coroutines`).
+The public classes are written once against `Bridge`. There is one for each way of waiting: `trio_bridge`,
+`asyncio_bridge`, `thread_bridge`. Where an `async def` of a bridge awaits under an event loop, the bridge for threads
+blocks instead, so that it never suspends (see `coroutines`).
 
 Java: none
 """
@@ -28,23 +29,23 @@ Wrapper: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class SendPort(Protocol):
-    """Where a producer's users hand over their sends."""
+    """Where the users of a producer submit their sends."""
 
     def make_room(self) -> None:
-        """Wait until fewer than `max_in_flight` are on their way, or raise TooManyInFlight where nothing can wait."""
+        """Wait until fewer than `max_in_flight` are in flight, or raise TooManyInFlight where waiting is impossible."""
 
     def submit(self, send: Send) -> None:
-        """Have it sent. Raises ClientClosed, EngineFailed."""
+        """Submit a send. Raises ClientClosed, EngineFailed."""
 
     async def sent(self, send: Send) -> SendResult:
-        """Have it sent, and wait for the result."""
+        """Submit a send, and wait for the result."""
 
     def close(self) -> None:
-        """No more sends."""
+        """Accept no more sends."""
 
 
 class Bridge(Protocol):
-    """How one client reaches its engine, and its engine the user."""
+    """How a client calls its engine, and the engine calls the user."""
 
     async def start(self, run: Callable[..., Awaitable[None]], name: str) -> None:
         """Start the engine. Raises what keeps it from starting."""
@@ -52,7 +53,7 @@ class Bridge(Protocol):
     async def stop(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the engine in order. Raises what it died of."""
+        """Shut the engine down in order. Raises what it died of."""
 
     async def release(self) -> None:
         """Give back what was taken for an engine that was not started."""
@@ -61,38 +62,38 @@ class Bridge(Protocol):
         """Run one of the engine's functions on its loop."""
 
     def tell(self, function: Callable[..., object], *args: Any) -> None:
-        """Have a plain function called on the engine's loop: before this returns, or soon."""
+        """Call a plain function on the engine's loop, before this returns or soon after."""
 
     def callback(self, function: Callable[[], object]) -> Callable[[], object]:
-        """A user's function in the form that the engine calls on its own loop; it runs where its user's code may."""
+        """A user's function in a form that the engine can call on its own loop; it runs where user code may run."""
 
     async def wait_for(self, send: Send) -> None:
         """Wait until a send is done."""
 
     async def wait_for_message(self, buffer: MessageBuffer, seconds: float) -> bool:
-        """Wait until somebody should look into the buffer again; False if the time was up first."""
+        """Wait until the buffer should be looked at again; False if the time was up first."""
 
     def time(self) -> float:
         """Seconds of the clock that the user waits by."""
 
     def user_function(self, function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
-        """A user's function, plain or async, in a form that is awaited where the user's code runs."""
+        """A user's function, plain or async, in a form that can be awaited where user code runs."""
 
     def wrapped(self, function: Callable[..., Any], wrapper: Wrapper) -> Callable[..., Any]:
-        """A user's function inside of an async one, called as the function itself is."""
+        """A user's function wrapped in an async one with the same parameters."""
 
     def user_call(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-        """The same in a form that the engine awaits on its own loop."""
+        """The same in a form that the engine can await on its own loop."""
 
     def workers(self, call: Call, count: int, finished: Finished, name: str) -> Workers:
-        """Who runs listeners."""
+        """The workers that run listeners."""
 
     def send_port(self, engine: ProducerEngine) -> SendPort:
-        """Where sends are handed over."""
+        """Where sends are submitted."""
 
 
 class LoopPort:
-    """The sends of a producer that lives in an event loop. Nothing here can wait for room, so it raises."""
+    """The sends of a producer in an event loop. A plain function cannot wait there, so `make_room` raises."""
 
     def __init__(self, bridge: Bridge, engine: ProducerEngine) -> None:
         self._bridge = bridge
@@ -102,7 +103,7 @@ class LoopPort:
     def make_room(self) -> None:
         if len(self._pipeline.on_their_way) >= self._most:
             raise TooManyInFlight(
-                f"{self._most} sends are on their way",
+                f"{self._most} sends are in flight",
                 advice="await some of them first, or raise max_in_flight",
             )
 

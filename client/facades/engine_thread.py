@@ -1,10 +1,10 @@
 """One trio loop in a thread of its own, for clients that live in plain threads or under asyncio.
 
-All such clients of a process share it: it starts with the first and ends with the last. What a thread wants of the loop
-goes through a deque and one call into the loop for all that gather until it gets there; what it waits for is a bare
-lock, which costs a third of an Event. Callbacks of users run in one more thread, so that they may call the client.
+All such clients of a process share it: it starts with the first and ends with the last. A thread's calls go through a
+deque, and one call into the loop serves all that are in it by then; the thread waits on a bare lock, which costs a
+third of an Event. User callbacks run in one more thread, so that they may call the client.
 
-A process that forks must make its clients after the fork: a loop does not survive one, and this says so.
+A process that forks must create its clients after the fork: a loop does not survive one, and an error says so.
 
 Java: none; a JVM client owns a dozen thread pools
 """
@@ -50,7 +50,7 @@ class EngineThread:
             return shared
 
     def release(self) -> None:
-        """No longer needed; the last one who says so waits for the loop to end."""
+        """Release the loop; the last client to do so waits for it to end."""
         with self._sharing:
             self._users -= 1
             if self._users:
@@ -87,7 +87,7 @@ class EngineThread:
     # ---- from other threads
 
     def post(self, job: Callable[[], object]) -> None:
-        """Have a plain function called on the loop, soon. Raises ClientClosed once the loop has ended."""
+        """Call a plain function on the loop, soon. Raises ClientClosed once the loop has ended."""
         self._jobs.append(job)
         if not self._posted:
             self._posted = True
@@ -100,7 +100,7 @@ class EngineThread:
             raise ClientClosed("the client's loop has ended") from None
 
     def _run_jobs(self) -> None:
-        # First the flag, then the jobs: what comes in between is run now, and called for once more in vain.
+        # First the flag, then the jobs: a job that comes in between runs now, and one more call finds nothing to do.
         self._posted = False
         jobs = self._jobs
         while jobs:
@@ -126,7 +126,7 @@ class EngineThread:
         if threading.get_ident() == self._thread.ident:
             raise InvalidUse(
                 "a blocking call of the client from its own loop would wait for ever",
-                advice="make it from a thread of yours, or use the Async classes",
+                advice="make it from another thread, or use the Async classes",
             )
         if self._pid != os.getpid():
             raise InvalidUse("this client was made before a fork", advice="make clients in the process that uses them")
@@ -139,28 +139,23 @@ class EngineThread:
         scope: trio.CancelScope,
     ) -> None:
         """Run an async function on the loop, in a scope; `done` is called there with its result or its error."""
-        self.post(lambda: self._nursery.start_soon(self._host, function, args, done, scope))
 
-    async def _host(
-        self,
-        function: Callable[..., Awaitable[Any]],
-        args: tuple[Any, ...],
-        done: Callable[[Any, BaseException | None], object],
-        scope: trio.CancelScope,
-    ) -> None:
-        result: Any = None
-        failure: BaseException | None = ClientClosed("the client has ended")
-        try:
-            with scope:
-                result = await function(*args)
-                failure = None
-        except Exception as error:  # noqa: BLE001 - it is raised to whoever waits, in its own thread
-            failure = innermost(error)
-        finally:
-            done(result, failure)
+        async def host() -> None:
+            result: Any = None
+            failure: BaseException | None = ClientClosed("the client has ended")
+            try:
+                with scope:
+                    result = await function(*args)
+                    failure = None
+            except Exception as error:  # noqa: BLE001 - it is raised in the thread that waits for it
+                failure = innermost(error)
+            finally:
+                done(result, failure)
+
+        self.post(lambda: self._nursery.start_soon(host))
 
     def call_back(self, callback: Callable[[], object]) -> None:
-        """Have a user's function called in the callback thread."""
+        """Call a user's function in the callback thread."""
         if self._callback_thread is None:
             self._callback_thread = threading.Thread(
                 target=self._run_callbacks, name="rocketlet-callbacks", daemon=True
@@ -177,7 +172,7 @@ class EngineThread:
 
 
 class _Box:
-    """What a thread waits for."""
+    """The result that a thread waits for."""
 
     __slots__ = ("error", "lock", "result", "scope")
 
@@ -194,7 +189,7 @@ class _Box:
 
 
 class HostedRun:
-    """The life of one client on the loop: started, stopped, and whether it has died."""
+    """The run of one client on the loop: start, stop, and whether it has died."""
 
     def __init__(self, engine: EngineThread, name: str) -> None:
         self._engine = engine
@@ -204,7 +199,7 @@ class HostedRun:
         self.failure: BaseException | None = None
 
     def start(self, run: Callable[..., Awaitable[None]]) -> None:
-        """Have `run(stop, task_status=...)` started; raises what keeps it from starting."""
+        """Start `run(stop, task_status=...)`; raises what keeps it from starting."""
         self._engine.call(self._start, run)
         _open_runs.add(self)
 
@@ -232,7 +227,7 @@ class HostedRun:
             raise EngineFailed(f"{self._name} has died: {self.failure!r}") from self.failure
 
     def stop(self, timeout: float = -1) -> None:
-        """End it in order and wait for that. Raises EngineFailed if it had died instead."""
+        """Shut it down in order and wait. Raises EngineFailed if it had died instead."""
         _open_runs.discard(self)
         self._engine.check_thread()
         self._engine.post(self._stop.set)
@@ -242,7 +237,7 @@ class HostedRun:
 
 
 class _Started:
-    """A task status that remembers whether it was told."""
+    """A task status that remembers whether `started` was called."""
 
     def __init__(self, status: trio.TaskStatus[None]) -> None:
         self._status = status
@@ -258,7 +253,7 @@ _open_runs: set[HostedRun] = set()
 
 @atexit.register
 def _end_what_is_open() -> None:
-    """A program that ends without closing its clients loses nothing that can be sent in a moment."""
+    """A program that ends without closing its clients still gets a moment to send what is in flight."""
     for run in list(_open_runs):
         try:
             run.stop(_MOST_WAIT_AT_EXIT)

@@ -1,8 +1,8 @@
-"""What all public classes are made of: one body for threads, trio and asyncio.
+"""The base of all public classes: one body for threads, trio and asyncio.
 
 Each public method is written once, as an `async def` against a `Bridge`. A class that also inherits from `OnEventLoop`
-has it as it is. One that inherits from `InThreads` gets a plain method made of it, which runs the coroutine to its end
-in the calling thread. Type checkers see both: `shared` is a descriptor that tells by the class what a call returns.
+has it as it is. One that inherits from `InThreads` gets a plain method instead, which runs the coroutine to its end
+in the calling thread. Type checkers see both: `shared` is a descriptor whose type depends on the class.
 
     class Asking(Facade[Engine]):
         @shared
@@ -11,7 +11,7 @@ in the calling thread. Type checkers see both: `shared` is a descriptor that tel
     class Producer(Asking, InThreads): ...             # producer.max_offset(queue)
     class AsyncProducer(Asking, OnEventLoop): ...      # await producer.max_offset(queue)
 
-A method that the engine has as users want it needs no body: `seek = engine_method(LitePullEngine.seek)`.
+A method that the engine already has in the right form needs no body: `seek = engine_method(LitePullEngine.seek)`.
 
 Java: none
 """
@@ -40,19 +40,19 @@ Result = TypeVar("Result")
 
 
 class Engine(Protocol):
-    """What lives on the engine's loop."""
+    """A client's part on the engine's loop."""
 
     session: Session
 
     async def run(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = ...) -> None:
-        """Work until `stop` is set, then end in order."""
+        """Work until `stop` is set, then shut down in order."""
 
 
 EngineT = TypeVar("EngineT", bound=Engine)
 
 
 class shared(Generic[Parameters, Result]):
-    """A public method, written once. See the module."""
+    """A public method, written once. See the module's docstring."""
 
     def __init__(self, function: Callable[Concatenate[Any, Parameters], Coroutine[Any, Any, Result]]) -> None:
         self.function = function
@@ -71,7 +71,7 @@ class shared(Generic[Parameters, Result]):
 def engine_method(
     function: Callable[Concatenate[Any, Parameters], Coroutine[Any, Any, Result]], part: str = ""
 ) -> shared[Parameters, Result]:
-    """A public method that is one of the engine's, or of one of its parts, with its name and documentation."""
+    """A public method that delegates to one of the engine or of its parts, with its name and documentation."""
 
     async def method(self: Facade[Any], /, *args: Parameters.args, **named: Parameters.kwargs) -> Result:
         bridge, engine = self._running()
@@ -139,7 +139,7 @@ class Facade(Generic[EngineT]):
 
     @property
     def client_id(self) -> str:
-        """The name under which brokers know this member of the group."""
+        """The id under which brokers know this member of the group."""
         return self._running()[1].session.client_id
 
 
@@ -159,12 +159,12 @@ class InThreads(Facade[Any]):
             completed(self._open(ThreadBridge()))
 
     def shutdown(self) -> None:
-        """Finish what is on its way, take leave of the brokers, end. Raises EngineFailed if it had died."""
+        """Finish what is in flight, unregister from the brokers, stop. Raises EngineFailed if it had died."""
         if self._now is not None:
             completed(self._close(None, None, None))
 
     def close(self) -> None:
-        """The same as `shutdown`, for `contextlib.closing` and out of habit."""
+        """The same as `shutdown`, for `contextlib.closing`."""
         self.shutdown()
 
     def __enter__(self) -> Self:

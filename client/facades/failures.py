@@ -1,4 +1,4 @@
-"""Errors out of nurseries: trio wraps what leaves a nursery into groups; users get the error itself.
+"""Errors from nurseries: trio wraps errors that leave a nursery in groups; users get the error itself.
 
 Java: none
 """

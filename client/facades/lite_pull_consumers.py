@@ -1,4 +1,4 @@
-"""The lite pull consumers, for threads and for event loops: they hand over messages when they are asked.
+"""The lite pull consumers, for threads and for event loops: they hand over messages on demand.
 
 Java: client/consumer/DefaultLitePullConsumer.java
 """
@@ -24,19 +24,19 @@ from rocketlet.common.message import MessageQueue, ReceivedMessage
 
 
 class _Hand:
-    """What a user holds: what it was given and has not come back from, and what is next of a batch it iterates over."""
+    """What a user holds: the messages not finished yet, and the rest of the batch being iterated over."""
 
     given: Batch | None = None
     rest: Batch | None = None
-    """The last message first."""
+    """In reverse order, so that `pop` gives the next."""
 
 
 class _HandOfThread(threading.local, _Hand):
-    """Each thread comes back from what it was given itself."""
+    """One for each thread: a thread finishes the messages that it got itself."""
 
 
 class LitePulled(Facade[LitePullEngine]):
-    """What every lite pull consumer does."""
+    """The methods of every lite pull consumer."""
 
     _role = "consumer"
     _hand_type: type[_Hand] = _Hand
@@ -74,7 +74,8 @@ class LitePulled(Facade[LitePullEngine]):
 
     @shared
     async def poll(self, timeout: float = 5.0) -> list[ReceivedMessage]:
-        """The next messages of one queue, or none if none came in time. What the last poll gave is now consumed."""
+        """The next messages of one queue, or none if none came in time. Those of the last poll now count as
+        consumed."""
         check_seconds("timeout", timeout)
         bridge, engine = self._running()
         self._came_back(engine)
@@ -93,7 +94,7 @@ class LitePulled(Facade[LitePullEngine]):
         return batch
 
     def _next_of_batch(self, engine: LitePullEngine) -> ReceivedMessage | None:
-        """The next message of the batch that is iterated over; None where another batch is needed."""
+        """The next message of the current batch; None where another batch is needed."""
         hand = self._hand
         self._came_back(engine)
         rest = hand.rest
@@ -104,13 +105,13 @@ class LitePulled(Facade[LitePullEngine]):
         return message
 
     async def _next_batch(self, bridge: Bridge, engine: LitePullEngine) -> bool:
-        """Go on with another batch; False at the end of the consumer."""
+        """Start another batch; False once the consumer is closed."""
         found = await self._next(bridge, engine, math.inf)
         self._hand.rest = None if found is None else Batch(found.process_queue, found.messages[::-1])
         return found is not None
 
     def _leave_iteration(self) -> None:
-        """What was not iterated over is there again."""
+        """Put the rest of the current batch back."""
         rest, self._hand.rest = self._hand.rest, None
         if rest is not None and self._now is not None:
             self._now[1].buffer.put_back(Batch(rest.process_queue, rest.messages[::-1]))
@@ -134,7 +135,7 @@ class LitePulled(Facade[LitePullEngine]):
 
     @shared
     async def unsubscribe(self, topic: str) -> None:
-        """No longer want it."""
+        """Unsubscribe from it."""
         self._topics.pop(topic, None)
         if self._now is not None:
             bridge, engine = self._now
@@ -189,7 +190,7 @@ class LitePulled(Facade[LitePullEngine]):
 
     @shared
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Store now, with an answer from the broker, how far this consumer is: all that was handed over is consumed.
+        """Store now how far this consumer is, and wait for the broker: all that was handed over counts as consumed.
 
         With `offsets` these are stored instead.
         """
@@ -203,7 +204,7 @@ class LitePulled(Facade[LitePullEngine]):
 
 
 class LitePullConsumer(LitePulled, InThreads):
-    """Hands over messages when it is asked.
+    """Hands over messages on demand.
 
         with LitePullConsumer("group", topics={"T": "*"}, namesrv="127.0.0.1:9876") as consumer:
             for message in consumer:
@@ -223,12 +224,12 @@ class LitePullConsumer(LitePulled, InThreads):
                     yield message
                 elif not completed(self._next_batch(bridge, engine)):
                     return
-        finally:  # also where the loop over us is left early
+        finally:  # even if the loop over the consumer is left early
             self._leave_iteration()
 
 
 class AsyncLitePullConsumer(LitePulled, OnEventLoop):
-    """Hands over messages when it is asked, under trio or asyncio.
+    """Hands over messages on demand, under trio or asyncio.
 
         async with AsyncLitePullConsumer("group", topics={"T": "*"}, namesrv="127.0.0.1:9876") as consumer:
             async for message in consumer:
@@ -242,7 +243,7 @@ class AsyncLitePullConsumer(LitePulled, OnEventLoop):
 
 
 class _Messages:
-    """Iterates over a consumer. No async generator: one that is left early would have to be closed by its user."""
+    """Iterates over a consumer. Not an async generator, which its user would have to close if left early."""
 
     def __init__(self, consumer: AsyncLitePullConsumer, bridge: Bridge, engine: LitePullEngine) -> None:
         self._consumer = consumer

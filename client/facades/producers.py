@@ -45,7 +45,7 @@ ExecutorT = TypeVar("ExecutorT")
 
 
 class Sending(Facade[ProducerEngine]):
-    """What every producer does."""
+    """The methods of every producer."""
 
     _role = "producer"
 
@@ -92,9 +92,9 @@ class Sending(Facade[ProducerEngine]):
             result = producer.send(Message("orders", b"...", tags="new", keys=["order-7"]))
 
         `queue` fixes where it goes; `selector(queues, message, argument)` chooses, and so does the message's
-        `sharding_key`; then it is tried there only. Raises InvalidMessage before anything is sent; SendFailed, Refused,
-        TimedOut, Unreachable or NoRoute after the last try. A task that is cancelled stops waiting; the message may be
-        stored.
+        `sharding_key`; then only that queue is tried. Raises InvalidMessage before anything is sent; SendFailed,
+        Refused, TimedOut, Unreachable or NoRoute after the last try. A task that is cancelled stops waiting; the
+        message may be stored.
         """
         engine, port = self._sending()
         return await port.sent(engine.preparer.prepare(message, queue, selector, argument, timeout))
@@ -109,13 +109,13 @@ class Sending(Facade[ProducerEngine]):
         argument: Any = None,
         timeout: float | None = None,
     ) -> PendingSend:
-        """Begin to send a message, and go on; many may be on their way at once.
+        """Start sending a message without waiting; many may be in flight at once.
 
             pending = [producer.send_soon(Message("T", b"%d" % n)) for n in range(100)]
             results = [each.result() for each in pending]          # in a task: await each
 
         Messages to one queue are stored in the order of these calls unless one of them has to be tried again. While
-        `max_in_flight` are on their way a thread waits here, and a task gets TooManyInFlight. `callback(pending)` is
+        `max_in_flight` are in flight a thread waits here, and a task gets TooManyInFlight. `callback(pending)` is
         called when it is done, in a thread of its own or by the event loop.
         """
         engine, port = self._sending()
@@ -137,7 +137,7 @@ class Sending(Facade[ProducerEngine]):
         selector: Selector | None = None,
         argument: Any = None,
     ) -> None:
-        """Send a message that nobody answers: it may be lost, and nobody would know.
+        """Send a message without an answer: it may be lost unnoticed.
 
             producer.send_oneway(Message("metrics", b"load 0.7"))
 
@@ -169,7 +169,7 @@ class Sending(Facade[ProducerEngine]):
         selector: Selector | None = None,
         argument: Any = None,
     ) -> ReceivedMessage:
-        """Send a message and wait for the reply of whoever consumes it. Raises RequestTimedOut.
+        """Send a message and wait for a consumer's reply. Raises RequestTimedOut.
 
         reply = producer.request(Message("prices", b"ACME"), timeout=5)
         """
@@ -181,7 +181,7 @@ class Sending(Facade[ProducerEngine]):
 
     @shared
     async def reply(self, request: ReceivedMessage, body: bytes) -> None:
-        """Answer a message that was sent by `request`; from within its listener, say.
+        """Answer a message that was sent by `request`, from its listener for example.
 
         def listener(message):
             producer.reply(message, b"42")
@@ -215,7 +215,7 @@ class Producer(Sending, InThreads):
         callback: Callable[[ReceivedMessage | None, ClientError | None], object],
         timeout: float = DEFAULT_REQUEST_TIMEOUT,
     ) -> None:
-        """Send a request, and have `callback(reply, error)` called, in a thread of its own, with one of the two.
+        """Send a request; `callback(reply, error)` is called with one of the two, in a thread of its own.
 
         producer.request_soon(Message("prices", b"ACME"), lambda reply, error: print(reply or error))
         """
@@ -236,7 +236,7 @@ class Producer(Sending, InThreads):
 
 
 class AsyncProducer(Sending, OnEventLoop):
-    """Sends messages, from trio or asyncio; for as many tasks as like.
+    """Sends messages, from any number of trio or asyncio tasks.
 
     async with AsyncProducer("group", namesrv="127.0.0.1:9876") as producer:
         result = await producer.send(Message("T", b"hi"))
@@ -244,7 +244,7 @@ class AsyncProducer(Sending, OnEventLoop):
 
 
 class SendingInTransactions(Sending, Generic[CheckerT, ExecutorT]):
-    """What every transaction producer does."""
+    """The methods of every transaction producer."""
 
     def __init__(
         self,
@@ -275,10 +275,10 @@ class SendingInTransactions(Sending, Generic[CheckerT, ExecutorT]):
         queue: MessageQueue | None = None,
         timeout: float | None = None,
     ) -> SendResult:
-        """Store a message half, run the local transaction here, and tell the broker how it came out.
+        """Store a half message, run the local transaction here, and tell the broker its outcome.
 
-        `result.state` says it. An executor that raises or returns nothing leaves it UNKNOWN: the checker is asked
-        later. Raises what `send` raises; then the executor was not run.
+        `result.state` is the outcome. An executor that raises or returns nothing leaves it UNKNOWN: the checker is
+        asked later. Raises what `send` raises; then the executor was not run.
         """
         bridge, engine = self._running()
         assert isinstance(engine, TransactionEngine)
@@ -309,8 +309,8 @@ class TransactionProducer(SendingInTransactions[Checker, Executor], Producer):
         with TransactionProducer("group", check, namesrv="127.0.0.1:9876") as producer:
             producer.send_in_transaction(Message("T", b"booking 7"), execute)
 
-    The checker is asked about transactions of the whole group, also those of clients that have died; it runs in
-    threads of the client's.
+    The checker is asked about transactions of the whole group, even those of clients that have died; it runs in
+    threads of the client.
     """
 
 
@@ -327,5 +327,5 @@ class AsyncTransactionProducer(SendingInTransactions[AsyncChecker, AsyncExecutor
         async with AsyncTransactionProducer("group", check, namesrv="127.0.0.1:9876") as producer:
             await producer.send_in_transaction(Message("T", b"booking 7"), execute)
 
-    The checker is asked about transactions of the whole group, also those of clients that have died.
+    The checker is asked about transactions of the whole group, even those of clients that have died.
     """

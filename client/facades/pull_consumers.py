@@ -1,4 +1,4 @@
-"""The old pull consumers, for threads and for event loops: their users keep the offsets.
+"""The old pull consumers, for threads and for event loops: their user keeps the offsets.
 
 Java: client/consumer/DefaultMQPullConsumer.java
 """
@@ -17,7 +17,7 @@ from rocketlet.common.message import MessageQueue
 
 
 class Pulled(Facade[PullEngine]):
-    """What every pull consumer does."""
+    """The methods of every pull consumer."""
 
     _role = "consumer"
 
@@ -53,7 +53,7 @@ class Pulled(Facade[PullEngine]):
 
 
 class PullConsumer(Pulled, InThreads):
-    """Pulls where and when it is told; its user keeps the offsets.
+    """Pulls where and when it is told to; its user keeps the offsets.
 
     with PullConsumer("group", namesrv="127.0.0.1:9876") as consumer:
         for queue in consumer.queues("T"):
@@ -63,7 +63,7 @@ class PullConsumer(Pulled, InThreads):
 
 
 class AsyncPullConsumer(Pulled, OnEventLoop):
-    """Pulls where and when it is told, under trio or asyncio; its user keeps the offsets.
+    """Pulls where and when it is told to, under trio or asyncio; its user keeps the offsets.
 
     async with AsyncPullConsumer("group", namesrv="127.0.0.1:9876") as consumer:
         for queue in await consumer.queues("T"):

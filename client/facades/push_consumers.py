@@ -33,14 +33,14 @@ from rocketlet.client.talking.session import World
 from rocketlet.client.validators import check_callable
 from rocketlet.common.message import MessageQueue, ReceivedMessage
 
-_STILL_ALIVE = 1.0  # how often a wait without end looks whether the engine lives
+_STILL_ALIVE = 1.0  # how often a wait without time-out checks that the engine is alive
 
 ListenerT = TypeVar("ListenerT")
 BatchListenerT = TypeVar("BatchListenerT")
 
 
 class Pushed(Facade[PushEngine], Generic[ListenerT, BatchListenerT]):
-    """What every push consumer does."""
+    """The methods of every push consumer."""
 
     _role = "consumer"
 
@@ -92,7 +92,7 @@ class Pushed(Facade[PushEngine], Generic[ListenerT, BatchListenerT]):
     # ---- what it consumes
 
     def subscribe(self, topic: str, selection: Selection = "*") -> None:
-        """Want a topic: all of it, some tags (`"A || B"`), or what an `Sql` condition selects. At any time."""
+        """Subscribe to a topic: all of it, some tags (`"A || B"`), or what an `Sql` condition selects. At any time."""
         check_selection(topic, selection)
         self._topics[topic] = selection
         if self._now is not None:
@@ -100,26 +100,26 @@ class Pushed(Facade[PushEngine], Generic[ListenerT, BatchListenerT]):
             bridge.tell(engine.subscribe, topic, selection)
 
     def unsubscribe(self, topic: str) -> None:
-        """No longer want it."""
+        """Unsubscribe from it."""
         self._topics.pop(topic, None)
         if self._now is not None:
             bridge, engine = self._now
             bridge.tell(engine.unsubscribe, topic)
 
     def suspend(self) -> None:
-        """Stop pulling; what is pulled already, and what the broker holds, is still consumed."""
+        """Stop pulling; messages pulled already, and answers that the broker holds, are still consumed."""
         bridge, engine = self._running()
         bridge.tell(engine.suspend)
 
     def resume(self) -> None:
-        """Go on pulling."""
+        """Resume pulling."""
         bridge, engine = self._running()
         bridge.tell(engine.resume)
 
     commit = engine_method(PushEngine.commit)
 
     def queues(self) -> set[MessageQueue]:
-        """The queues that are this consumer's now."""
+        """The queues that this consumer holds now."""
         return self._running()[1].assignment()
 
 
@@ -136,7 +136,7 @@ class PushConsumer(Pushed[Listener, BatchListener], InThreads):
     """
 
     def wait(self, timeout: float | None = None) -> None:
-        """Sleep while it consumes: for so long, or until Ctrl-C. Raises EngineFailed if it dies."""
+        """Sleep while it consumes: for this long, or until Ctrl-C. Raises EngineFailed if it dies."""
         until = math.inf if timeout is None else time.monotonic() + timeout
         sleeping = threading.Event()
         while (left := until - time.monotonic()) > 0:

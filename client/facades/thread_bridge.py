@@ -1,8 +1,8 @@
-"""Clients in plain threads: the engine on the process's engine thread, users in as many threads as like.
+"""Clients in plain threads: the engine on the process's engine thread, users in any number of threads.
 
-A send is prepared in its caller's thread. A thread that sends alone then writes and reads itself (`direct_line`). Else
-the send goes over to the engine's loop in a deque, together with whatever other threads send at that moment, and its
-thread sleeps on a bare lock until the answer is there.
+A send is prepared in its caller's thread. A thread that sends alone then writes and reads by itself (`direct_line`).
+Otherwise the send goes to the engine's loop through a deque, together with those of other threads at that moment, and
+the thread sleeps on a bare lock until the answer is there.
 
 Java: none; a JVM client owns its threads
 """
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 _USER_CALLS = 4  # of the engine to its user, such as a checker of transactions, at work at once
-_STILL_ALIVE = 1.0  # seconds between two looks of a thread that waits without end at whether the engine lives
+_STILL_ALIVE = 1.0  # seconds after which a thread that waits without time-out checks that the engine is alive
 
 
 class ThreadBridge:
-    """The user in threads, the engine on its own. No `async def` here ever suspends."""
+    """User code in threads, the engine on its own thread. No `async def` here ever suspends."""
 
     def __init__(self) -> None:
         self.thread = EngineThread.acquire()
@@ -144,14 +144,14 @@ class ThreadBridge:
 
 
 class ThreadPort:
-    """Where threads hand over their sends. One a producer."""
+    """Where threads submit their sends. One for each producer."""
 
     def __init__(self, engine: ProducerEngine, thread: EngineThread, run: HostedRun) -> None:
         self._pipeline = engine.pipeline
         self._thread = thread
         self._run = run
         self._most = most = engine.config.max_in_flight
-        # Room for so many wakes a thread that waits for it. Few enough that the broker has work while the thread makes
+        # With room for this many, a waiting thread is woken. Few enough that the broker has work while the thread makes
         # the next sends: with half of 1024 they take turns, at half of the rate.
         self._step = max(1, min(128, most // 4))
         self._handed: deque[Send] = deque()
@@ -163,7 +163,7 @@ class ThreadPort:
     # ---- in threads
 
     async def sent(self, send: Send) -> SendResult:
-        """Have it sent and wait: by this thread itself if it sends alone, else with the sends of the others."""
+        """Send and wait: in this thread itself if it sends alone, otherwise with the sends of the others."""
         self._thread.check_thread()
         self._run.check()
         alone = not self._handed and not self._pipeline.on_their_way
@@ -183,7 +183,7 @@ class ThreadPort:
             self._thread.post(self._take)
 
     def make_room(self) -> None:
-        """Until fewer than `max_in_flight` are on their way, and no body waits for others to make room."""
+        """Wait until fewer than `max_in_flight` are in flight, and no send waits for bytes in flight."""
         while self._is_full():
             self._run.check()
             lock = allocate_lock()
@@ -197,7 +197,7 @@ class ThreadPort:
         return len(pipeline.on_their_way) + len(self._handed) >= self._most or pipeline.is_crowded
 
     def close(self) -> None:
-        """No more sends; who waits for room may see that."""
+        """Accept no more sends; threads that wait for room see that."""
         self._direct.close()
         while self._for_room:
             self._for_room.popleft().release()

@@ -34,7 +34,7 @@ Result = TypeVar("Result")
 
 
 class TrioBridge:
-    """Engine and user on one loop."""
+    """Engine and user code on one loop."""
 
     def __init__(self) -> None:
         self._stop = trio.Event()
@@ -62,13 +62,13 @@ class TrioBridge:
         except BaseException as group:
             inner = innermost(group)
             if inner is error:
-                return  # it goes on out of the block by itself, and not in a group
+                return  # it leaves the block as itself, not in a group
             if inner is group:
                 raise
             raise inner from group
 
     async def release(self) -> None:
-        """Nothing was taken."""
+        """There is nothing to give back."""
 
     async def call(self, function: Callable[..., Awaitable[Result]], *args: Any) -> Result:
         return await function(*args)

@@ -1,4 +1,4 @@
-"""Cuts many messages into batches that a broker takes, and says what may travel in one batch at all.
+"""Splits many messages into batches that a broker takes, and says what may be in one batch at all.
 
 A batch is one request: messages of one topic, with one `wait_store`, none delayed, none to a retry topic; its body is
 at most the largest message a broker takes. RocketMQ's client refuses a batch that is too large and leaves the cutting
@@ -37,7 +37,7 @@ def check_batch(messages: Sequence[Message]) -> None:
 
 
 def size_in_batch(message: Message) -> int:
-    """Bytes that the message takes in a batch; never less than it really takes."""
+    """An upper bound of the bytes that the message takes in a batch."""
     properties = sum(len(name.encode()) + len(value.encode()) + 2 for name, value in message.all_properties().items())
     return _FIXED + len(message.body) + properties + _ADDED_PROPERTIES
 

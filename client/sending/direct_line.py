@@ -1,4 +1,4 @@
-"""The shortest way for a thread that sends alone: its own write, its own read, no other thread in between.
+"""The shortest path for a thread that sends alone: its own write, its own read, no other thread in between.
 
 A send through the engine costs a thread two hand-overs, each a wake-up through the kernel: 140 µs of CPU a send where
 this takes 32, and a third to a half of the raw round trip's rate where this has 0.85 (one 1 KiB message in flight, on
@@ -6,10 +6,9 @@ loopback). From two threads on the engine is better, since it writes for all of 
 while nothing else of the producer is on its way, which also keeps the order of sends, and only for what needs nothing
 but a frame and an answer: a known route, plain TCP, JSON headers, no signing, no fault table.
 
-It makes one try. Whatever is not a clean "stored" goes to the pipeline, which decides, as always, whether it is tried
-again and what it becomes: the rules are there alone.
+It makes one try. Anything but a clean "stored" goes to the pipeline, which alone has the rules for retries and errors.
 
-Each address has a connection of its own for this, beside the engine's; on it nothing is ever asked of us. One that the
+Each address has a connection of its own for this, beside the engine's; brokers send no requests on it. One that the
 broker has closed meanwhile is noticed before it is used, by a look that costs 0.5 µs.
 
 Java: none
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from rocketlet.client.talking.session import Session
     from rocketlet.remoting.command import Command
 
-_MOST_CONNECT = 1.0  # else the engine dials, which knows how to wait
+_MOST_CONNECT = 1.0  # otherwise the engine dials, which can wait
 _READ = 64 << 10
 _timeval = struct.Struct("ll")
 
@@ -51,7 +50,7 @@ class DirectLine:
         self.address = address
         self._socket = socket.create_connection(split_address(address), _MOST_CONNECT)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # The kernel keeps the time: a time-out of Python's costs a poll for each call and two more to switch it.
+        # The kernel keeps the time: Python's own time-out costs a poll for each call and two more to switch it.
         self._socket.settimeout(None)
         self._seconds = 0.0
         self._frames = FrameDecoder(frame_limit)
@@ -62,7 +61,7 @@ class DirectLine:
         return next(self._opaques) & 0x7FFFFFFF
 
     def is_alive(self) -> bool:
-        """Whether the broker has not closed it, and has sent nothing that nobody waits for."""
+        """Whether the broker has neither closed it nor sent anything unexpected."""
         try:
             self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -91,12 +90,12 @@ class DirectLine:
 
     def _wait_at_most(self, seconds: float) -> None:
         self._seconds = seconds
-        whole, rest = divmod(max(1, int(seconds * 1_000_000)), 1_000_000)  # 0 would be for ever
+        whole, rest = divmod(max(1, int(seconds * 1_000_000)), 1_000_000)  # 0 would mean no time-out
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             self._socket.setsockopt(socket.SOL_SOCKET, option, _timeval.pack(whole, rest))
 
     def close(self) -> None:
-        """End it."""
+        """Close it."""
         self._socket.close()
 
 
@@ -122,7 +121,7 @@ class DirectPath:
         self._lines: dict[str, DirectLine] = {}
 
     def send(self, send: Send) -> bool:
-        """Send in this thread, unless the send needs more than this can; False: nothing has happened yet."""
+        """Send in this thread, unless the send needs more than this offers; False: nothing has happened yet."""
         if not self._alone.acquire(blocking=False):
             return False
         try:
@@ -151,7 +150,7 @@ class DirectPath:
             try:
                 result = result_of(send, status, answer, self._config.namespace)
             except BadAnswer:
-                pass  # the pipeline meets it again
+                pass  # the pipeline decides on it
         if result is None:
             self._carry_on(send, answer)
         else:
@@ -160,15 +159,7 @@ class DirectPath:
 
     def _exchange(self, line: DirectLine, send: Send) -> Command | RemotingError:
         opaque = line.next_opaque()
-        frame = send.template.frame(
-            opaque,
-            send.queue.queue_id,
-            send.sys_flag,
-            send.born,
-            send.flag,
-            send.properties,
-            send.body,
-        )
+        frame = send.frame(opaque)
         seconds = send.timeout
         if self._config.try_timeout is not None:
             seconds = min(seconds, self._config.try_timeout)
@@ -180,7 +171,7 @@ class DirectPath:
         except (ConnectionLost, CallTimeout, FrameError) as error:
             return error
         finally:
-            if not whole:  # also after Ctrl-C: the answer would be taken for that of the next send
+            if not whole:  # even after Ctrl-C: the answer would be taken for that of the next send
                 self._lines.pop(line.address, None)
                 line.close()
 
@@ -198,7 +189,7 @@ class DirectPath:
         return line
 
     def close(self) -> None:
-        """End all lines. Waits for a send that is on one."""
+        """Close all lines. Waits for a send that is using one."""
         with self._alone:
             self.usable = False
             for line in self._lines.values():

@@ -1,4 +1,4 @@
-"""Sends of the client's own making: messages on their way to a retry topic, and replies to requests.
+"""Sends that the client itself makes: messages to a retry topic, and replies to requests.
 
 They are rare and have header fields that no user's send has, so they go as plain calls, each to up to three brokers.
 

@@ -1,6 +1,6 @@
 """Brokers that were slow or failed, and until when they are avoided. Pure: the time is an argument.
 
-Each answer tells its latency; a table turns it into a time of avoidance (RocketMQ's: under 550 ms none, 550 ms 30 s,
+Each answer has a latency; a table maps it to a time of avoidance (RocketMQ's: under 550 ms none, 550 ms 30 s,
 then up to 10 minutes from 15 s on). A failed try counts as 30 s of latency. The table decides nothing unless the
 producer's `latency_faults` is on, which it is not by default, as in RocketMQ.
 
@@ -20,7 +20,7 @@ FAILED_LATENCY_MS = 30000  # what a try that failed counts as
 
 @dataclass(slots=True)
 class Fault:
-    """What is known of one broker."""
+    """What is known about one broker."""
 
     broker_name: str
     latency_ms: float
@@ -48,7 +48,7 @@ class LatencyFaults:
         return self._avoidances[at - 1] if at else 0
 
     def answered(self, broker_name: str, latency_ms: float, now: float) -> None:
-        """A try got an answer after so long."""
+        """A try was answered after this latency."""
         self._note(broker_name, latency_ms, self.avoidance_ms(latency_ms), now)
 
     def failed(self, broker_name: str, latency_ms: float, now: float) -> None:
@@ -79,7 +79,7 @@ class LatencyFaults:
         return ranked[self._turn % max(1, len(ranked) // 2)].broker_name
 
     def forget(self, broker_name: str) -> None:
-        """The broker has no writable queue any more."""
+        """Forget a broker that no longer has a writable queue."""
         self._faults.pop(broker_name, None)
 
     def statistics(self) -> list[Fault]:

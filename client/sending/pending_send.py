@@ -1,9 +1,9 @@
-"""A send on its way: `Send`, the engine's record of it, and `PendingSend`, what its user holds.
+"""A send in flight: `Send`, the engine's record of it, and `PendingSend`, the user's future.
 
 A plain thread asks for `result()`, which waits; a task awaits it, under trio or asyncio; callbacks are for both. A send
-that nobody holds while it is on its way, which is every call of `send`, has no `PendingSend`.
+that nobody holds while it is in flight, which is every call of `send`, has no `PendingSend`.
 
-A thread may ask while the engine answers. Neither takes a lock: whoever waits first adds a waker and then looks at
+A thread may ask while the engine answers. Neither takes a lock: the waiting side first adds a waker and then looks at
 `done` again; the engine first sets `done` and then takes the wakers out, one by one. So each waker is called by the
 engine or taken back by the waiter.
 
@@ -22,7 +22,7 @@ from rocketlet.common.message import MessageQueue
 
 if TYPE_CHECKING:
     from rocketlet.client.sending.send_frames import SendTemplate
-    from rocketlet.remoting.command import Command
+    from rocketlet.remoting.command import Command, HeaderType
     from rocketlet.remoting.connection import Connection
     from rocketlet.remoting.errors import RemotingError
 
@@ -30,10 +30,10 @@ Select: TypeAlias = Callable[[Sequence[MessageQueue]], MessageQueue]
 
 
 class Tries(Protocol):
-    """Who tries a send."""
+    """What tries a send."""
 
     def answered(self, send: Send, answer: Command | RemotingError) -> None:
-        """A try has come to an end."""
+        """A try has ended."""
 
 
 class Send:
@@ -96,7 +96,7 @@ class Send:
     def __init__(self) -> None:
         self.tries = 0
         self.unsent = 0
-        """Those of the tries that never left: there was no address, or no connection could be made."""
+        """Tries that were never sent: there was no address, or no connection could be made."""
         self.rests = 0
         self.failed_at: set[str] | None = None
         """Brokers at which it failed since its last rest."""
@@ -109,12 +109,25 @@ class Send:
         self.error: ClientError | None = None
         self._wakers: list[Callable[[], object]] = []
 
+    def frame(self, opaque: int) -> bytes:
+        """The frame of a try, with a JSON header."""
+        return self.template.frame(
+            opaque, self.queue.queue_id, self.sys_flag, self.born, self.flag, self.properties, self.body, self.oneway
+        )
+
+    def command(self, header_type: HeaderType) -> Command:
+        """The request of a try, for other header types and for hooks."""
+        return self.template.command(
+            header_type, self.queue.queue_id, self.sys_flag, self.born, self.flag, self.properties, self.body,
+            self.oneway,
+        )  # fmt: skip
+
     def answered(self, answer: Command | RemotingError) -> None:
-        """A try has come to an end; what connections call."""
+        """A try has ended; called by connections."""
         self.tried_by.answered(self, answer)
 
     def settle(self, result: SendResult | None, error: ClientError | None) -> None:
-        """The send is over. Wakes whoever waits."""
+        """The send is over. Wakes all that wait for it."""
         self.result = result
         self.error = error
         self.done = True
@@ -129,12 +142,12 @@ class Send:
     # ---- waiting
 
     def when_done(self, wake: Callable[[], object]) -> bool:
-        """Have this called, by the engine, when the send is over. False: it is over already, and it is not called."""
+        """Have the engine call this when the send is over. False: it is over already, and this is not called."""
         self._wakers.append(wake)
         return not (self.done and self.take_back(wake))
 
     def take_back(self, wake: Callable[[], object]) -> bool:
-        """Do not call this any more; False: the engine has done so, or is about to."""
+        """Withdraw a waker; False: the engine has called it, or is about to."""
         try:
             self._wakers.remove(wake)
         except ValueError:
@@ -148,7 +161,7 @@ class Send:
             lock.acquire()
             if self.when_done(lock.release) and not lock.acquire(timeout=-1 if timeout is None else max(0.0, timeout)):
                 self.take_back(lock.release)
-                raise TimedOut("the send is still on its way", topic=self.topic, elapsed_ms=1000 * (timeout or 0))
+                raise TimedOut("the send is still in flight", topic=self.topic, elapsed_ms=1000 * (timeout or 0))
         return self.outcome()
 
     def outcome(self) -> SendResult:
@@ -163,14 +176,14 @@ class Waiting(Protocol):
     """How users of a client wait: in threads, under trio or under asyncio."""
 
     def callback(self, function: Callable[[], object]) -> Callable[[], object]:
-        """What to call, on the engine's loop, so that the user's function runs where it may."""
+        """What to call on the engine's loop so that the user's function runs where user code may run."""
 
     def wait_for(self, send: Send) -> Awaitable[None]:
         """Wait in a task until it is done."""
 
 
 class PendingSend:
-    """A send that was begun and may still be on its way."""
+    """The future of a send that may still be in flight."""
 
     __slots__ = ("_send", "_waiting")
 
@@ -218,5 +231,5 @@ class PendingSend:
 
     def __repr__(self) -> str:
         send = self._send
-        state = "on its way" if not send.done else f"failed: {send.error}" if send.error else "sent"
+        state = "in flight" if not send.done else f"failed: {send.error}" if send.error else "sent"
         return f"<PendingSend {send.message_id} to {send.topic}: {state}>"

@@ -1,6 +1,6 @@
-"""The producer: checks messages, makes their ids, properties and bodies, and sends them by the pipeline.
+"""The producer: checks messages, makes their ids, properties and bodies, and sends them through the pipeline.
 
-`prepare` and `prepare_batch` touch nothing but the message and counters that any thread may step, so they run in the
+`prepare` and `prepare_batch` touch nothing but the message and thread-safe counters, so they run in the
 caller's thread: a large body is compressed there and not on the loop. Everything else is called on the loop.
 
 Java: client/impl/producer/DefaultMQProducerImpl.java
@@ -41,7 +41,7 @@ _MOST_TEMPLATES = 10_000
 
 
 class ProducerEngine:
-    """One producer. All of it is called on its loop, but for `preparer`."""
+    """One producer. Everything but `preparer` is called on its loop."""
 
     def __init__(self, group: str, config: ProducerConfig, world: World, hooks: Sequence[SendHook] = ()) -> None:
         check_group(group, reserved=topics.DEFAULT_PRODUCER_GROUP)
@@ -60,7 +60,7 @@ class ProducerEngine:
         self.session.handlers.update(self.requests.handlers())
 
     async def run(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Send until `stop` is set, then wait for what is on its way and take leave."""
+        """Send until `stop` is set, then wait for what is in flight and unregister."""
         async with self.session.opened(), trio.open_nursery() as nursery:
             await nursery.start(self.pipeline.run)
             if self._tracer is not None:
@@ -87,7 +87,7 @@ class ProducerEngine:
 
 
 class Preparer:
-    """Makes sends of messages. Safe to use from any thread."""
+    """Turns messages into sends. Safe to use from any thread."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class Preparer:
         text = self.property_text(message, unique_id, extra)
         body = message.body
         if type(body) is not bytes:
-            body = bytes(body)  # a buffer that its owner may change while the send is on its way
+            body = bytes(body)  # a buffer that its owner may change while the send is in flight
         send.tried_by = self._tried_by
         send.topic = topic
         template = self._templates.get(topic)
@@ -188,7 +188,7 @@ class Preparer:
             template = self._make_template(self._batch_templates, send.topic, batch=True)
         send.template = template
         send.body = body
-        # What stands here is put on each message of the batch, so no unique id.
+        # The broker puts these properties on each message of the batch, so no unique id.
         send.properties = quoted(f"{names.WAIT}\x01{'true' if first.wait_store else 'false'}")
         send.message_id = ",".join(ids)
         return send

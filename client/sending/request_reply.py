@@ -1,8 +1,8 @@
-"""Request and reply over topics: a message asks, whoever consumes it answers, the answer finds the asker.
+"""Request and reply over topics: a message asks, its consumer answers, and the answer finds the requester.
 
-The request carries a correlation id and the asker's client id. The consumer sends its reply to the cluster's reply
-topic; the broker hands it at once to the connection on which the asker's heartbeats come (326), where it wakes whoever
-waits for that correlation id. So an asker must be known to the broker before it asks.
+The request carries a correlation id and the requester's client id. The consumer sends its reply to the cluster's reply
+topic; the broker pushes it at once to the connection of the requester's heartbeats (326), where it wakes the call that
+waits for that correlation id. So a requester must be known to the broker before it asks.
 
 Java: client/impl/ClientRemotingProcessor.java#receiveReplyMessage, client/utils/MessageUtil.java
 """
@@ -87,7 +87,7 @@ class Requests:
         if waiting.reply is not None:
             return waiting.reply
         raise RequestTimedOut(
-            "nobody replied in time",
+            "no reply came in time",
             topic=send.topic,
             elapsed_ms=(trio.current_time() - began) * 1000,
             advice="is a consumer of the topic running, and does it reply?",
@@ -99,7 +99,7 @@ class Requests:
         correlation = properties.get(names.CORRELATION_ID, "")
         waiting = self._waiting.get(correlation)
         if waiting is None:
-            log.info("a reply came for a request that nobody waits for any more (%s)", correlation)
+            log.info("a reply came for a request that is no longer waited for (%s)", correlation)
             raise Refused(ResponseCode.SYSTEM_ERROR, f"nobody waits for a reply to {correlation}")
         try:
             waiting.reply = self._message(header, properties, bytes(request.body))
@@ -140,7 +140,7 @@ def correlation_id(random: Random) -> str:
 
 
 def reply_to(request: ReceivedMessage, body: bytes) -> tuple[Message, dict[str, str]]:
-    """The message that answers a request, and the properties that lead it to the asker. Raises InvalidMessage."""
+    """The message that answers a request, with the properties that lead it to the requester. Raises InvalidMessage."""
     cluster = request.properties.get(names.CLUSTER)
     asker = request.properties.get(names.REPLY_TO_CLIENT)
     correlation = request.properties.get(names.CORRELATION_ID)

@@ -1,9 +1,9 @@
-"""Sends on their way: chooses a queue for each try, hands frames to connections, decides what an answer means.
+"""The pipeline of sends: chooses a queue for each try, hands frames to connections, decides what an answer means.
 
-There is no task a send. `prepare` (in the caller's thread) makes the parts of the frame; `submit` (on the loop) chooses
-queue and connection and hands the frame over, all plain functions; the answer calls `answered`. All that are submitted
-in one turn of the loop leave in one write, and all answers of one read are settled in one turn. A send that has to wait
-for a route or a connection is parked, in order, and one task a topic or address gets it going again.
+There is no task for each send. `prepare` (in the caller's thread) makes the parts of the frame; `submit` (on the loop)
+chooses queue and connection and hands the frame over, all plain functions; the answer calls `answered`. All that are
+submitted in one turn of the loop leave in one write, and all answers of one read are settled in one turn. A send that
+has to wait for a route or a connection is parked, in order, and one task for each topic or address resumes it.
 
     submit ─ route? ─ connection? ─ frame ─▶ answered ─ stored ─▶ result
                │           │                    ├─ may be tried again ─▶ next try, another broker
@@ -13,8 +13,8 @@ The next try is made at once while there is a broker at which the send has not f
 it rests, for 50 ms, then 100 ms and so on. A try that never left, because no connection could be made, is not one of
 the `retries`: the broker may be restarting, and the time given is used to wait for it.
 
-Time-outs have no timer each: one task sleeps until the earliest deadline that it knows of, and then looks through what
-is on its way (64 to 4096 sends). Under a steady load of one time-out that is one look every 3 s.
+Time-outs share one timer: a task sleeps until the earliest known deadline, and then scans the sends in flight (64 to
+4096 of them). Under a steady load with one time-out that is one scan every 3 s.
 
 Java: client/impl/producer/DefaultMQProducerImpl.java#sendDefaultImpl, client/impl/MQClientAPIImpl.java
 """
@@ -53,7 +53,7 @@ log = logging.getLogger("rocketlet.client.send_pipeline")
 
 _SEND = "the send"
 _LEAST_REST = 0.05
-# After these answers the route is asked for at once: it seems to have changed.
+# After these answers the route is refreshed at once: it seems to have changed.
 _STALE_ROUTE = frozenset({int(ResponseCode.TOPIC_NOT_EXIST), int(ResponseCode.NO_PERMISSION)})
 
 
@@ -65,7 +65,7 @@ class SendPipeline:
         self._config = config
         self._faults = LatencyFaults(config.latencies_ms, config.avoidances_ms) if config.latency_faults else None
         self.on_their_way: set[Send] = set()
-        """Not settled yet. Threads look at its size only."""
+        """Sends not settled yet. Threads look at its size only."""
         self.bytes = 0
         """Of the bodies that were let in; at most `max_bytes_in_flight`, or one body."""
         self._outside: deque[Send] = deque()
@@ -92,7 +92,7 @@ class SendPipeline:
     # ---- life
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Send until cancelled; what is on its way then fails."""
+        """Send until cancelled; what is in flight then fails."""
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
@@ -102,7 +102,7 @@ class SendPipeline:
             self.close(ClientClosed("the producer has ended before the send was answered"))
 
     def close(self, error: ClientError) -> None:
-        """Fail what is on its way, and what comes from now on."""
+        """Fail what is in flight, and everything from now on."""
         self._closed = error
         for send in list(self.on_their_way):
             self._settle(send, None, error)
@@ -113,12 +113,12 @@ class SendPipeline:
         self._nursery.start_soon(function, *args)
 
     async def drain(self) -> None:
-        """Wait until nothing is on its way."""
+        """Wait until nothing is in flight."""
         while self.on_their_way:
             await self._empty.park()
 
     async def sent(self, send: Send) -> SendResult:
-        """Submit and wait, in a task of this loop, whatever world the send's own waiters live in."""
+        """Submit and wait, in a task on this loop."""
         self.submit(send)
         if not send.done:
             finished = trio.Event()
@@ -127,7 +127,7 @@ class SendPipeline:
         return send.outcome()
 
     def carry_on(self, send: Send, answer: Command | RemotingError) -> None:
-        """Take over a send whose first try was made elsewhere and has come to this end."""
+        """Take over a send whose first try was made elsewhere and ended with this answer."""
         if self._closed is not None:
             send.settle(None, self._closed)
             return
@@ -138,7 +138,7 @@ class SendPipeline:
     # ---- one try
 
     def submit(self, send: Send) -> None:
-        """Begin. The result or error goes to `send`."""
+        """Start a send. The result or error goes to `send`."""
         now = trio.current_time()
         send.began = send.tried_at = now
         send.deadline = deadline = now + send.timeout
@@ -153,7 +153,7 @@ class SendPipeline:
             self._outside.append(send)
 
     def _let_in(self, send: Send) -> bool:
-        """Begin with a send if its body finds room beside the others: what waits in a socket's buffer is bounded."""
+        """Start a send if its body fits into the limit of bytes in flight: that bounds what waits in socket buffers."""
         size = len(send.body)
         if self.bytes and self.bytes + size > self._config.max_bytes_in_flight:
             return False
@@ -209,16 +209,7 @@ class SendPipeline:
         send.opaque = opaque = line.take_opaque()
         try:
             if line.header_type is HeaderType.JSON and not line.has_hooks:
-                frame = send.template.frame(
-                    opaque,
-                    send.queue.queue_id,
-                    send.sys_flag,
-                    send.born,
-                    send.flag,
-                    send.properties,
-                    send.body,
-                    send.oneway,
-                )
+                frame = send.frame(opaque)
             else:
                 frame = self._other_frame(send, line, opaque)
             if send.oneway:
@@ -230,16 +221,7 @@ class SendPipeline:
             self.answered(send, error)
 
     def _other_frame(self, send: Send, line: Connection, opaque: int) -> bytes:
-        command = send.template.command(
-            line.header_type,
-            send.queue.queue_id,
-            send.sys_flag,
-            send.born,
-            send.flag,
-            send.properties,
-            send.body,
-            send.oneway,
-        )
+        command = send.command(line.header_type)
         command.opaque = opaque
         line.sign(command)
         return encode(command)
@@ -247,7 +229,7 @@ class SendPipeline:
     # ---- its end
 
     def answered(self, send: Send, answer: Command | RemotingError) -> None:
-        """A try has come to an end: an answer, or no answer any more."""
+        """A try has ended: with an answer, or without one."""
         if send.done:
             return
         if isinstance(answer, RemotingError):
@@ -279,7 +261,7 @@ class SendPipeline:
             self._give_up(send, error)
 
     def _failed(self, send: Send, error: ClientError) -> None:
-        """A try that another one may follow."""
+        """A try failed in a way that allows another one."""
         now = trio.current_time()
         if self._faults is not None:
             self._faults.failed(send.queue.broker_name, (now - send.tried_at) * 1000, now * 1000)
@@ -317,7 +299,7 @@ class SendPipeline:
         self._try(send)
 
     def _may_retry(self, send: Send) -> bool:
-        # A chosen queue is not exchanged for another one: it was chosen for order.
+        # A chosen queue is not replaced by another one: it was chosen for order.
         chosen = send.fixed is not None or send.select is not None
         return not chosen and not send.oneway and send.tries - send.unsent <= self._config.retries
 

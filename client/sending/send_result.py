@@ -1,4 +1,4 @@
-"""What a send and a pull give back.
+"""The results of sends and pulls.
 
 Java: client/producer/SendResult.java, SendStatus.java, TransactionSendResult.java; client/consumer/PullResult.java
 """
@@ -14,7 +14,7 @@ from rocketlet.remoting.response_codes import ResponseCode
 
 
 class SendStatus(enum.Enum):
-    """With any of these the message is stored; the last three say that it is not yet as safe as it was to be."""
+    """With any of these the message is stored; the last three mean that it is not yet as safe as requested."""
 
     SEND_OK = 0
     FLUSH_DISK_TIMEOUT = 10
@@ -23,7 +23,7 @@ class SendStatus(enum.Enum):
 
 
 class TransactionState(enum.Enum):
-    """What a local transaction has come to; the values are those on the wire."""
+    """The outcome of a local transaction; the values are those on the wire."""
 
     COMMIT = 8
     ROLLBACK = 12

@@ -1,4 +1,4 @@
-"""Transactional sends: a half message, a local transaction, and the broker is told how it came out.
+"""Transactional sends: a half message, a local transaction, and its outcome reported to the broker.
 
     1. the message is stored where no consumer sees it ("half")
     2. your executor runs the local transaction: COMMIT, ROLLBACK or UNKNOWN
@@ -44,7 +44,7 @@ log = logging.getLogger("rocketlet.client.transaction_producer")
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What a local executor is given: the message, the transaction's id, and the argument of the send."""
+    """The argument of a local executor: the message, the transaction's id, and the argument of the send."""
 
     message: Message
     transaction_id: str
@@ -58,7 +58,8 @@ AsyncChecker: TypeAlias = Callable[[ReceivedMessage], Awaitable[TransactionState
 
 
 class TransactionEngine(ProducerEngine):
-    """A producer whose group is asked about its transactions. `check` runs the user's checker where that may run."""
+    """A producer whose group is asked about its transactions. `check` runs the user's checker where user code may
+    run."""
 
     def __init__(
         self, group: str, config: ProducerConfig, world: World, check: AsyncChecker, hooks: Sequence[SendHook] = ()
@@ -95,7 +96,7 @@ class TransactionEngine(ProducerEngine):
     async def end(
         self, message: Message, result: SendResult, state: TransactionState, failure: BaseException | None
     ) -> SendResult:
-        """Tell the broker how it came out. It is told once; if that is lost, it asks."""
+        """Tell the broker the outcome. It is told once; if that is lost, it asks."""
         remark = None if failure is None else f"executeLocalTransactionBranch exception: {failure!r}"
         ended = msgspec.structs.replace(result, state=state, transaction_id=result.message_id)
         try:
@@ -183,5 +184,5 @@ class TransactionEngine(ProducerEngine):
 
 
 def outcome_of_half(result: SendResult) -> TransactionState | None:
-    """What is decided by the half send alone: one that is not stored safely must not be committed."""
+    """The decision after the half send: a message that is not stored safely must not be committed."""
     return None if result.status is SendStatus.SEND_OK else TransactionState.ROLLBACK

@@ -1,1 +1,1 @@
-"""What one client is to the servers: connections, routes, heartbeats, and every question it can ask."""
+"""A client's side towards the servers: connections, routes, heartbeats, and every request it can send."""

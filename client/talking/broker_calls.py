@@ -1,4 +1,5 @@
-"""Everything a client asks a broker, one typed function a question. No state, no retries: those belong to the callers.
+"""Every request that a client sends to a broker, as a typed function. No state, no retries: those belong to the
+callers.
 
 An answer with an error code becomes `Refused`, one that cannot be read `BadAnswer`, a broken or missing connection
 `Unreachable`, silence `TimedOut`; each names the request, the topic and the broker. `calls` makes the calls on
@@ -41,7 +42,7 @@ LOCK_TIMEOUT = 1.0
 
 
 class Calls(Protocol):
-    """The connections: a call waits for its answer, a one-way request for nothing."""
+    """The connections: a call waits for its answer, a one-way request does not."""
 
     async def call(self, address: str, command: Command, timeout: float) -> Command: ...
 
@@ -61,7 +62,7 @@ def subscription_data(subscription: Subscription) -> membership.SubscriptionData
 
 
 class BrokerCalls:
-    """The questions. Addresses are `host:port`; those of the VIP channel are two ports below where it is on."""
+    """The requests. Addresses are `host:port`; those of the VIP channel are two ports below where it is on."""
 
     def __init__(self, calls: Calls, timeout: float = 3.0, *, vip: bool = False) -> None:
         self._calls = calls
@@ -121,7 +122,7 @@ class BrokerCalls:
     # ---- offsets
 
     async def committed(self, address: str, group: str, queue: MessageQueue) -> int | None:
-        """14; None where the group has no offset there. RocketMQ 4.9 takes any refusal for that, we only code 22."""
+        """14; None where the group has no offset there. RocketMQ 4.9 treats any refusal as that, we only code 22."""
         header = offsets.QueryConsumerOffsetHeader(
             queueId=queue.queue_id, topic=queue.topic, consumerGroup=group, bname=queue.broker_name
         )
@@ -232,7 +233,7 @@ class BrokerCalls:
         code: RequestCode = RequestCode.SEND_MESSAGE_V2,
         timeout: float | None = None,
     ) -> Command:
-        """310 or 325, for the rare sends of the client's own; those of users go by the pipeline."""
+        """310 or 325, for the rare sends of the client itself; those of users go through the pipeline."""
         return await self._ask(
             self.vip(address), code, header, body, topic=header.topic, timeout=timeout, good=SEND_CODES
         )
@@ -303,7 +304,7 @@ class BrokerCalls:
 
 @contextmanager
 def readable(what: str, address: str, topic: str = "") -> Iterator[None]:
-    """Where an answer is read: what is wrong with it becomes a BadAnswer."""
+    """For the reading of an answer: errors in it become a BadAnswer."""
     try:
         yield
     except (remoting_errors.HeaderError, remoting_errors.BodyError, RecordError) as error:
@@ -337,7 +338,7 @@ _ADVICE = {
 
 
 def translated(error: remoting_errors.RemotingError, what: str, address: str, topic: str) -> ClientError:
-    """What a failure of the connection means to the user of the client."""
+    """A failure of the connection as the error that users of the client see."""
     if isinstance(error, remoting_errors.CallTimeout):
         return TimedOut(f"{what} was not answered: {error}", topic=topic, broker=address)
     return Unreachable(f"{what} did not get through: {error}", topic=topic, broker=address)

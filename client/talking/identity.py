@@ -1,7 +1,8 @@
-"""Who this client is on the wire: `<ip>@<instance>[@<unit>]`, and the unique ids of its messages.
+"""The identity of this client on the wire: `<ip>@<instance>[@<unit>]`, and the unique ids of its messages.
 
-Members of a group are told apart by client id, so each client gets an instance name of its own unless it is given one.
-A broadcasting consumer keeps its offsets under its id: there the instance is DEFAULT, so that a restart finds them.
+Members of a group are distinguished by client id, so each client gets an instance name of its own unless it is given
+one. A broadcasting consumer keeps its offsets under its id: there the instance is DEFAULT, so that a restart finds
+them.
 
 Java: client/ClientConfig.java#buildMQClientId, common/message/MessageClientIDSetter.java
 """
@@ -32,7 +33,7 @@ def local_address(towards: str) -> str:
 
 
 def instance_name(configured: str, stable: bool, clock: WallClock, random: Random) -> str:
-    """What is configured, or a name that no other client of this host has; `stable` for one that outlives a restart."""
+    """The configured name, or one that no other client of this host has; `stable` for one that survives a restart."""
     if configured:
         return configured
     if stable:
@@ -46,5 +47,5 @@ def client_id(ip: str, instance: str, unit: str) -> str:
 
 
 def unique_ids(ip: str, clock: WallClock, random: Random) -> UniqueIds:
-    """Makes the ids of this client's messages."""
+    """Generates the ids of this client's messages."""
     return UniqueIds(pack_host(ip, 0)[:-4], os.getpid(), random.getrandbits(32), clock)

@@ -1,7 +1,7 @@
 """Routes from the name servers: sticks to one server as long as it answers, goes to the next when it does not.
 
-Any answer counts, also "no such topic": name servers do not know more than each other for long. A server that cannot
-be reached or stays silent is left for the next one, each is asked once, and whoever answered is asked first next time.
+Any answer counts, even "no such topic": name servers do not differ for long. A server that cannot be reached or stays
+silent is skipped for the next one, each is asked once, and the one that answered is asked first next time.
 
 Java: remoting/netty/NettyRemotingClient.java#getAndCreateNameserverChannel, client/impl/MQClientAPIImpl.java
 """
@@ -117,11 +117,11 @@ def _check_size(data: TopicRouteData, topic: str, address: str) -> None:
 
 
 class NameServersSilent(NoRoute):
-    """None of the name servers could be asked; whether the topic exists is not known."""
+    """No name server could be asked; whether the topic exists is not known."""
 
 
 def no_route(topic: str, namesrv: NamesrvCalls, default_topic: str = "") -> ClientError:
-    """The error for a topic that nobody serves."""
+    """The error for a topic that no broker serves."""
     also = f", nor the default topic {default_topic}" if default_topic else ""
     return NoRoute(
         f"no broker serves the topic{also}, say the name servers {';'.join(namesrv.addresses)}",

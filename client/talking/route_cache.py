@@ -1,7 +1,7 @@
-"""What the client knows of topics and brokers. Pure: who asks the name servers is `namesrv_calls`.
+"""What the client knows about topics and brokers. Pure: `namesrv_calls` asks the name servers.
 
-A `Route` is one topic's answer, cut for use: the queues to send to, the queues to consume from, the addresses. The
-addresses of all routes together are the client's view of the brokers, for heartbeats, locks and offsets.
+A `Route` is the answer for one topic, ready for use: the queues to send to, the queues to consume from, the addresses.
+The addresses of all routes together are the client's view of the brokers, for heartbeats, locks and offsets.
 
 A producer sends to the queues of brokers that may be written and whose master is known; a topic with an order
 configuration (`broker-a:4;broker-b:4`) has exactly the queues that it names. A consumer reads from all that may be
@@ -102,7 +102,7 @@ class RouteCache:
         self._brokers: dict[str, dict[int, str]] = {}
 
     def get(self, topic: str) -> Route | None:
-        """The topic's route, if one was ever learnt."""
+        """The topic's route, if it is known."""
         return self._routes.get(topic)
 
     def topics(self) -> list[str]:
@@ -110,7 +110,7 @@ class RouteCache:
         return list(self._routes)
 
     def put(self, route: Route) -> bool:
-        """Learn a route; whether it differs from the one before. The round robin goes on where it was."""
+        """Store a route; whether it differs from the previous one. The round robin continues where it was."""
         before = self._routes.get(route.topic)
         for broker_name, addresses in route.addresses.items():
             self._brokers[broker_name] = addresses
@@ -123,11 +123,11 @@ class RouteCache:
         return True
 
     def forget(self, topic: str) -> None:
-        """The topic is gone, or nobody here wants it any more."""
+        """Forget a topic that is gone or no longer in use."""
         self._routes.pop(topic, None)
 
     def forget_vanished(self) -> set[str]:
-        """Drop brokers that are in no route any more; the addresses that nobody has now."""
+        """Drop brokers that are in no route; returns the addresses that are no longer used."""
         before = self.all_addresses()
         self._brokers = {
             broker_name: addresses

@@ -1,9 +1,9 @@
-"""The connections, routes and heartbeats of one client, under its producer or consumer.
+"""The connections, routes and heartbeats of one client, below its producer or consumer.
 
-Three rounds are made, each by a task of its own, so that a slow one does not hold up the others: routes of all topics
-in use every 30 s (the first at once), and what vanished is forgotten; what is missing, each second at first; heartbeats
-to all known brokers every 30 s. A change of routes is told to all who asked for it; a broker that appears gets its
-heartbeat at once, and so does one that comes back, because it has forgotten its clients.
+There are three periodic tasks, so that a slow one does not hold up the others: one refreshes the routes of all topics
+in use every 30 s (at once at first) and forgets what vanished; one asks for missing routes, at first each second; one
+sends heartbeats to all known brokers every 30 s. A change of routes is told to all who asked for it; a broker that
+appears gets its heartbeat at once, and so does one that comes back, because it has forgotten its clients.
 
 A producer of transactions is known to all masters of all clusters from its start on (`known_everywhere`): any of them
 may have to ask it about a transaction of its group.
@@ -48,11 +48,11 @@ if TYPE_CHECKING:
     from rocketlet.remoting.connection import Connection
     from rocketlet.remoting.transport import Network
 
-# Whoever wants to read what the client says configures logging; a library by itself is silent.
+# Applications that want the client's log lines configure logging; a library by itself is silent.
 logging.getLogger("rocketlet.client").addHandler(logging.NullHandler())
 log = logging.getLogger("rocketlet.client.session")
 
-_MOST_PAUSE = 5.0  # between two looks for what is missing
+_MOST_PAUSE = 5.0  # between two tries to find missing routes
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ class Session:
         self.namesrv = NamesrvCalls(self, addresses, world.random, config.request_timeout)
         self.brokers = BrokerCalls(self, config.request_timeout, vip=config.vip_channel)
         self.reader = MessageReader(config.namespace, config.max_inflated_size)
-        # What the client's producers and consumers add: groups, topics in use, who wants to know of routes.
+        # What the client's producers and consumers add: groups, topics in use, listeners for changes of routes.
         self.producer_groups: list[str] = [INNER_PRODUCER_GROUP]
         self.consumers: list[Callable[[], ConsumerData]] = []
         self.topics: list[Callable[[], Iterable[str]]] = []
@@ -106,12 +106,12 @@ class Session:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[trio.Nursery]:
-        """The connections and the three rounds, for as long as the block lasts."""
+        """The connections and the three tasks, for as long as the block lasts."""
         hooks = []
         if self.config.access_key:
             hooks.append(Signer(self.config.access_key, self.config.secret_key, self.config.security_token))
         network = self.world.network or TcpNetwork()
-        # Made only now, since it takes the handlers as they are.
+        # Created only now, because it copies the handlers.
         events = [_Returns(self.heartbeat_soon)]
         self._pool = ConnectionPool(network, _pool_config(self.config), self.handlers, hooks=hooks, events=events)
         async with self._pool, trio.open_nursery() as nursery:
@@ -127,15 +127,15 @@ class Session:
     # ---- connections
 
     async def call(self, address: str, command: Command, timeout: float) -> Command:
-        """Ask anybody anything. Raises RemotingError."""
+        """Send a request to an address and wait for the answer. Raises RemotingError."""
         return await self._opened_pool().call(address, command, timeout)
 
     async def oneway(self, address: str, command: Command) -> None:
-        """Tell anybody anything. Raises RemotingError."""
+        """Send a one-way request to an address. Raises RemotingError."""
         await self._opened_pool().oneway(address, command)
 
     async def connection(self, address: str) -> Connection:
-        """The connection to an address, made if there is none. Raises RemotingError."""
+        """The connection to an address, opened if there is none. Raises RemotingError."""
         return await self._opened_pool().connection(address)
 
     def _opened_pool(self) -> ConnectionPool:
@@ -146,7 +146,7 @@ class Session:
     # ---- routes
 
     async def route(self, topic: str) -> Route:
-        """The topic's route, asked for if it is not known. Raises NoRoute."""
+        """The topic's route, fetched if it is not known. Raises NoRoute."""
         known = self.routes.get(topic)
         if known is not None:
             return known
@@ -174,7 +174,7 @@ class Session:
         return route
 
     async def refresh(self, topic: str) -> None:
-        """Ask the name servers. Those who want the same topic at once wait for one answer. Raises NoRoute."""
+        """Ask the name servers. Concurrent callers for one topic share one answer. Raises NoRoute."""
         asking = self._asking.get(topic)
         if asking is not None:
             await asking.wait()
@@ -230,12 +230,12 @@ class Session:
                     log.warning("the route of %s was not refreshed: %s", topic, error)
             vanished = self.routes.forget_vanished()
             if vanished:
-                log.info("brokers that are in no route any more: %s", ", ".join(sorted(vanished)))
+                log.info("brokers that are in no route any longer: %s", ", ".join(sorted(vanished)))
                 self._greeted &= self._brokers_to_greet()
             await trio.sleep(self.config.route_interval)
 
     async def _look_for_missing(self) -> None:
-        """Servers that are just being started, and topics that are being created, appear in a moment."""
+        """Servers that are just starting, and topics that are just being created, appear soon."""
         missing: set[str] = set()
         pauses = self._pauses()
         while True:
@@ -288,7 +288,7 @@ class Session:
             await trio.sleep(self.config.heartbeat_interval)
 
     async def heartbeat(self) -> None:
-        """Tell all known brokers what this client is, now."""
+        """Send a heartbeat to all known brokers, now."""
         if not self._worth_a_heartbeat():
             return
         addresses = self._brokers_to_greet()
@@ -316,7 +316,7 @@ class Session:
             self._known_by.add(address)
 
     def heartbeat_soon(self) -> None:
-        """Some broker does not know this client, or its subscription; tell all of them."""
+        """Some broker does not know this client, or its subscription; send all of them a heartbeat."""
         if not self._telling and self._nursery is not None:
             self._telling = True
             self._nursery.start_soon(self._heartbeat_once)
@@ -328,7 +328,7 @@ class Session:
             self._telling = False
 
     async def introduce(self, topic: str, default_topic: str, default_queues: int) -> None:
-        """Make sure that the brokers of a topic know this client, before they shall call it back. Raises NoRoute."""
+        """Make sure that the brokers of a topic know this client before they have to call it back. Raises NoRoute."""
         route = await self.publish_route(topic, default_topic, default_queues)
         masters = {self.routes.master(queue.broker_name) for queue in route.writable} - {None}
         strangers = {master for master in masters if master is not None} - self._known_by
@@ -336,7 +336,7 @@ class Session:
             await self._heartbeat_to(sorted(strangers))
 
     async def unregister(self, producer_group: str | None, consumer_group: str | None) -> None:
-        """Tell all brokers that this client leaves, at its end. Who cannot be told will notice."""
+        """Unregister from all brokers, at shutdown. A broker that cannot be reached will notice by itself."""
         with trio.move_on_after(self.config.request_timeout):
             async with trio.open_nursery() as nursery:
                 for address in self._brokers_to_greet():
@@ -346,7 +346,7 @@ class Session:
         try:
             await self.brokers.unregister(address, self.client_id, producer_group, consumer_group)
         except ClientError as error:
-            log.info("could not take leave of a broker: %s", error)
+            log.info("could not unregister from a broker: %s", error)
 
     # ---- a queue's broker
 
@@ -362,7 +362,8 @@ class Session:
 
 
 class _Returns(ConnectionEvents):
-    """Notices connections to where one was lost: who is there now may never have heard of this client."""
+    """Notices new connections to an address where one was lost: the broker may have restarted and forgotten this
+    client."""
 
     def __init__(self, returned: Callable[[], None]) -> None:
         self._returned = returned

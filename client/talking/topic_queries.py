@@ -1,4 +1,4 @@
-"""Questions about topics, queues and single messages that every client may ask: what RocketMQ calls MQAdmin.
+"""Queries about topics, queues and single messages that every client offers: RocketMQ's MQAdmin.
 
 Java: client/MQAdmin.java, client/impl/MQAdminImpl.java
 """
@@ -25,7 +25,7 @@ _NO_END = (1 << 63) - 1
 
 
 class TopicQueries:
-    """The questions of one client. Queues and topics are as the user knows them."""
+    """The queries of one client. Queues and topics have the names that the user knows."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -107,8 +107,8 @@ class TopicQueries:
     ) -> list[ReceivedMessage]:
         """Messages by key (a word of `keys`, or a unique id), newest first, from all brokers; times in milliseconds.
 
-        Brokers look up hashes; what merely has the same hash is left out here. A broker that cannot be asked is logged
-        and its messages are missing, unless none could be asked.
+        Brokers look up hashes; messages that merely have the same hash are left out here. A broker that cannot be asked
+        is logged and its messages are missing, unless none could be asked.
         """
         wire = namespace.wrap(self._namespace, topic)
         route = await self._session.route(wire)

@@ -124,7 +124,7 @@ async def set_setting(view: View) -> Response:
         raise Refused(view.t("Name the setting."))
 
     async def do() -> str:
-        await settings_commands.update_broker_config.function(view.calls, one.address, None, key, value)
+        await settings_commands.update_broker_config.run(view.calls, broker=one.address, key=key, value=value)
         return view.t("{key} is {value} now").format(key=key, value=value)
 
     here = f"/cluster/{view.request.path_params['name']}/{one.number}"
@@ -140,8 +140,7 @@ async def writing(view: View) -> Response:
         raise Refused(view.t("Only masters are written to."))
 
     async def do() -> str:
-        function = add_write_perm.function if allow else wipe_write_perm.function
-        await function(view.calls, one.name)
+        await (add_write_perm if allow else wipe_write_perm).run(view.calls, broker=one.name)
         return view.t(
             "Clients may write to {name} again" if allow else "Clients leave {name} with their next route"
         ).format(name=one.name)

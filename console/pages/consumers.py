@@ -142,18 +142,21 @@ async def save(view: View) -> Response:
     slow = view.number(view.said("slow_broker", "1"), "whichBrokerWhenConsumeSlowly", 0, 1000)
 
     async def do() -> str:
-        try:
-            await commands.update_sub_group.function(
-                view.calls, None, cluster, name, consume, from_min, broadcast, queues, retries, broker_id, slow, notify
-            )
-        except Exception as error:
-            if type(error).__name__ == "UsageError":
-                raise Refused(str(error)) from None
-            raise
+        await commands.update_sub_group.run(
+            view.calls, cluster=cluster, group=name, consume=consume, from_min=from_min, broadcast=broadcast,
+            queues=queues, retries=retries, broker_id=broker_id, slow_broker=slow, notify=notify,
+            orderly=_orderly(view),
+        )  # fmt: skip
         return view.t("Group {name} is there").format(name=name)
 
     about = {"group": name, "cluster": cluster, "consume": consume, "retries": retries}
     return await view.change("updateSubGroup", about, do, f"/consumers/{quote(name, safe='')}")
+
+
+def _orderly(view: View) -> bool | None:
+    """Of RocketMQ 5: None where the form has nothing of it, for then the broker knows nothing of it either."""
+    said = view.said("orderly")
+    return said == "yes" if said else None
 
 
 async def delete(view: View) -> Response:
@@ -164,7 +167,7 @@ async def delete(view: View) -> Response:
 
     async def do() -> str:
         for cluster in clusters:
-            await commands.delete_sub_group.function(view.calls, None, cluster, name, True)
+            await commands.delete_sub_group.run(view.calls, cluster=cluster, group=name, remove=True)
         return view.t("Group {name} is deleted").format(name=name)
 
     return await view.change("deleteSubGroup", {"group": name}, do, "/consumers")
@@ -191,11 +194,10 @@ async def move(view: View) -> Response:
     if view.said("sure") == "yes":
 
         async def do() -> str:
-            function = offset_commands.reset_offset_by_time.function
             if to_end:
-                await offset_commands.skip_accumulated_message.function(view.calls, name, topic, True)
+                await offset_commands.skip_accumulated_message.run(view.calls, group=name, topic=topic, force=True)
             else:
-                await function(view.calls, name, topic, at, True, False)
+                await offset_commands.reset_offset_by_time.run(view.calls, group=name, topic=topic, at=at, force=True)
             return view.t("Group {name} goes on in {topic} from there").format(name=name, topic=topic)
 
         about = {"group": name, "topic": topic, "to": "end" if to_end else at}

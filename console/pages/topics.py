@@ -14,6 +14,7 @@ from urllib.parse import quote
 import trio
 from starlette.responses import Response, StreamingResponse
 
+from rocketlet.common import topic_attributes
 from rocketlet.common.errors import RocketletError
 from rocketlet.common.message import MessageQueue, ReceivedMessage
 from rocketlet.common.topic import InvalidName, check_topic_name
@@ -55,7 +56,7 @@ async def topics(view: View) -> Response:
     clusters = sorted((await view.cluster.info()).clusterAddrTable)
     return view.page(
         "topics.html", rows=rows, pager=pager, kind=kind, kinds=(*KINDS, "all"), filter=view.asked("filter"),
-        clusters=clusters,
+        clusters=clusters, types=topic_attributes.MESSAGE_TYPES[1:],
     )  # fmt: skip
 
 
@@ -135,11 +136,13 @@ async def save(view: View) -> Response:
     write = view.number(view.said("write", "8"), view.t("write queues"), 0, 1024)
     perm = view.number(view.said("perm", "6"), view.t("permission"), 0, 7)
     order = view.said("order") == "yes"
-    cluster, broker = view.said("cluster"), view.said("broker")
+    cluster, broker, kind = view.said("cluster"), view.said("broker"), view.said("type")
+    attributes = f"+message.type={kind}" if kind else ""
 
     async def do() -> str:
-        await commands.update_topic.function(
-            view.calls, broker or None, None if broker else cluster, name, read, write, perm, order, False, False
+        where = {"broker": broker} if broker else {"cluster": cluster}
+        await commands.update_topic.run(
+            view.calls, **where, topic=name, read=read, write=write, perm=perm, order=order, attributes=attributes
         )
         return view.t("Topic {name} is there").format(name=name)
 

@@ -153,8 +153,9 @@ class Http2Server:
         at = 0
         events: list[Event] = []
         try:
-            if not self._greeted:
-                at = self._preface(data)
+            if not self._greeted and not (at := self._preface(data)):
+                self._buffer = data
+                return events
             size = len(data)
             unpack, head_size = frames.HEAD.unpack_from, frames.HEAD_SIZE
             while size - at >= head_size:
@@ -175,6 +176,7 @@ class Http2Server:
         return events
 
     def _preface(self, data: bytes) -> int:
+        """Where the first frame begins; 0: it has not come yet."""
         preface = frames.PREFACE
         if data[: len(preface)] != preface[: len(data)]:
             raise Breach(ErrorCode.PROTOCOL_ERROR, "no HTTP/2 preface")

@@ -9,6 +9,13 @@ from hypothesis import strategies as st
 from rocketlet.broker.statistics import DAY_KEPT, MINUTE_KEPT, Flow, History, Rate, Sample, Statistics, rate
 
 
+def tick(statistics: Statistics, now: int, day: int) -> None:
+    """What the broker does every ten seconds."""
+    for flow in statistics.flows():
+        flow.remember(now)
+    statistics.tick(now, day)
+
+
 def minute(statistics: Statistics, name: str, key: str) -> Rate | None:
     rates = statistics.rates(name, key)
     return rates["minute"] if rates is not None else None
@@ -18,13 +25,13 @@ def test_a_topic_is_the_sum_of_its_queues() -> None:
     statistics = Statistics("C")
     for queue_id in (0, 1):
         statistics.put_flow("T", queue_id)
-    statistics.tick(0, 1)
+    tick(statistics, 0, 1)
     for queue_id in (0, 0, 1):
         statistics.put_flow("T", queue_id).add(1, 100)
     statistics.put_flow("T", 1).add(5, 500)
-    statistics.tick(10_000, 1)
+    tick(statistics, 10_000, 1)
     statistics.put_flow("T", 0).add(1, 100)
-    statistics.tick(20_000, 1)
+    tick(statistics, 20_000, 1)
     assert minute(statistics, "TOPIC_PUT_NUMS", "T") == (9, pytest.approx(0.45), 1.8)
     assert minute(statistics, "TOPIC_PUT_SIZE", "T") == (900, pytest.approx(45.0), 180.0)
     assert minute(statistics, "QUEUE_PUT_NUMS", "T@0") == (3, pytest.approx(0.15), 1.0)
@@ -35,12 +42,12 @@ def test_what_a_group_pulls_and_sends_back() -> None:
     statistics = Statistics("C")
     flow = statistics.pull_flow("G", "T", 3)
     statistics.count_sent_back("G", "T")
-    statistics.tick(0, 1)
+    tick(statistics, 0, 1)
     flow.add(32, 3200)
     flow.milliseconds += 7
     statistics.got.add(32, 3200)
     statistics.count_sent_back("G", "T")
-    statistics.tick(10_000, 1)
+    tick(statistics, 10_000, 1)
     for name, key, value in [
         ("GROUP_GET_NUMS", "T@G", 32),
         ("GROUP_GET_SIZE", "T@G", 3200),
@@ -72,7 +79,7 @@ def test_what_a_group_pulls_and_sends_back() -> None:
 def test_an_unknown_statistic_is_none(name: str, key: str) -> None:
     statistics = Statistics("C")
     statistics.put_flow("T", 0)
-    statistics.tick(0, 1)
+    tick(statistics, 0, 1)
     assert statistics.rates(name, key) is None
 
 
@@ -81,7 +88,7 @@ def test_a_statistic_is_there_from_its_first_message_and_a_rate_from_its_second_
     assert statistics.rates("TOPIC_PUT_NUMS", "T") is None
     statistics.put_flow("T", 0).add(1, 1)
     assert minute(statistics, "TOPIC_PUT_NUMS", "T") == (0, 0.0, 0.0)
-    statistics.tick(0, 1)
+    tick(statistics, 0, 1)
     assert minute(statistics, "TOPIC_PUT_NUMS", "T") == (0, 0.0, 0.0)
 
 
@@ -107,7 +114,7 @@ def test_forgotten_topics_and_groups_leave_the_totals() -> None:
     statistics.count_sent_back("H", "U")
     statistics.forget_topic("T")
     statistics.forget_group("H")
-    statistics.tick(0, 1)
+    tick(statistics, 0, 1)
     assert statistics.put.messages == 3
     for name, key in [
         ("TOPIC_PUT_NUMS", "T"),
@@ -125,7 +132,7 @@ def test_rates_over_seconds() -> None:
     assert statistics.per_second("put", 10, 0) == 0.0
     for second in range(700):
         if second % 10 == 0:
-            statistics.tick(second * 1000, 1)
+            tick(statistics, second * 1000, 1)
         statistics.put.add(2 if second >= 690 else 1, 1)
     assert statistics.per_second("put", 10, 700_000) == pytest.approx(2.0)
     assert statistics.per_second("put", 60, 700_000) == pytest.approx(70 / 60)
@@ -134,14 +141,14 @@ def test_rates_over_seconds() -> None:
 
 def test_the_day_turns() -> None:
     statistics = Statistics("C")
-    statistics.tick(0, 7)
+    tick(statistics, 0, 7)
     statistics.put.add(1, 1)
-    statistics.tick(10_000, 7)
+    tick(statistics, 10_000, 7)
     assert statistics.today.put_this_morning == 0
-    statistics.tick(20_000, 8)
+    tick(statistics, 20_000, 8)
     statistics.put.add(1, 1)
     statistics.got.add(1, 1)
-    statistics.tick(30_000, 9)
+    tick(statistics, 30_000, 9)
     today = statistics.today
     assert (today.put_yesterday_morning, today.put_this_morning) == (1, 2)
     assert (today.get_yesterday_morning, today.get_this_morning) == (0, 1)

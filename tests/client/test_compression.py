@@ -30,7 +30,7 @@ def test_a_small_body_may_not_unfold_without_end() -> None:
 
 
 def test_a_body_that_is_no_zlib_says_so() -> None:
-    with pytest.raises(CannotInflate, match="is no zlib"):
+    with pytest.raises(CannotInflate, match="is not zlib"):
         inflate(b"plain", flags.COMPRESSED)
 
 

@@ -124,8 +124,9 @@ async def test_a_trace_is_drawn_and_none_is_told_apart_from_failure(autojump_clo
 async def test_topics_are_created_changed_written_to_and_deleted(autojump_clock: trio.testing.MockClock) -> None:
     async with shop() as (cluster, browser, _):
         page = await browser.submit(
-            "/topics", "/topics", topic="fresh", cluster="DefaultCluster", read="2", write="2", perm="6", order="no"
-        )
+            "/topics", "/topics", topic="fresh", cluster="DefaultCluster", read="2", write="2", perm="6", order="no",
+            type="FIFO",
+        )  # fmt: skip
         assert "Topic fresh is there" in page.text
         assert cluster.brokers["broker-a"].tables.topics.get("fresh") is not None
         page = await browser.submit("/topics/fresh", "/topics/fresh/send", body="hello", tags="A", keys="k1")

@@ -81,3 +81,20 @@ async def test_all_addresses_of_a_host() -> None:
     assert (await listener.accept()).peer == client.local
     with pytest.raises(ConnectFailed):
         await network.dial("any.name:6")
+
+
+async def test_a_paused_host_neither_hears_nor_says_anything_and_loses_nothing(autojump_clock: MockClock) -> None:
+    network = MemoryNetwork()
+    listener = await network.listen("10.0.0.2", 1)
+    stream = await network.of_host("10.0.0.3").dial("10.0.0.2:1")
+    other = await listener.accept()
+    network.pause("10.0.0.2")
+    stream.send_now(b"there")
+    other.send_now(b"back")
+    for waiting in (stream, other):
+        with trio.move_on_after(60) as scope:
+            await waiting.receive_some()
+        assert scope.cancelled_caught
+    network.resume("10.0.0.2")
+    assert await other.receive_some() == b"there"
+    assert await stream.receive_some() == b"back"

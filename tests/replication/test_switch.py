@@ -146,3 +146,26 @@ async def test_ha_status_tells_who_follows_whom(autojump_clock: MockClock) -> No
         assert found.haClientRuntimeInfo.isActivated
         assert found.haClientRuntimeInfo.masterAddr == them.master.ha_address
         assert found.haClientRuntimeInfo.maxOffset == them.master.store.log.end
+
+
+async def test_a_topic_that_only_the_log_tells_of_is_there_at_the_new_master(autojump_clock: MockClock) -> None:
+    async with pair() as them:
+        await fill(them, them.master, 3)
+        await them.caught_up()
+        slave = them.slave()
+        assert slave.broker is not None
+        slave.broker.tables.topics.delete("T")  # as if the master had gone before it told of it
+        await them.kill("master")
+        await promote(slave, force=True)
+        assert len(await bodies_at(slave)) == 3
+
+
+async def test_a_sync_master_is_replaced_by_one(autojump_clock: MockClock) -> None:
+    async with pair(broker_role="SYNC_MASTER") as them:
+        await trio.sleep(3)
+        await fill(them, them.master, 3)
+        await promote(them.slave())
+        assert them.slave().store.config.broker_role.value == "SYNC_MASTER"
+        await trio.sleep(5)
+        await fill(them, them.slave(), 3)
+        them.same_log()

@@ -28,7 +28,7 @@ from rocketlet.namesrv.namesrv import NameServer
 from rocketlet.remoting.config import PoolConfig, ServerConfig
 from rocketlet.remoting.connection_pool import ConnectionPool
 from rocketlet.remoting.memory_network import MemoryNetwork
-from rocketlet.store.memory_disk import MemoryDisk
+from rocketlet.store.memory_disk import MemoryDisk, PowerCut
 from rocketlet.store.message_store import MessageStore
 from tests.support.memory_broker import Client, loaded_settings
 from tests.support.virtual_time import START_MS
@@ -45,8 +45,10 @@ class Member(Client):
         self.name = name
         self.number = number
         self.broker: Broker | None = None
-        self.disk = MemoryDisk()
+        self.disk = MemoryDisk(page_size=512)
         self.scope = trio.CancelScope()
+        self.over = trio.Event()
+        self.over.set()
 
     @property
     def host(self) -> str:
@@ -75,6 +77,7 @@ class Pair:
         self.clock = TrioWallClock(START_MS)
         self.random = Random(7)
         self.members: dict[str, Member] = {}
+        self.crashes = 0
         self._nursery = nursery
         self._pool = pool
         self._settings = settings
@@ -92,6 +95,7 @@ class Pair:
         if known is None:
             known = self.members[name] = Member(name, len(self.members), self._pool)
         member = known
+        await member.over.wait()
         role: dict[str, object] = {} if name == "master" else {"broker_role": "SLAVE", "broker_id": member.number}
         loaded = loaded_settings(
             **{
@@ -110,16 +114,39 @@ class Pair:
             clock=self.clock,
             chance=Random(self.random.getrandbits(32)),
         )
-        member.broker = broker
-        await self._nursery.start(self._host, member, broker)
+        member.broker, member.over = broker, trio.Event()
+        ready = trio.Event()
+        self._nursery.start_soon(self._host, member, broker, ready)
+        await ready.wait()
         return member
 
-    async def _host(
-        self, member: Member, broker: Broker, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED
-    ) -> None:
-        with trio.CancelScope() as scope:
-            member.scope = scope
-            await broker.run(task_status=task_status)
+    def doom(self, name: str, after: int, *, power_cut: bool) -> None:
+        """Have a member die after so many more calls that change its disk: killed, or by a power cut."""
+        member = self.members[name]
+        disk = member.disk
+
+        def die() -> None:
+            if member.disk is disk:
+                self.network.separate(member.host, "*")
+                member.disk = disk.crash(self.random) if power_cut else disk.copy()
+                member.broker = None
+                self.crashes += 1
+
+        disk.power_cut_in, disk.on_power_cut = after, die
+
+    async def _host(self, member: Member, broker: Broker, ready: trio.Event) -> None:
+        """`ready` is set when it serves, or when its disk ended it before."""
+        try:
+            async with trio.open_nursery() as nursery:
+                member.scope = nursery.cancel_scope
+                await nursery.start(broker.run)
+                ready.set()
+        except* PowerCut:
+            self.network.cut_host(member.host)
+            self.network.unite(member.host, "*")
+        finally:
+            ready.set()
+            member.over.set()
 
     async def stop(self, name: str) -> None:
         """End it in order."""

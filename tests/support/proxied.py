@@ -67,7 +67,9 @@ async def proxied(
             PoolConfig,
             flags={"namesrvAddr": addresses.namesrv, "bindAddress": "10.0.0.1", **flags},
         )
-        proxy = Proxy(loaded, network, clock=clock, random=Random(1))
+        proxy = Proxy(
+            loaded[ProxyConfig], loaded[ServerConfig], loaded[PoolConfig], network, clock=clock, random=Random(1)
+        )
         address = await nursery.start(proxy.run)
         async with ConnectionPool(network) as pool:
             yield Proxied(network, stack, proxy, address, addresses.brokers, pool)

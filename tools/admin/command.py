@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -63,9 +63,20 @@ GROUP = click.option("-g", "--groupName", "group", required=True, metavar="GROUP
 
 
 class AdminCommand(click.Command):
-    """A command whose function others may call too: the console does what mqadmin does."""
+    """A command that others may use without a command line: the console does what mqadmin does."""
 
-    function: Callable[..., Any]
+    answering: Answering
+
+    async def run(self, calls: Admin, **chosen: Any) -> Result:
+        """What the command does with these options; the others have their defaults. Raises AdminError."""
+        options = self.make_context(self.name, [], resilient_parsing=True).params
+        del options["namesrv"], options["as_json"]
+        unknown = chosen.keys() - options.keys()
+        assert not unknown, f"{self.name} has no option {', '.join(unknown)}"
+        try:
+            return await self.answering(calls, **{**options, **chosen})
+        except click.UsageError as error:
+            raise AdminError(error.format_message()) from None
 
 
 def command(name: str) -> Callable[[Answering | Yielding], AdminCommand]:
@@ -85,7 +96,7 @@ def command(name: str) -> Callable[[Answering | Yielding], AdminCommand]:
             run = option(run)
         names = {"help_option_names": ["-h", "--help"]}
         done = click.command(name, cls=AdminCommand, context_settings=names)(run)
-        done.function = function
+        done.answering = cast(Answering, function)
         return done
 
     return made

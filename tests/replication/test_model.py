@@ -1,0 +1,191 @@
+"""One master and two slaves through cuts, pauses, partitions, crashes at any write and restarts, in virtual time.
+
+Whatever happens, a slave's log is the begin of its master's, and what a SYNC_MASTER acknowledged is in the log of a
+slave too: the master's disk may be lost. In the end either the master is lost and the slave that is furthest is
+promoted, which then has all that was acknowledged; or all come together, and have the same log, queues and index.
+
+40 runs by default; `HYPOTHESIS_PROFILE=thorough REPLICATION_SEEDS=10000` takes as many as that.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+import trio
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from trio.testing import MockClock
+
+from rocketlet.common.message_id import parse_offset_message_id
+from rocketlet.remoting.errors import RemotingError
+from rocketlet.remoting.protocol.replication import PromoteHeader
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.store.check import NOTE, check
+from tests.support.pair import Member, Pair, pair
+from tests.support.properties import examples
+
+NAMES = st.sampled_from(["master", "slave-1", "slave-2"])
+SLAVES = st.sampled_from(["slave-1", "slave-2"])
+SECONDS = st.sampled_from([0.001, 0.02, 0.5, 3.0, 30.0])
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("send"), st.integers(1, 12), SECONDS),
+        st.tuples(st.just("send"), st.integers(1, 60), st.just(0.001)),
+        st.tuples(st.just("cut"), NAMES, SECONDS),
+        st.tuples(st.just("part"), SLAVES, SECONDS),
+        st.tuples(st.just("pause"), NAMES, SECONDS),
+        st.tuples(st.just("doom"), NAMES, st.integers(0, 25)),
+        st.tuples(st.just("doom"), NAMES, st.integers(0, 4)),
+        st.tuples(st.just("kill"), NAMES, st.just(0)),
+        st.tuples(st.just("start"), NAMES, st.sampled_from([-1, -1, 2, 5, 12])),
+    ),
+    min_size=2,
+    max_size=14,
+)
+Step = tuple[str, int | str, float]
+RUNS = int(os.environ.get("REPLICATION_SEEDS", 0)) or examples(40)
+
+
+@dataclass
+class Model:
+    """What was acknowledged, and how far every log was seen."""
+
+    them: Pair
+    nursery: trio.Nursery
+    power_cuts: bool
+    random: Random
+    sent: int = 0
+    acknowledged: dict[bytes, int] = field(default_factory=dict)  # body → log offset
+
+    async def step(self, what: str, who: int | str, number: float) -> None:
+        them = self.them
+        if what == "send":
+            for _ in range(int(who)):
+                self.sent += 1
+                self.nursery.start_soon(self.send, b"%d " % self.sent * self.random.randrange(1, 60))
+            await trio.sleep(number)
+            return
+        member = them.members[str(who)]
+        if what == "start":
+            if member.broker is None and number >= 0:
+                them.doom(member.name, int(number), power_cut=self.power_cuts)
+            await self.start(member)
+        elif member.broker is None:
+            pass
+        elif what == "cut":
+            them.network.cut_host(member.host)
+            await trio.sleep(number)
+        elif what == "part":
+            them.network.separate(member.host, them.master.host)
+            await trio.sleep(number)
+            them.network.unite(member.host, them.master.host)
+        elif what == "pause":
+            them.network.pause(member.host)
+            await trio.sleep(number)
+            them.network.resume(member.host)
+        elif what == "doom":
+            them.doom(member.name, int(number), power_cut=self.power_cuts)
+            await self.step("send", 4, 0.02)
+        elif what == "kill":
+            await them.kill(member.name, power_cut=self.power_cuts)
+
+    async def start(self, member: Member) -> None:
+        """Start it if it is down."""
+        if member.broker is None:
+            await self.them.start(member.name)
+
+    async def send(self, body: bytes) -> None:
+        try:
+            answer = await self.them.master.send("T", body, len(body) % 3)
+        except RemotingError:
+            return
+        if answer.code == 0:
+            self.acknowledged[body] = parse_offset_message_id((answer.ext or {})["msgId"])[2]
+
+    def look(self) -> None:
+        """What has to hold at any moment."""
+        them = self.them
+        slaves = [them.slave(1), them.slave(2)]
+        if them.master.broker is not None:
+            log = them.master.log()
+            for slave in slaves:
+                if slave.broker is not None and slave.store.log.end:
+                    found = slave.log()
+                    assert log[: len(found)] == found, f"{slave.name}'s log is no begin of the master's"
+        if all(slave.broker is not None for slave in slaves) and self.acknowledged:
+            furthest = max(slave.store.log.end for slave in slaves)
+            assert max(self.acknowledged.values()) < furthest, "no slave has what was acknowledged"
+
+    async def lose_the_master(self) -> None:
+        them = self.them
+        if them.master.broker is not None:
+            await them.kill("master")
+        slaves = [them.slave(1), them.slave(2)]
+        for slave in slaves:
+            slave.disk.power_cut_in = None
+            await self.start(slave)
+        self.look()
+        new = max(slaves, key=lambda slave: slave.store.log.end)
+        answer = await new.call(RequestCode.PROMOTE_SLAVE, PromoteHeader(force=True))
+        assert answer.code == 0, answer.remark
+        await self.is_complete(new)
+        assert (await new.send("T", b"goes on")).code in (0, 11)
+
+    async def come_together(self) -> None:
+        them = self.them
+        for member in them.members.values():
+            member.disk.power_cut_in = None
+            await self.start(member)
+        await trio.sleep(30)
+        self.look()
+        await them.caught_up()
+        them.same_log()
+        for member in them.members.values():
+            await self.is_complete(member)
+        config = them.master.store.config
+        for name, member in them.members.items():
+            await them.stop(name)
+            report = check(member.disk, config)
+            wrong = [one for one in report.findings if one.severity != NOTE]
+            assert not wrong, f"{name}: " + "; ".join(report.lines())
+
+    async def is_complete(self, member: Member) -> None:
+        """Every acknowledged message is in its queue."""
+        found: set[bytes] = set()
+        for queue in range(3):
+            offset = 0
+            while records := (await member.pull("T", queue, offset)).records:
+                found |= {bytes(record.body) for record in records}
+                offset += len(records)
+        lost = self.acknowledged.keys() - found
+        assert not lost, f"{member.name} lacks {len(lost)} acknowledged messages"
+
+
+async def live(steps: list[Step], seed: int, power_cuts: bool, loses_master: bool) -> None:
+    flush = {"flush_disk_type": "SYNC_FLUSH"} if power_cuts else {}
+    async with (
+        pair(
+            slaves=2, broker_role="SYNC_MASTER", mapped_file_size_commit_log=1 << 14, max_message_size=4096, **flush
+        ) as them,
+        trio.open_nursery() as nursery,
+    ):
+        them.random.seed(seed)
+        model = Model(them, nursery, power_cuts, Random(seed))
+        await trio.sleep(2)
+        for step in steps:
+            await model.step(*step)
+            model.look()
+        await (model.lose_the_master() if loses_master else model.come_together())
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.slow
+@settings(max_examples=RUNS, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(STEPS, st.integers(0, 1 << 32), st.booleans(), st.booleans())
+def test_slaves_have_the_begin_of_the_log_and_what_was_acknowledged(
+    steps: list[Step], seed: int, power_cuts: bool, loses_master: bool
+) -> None:
+    trio.run(live, steps, seed, power_cuts, loses_master, clock=MockClock(autojump_threshold=0))
