@@ -66,6 +66,7 @@ from rocketlet.broker.in_turns import in_turns
 from rocketlet.broker.long_poll import LongPoll
 from rocketlet.broker.metrics.source import BrokerSource
 from rocketlet.broker.metrics.watched import Watched
+from rocketlet.broker.offset_moved import OffsetMovedEvents
 from rocketlet.broker.overload import Overload
 from rocketlet.broker.own_address import LOOPBACK, ip_of, own_address
 from rocketlet.broker.popping.dead_letters import DeadLetters
@@ -205,7 +206,7 @@ class Broker:
         self._halves = HalfMessages(
             self.store, self.tables.topics, self.tables.offsets, self.identity, clock, self._filter_bits()
         )
-        self._delays = DelayedDelivery(self.store, self.tables.delays, clock, self.settle, self._filter_bits())
+        self._delays = self._new_delays()
         self.pops = Pops(
             self.store,
             self.tables.topics,
@@ -243,6 +244,11 @@ class Broker:
             self._metrics_config.metrics_lag_per_queue,
         )
         self.metrics = BrokerSource(self._watched)
+
+    def _new_delays(self) -> DelayedDelivery:
+        return DelayedDelivery(
+            self.store, self.tables.delays, self.statistics, self._clock, self.settle, self._filter_bits()
+        )
 
     async def run(self, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED) -> None:
         """Starts with the address that clients are told, once it serves. Raises what the store and the ports raise."""
@@ -312,7 +318,7 @@ class Broker:
             self._replica = None
             self.tables.fit(self.store)
         self._halves.recover()
-        self._delays = DelayedDelivery(self.store, self.tables.delays, self._clock, self.settle, self._filter_bits())
+        self._delays = self._new_delays()
         check = TransactionCheck(
             self._halves,
             self.clients.producers,
@@ -503,6 +509,7 @@ class Broker:
         bits = self._filter_bits()
         levels = store.config.delay_level_count
         detours = Detours(identity, settings, topics, groups, levels, clock)
+        events = OffsetMovedEvents(identity, store, clock)
         state = BrokerState(settings, store, statistics, self._delay_progress, self._disk.usage, clock)
         self._watched.state = state
         checks = PullChecks(identity, settings, self.overload, tables, clients)
@@ -515,7 +522,7 @@ class Broker:
             PullMessage(
                 identity,
                 checks,
-                PullAnswers(identity, settings, store, statistics, self._recent_bytes, nursery),
+                PullAnswers(identity, settings, store, statistics, self._recent_bytes, events, nursery),
                 offsets,
                 store,
                 self.long_poll,
@@ -529,7 +536,7 @@ class Broker:
             LockQueues(self.locks, monotonic_ms),
             TopicAdmin(identity, tables, self.registration, store, statistics),
             GroupAdmin(identity, tables, statistics),
-            Configuration(settings, self.registration),
+            Configuration(settings, topics, self.registration),
             Connections(clients),
             ClientRelays(identity, clients, topics, offsets, store),
             ConsumeProgress(

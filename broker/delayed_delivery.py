@@ -29,6 +29,7 @@ import trio
 from rocketlet.broker.delay_offsets import DelayOffsets
 from rocketlet.broker.durability import AfterFlush
 from rocketlet.broker.put_again import FilterBits, put_again, queue_id_of
+from rocketlet.broker.statistics import Statistics
 from rocketlet.common.clock import WallClock
 from rocketlet.common.message_properties import REAL_QID, REAL_TOPIC, decode_bytes, find
 from rocketlet.common.message_record import Record, decode
@@ -57,6 +58,9 @@ class Origin:
     queue_id: int
 
 
+SCHEDULE_GROUP = "SCHEDULE_CONSUMER"  # under which RocketMQ counts what leaves the delay levels
+
+
 @dataclass(frozen=True, slots=True)
 class DeliveryStatistics:
     delivered: int
@@ -71,12 +75,14 @@ class DelayedDelivery:
         self,
         store: MessageStore,
         offsets: DelayOffsets,
+        statistics: Statistics,
         clock: WallClock,
         settle: Callable[[], None],
         filter_bits: FilterBits,
     ) -> None:
         self._store = store
         self._offsets = offsets
+        self._statistics = statistics
         self._clock = clock
         self._settle = settle
         self._filter_bits = filter_bits
@@ -211,8 +217,12 @@ class DelayedDelivery:
     def _put(self, record: Record, origin: Origin) -> None:
         message = put_again(record, origin.topic, origin.queue_id)
         message.filter_bits = self._filter_bits(message.topic, message.properties)
-        self._store.put(message)
+        size = self._store.put(message).size
         self._delivered += 1
+        # As a send and as a consumption of the delayed message, like enableScheduleMessageStats of RocketMQ.
+        self._statistics.put_flow(origin.topic, origin.queue_id).add(1, size)
+        self._statistics.put.add(1, size)
+        self._statistics.pull_flow(SCHEDULE_GROUP, SCHEDULE_TOPIC, record.queue_id).add(1, size)
 
     def _message(self, queue: ConsumeQueue, offset: int) -> tuple[Record | None, Origin | None]:
         """The delayed message of an offset and where it goes; None where there is none, or none that goes anywhere."""

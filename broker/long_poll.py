@@ -80,9 +80,16 @@ class LongPoll:
     def park(self, request: Request, watermark: Watermark, offset: int, hold_ms: int, attempt: Attempt) -> None:
         """Hold a pull until its queue's end reaches `offset`, for as long as its client and the settings allow.
 
-        Requires: its handler returns DEFERRED.
+        Requires: its handler returns DEFERRED. Raises Refused where as many are held as pullThreadPoolQueueCapacity
+        allows.
         """
         config = self._settings.now
+        if self._parked >= config.pull_thread_pool_queue_capacity:
+            raise Refused(
+                ResponseCode.SYSTEM_BUSY,
+                f"[OVERLOAD]system busy, start flow control for a while: {self._parked} pulls are held,"
+                f" pullThreadPoolQueueCapacity={config.pull_thread_pool_queue_capacity} allows no more",
+            )
         hold = hold_ms if config.long_polling_enable else config.short_polling_time_mills
         deadline = request.received_at + min(max(hold, 0), LONGEST_HOLD_MS) / 1000
         parked = Parked(request, watermark, deadline, next(self._orders), attempt)

@@ -199,6 +199,10 @@ class TopicTable:
         self.version = version
         self._on_change()
 
+    def renew(self) -> None:
+        """A new version of the same topics: what name servers are told of them has changed."""
+        self._changed()
+
     def follow_order(self, ordered: Iterable[str]) -> None:
         """Take over from the name server which topics are ordered."""
         ordered = set(ordered)

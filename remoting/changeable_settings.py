@@ -3,7 +3,7 @@
 A change is checked, written and then taken, all of its keys or none. The file keeps its comments and order: only lines
 that change are touched. Only what says `updatable` may change. What is in configBlackList, or names a path, is refused
 in RocketMQ's own words and code: two of its CVEs were a path changed from outside. Keys of RocketMQ's that are not
-served are skipped.
+served are refused, unless they have the value that is shown.
 
 Java: common/Configuration.java
 """
@@ -26,6 +26,7 @@ from rocketlet.remoting.response_codes import ResponseCode
 
 log = logging.getLogger("rocketlet.remoting.changeable_settings")
 
+MOST_TOLD = 20  # keys that are refused, in one answer
 # Besides what configBlackList names.
 NEVER = ("configBlackList", "brokerConfigPath", "rocketmqHome")
 
@@ -59,9 +60,13 @@ class ChangeableSettings(ABC):
         """Use these from now on."""
         self._loaded = loaded
 
+    def shown(self) -> dict[str, str]:
+        """All settings as text, by key."""
+        return to_properties(*self._loaded.configs)
+
     def properties(self) -> str:
         """All settings as lines of `key=value`, without comments and escapes, as RocketMQ answers."""
-        return java_properties.format_plain(to_properties(*self._loaded.configs))
+        return java_properties.format_plain(self.shown())
 
     async def update(self, updates: Mapping[str, str]) -> dict[str, str]:
         """Returns what changed.
@@ -70,18 +75,25 @@ class ChangeableSettings(ABC):
         """
         async with self._writing:
             served = {key for one in self._settings() for key in (one.key, *one.old_keys)}
-            wanted = {key: text for key, text in updates.items() if key in served or key not in rocketmq_keys.ALL}
+            shown = self.shown()
+            # What is shown and not served may come back as it was shown, with the rest of the list.
+            wanted = {key: text for key, text in updates.items() if key in served or shown.get(key) != text.strip()}
             self._forbid(updates)
+            not_served = sorted(key for key in wanted if key not in served and key in rocketmq_keys.ALL)
+            if not_served:
+                raise SettingsError(*(self._why_not(key) for key in not_served[:MOST_TOLD]))
             loaded = self._loaded.with_updates(wanted)
             before, after = to_properties(*self._loaded.configs), to_properties(*loaded.configs)
             changed = {key: text for key, text in after.items() if text != before[key]}
             if changed:
                 await self._keep(changed)
             self._take(loaded)
-        passed_over = sorted(updates.keys() - wanted.keys())
-        if passed_over:
-            log.warning("settings of RocketMQ that are not served here: %s", ", ".join(passed_over))
         return changed
+
+    @staticmethod
+    def _why_not(key: str) -> str:
+        note = rocketmq_keys.NOTES.get(key, "RocketMQ knows it, this process does not use it")
+        return f"setting {key} is not served: {note}; nothing was changed"
 
     async def update_by(self, request: Request) -> dict[str, str]:
         """What a request with properties text asks for. Returns what changed; raises Refused: 16 where it is forbidden,

@@ -15,6 +15,7 @@ import trio
 from rocketlet.broker.handlers.topic_admin import REGISTRATION_SECONDS
 from rocketlet.broker.registration import Registration
 from rocketlet.broker.run_time_settings import RunTimeSettings
+from rocketlet.broker.topic_table import TopicTable
 from rocketlet.remoting.handler import Handler, HandlerTable, Reply, Request
 from rocketlet.remoting.protocol.configuration import LONGEST_UPDATE, BrokerConfigAnswerHeader
 from rocketlet.remoting.request_codes import RequestCode
@@ -26,8 +27,9 @@ _ALWAYS_ZERO = b"filterServerNums=0\n"
 class Configuration:
     """The two requests about settings."""
 
-    def __init__(self, settings: RunTimeSettings, registration: Registration) -> None:
+    def __init__(self, settings: RunTimeSettings, topics: TopicTable, registration: Registration) -> None:
         self._settings = settings
+        self._topics = topics
         self._registration = registration
 
     def table(self) -> HandlerTable:
@@ -43,6 +45,7 @@ class Configuration:
     async def update(self, request: Request) -> Reply:
         changed = await self._settings.update_by(request)
         if "brokerPermission" in changed:
+            self._topics.renew()  # RocketMQ's name servers look at a table only where its version is new
             with trio.move_on_after(REGISTRATION_SECONDS):
                 await self._registration.register_now()
         return Reply()

@@ -12,6 +12,7 @@ import trio
 
 from rocketlet.broker.config import Settings
 from rocketlet.broker.identity import Identity
+from rocketlet.broker.offset_moved import OffsetMovedEvents
 from rocketlet.broker.statistics import Statistics
 from rocketlet.remoting.handler import DEFERRED, Answer, Deferred, Reply, Request
 from rocketlet.remoting.protocol.configuration import SubscriptionGroupConfig
@@ -52,6 +53,7 @@ class PullAnswers:
         store: MessageStore,
         statistics: Statistics,
         recent_bytes: Callable[[], int],
+        events: OffsetMovedEvents,
         nursery: trio.Nursery,
     ) -> None:
         self._identity = identity
@@ -60,6 +62,7 @@ class PullAnswers:
         self._statistics = statistics
         self._total = statistics.got
         self._recent_bytes = recent_bytes
+        self._events = events
         self._nursery = nursery
 
     def answer(self, request: Request, group: SubscriptionGroupConfig, result: GetResult) -> Answer | Deferred:
@@ -71,9 +74,11 @@ class PullAnswers:
         code = code_of(result, header)
         self._count(request, header, result)
         suggested, following = self._suggest(group, result), result.next_offset
-        if self._identity.slave and code == ResponseCode.PULL_OFFSET_MOVED:
-            # A slave may simply not have got there yet: its master knows.
-            code, suggested, following = ResponseCode.PULL_RETRY_IMMEDIATELY, group.brokerId, header.queueOffset
+        if code == ResponseCode.PULL_OFFSET_MOVED:
+            if self._identity.slave:  # it may simply not have got there yet: its master knows
+                code, suggested, following = ResponseCode.PULL_RETRY_IMMEDIATELY, group.brokerId, header.queueOffset
+            else:
+                self._events.moved(header.consumerGroup, header.topic, header.queueId, header.queueOffset, following)
         numbers = (suggested, following, result.min_offset, result.max_offset)
         remark = result.status.name
         frame = pull_answer(request.header_type, request.opaque, code, remark, numbers, result.slices, result.size)

@@ -33,7 +33,7 @@ from rocketlet.broker.topic_table import Topic
 from rocketlet.common.message_flags import BORN_V6, STORE_V6
 from rocketlet.common.message_properties import remove
 from rocketlet.common.subscription import tags_code
-from rocketlet.common.topic import TIMER_TOPIC
+from rocketlet.common.topic import SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketlet.remoting.access import publish
 from rocketlet.remoting.handler import Answer, Deferred, Handler, HandlerTable, Refused, Request
 from rocketlet.remoting.protocol.sending import SendMessageHeader, SendMessageHeaderV2
@@ -128,12 +128,15 @@ class SendMessage:
             header.reconsumeTimes,
         )
         recall = ""
+        flow = topic.flows.get(queue_id) or self._flow(topic, queue_id)
         if not (topic.plain and _REDIRECTING.isdisjoint(named)):
             recall = self._redirect(request, header, put)
+            if put.topic in (SCHEDULE_TOPIC, TIMER_TOPIC):  # its own topic counts it when it is delivered
+                flow = self._statistics.put_flow(put.topic, put.queue_id)
         if self._filter_bits is not None:
             put.filter_bits = self._filter_bits(put.topic, put.properties)
         appended = self._put(put)
-        flow, total = topic.flows.get(queue_id) or self._flow(topic, queue_id), self._total
+        total = self._total
         flow.calls += 1
         flow.bytes += appended.size
         total.calls += 1

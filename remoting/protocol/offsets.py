@@ -154,6 +154,15 @@ class ConsumerStatusBody(QueueKeyedBody):
         )
 
 
+class OffsetMovedEvent(Body):
+    """The body of a message in OFFSET_MOVED_EVENT: a pull asked for one offset and was told another."""
+
+    consumerGroup: str
+    messageQueue: WireQueue
+    offsetNew: Long = 0
+    offsetRequest: Long = 0
+
+
 class ConsumerOffsetTable(Body):
     """The answer to 43, and config/consumerOffset.json: `topic@group` -> queue -> position."""
 

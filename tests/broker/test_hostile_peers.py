@@ -333,3 +333,43 @@ async def test_no_broker_becomes_a_slave_of_what_is_no_address(autojump_clock: M
         await trio.sleep(20)
         await serves(one)
     await serves_after_a_restart(disk)
+
+
+async def test_as_many_pulls_are_held_as_the_setting_allows(autojump_clock: MockClock) -> None:
+    async with memory_broker() as one:
+        await one.call(RequestCode.UPDATE_BROKER_CONFIG, None, b"pullThreadPoolQueueCapacity=2")
+        await one.send("T")
+        codes: list[int] = []
+
+        async def hold() -> None:
+            codes.append((await one.pull("T", 0, 1, sysFlag=6, suspendTimeoutMillis=15_000)).code)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(hold)
+            await trio.sleep(1)
+            assert codes == [2]
+        assert sorted(codes) == [2, 19, 19]
+
+
+async def test_a_setting_that_is_not_served_is_refused_by_its_name(autojump_clock: MockClock) -> None:
+    async with memory_broker() as one:
+        answer = await one.call(RequestCode.UPDATE_BROKER_CONFIG, None, b"deleteWhen=05\nhighSpeedMode=true")
+        assert answer.code == 1
+        assert "highSpeedMode is not served" in (answer.remark or "")
+        assert one.broker.store.config.delete_when == ("04",)
+
+
+async def test_another_permission_is_another_version_of_the_topics(autojump_clock: MockClock) -> None:
+    async with memory_broker() as one:
+        before = one.broker.tables.topics.version.counter
+        await one.call(RequestCode.UPDATE_BROKER_CONFIG, None, b"brokerPermission=4")
+        assert one.broker.tables.topics.version.counter == before + 1
+
+
+async def test_delayed_messages_are_counted_when_they_are_delivered(autojump_clock: MockClock) -> None:
+    async with memory_broker() as one:
+        await one.send("T", DELAY="1")
+        assert one.broker.statistics.put_of("T") == (0, 0)
+        await trio.sleep(3)
+        assert one.broker.statistics.put_of("T")[0] == 1

@@ -308,7 +308,7 @@ async def test_the_order_configuration_goes_out_while_the_setting_is_on(
         ("listenPort=1", 1, "restart"),
         ("orderMessageEnable=perhaps", 1, "true or false"),
         ("orderMessagEnable=true", 1, "did you mean"),
-        ("serverWorkerThreads=4", 0, ""),
+        ("serverWorkerThreads=4", 1, "not served"),
         ("orderMessageEnable=\\u12", 1, "hex digits"),
     ],
 )

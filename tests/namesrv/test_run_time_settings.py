@@ -84,12 +84,10 @@ async def test_bad_values_and_unknown_keys_are_refused(tmp_path: Path) -> None:
         await settings.update({"orderMessagesEnable": "true"})
 
 
-async def test_rocketmqs_keys_that_are_not_served_are_passed_over(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_rocketmqs_keys_that_are_not_served_are_refused_by_their_names(tmp_path: Path) -> None:
     settings = started(tmp_path)
-    assert await settings.update({"serverWorkerThreads": "16"}) == {}
-    assert "not served here: serverWorkerThreads" in caplog.text
+    with pytest.raises(SettingsError, match="serverWorkerThreads is not served: there are no thread pools"):
+        await settings.update({"serverWorkerThreads": "16", "orderMessageEnable": "true"})
     assert (tmp_path / "namesrv.conf").read_text() == CONF
 
 

@@ -27,6 +27,7 @@ from rocketlet.broker.detours import Detours
 from rocketlet.broker.half_messages import HalfMessages
 from rocketlet.broker.identity import Identity
 from rocketlet.broker.producer_groups import ProducerGroups
+from rocketlet.broker.statistics import Statistics
 from rocketlet.broker.subscription_groups import SubscriptionGroups
 from rocketlet.broker.topic_table import TopicTable
 from rocketlet.broker.transaction_check import TransactionCheck
@@ -170,7 +171,7 @@ async def waiting(
     identity = Identity("broker-a", "DefaultCluster", 0)
     identity.settle("127.0.0.1:10911", "127.0.0.1:10912")
     levels = store.config.delay_level_count
-    delivery = DelayedDelivery(store, delays, clock, store.settle, no_bits)
+    delivery = DelayedDelivery(store, delays, Statistics("c"), clock, store.settle, no_bits)
     settings = Settings(BrokerConfig())
     topics = TopicTable(settings, clock, lambda: None)
     halves = HalfMessages(store, topics, offsets, identity, clock, no_bits)

@@ -1,0 +1,69 @@
+"""Events about offsets that the broker moved, in the topic OFFSET_MOVED_EVENT, where monitoring looks for groups that
+lost their place.
+
+RocketMQ writes one for each pull that is told another offset. So could a peer fill the disk, by pulling at offsets that
+never were; here the same group and queue gets one a minute, and all together have a limit.
+
+Java: broker/processor/PullMessageProcessor.java (generateOffsetMovedEvent)
+"""
+
+from __future__ import annotations
+
+import logging
+
+from rocketlet.broker.identity import Identity
+from rocketlet.broker.put_again import tags_code
+from rocketlet.common import message_properties
+from rocketlet.common.clock import WallClock
+from rocketlet.common.topic import OFFSET_MOVED_EVENT
+from rocketlet.remoting.protocol.offsets import OffsetMovedEvent
+from rocketlet.remoting.protocol.queue import WireQueue
+from rocketlet.store.errors import StoreError
+from rocketlet.store.message import Put
+from rocketlet.store.message_store import MessageStore
+
+log = logging.getLogger("rocketlet.broker.offset_moved")
+
+MINUTE_MS = 60_000
+MOST_A_MINUTE = 600
+
+
+class OffsetMovedEvents:
+    """Writes them. What was put is filed at the end of the turn."""
+
+    def __init__(self, identity: Identity, store: MessageStore, clock: WallClock) -> None:
+        self._identity = identity
+        self._store = store
+        self._clock = clock
+        self._minute = 0
+        self._told: set[tuple[str, str, int]] = set()  # this minute
+
+    def moved(self, group: str, topic: str, queue_id: int, asked: int, following: int) -> None:
+        """A pull was told another offset than it asked for."""
+        now = self._clock()
+        if now // MINUTE_MS != self._minute:
+            self._minute = now // MINUTE_MS
+            self._told.clear()
+        key = (group, topic, queue_id)
+        if topic == OFFSET_MOVED_EVENT or key in self._told or len(self._told) >= MOST_A_MINUTE:
+            return
+        self._told.add(key)
+        event = OffsetMovedEvent(group, WireQueue(self._identity.name, queue_id, topic), following, asked)
+        properties = message_properties.encode({"KEYS": topic, "TAGS": group, "WAIT": "false"}).encode()
+        host = self._identity.store_host
+        try:
+            self._store.put(
+                Put(
+                    OFFSET_MOVED_EVENT,
+                    0,
+                    event.to_json(),
+                    properties,
+                    tags_code(properties),
+                    (topic.encode(),),
+                    born_timestamp=now,
+                    born_host=host,
+                    store_host=host,
+                )
+            )
+        except StoreError as error:
+            log.warning("an event about the offset of %s in queue %d of %s is lost: %s", group, queue_id, topic, error)
