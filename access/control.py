@@ -35,12 +35,13 @@ class AccessControl:
         self._folder = folder
         self.enabled, self.strict = now.acl_enable, now.acl_strict
         self.table = AccountTable(folder, clock)
+        self.peers = peers or Peers()
         self.gate = Gate(
             lambda: self.table.rules,
             strict=now.acl_strict,
             certificates=now.accounts_by_certificate,
             rate=lambda: config().requests_per_second_by_account,
-            peers=peers,
+            peers=self.peers,
         )
         self.own = OwnSignature()
         """Signs what this server asks others for, where tools.yml names an account."""

@@ -34,6 +34,7 @@ from rocketlet.broker.delayed_delivery import DelayedDelivery
 from rocketlet.broker.detours import Detours
 from rocketlet.broker.durability import BySlave, Durability, Guarantee, promised
 from rocketlet.broker.followed_tables import FollowedTables
+from rocketlet.broker.guarded_log import guarded
 from rocketlet.broker.half_messages import HalfMessages
 from rocketlet.broker.handlers.broker_state import BrokerState
 from rocketlet.broker.handlers.client_relays import ClientRelays
@@ -139,7 +140,7 @@ class Broker:
         elects = failover_config(loaded)
         role_file = None if elects.failover_enable else RoleFile(disk, loaded)
         standing = role_file.read() if role_file is not None else Standing(BrokerRole.SLAVE, elects.replica_id)
-        loaded = with_standing(loaded, standing)
+        loaded = guarded(with_standing(loaded, standing))
         config, self._store_config = loaded[BrokerConfig], loaded[StoreConfig]
         self._server_config = loaded[ServerConfig]
         self._network, self._disk, self._clock = network, disk, clock
@@ -240,6 +241,7 @@ class Broker:
             self.long_poll,
             self.registration,
             self._lag,
+            self.access,
             clock,
             self._metrics_config.metrics_lag_per_queue,
         )

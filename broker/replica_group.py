@@ -33,6 +33,7 @@ from rocketlet.store.message_store import MessageStore
 from rocketlet.store.replica import Replica
 
 if TYPE_CHECKING:
+    from rocketlet.remoting.own_context import OwnContext
     from rocketlet.remoting.tls import TlsContexts
 
 log = logging.getLogger("rocketlet.broker.replica_group")
@@ -52,7 +53,7 @@ class ReplicaGroup:
         disk: Disk,
         network: Network,
         dial: Dial,
-        tls: TlsContexts | None,
+        tls: TlsContexts | OwnContext | None,
         chance: random.Random,
         coordination: Coordination | None,
         config: Callable[[], FailoverConfig],

@@ -15,7 +15,7 @@ from __future__ import annotations
 import difflib
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from rocketlet.client.consuming.queue_allocation import Allocation, averagely
@@ -25,6 +25,8 @@ from rocketlet.client.validators import MAX_MESSAGE_SIZE
 from rocketlet.common import topic as topics
 
 NAMESRV_VARIABLE = "NAMESRV_ADDR"
+ACCESS_KEY_VARIABLE = "ROCKETLET_ACCESS_KEY"
+SECRET_KEY_VARIABLE = "ROCKETLET_SECRET_KEY"
 DEFAULT_NAMESRV = "127.0.0.1:9876"
 
 # Answers upon which RocketMQ 4.9 tries another broker: SYSTEM_ERROR, SERVICE_NOT_AVAILABLE, NO_PERMISSION,
@@ -72,9 +74,10 @@ class ClientConfig:
     tls_server_name: str = ""
     """The name that the server's certificate must bear; empty: it is not compared."""
     access_key: str = ""
-    """Account for brokers with access control; requests are signed with `secret_key`."""
-    secret_key: str = ""
-    security_token: str = ""
+    """Account for brokers with access control; requests are signed with `secret_key`. Empty: that of the environment's
+    ROCKETLET_ACCESS_KEY and ROCKETLET_SECRET_KEY, if there is one."""
+    secret_key: str = field(default="", repr=False)
+    security_token: str = field(default="", repr=False)
     connect_timeout: float = 3.0
     request_timeout: float = 3.0
     """For routes, heartbeats, locks and other small requests."""
@@ -210,10 +213,14 @@ def configured(
     if namesrv is not None:
         settings = {**settings, "namesrv": namesrv}
     chosen = replace(chosen, **settings)
-    for field in fields(chosen):
-        _check(field.name, getattr(chosen, field.name), field.default)
+    for one in fields(chosen):
+        _check(one.name, getattr(chosen, one.name), one.default)
     if not chosen.namesrv:
         chosen = replace(chosen, namesrv=environ.get(NAMESRV_VARIABLE) or DEFAULT_NAMESRV)
+    if not chosen.access_key and environ.get(ACCESS_KEY_VARIABLE) and environ.get(SECRET_KEY_VARIABLE):
+        chosen = replace(chosen, access_key=environ[ACCESS_KEY_VARIABLE], secret_key=environ[SECRET_KEY_VARIABLE])
+    if bool(chosen.access_key) != bool(chosen.secret_key):
+        raise InvalidUse("access_key and secret_key are needed together", advice="give both, or none")
     return chosen
 
 

@@ -5,7 +5,7 @@ Java: rocketmq-dashboard's config/RMQConfigure.java
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
@@ -19,16 +19,16 @@ class ConsoleConfig:
     port: int = 8088
     names: tuple[str, ...] = ()
     """Names by which browsers may ask for it, beside the address that it listens on."""
-    token: str = ""
+    token: str = field(default="", repr=False)
     """What one logs in with; on loopback nobody has to unless it is set."""
-    viewer_token: str = ""
+    viewer_token: str = field(default="", repr=False)
     """The same, for those who may look only."""
     read_only: bool = False
     audit_file: str = ""
     language: str = ""
     """Of who has chosen none: en, zh, or the browser's."""
     access_key: str = ""
-    secret_key: str = ""
+    secret_key: str = field(default="", repr=False)
     tls: bool = False
     tls_ca_file: str = ""
     tls_cert_file: str = ""

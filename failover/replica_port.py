@@ -39,6 +39,7 @@ from rocketlet.store.message_store import MessageStore
 from rocketlet.store.watermark import Watermark
 
 if TYPE_CHECKING:
+    from rocketlet.remoting.own_context import OwnContext
     from rocketlet.remoting.tls import TlsContexts
 
 log = logging.getLogger("rocketlet.failover.replica_port")
@@ -87,7 +88,7 @@ class ReplicaPort:
         *,
         allowed: Callable[[], tuple[str, ...]],
         tls_mode: TlsMode = TlsMode.PERMISSIVE,
-        tls: TlsContexts | None = None,
+        tls: TlsContexts | OwnContext | None = None,
     ) -> None:
         self._network = network
         self._myself = myself

@@ -5,8 +5,9 @@ Java: (none)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from rocketlet.access.verdicts import Reason
 from rocketlet.metrics.page import Page
 from rocketlet.namesrv.route_table import RouteTable
 from rocketlet.remoting.server import Server
@@ -17,8 +18,9 @@ _NODE = ("namesrv",)
 class NamesrvSource:
     """See `metrics.page.Source`. `address` and `server` are there once it listens."""
 
-    def __init__(self, table: RouteTable) -> None:
+    def __init__(self, table: RouteTable, denied: Mapping[Reason, int] | None = None) -> None:
         self._table = table
+        self._denied = {} if denied is None else denied
         self.address = ""
         self.server: Server | None = None
 
@@ -37,6 +39,18 @@ class NamesrvSource:
             page.gauge("rocketlet_namesrv_connections", "Open connections", _NODE).add(
                 this, self.server.statistics().connections
             )
+            refused = page.counter(
+                "rocketlet_namesrv_peer_refused_total",
+                "What peers wanted beyond a limit, by its setting",
+                (*_NODE, "setting"),
+            )
+            for setting, count in self.server.peers.refused.items():
+                refused.add((*this, setting), count)
+        denied = page.counter(
+            "rocketlet_namesrv_access_denied_total", "Requests that were not let in", (*_NODE, "reason")
+        )
+        for reason, count in self._denied.items():
+            denied.add((*this, reason.value), count)
         yield
 
     def not_ready(self) -> Sequence[str]:

@@ -67,7 +67,6 @@ class NameServer:
         self._network = network
         self._faults = faults
         self._table = RouteTable()
-        self.metrics = NamesrvSource(self._table)
         self._liveness = Liveness(self._table)
         self._kv = KvConfig(DurableFile(self._config.kv_config_path, files))
         self._settings = RunTimeSettings(loaded, DurableFile(self._config.config_store_path, files))
@@ -78,6 +77,7 @@ class NameServer:
             system_clock,
             self.peers,
         )
+        self.metrics = NamesrvSource(self._table, self.access.gate.denied)
 
     def __repr__(self) -> str:
         return f"<NameServer {self._config.bind_address}:{self._config.listen_port} {self._table!r}>"

@@ -113,7 +113,12 @@ class ServerConfig:
     tls_mode: TlsMode = setting(
         TlsMode.PERMISSIVE, "Whether TLS clients, plain clients or both are served.", key="tls.server.mode"
     )
-    tls_cert_path: str = setting("", "Certificate chain (PEM); none: no TLS.", key="tls.server.certPath", path=True)
+    tls_test_mode: bool = setting(
+        True,
+        "A server without tls.server.certPath makes itself a certificate, where it serves plain clients too.",
+        key="tls.test.mode.enable",
+    )
+    tls_cert_path: str = setting("", "Certificate chain (PEM).", key="tls.server.certPath", path=True)
     tls_key_path: str = setting("", "Private key (PEM) of the certificate.", key="tls.server.keyPath", path=True)
     tls_key_password: str = setting(
         "", "Password of the private key, if it has one.", key="tls.server.keyPassword", secret=True
@@ -124,6 +129,11 @@ class ServerConfig:
     tls_client_auth: ClientAuth = setting(
         ClientAuth.NONE, "Whether TLS clients must show a certificate.", key="tls.server.need.client.auth"
     )
+
+    @property
+    def trusts_certified_only(self) -> bool:
+        """Whether every peer has shown a certificate that we trust."""
+        return self.tls_mode is TlsMode.ENFORCING and self.tls_client_auth is ClientAuth.REQUIRE
 
     @property
     def unsent_high(self) -> int:

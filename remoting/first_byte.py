@@ -18,6 +18,7 @@ from rocketlet.remoting.peers import Peers
 from rocketlet.remoting.transport import ByteStream, host_of
 
 if TYPE_CHECKING:
+    from rocketlet.remoting.own_context import OwnContext
     from rocketlet.remoting.tls import TlsContexts
 
 _CLIENT_HELLO = 0x16
@@ -26,7 +27,7 @@ _CLIENT_HELLO = 0x16
 async def told_apart(
     raw: ByteStream,
     mode: TlsMode,
-    tls: TlsContexts | None,
+    tls: TlsContexts | OwnContext | None,
     seconds: float,
     log: logging.Logger,
     peers: Peers | None = None,
@@ -48,9 +49,12 @@ async def told_apart(
                 if peers.may_log(host_of(raw.peer), trio.current_time()):
                     log.warning("%s wants TLS; set tls.server.mode, certPath and keyPath to offer it", raw.peer)
                 return None
+            context = await tls.ready()
+            if context is None:
+                return None
             from rocketlet.remoting.tls import PrefixedStream, secured
 
-            return await secured(PrefixedStream(raw, first), tls.current(), server_side=True), b""
+            return await secured(PrefixedStream(raw, first), context, server_side=True), b""
     except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
         log.info("%s broke before its first request: %s", raw.peer, error.__cause__ or error)
     return None

@@ -31,6 +31,7 @@ from rocketlet.remoting.events import ConnectionEvents, tell
 from rocketlet.remoting.first_byte import told_apart
 from rocketlet.remoting.handler import HandlerTable, ServerHook
 from rocketlet.remoting.idle import close_idle
+from rocketlet.remoting.own_context import OwnContext
 from rocketlet.remoting.peers import Peers
 from rocketlet.remoting.shelter import shelter
 from rocketlet.remoting.transport import ByteStream, Listener, Network, host_of
@@ -178,10 +179,12 @@ class Server:
                 await self._one_has_closed.park()
 
 
-def tls_contexts(config: ServerConfig) -> TlsContexts | None:
+def tls_contexts(config: ServerConfig) -> TlsContexts | OwnContext | None:
     """What TLS connections are served with; None where they are not."""
-    if config.tls_mode is TlsMode.DISABLED or not config.tls_cert_path:
+    if config.tls_mode is TlsMode.DISABLED:
         return None
+    if not config.tls_cert_path:
+        return OwnContext() if config.tls_test_mode else None
     from rocketlet.remoting.tls import server_contexts  # ssl takes 20 ms to import
 
     return server_contexts(config)

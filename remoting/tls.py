@@ -7,8 +7,7 @@ Certificates are read again as soon as one of their files has changed, which is 
 replacement that cannot be loaded (half written, key of another certificate) leaves the old one in service with a log
 line, and is tried again at the next handshake. Connections keep the certificate they began with.
 
-RocketMQ makes itself a certificate when it has none (tls.test.mode.enable); we do not: without certificate there is no
-TLS.
+A server without a certificate that serves plain clients too makes itself one: `own_context.py`.
 
 Java: remoting/netty/TlsHelper.java, TlsSystemConfig.java, NettyRemotingServer.java (HandshakeHandler)
 """
@@ -19,7 +18,7 @@ import logging
 import os
 import ssl
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Any, cast
 
 import trio
 
@@ -44,6 +43,10 @@ class TlsContexts:
         self._seen = self._look()
         self._current = _made(make)
 
+    async def ready(self) -> ssl.SSLContext:
+        """The same, for who may have to wait: see OwnContext."""
+        return self.current()
+
     def current(self) -> ssl.SSLContext:
         """What a handshake that begins now should use."""
         seen = self._look()
@@ -61,7 +64,7 @@ class TlsContexts:
 
 
 def server_contexts(config: ServerConfig) -> TlsContexts | None:
-    """None without a certificate: then a server has no TLS."""
+    """None without a certificate."""
     if not config.tls_cert_path:
         return None
 
@@ -149,6 +152,8 @@ class TlsStream:
         self._inside = inside
         self.local = outside.local
         self.peer = outside.peer
+        self.certified_names = _names_in(inside.getpeercert())
+        """Of a peer whose certificate is signed by one that we trust: its common name, and its DNS names."""
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """See ByteStream."""
@@ -166,6 +171,14 @@ class TlsStream:
         """See ByteStream. Says goodbye if there is room for it."""
         with trio.move_on_after(_GOODBYE_SECONDS):
             await self._inside.aclose()
+
+
+def _names_in(certificate: Any) -> tuple[str, ...]:
+    """Names of a certificate that was verified: of another one `getpeercert` tells nothing."""
+    if not certificate:
+        return ()
+    common = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
+    return tuple(common + [value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"])
 
 
 class PrefixedStream:

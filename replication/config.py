@@ -27,7 +27,9 @@ class ReplicationConfig:
         "", "The master's port for slaves, host:port; empty: the name servers know it.", updatable=True
     )
     ha_allowed: tuple[str, ...] = setting(
-        (), "Addresses or networks (10.0.0.0/8) that slaves may connect from; empty: any that reaches the port."
+        (),
+        "Addresses or networks (10.0.0.0/8) that slaves may connect from; empty: any that reaches the port, but with"
+        " strict access control this host alone, unless TLS with clients' certificates is required.",
     )
     ha_use_tls: bool = setting(
         False, "A slave connects to its master by TLS, with the tls.client settings.", key="haUseTLS"

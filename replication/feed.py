@@ -33,6 +33,7 @@ from rocketlet.store.log_slices import LogSlices, SliceGone
 from rocketlet.store.watermark import Watermark
 
 if TYPE_CHECKING:
+    from rocketlet.remoting.own_context import OwnContext
     from rocketlet.remoting.tls import TlsContexts
 
 log = logging.getLogger("rocketlet.replication.feed")
@@ -85,7 +86,7 @@ class Feed:
         source: Watermark,
         *,
         tls_mode: TlsMode = TlsMode.PERMISSIVE,
-        tls: TlsContexts | None = None,
+        tls: TlsContexts | OwnContext | None = None,
         policy: Policy = by_any,
     ) -> None:
         self._network = network

@@ -28,6 +28,7 @@ COMMANDS: Commands = {
         "Look at dead letters, send them again.",
     ),
     "store": ("rocketlet.tools.store_commands", "store", "Check, repair and print a store's files, without a broker."),
+    "tls": ("rocketlet.tools.tls_commands", "tls", "Make certificates for TLS."),
     "completion": (
         "rocketlet.tools.completion",
         "completion",

@@ -5,6 +5,7 @@ Java: (the console's page "DLQ message")
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -134,8 +135,9 @@ def resend(
 
 async def _check_group(group: str, namesrv: str) -> None:
     from rocketlet.tools.admin.calls import admin
+    from rocketlet.tools.admin.credentials import signer
 
-    async with admin(namesrv) as calls:
+    async with admin(namesrv, hooks=signer(os.environ)) as calls:
         await calls.check_group(group)
 
 

@@ -35,8 +35,9 @@ def topics(names: tuple[str, ...], everything: bool, namesrv: str | None, as_jso
 
 async def _topics(namesrv: str | None, names: tuple[str, ...], everything: bool) -> list[dict[str, Any]]:
     from rocketlet.tools.admin.calls import admin, chosen_name_servers, is_of_a_group
+    from rocketlet.tools.admin.credentials import signer
 
-    async with admin(chosen_name_servers(namesrv, os.environ)) as calls:
+    async with admin(chosen_name_servers(namesrv, os.environ), hooks=signer(os.environ)) as calls:
         found = list(names)
         if not found:
             found = await calls.topics()
@@ -82,10 +83,11 @@ def groups(names: tuple[str, ...], by_queue: bool, namesrv: str | None, as_json:
 async def _groups(namesrv: str | None, names: tuple[str, ...], by_queue: bool) -> list[dict[str, Any]]:
     from rocketlet.common.clock import system_clock
     from rocketlet.tools.admin.calls import admin, chosen_name_servers
+    from rocketlet.tools.admin.credentials import signer
 
     rows: list[dict[str, Any]] = []
     now = system_clock()
-    async with admin(chosen_name_servers(namesrv, os.environ)) as calls:
+    async with admin(chosen_name_servers(namesrv, os.environ), hooks=signer(os.environ)) as calls:
         for group in names:
             await calls.check_group(group)
         for group in names or await calls.groups():

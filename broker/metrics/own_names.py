@@ -61,6 +61,27 @@ def of_broker(watched: Watched, page: Page) -> Iterator[None]:
     ):
         used.add((*this, name), value)
         limits.add((*this, name), limit)
+    peers = watched.access.peers
+    refused = page.counter(
+        "rocketlet_peer_refused_total", "What peers wanted beyond a limit, by its setting", (*_BROKER, "setting")
+    )
+    for setting, count in peers.refused.items():
+        refused.add((*this, setting), count)
+    for name, help, number in (
+        ("peer_unfinished_frame_bytes", "Long frames whose end has not come", peers.unfinished),
+        ("peer_unread_answer_bytes", "Answers that wait for peers to read them", peers.unread),
+    ):
+        page.gauge(f"rocketlet_{name}", help, _BROKER).add(this, number)
+    access = watched.access
+    page.gauge("rocketlet_access_accounts", "Accounts that are in force", _BROKER).add(
+        this, len(access.table.rules.accounts)
+    )
+    page.gauge("rocketlet_access_files_damaged", "1 while the accounts' files are not used", _BROKER).add(
+        this, 1 if access.table.problem else 0
+    )
+    denied = page.counter("rocketlet_access_denied_total", "Requests that were not let in", (*_BROKER, "reason"))
+    for reason, count in access.gate.denied.items():
+        denied.add((*this, reason.value), count)
     registered = page.gauge("rocketlet_registered", "1 where the name server has this broker", (*_BROKER, "namesrv"))
     for address, is_known in watched.registration.places():
         registered.add((*this, address), 1 if is_known else 0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rocketlet.access.control import AccessControl
 from rocketlet.broker.clients import Clients
 from rocketlet.broker.config import Settings
 from rocketlet.broker.consumer_lag import ConsumerLag, QueueLag
@@ -37,6 +38,7 @@ class Watched:
     long_poll: LongPoll
     registration: Registration
     lag: ConsumerLag
+    access: AccessControl
     clock: Callable[[], int]
     queue_lag: bool
     servers: dict[str, Server] = field(default_factory=dict)

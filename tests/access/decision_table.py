@@ -111,6 +111,7 @@ BROKER: Mapping[int, tuple[str, str]] = {
     # what is not of 4.9.8
     R.GET_TOPIC_CONFIG: (ALL, SAME),
     R.GET_SUBSCRIPTIONGROUP_CONFIG: ("GCA", SAME),
+    R.RECALL_MESSAGE: ("PA", SAME),
     R.POP_MESSAGE: ("CA", SAME),
     R.PEEK_MESSAGE: ("CA", SAME),
     R.NOTIFICATION: ("CA", SAME),

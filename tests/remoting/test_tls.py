@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import ssl
+import sys
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import trio
 import trustme
+from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from rocketlet.common.settings import SettingsError
 from rocketlet.remoting import tls
+from rocketlet.remoting.certificates import Authority
 from rocketlet.remoting.command import Command
 from rocketlet.remoting.config import ClientAuth, PoolConfig, ServerConfig, TlsMode
 from rocketlet.remoting.connection_pool import ConnectionPool
 from rocketlet.remoting.errors import ConnectFailed, RemotingError
-from rocketlet.remoting.handler import Handler, Reply
+from rocketlet.remoting.handler import Handler, Reply, Request
 from rocketlet.remoting.memory_network import MemoryNetwork
 from rocketlet.remoting.server import Server
 from rocketlet.remoting.transport import Network, TcpNetwork
@@ -111,7 +115,7 @@ async def test_modes(nursery: trio.Nursery, files: Files, mode: TlsMode, caplog:
 
 async def test_no_certificate_no_tls(nursery: trio.Nursery, files: Files, caplog: pytest.LogCaptureFixture) -> None:
     network = MemoryNetwork()
-    address = await start(nursery, network, ServerConfig(server_drain_seconds=0.0))
+    address = await start(nursery, network, ServerConfig(server_drain_seconds=0.0, tls_test_mode=False))
     with pytest.raises(ConnectFailed, match="refuses TLS"):
         await echoed(network, address, files.client())
     assert "wants TLS" in caplog.text
@@ -232,3 +236,53 @@ def test_tls_1_2_stays_for_java_8(files: Files) -> None:
     assert contexts.current().minimum_version <= ssl.TLSVersion.TLSv1_2
     assert tls.server_contexts(ServerConfig()) is None
     assert tls.client_contexts(PoolConfig()) is None
+
+
+async def test_a_server_without_certificate_makes_itself_one_for_the_first_tls_client(nursery: trio.Nursery) -> None:
+    server = Server(ECHO, TcpNetwork(), ServerConfig(server_drain_seconds=0.0))
+    address = await nursery.start(server.serve, "127.0.0.1", 0)
+    async with ConnectionPool(TcpNetwork(), PoolConfig(use_tls=True)) as pool:
+        assert (await pool.call(address, Command(1, body=b"hush"), 10.0)).body == b"hush"
+    async with ConnectionPool(TcpNetwork(), PoolConfig()) as pool:
+        assert (await pool.call(address, Command(1, body=b"plain"), 10.0)).body == b"plain"
+
+
+async def test_where_none_can_be_made_the_log_says_what_to_do(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "rocketlet.remoting.certificates", None)
+    server = Server(ECHO, TcpNetwork(), ServerConfig(server_drain_seconds=0.0))
+    address = await nursery.start(server.serve, "127.0.0.1", 0)
+    async with ConnectionPool(TcpNetwork(), PoolConfig(use_tls=True)) as pool:
+        with pytest.raises(ConnectFailed):
+            await pool.call(address, Command(1), 10.0)
+    assert "set tls.server.certPath" in caplog.text
+
+
+async def test_the_names_in_a_verified_certificate_are_known_to_the_server(files: Files, nursery: trio.Nursery) -> None:
+    names: list[tuple[str, ...]] = []
+
+    def handle(request: Request) -> Reply:
+        names.append(request.connection.certified_names)
+        return Reply()
+
+    asks = files.server(tls_trust_path=files.trust, tls_client_auth=ClientAuth.OPTIONAL)
+    address = await nursery.start(Server({1: Handler(handle)}, TcpNetwork(), asks).serve, "127.0.0.1", 0)
+    certificate, key = files.issue("client", "orders.example")
+    for config in (files.client(tls_cert_path=certificate, tls_key_path=key), files.client()):
+        async with ConnectionPool(TcpNetwork(), config) as pool:
+            await pool.call(address, Command(1), 10.0)
+    assert "orders.example" in names[0]
+    assert names[1] == ()
+
+
+def test_an_authority_of_ours_signs_for_servers_and_clients(tmp_path: Path) -> None:
+    authority = Authority("CA", 30, datetime(2026, 1, 31, tzinfo=UTC))
+    server = authority.issue("broker.example", ["broker.example", "10.0.0.5", "::1"], server=True)
+    (tmp_path / "server.pem").write_bytes(server.certificate + server.key)
+    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(str(tmp_path / "server.pem"))
+    loaded = x509.load_pem_x509_certificate(server.certificate)
+    loaded.verify_directly_issued_by(x509.load_pem_x509_certificate(authority.certificate))
+    hosts = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert [str(one.value) for one in hosts] == ["broker.example", "10.0.0.5", "::1"]
+    assert b"PRIVATE KEY" in authority.key

@@ -83,10 +83,10 @@ COMMANDS: Commands = {
     "exportMetadata": (_EXPORTS, "export_metadata", "Topics and groups, as JSON."),
     "exportConfigs": (_EXPORTS, "export_configs", "Settings of a cluster, as JSON."),
     "exportMetrics": (_EXPORTS, "export_metrics", "What a cluster has to do, as JSON."),
-    "updateAclConfig": (_ACCESS, "update_acl_config", "(not served)"),
-    "deleteAclConfig": (_ACCESS, "delete_acl_config", "(not served)"),
-    "clusterAclConfigVersion": (_ACCESS, "cluster_acl_config_version", "(not served)"),
-    "updateGlobalWhiteAddr": (_ACCESS, "update_global_white_addr", "(not served)"),
+    "updateAclConfig": (_ACCESS, "update_acl_config", "Make an account, or change one."),
+    "deleteAclConfig": (_ACCESS, "delete_acl_config", "Delete an account."),
+    "clusterAclConfigVersion": (_ACCESS, "cluster_acl_config_version", "Show the version of each file of accounts."),
+    "updateGlobalWhiteAddr": (_ACCESS, "update_global_white_addr", "Set the global white addresses."),
     "getAclConfig": (_ACCESS, "get_acl_config", "(not served)"),
 }
 

@@ -1,35 +1,184 @@
-"""mqadmin: accounts, which this broker does not have. updateAclConfig deleteAclConfig clusterAclConfigVersion
-updateGlobalWhiteAddr getAclConfig.
+"""mqadmin: accounts. updateAclConfig deleteAclConfig clusterAclConfigVersion updateGlobalWhiteAddr getAclConfig.
 
-They exist so that a script gets a plain answer instead of "no such command".
+Secrets go to brokers and come back from none. One given with `-s` is visible to others on this machine while the
+command runs: leave `-s` out, and the command asks for it, or takes it from ROCKETLET_NEW_SECRET_KEY.
 
 Java: tools/command/acl/UpdateAccessConfigSubCommand.java and its neighbours
 """
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import click
 
-from rocketlet.tools.admin.command import AdminError
+from rocketlet.remoting.protocol.access import (
+    AclInfoAnswerHeader,
+    DeleteAclConfigHeader,
+    UpdateAclConfigHeader,
+    UpdateGlobalWhiteAddrsHeader,
+)
+from rocketlet.remoting.protocol.header import Header, from_ext
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.tools.admin.calls import Admin
+from rocketlet.tools.admin.command import (
+    BROKER,
+    CLUSTER,
+    AdminError,
+    Result,
+    Said,
+    Table,
+    brokers_chosen,
+    command,
+    one_of,
+)
 
-_ANY = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": ["-h", "--help"]}
+_ACCOUNT = click.option("-a", "--accessKey", "access_key", required=True, metavar="NAME", help="The account.")
+_PERMISSION = "DENY, PUB, SUB or PUB|SUB"
 
 
-def _not_served(name: str) -> click.Command:
-    @click.command(name, context_settings=_ANY)
-    @click.pass_context
-    def say(ctx: click.Context) -> None:
-        """Not served: Rocketlet's broker has no accounts."""
-        raise AdminError(
-            f"{name} is not served: this broker has no access control, so it has no accounts; let it listen on"
-            " loopback or behind a firewall (docs/compatibility.md)"
-        )
+@command("updateAclConfig")
+@BROKER
+@CLUSTER
+@_ACCOUNT
+@click.option(
+    "-s",
+    "--secretKey",
+    "secret",
+    envvar="ROCKETLET_NEW_SECRET_KEY",
+    default="",
+    metavar="SECRET",
+    help="Its secret; needed for a new account. `-` asks for it.",
+)
+@click.option(
+    "-w", "--whiteRemoteAddress", "addresses", metavar="LIST", help="From where it may sign; empty: anywhere."
+)
+@click.option("-i", "--defaultTopicPerm", "topic", metavar="PERM", help=f"On topics not named: {_PERMISSION}.")
+@click.option("-u", "--defaultGroupPerm", "group", metavar="PERM", help=f"On groups not named: {_PERMISSION}.")
+@click.option("-t", "--topicPerms", "topics", metavar="LIST", help="Permissions: topicA=PUB,topicB=SUB.")
+@click.option("-g", "--groupPerms", "groups", metavar="LIST", help="Permissions: groupA=SUB,groupB=DENY.")
+@click.option("-m", "--admin", "admin", metavar="BOOL", help="Whether it is an administrator: true or false.")
+async def update_acl_config(
+    calls: Admin,
+    broker: str | None,
+    cluster: str | None,
+    access_key: str,
+    secret: str,
+    addresses: str | None,
+    topic: str | None,
+    group: str | None,
+    topics: str | None,
+    groups: str | None,
+    admin: str | None,
+) -> Result:
+    """Make an account, or change what is given of one."""
+    one_of(broker, cluster)
+    if secret == "-":
+        secret = click.prompt(f"secret of {access_key}", hide_input=True, confirmation_prompt=True, err=True)
+    header = UpdateAclConfigHeader(
+        accessKey=access_key,
+        secretKey=secret,
+        whiteRemoteAddress=addresses,
+        admin=None if admin is None else _flag(admin),
+        defaultTopicPerm=topic,
+        defaultGroupPerm=group,
+        topicPerms=topics,
+        groupPerms=groups,
+    )
+    told = await _tell(calls, broker, cluster, RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, header)
+    return _done("create or update plain access config to", told, {"accessKey": access_key})
 
-    return say
+
+@command("deleteAclConfig")
+@BROKER
+@CLUSTER
+@_ACCOUNT
+async def delete_acl_config(calls: Admin, broker: str | None, cluster: str | None, access_key: str) -> Result:
+    """Delete an account."""
+    one_of(broker, cluster)
+    header = DeleteAclConfigHeader(accessKey=access_key)
+    told = await _tell(calls, broker, cluster, RequestCode.DELETE_ACL_CONFIG, header)
+    return _done("delete plain access config account from", told, {"accessKey": access_key})
 
 
-update_acl_config = _not_served("updateAclConfig")
-delete_acl_config = _not_served("deleteAclConfig")
-cluster_acl_config_version = _not_served("clusterAclConfigVersion")
-update_global_white_addr = _not_served("updateGlobalWhiteAddr")
-get_acl_config = _not_served("getAclConfig")
+@command("updateGlobalWhiteAddr")
+@BROKER
+@CLUSTER
+@click.option(
+    "-g", "--globalWhiteRemoteAddresses", "addresses", required=True, metavar="LIST", help="Addresses, as 10.1.*.*,*."
+)
+@click.option(
+    "-p", "--aclFileFullPath", "path", metavar="FILE", help="Which of the broker's files; else plain_acl.yml."
+)
+async def update_global_white_addr(
+    calls: Admin, broker: str | None, cluster: str | None, addresses: str, path: str | None
+) -> Result:
+    """Set the global white addresses. A broker with aclStrict=true keeps them and lets nobody in by them."""
+    one_of(broker, cluster)
+    header = UpdateGlobalWhiteAddrsHeader(globalWhiteAddrs=addresses, aclFileFullPath=path)
+    told = await _tell(calls, broker, cluster, RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, header)
+    return _done("update global white remote addresses to", told, {"globalWhiteRemoteAddresses": addresses})
+
+
+@command("clusterAclConfigVersion")
+@BROKER
+@CLUSTER
+async def cluster_acl_config_version(calls: Admin, broker: str | None, cluster: str | None) -> Result:
+    """Show the version of each file of accounts."""
+    one_of(broker, cluster)
+    rows: list[dict[str, Any]] = []
+    for address in (await brokers_chosen(calls, broker, cluster)).values():
+        answer = await calls.ask(address, RequestCode.GET_BROKER_CLUSTER_ACL_INFO)
+        found = from_ext(AclInfoAnswerHeader, answer.ext)
+        # A broker of 4.9.1 or older tells of one file alone.
+        versions = json.loads(found.allAclFileVersion or "null") or {"": json.loads(found.version)}
+        rows += [
+            {
+                "cluster": found.clusterName,
+                "broker": found.brokerName,
+                "address": found.brokerAddr,
+                "file": path,
+                "counter": version.get("counter", 0),
+                "timestamp": version.get("timestamp", 0),
+            }
+            for path, version in versions.items()
+        ]
+    heads = {
+        "cluster": "#Cluster Name",
+        "broker": "#Broker Name",
+        "address": "#Broker Addr",
+        "file": "#AclFile",
+        "counter": "#Version",
+        "timestamp": "#Timestamp",
+    }
+    return Table(heads, rows)
+
+
+@command("getAclConfig")
+@BROKER
+@CLUSTER
+async def get_acl_config(calls: Admin, broker: str | None, cluster: str | None) -> Result:
+    """Not served, here and from RocketMQ 4.9.8 on: it showed secrets."""
+    raise AdminError(
+        "getAclConfig is not served, as in RocketMQ 4.9.8, because it told what accounts there are, and once their"
+        " secrets; look into the broker's plain_acl.yml"
+    )
+
+
+async def _tell(calls: Admin, broker: str | None, cluster: str | None, code: RequestCode, header: Header) -> list[str]:
+    addresses = list((await brokers_chosen(calls, broker, cluster)).values())
+    for address in addresses:
+        await calls.ask(address, code, header)
+    return addresses
+
+
+def _done(what: str, addresses: list[str], about: dict[str, str]) -> Said:
+    lines = [f"{what} {address} success." for address in addresses]
+    return Said(lines, [{"broker": address, **about} for address in addresses])
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise click.UsageError("-m must be true or false")
+    return text.lower() == "true"

@@ -116,8 +116,9 @@ async def _run(function: Answering | Yielding, namesrv: str | None, as_json: boo
 async def connected(namesrv: str | None) -> AsyncIterator[Admin]:
     """Calls to the name servers of -n, or of NAMESRV_ADDR."""
     from rocketlet.tools.admin.calls import admin, chosen_name_servers
+    from rocketlet.tools.admin.credentials import signer
 
-    async with admin(chosen_name_servers(namesrv, os.environ)) as calls:
+    async with admin(chosen_name_servers(namesrv, os.environ), hooks=signer(os.environ)) as calls:
         yield calls
 
 
