@@ -119,6 +119,10 @@ class ProducerConfig(ClientConfig):
     """Most sends in flight; a blocking call then waits, an awaitable `send_soon` raises TooManyInFlight."""
     max_bytes_in_flight: int = 8 << 20
     """Bytes of message bodies in flight; further sends wait. A larger message is sent alone."""
+    batching: bool = True
+    """Whether sends that wait for a busy queue leave together as one batch."""
+    linger: float = 0.0
+    """Seconds that a send to an idle queue waits on purpose for others to leave with."""
     trace: bool = False
     """Leave a trace of each message in `trace_topic`."""
     trace_topic: str = topics.TRACE_TOPIC
@@ -229,7 +233,7 @@ _MAY_BE_NONE = {"try_timeout": 1.0}
 _LEAST = {
     **dict.fromkeys(("topic_max_messages", "topic_max_bytes", "max_reconsume_times"), -1),
     **dict.fromkeys(("header_type", "retries", "compress_over", "compress_level", "consume_timestamp", "max_span"), 0),
-    **dict.fromkeys(("suspend", "poll_timeout", "pull_interval", "shutdown_timeout"), 0),
+    **dict.fromkeys(("suspend", "poll_timeout", "pull_interval", "shutdown_timeout", "linger"), 0),
 }
 _MOST = {"header_type": 2, "compress_level": 9, "threads": 10_000, "default_topic_queues": 65_536}
 _MOST_SECONDS = 1e9

@@ -18,7 +18,7 @@ from rocketlet.client.consuming.consume_job import Call, Finished
 from rocketlet.client.consuming.consume_workers import Workers
 from rocketlet.client.consuming.message_buffer import MessageBuffer
 from rocketlet.client.errors import TooManyInFlight
-from rocketlet.client.sending.pending_send import Send
+from rocketlet.client.sending.send import Send
 from rocketlet.client.sending.send_result import SendResult
 
 if TYPE_CHECKING:

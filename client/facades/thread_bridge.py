@@ -27,7 +27,7 @@ from rocketlet.client.errors import InvalidUse
 from rocketlet.client.facades.bridges import Wrapper
 from rocketlet.client.facades.engine_thread import EngineThread, HostedRun
 from rocketlet.client.sending.direct_line import DirectPath
-from rocketlet.client.sending.pending_send import Send
+from rocketlet.client.sending.send import Send
 from rocketlet.client.sending.send_result import SendResult
 from rocketlet.remoting.command import Command
 from rocketlet.remoting.errors import RemotingError

@@ -23,7 +23,7 @@ from rocketlet.client.consuming.consume_workers import TaskWorkers, Workers
 from rocketlet.client.consuming.message_buffer import MessageBuffer
 from rocketlet.client.facades.bridges import LoopPort, SendPort, Wrapper
 from rocketlet.client.facades.failures import innermost
-from rocketlet.client.sending.pending_send import Send
+from rocketlet.client.sending.send import Send
 
 if TYPE_CHECKING:
     from rocketlet.client.sending.producer import ProducerEngine

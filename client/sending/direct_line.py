@@ -25,15 +25,15 @@ from typing import TYPE_CHECKING
 
 from rocketlet.client.config import ProducerConfig
 from rocketlet.client.errors import BadAnswer
+from rocketlet.client.sending.lanes import results_of
 from rocketlet.client.sending.queue_selection import choose
-from rocketlet.client.sending.send_pipeline import result_of
 from rocketlet.client.sending.send_result import STATUS_BY_CODE, SendStatus
 from rocketlet.remoting.errors import CallTimeout, ConnectionLost, FrameError, RemotingError
 from rocketlet.remoting.frame_codec import FrameDecoder
 from rocketlet.remoting.transport import split_address
 
 if TYPE_CHECKING:
-    from rocketlet.client.sending.pending_send import Send
+    from rocketlet.client.sending.send import Send
     from rocketlet.client.talking.session import Session
     from rocketlet.remoting.command import Command
 
@@ -111,7 +111,7 @@ class DirectPath:
     ) -> None:
         """`now` is the engine's clock; `carry_on` gives a try's end to the pipeline, from this thread."""
         self.usable = hasattr(socket, "MSG_DONTWAIT") and not (
-            config.tls or config.access_key or config.latency_faults or config.header_type
+            config.tls or config.access_key or config.latency_faults or config.header_type or config.linger
         )
         self._session = session
         self._config = config
@@ -148,7 +148,7 @@ class DirectPath:
         result = None
         if status is SendStatus.SEND_OK and not isinstance(answer, RemotingError):
             try:
-                result = result_of(send, status, answer, self._config.namespace)
+                (result,) = results_of((send,), status, answer, self._config.namespace)
             except BadAnswer:
                 pass  # the pipeline decides on it
         if result is None:
@@ -159,7 +159,15 @@ class DirectPath:
 
     def _exchange(self, line: DirectLine, send: Send) -> Command | RemotingError:
         opaque = line.next_opaque()
-        frame = send.frame(opaque)
+        frame = send.template.frame(
+            opaque,
+            send.queue.queue_id,
+            send.sys_flag,
+            send.born,
+            send.flag,
+            send.text,
+            send.body,
+        )
         seconds = send.timeout
         if self._config.try_timeout is not None:
             seconds = min(seconds, self._config.try_timeout)

@@ -20,10 +20,10 @@ from rocketlet.client.config import ProducerConfig
 from rocketlet.client.errors import InvalidMessage, ListenerFailed
 from rocketlet.client.hooks import EndTransactionHook, SendContext, SendHook
 from rocketlet.client.sending.batch_splitter import check_batch
-from rocketlet.client.sending.pending_send import Send, Tries
 from rocketlet.client.sending.queue_selection import Selector, by_hash
 from rocketlet.client.sending.request_reply import Requests
-from rocketlet.client.sending.send_frames import SendTemplate, quoted
+from rocketlet.client.sending.send import Send
+from rocketlet.client.sending.send_frames import SendTemplate
 from rocketlet.client.sending.send_pipeline import SendPipeline
 from rocketlet.client.talking.session import Session, World
 from rocketlet.client.talking.topic_queries import TopicQueries
@@ -38,6 +38,9 @@ from rocketlet.common.message_record import BatchItem, encode_batch
 log = logging.getLogger("rocketlet.client.producer")
 
 _MOST_TEMPLATES = 10_000
+_NEVER_IN_BATCHES = frozenset({names.START_DELIVER_TIME, "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"})
+_NEVER_IN_BATCHES_TO = (topics.RETRY_PREFIX, topics.DLQ_PREFIX)
+_DO_NOT_WAIT = f"{names.WAIT}\x01false"  # to wait is the default, and need not be said
 
 
 class ProducerEngine:
@@ -53,7 +56,7 @@ class ProducerEngine:
         if self._tracer is not None:
             hooks = [*hooks, self._tracer]
         self.end_hooks = [hook for hook in hooks if isinstance(hook, EndTransactionHook)]
-        self.preparer = Preparer(self.group, config, self.pipeline, self.session.unique_ids, world.clock, hooks)
+        self.preparer = Preparer(self.group, config, self.session.unique_ids, world.clock, hooks)
         self.requests = Requests(self.session, self.pipeline, self._introduce)
         self.queries = TopicQueries(self.session)
         self.session.producer_groups.append(self.group)
@@ -93,19 +96,16 @@ class Preparer:
         self,
         group: str,
         config: ProducerConfig,
-        tried_by: Tries,
         unique_ids: Callable[[], str],
         clock: Callable[[], int],
         hooks: Sequence[SendHook] = (),
     ) -> None:
         self._group = group
         self._config = config
-        self._tried_by = tried_by
         self._unique_ids = unique_ids
         self._clock = clock
         self._hooks = hooks
         self._templates: dict[str, SendTemplate] = {}
-        self._batch_templates: dict[str, SendTemplate] = {}
 
     def prepare(
         self,
@@ -136,11 +136,10 @@ class Preparer:
         body = message.body
         if type(body) is not bytes:
             body = bytes(body)  # a buffer that its owner may change while the send is in flight
-        send.tried_by = self._tried_by
         send.topic = topic
         template = self._templates.get(topic)
-        send.template = template if template is not None else self._make_template(self._templates, topic)
-        send.properties = quoted(text)
+        send.template = template if template is not None else self._make_template(topic)
+        send.text = text
         send.body = body
         send.sys_flag = sys_flag
         if len(body) > self._config.compress_over:
@@ -149,6 +148,18 @@ class Preparer:
         send.timeout = timeout
         send.fixed = None
         send.select = None
+        # What a broker takes by itself only, or what tells of one message where a batch has room for all together.
+        send.alone = bool(
+            oneway
+            or sys_flag
+            or extra
+            or send.sys_flag
+            or message.delay_level
+            or not message.wait_store
+            or not self._config.batching
+            or (message.properties and not _NEVER_IN_BATCHES.isdisjoint(message.properties))
+            or topic.startswith(_NEVER_IN_BATCHES_TO)
+        )
         if queue is not None or selector is not None or message.sharding_key is not None:
             self._aim(send, message, queue, selector, argument)
         return send
@@ -183,20 +194,22 @@ class Preparer:
             )
         carrier = Message(first.topic, b"x", wait_store=first.wait_store)
         send = self.prepare(carrier, queue=queue, timeout=timeout)
-        template = self._batch_templates.get(send.topic)
-        if template is None:
-            template = self._make_template(self._batch_templates, send.topic, batch=True)
-        send.template = template
+        assert send.template.batch is not None
+        send.template = send.template.batch
+        send.alone = True
         send.body = body
         # The broker puts these properties on each message of the batch, so no unique id.
-        send.properties = quoted(f"{names.WAIT}\x01{'true' if first.wait_store else 'false'}")
+        send.text = "" if first.wait_store else _DO_NOT_WAIT
         send.message_id = ",".join(ids)
         return send
 
     def property_text(self, message: Message, unique_id: str, extra: dict[str, str] | None) -> str:
         """The properties as they travel. Raises InvalidMessage where a reader would not see them as they are."""
-        text = f"UNIQ_KEY\x01{unique_id}\x02WAIT\x01{'true' if message.wait_store else 'false'}"
-        count = 1
+        text = f"UNIQ_KEY\x01{unique_id}"
+        count = 0
+        if not message.wait_store:
+            text += f"\x02{_DO_NOT_WAIT}"
+            count += 1
         if message.tags:
             text += f"\x02TAGS\x01{message.tags}"
             count += 1
@@ -233,11 +246,11 @@ class Preparer:
                 )
         return text
 
-    def _make_template(self, templates: dict[str, SendTemplate], topic: str, *, batch: bool = False) -> SendTemplate:
-        if len(templates) > _MOST_TEMPLATES:
-            templates.clear()
-        template = templates[topic] = SendTemplate(
-            self._group, topic, self._config.default_topic, self._config.default_topic_queues, batch=batch
+    def _make_template(self, topic: str) -> SendTemplate:
+        if len(self._templates) > _MOST_TEMPLATES:
+            self._templates.clear()
+        template = self._templates[topic] = SendTemplate(
+            self._group, topic, self._config.default_topic, self._config.default_topic_queues
         )
         return template
 

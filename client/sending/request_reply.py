@@ -18,7 +18,7 @@ import trio
 
 from rocketlet.client.compression import CannotInflate, inflate
 from rocketlet.client.errors import ClientError, InvalidMessage, RequestTimedOut
-from rocketlet.client.sending.pending_send import Send
+from rocketlet.client.sending.send import Send
 from rocketlet.client.talking.session import Session
 from rocketlet.common import message_properties as names
 from rocketlet.common.message import Message, MessageQueue, ReceivedMessage

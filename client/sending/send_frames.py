@@ -19,14 +19,13 @@ from rocketlet.remoting.protocol.sending import SendMessageHeaderV2
 from rocketlet.remoting.request_codes import RequestCode
 
 _lengths = Struct(">II").pack
-quoted = msgspec.json.Encoder().encode
-"""A text as JSON, with its quotes: how `frame` wants the properties."""
+_quoted = msgspec.json.Encoder().encode
 
 
 class SendTemplate:
     """Makes the frames of one producer group's sends to one topic."""
 
-    __slots__ = ("_code", "_format", "_header", "_oneway_format")
+    __slots__ = ("_code", "_format", "_header", "_oneway_format", "batch")
 
     def __init__(
         self,
@@ -38,6 +37,10 @@ class SendTemplate:
         batch: bool = False,
         unit: bool = False,
     ) -> None:
+        self.batch: SendTemplate | None = None
+        """The same for batches; None for a template of batches."""
+        if not batch:
+            self.batch = SendTemplate(group, topic, default_topic, default_queues, batch=True, unit=unit)
         self._code = int(RequestCode.SEND_BATCH_MESSAGE if batch else RequestCode.SEND_MESSAGE_V2)
         self._header = SendMessageHeaderV2(
             queueId=0,
@@ -65,13 +68,13 @@ class SendTemplate:
         sys_flag: int,
         born: int,
         flag: int,
-        quoted_properties: bytes,
+        properties: str,
         body: bytes,
         oneway: bool = False,
     ) -> bytes:
         """The whole frame, with a JSON header."""
         form = self._oneway_format if oneway else self._format
-        header = form % (queue_id, sys_flag, born, flag, quoted_properties, opaque)
+        header = form % (queue_id, sys_flag, born, flag, _quoted(properties), opaque)
         return b"".join((_lengths(4 + len(header) + len(body), len(header)), header, body))
 
     def command(
@@ -81,12 +84,12 @@ class SendTemplate:
         sys_flag: int,
         born: int,
         flag: int,
-        quoted_properties: bytes,
+        properties: str,
         body: bytes,
         oneway: bool = False,
     ) -> Command:
         """The same as a command, for other header types and for hooks; the connection gives it its opaque."""
         ext = to_ext(self._header)
         ext |= {"e": str(queue_id), "f": str(sys_flag), "g": str(born), "h": str(flag)}
-        ext["i"] = msgspec.json.decode(quoted_properties, type=str)
+        ext["i"] = properties
         return Command(self._code, flag=ONEWAY if oneway else 0, ext=ext, body=body, header_type=header_type)

@@ -1,13 +1,16 @@
-"""The pipeline of sends: chooses a queue for each try, hands frames to connections, decides what an answer means.
+"""The pipeline of sends: chooses a queue for each try, and decides what an answer means.
 
 There is no task for each send. `prepare` (in the caller's thread) makes the parts of the frame; `submit` (on the loop)
-chooses queue and connection and hands the frame over, all plain functions; the answer calls `answered`. All that are
+chooses the queue and gives the send to `lanes`, all plain functions; the answer calls `answered`. All that are
 submitted in one turn of the loop leave in one write, and all answers of one read are settled in one turn. A send that
-has to wait for a route or a connection is parked, in order, and one task for each topic or address resumes it.
+has to wait for a route is parked, in order, and one task for each topic resumes it.
 
-    submit ─ route? ─ connection? ─ frame ─▶ answered ─ stored ─▶ result
-               │           │                    ├─ may be tried again ─▶ next try, another broker
-             parked      parked                 └─ final, or out of tries or time ─▶ error
+    submit ─ route? ─ queue ─ lanes ─▶ answered ─ stored ─▶ result
+               │                          ├─ may be tried again ─▶ next try, another broker
+             parked                       └─ final, or out of tries or time ─▶ error
+
+Sends that left as a batch are answered one by one: each has its own tries and its own end. A batch that is refused for
+what may lie in one of its messages is sent again message by message, so that only that one is refused.
 
 The next try is made at once while there is a broker at which the send has not failed. When it has failed at all of them
 it rests, for 50 ms, then 100 ms and so on. A try that never left, because no connection could be made, is not one of
@@ -27,27 +30,23 @@ import logging
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import trio
 
 from rocketlet.client.config import ProducerConfig
 from rocketlet.client.errors import BadAnswer, ClientClosed, ClientError, NoRoute, SendFailed, TimedOut
-from rocketlet.client.namespace import unwrap
+from rocketlet.client.sending.lanes import Lanes, results_of
 from rocketlet.client.sending.latency_faults import LatencyFaults
-from rocketlet.client.sending.pending_send import Send
 from rocketlet.client.sending.queue_selection import choose
+from rocketlet.client.sending.send import Call, Send
 from rocketlet.client.sending.send_result import STATUS_BY_CODE, SendResult, SendStatus
 from rocketlet.client.talking.broker_calls import refusal, translated
 from rocketlet.client.talking.session import Session
 from rocketlet.common.message import MessageQueue
-from rocketlet.remoting.command import Command, HeaderType
+from rocketlet.remoting.command import Command
 from rocketlet.remoting.errors import CallTimeout, RemotingError
-from rocketlet.remoting.frame_codec import encode
 from rocketlet.remoting.response_codes import ResponseCode
-
-if TYPE_CHECKING:
-    from rocketlet.remoting.connection import Connection
 
 log = logging.getLogger("rocketlet.client.send_pipeline")
 
@@ -55,6 +54,14 @@ _SEND = "the send"
 _LEAST_REST = 0.05
 # After these answers the route is refreshed at once: it seems to have changed.
 _STALE_ROUTE = frozenset({int(ResponseCode.TOPIC_NOT_EXIST), int(ResponseCode.NO_PERMISSION)})
+# A batch may get these for one of its messages, or for being one. The broker has stored none of it.
+_OF_ONE_MESSAGE = frozenset(
+    {
+        int(ResponseCode.SYSTEM_ERROR),
+        int(ResponseCode.REQUEST_CODE_NOT_SUPPORTED),
+        int(ResponseCode.MESSAGE_ILLEGAL),
+    }
+)
 
 
 class SendPipeline:
@@ -71,9 +78,8 @@ class SendPipeline:
         self._outside: deque[Send] = deque()
         self.settled: Callable[[], None] | None = None
         """Called after each send: for threads that wait for room."""
-        self._lines: dict[str, Connection] = {}
+        self._lanes = Lanes(session, config, self._ended, self._not_reached, self._left, self.start_task)
         self._for_route: dict[str, deque[Send]] = {}
-        self._for_line: dict[str, deque[Send]] = {}
         self._refreshing: set[str] = set()
         self._resting: list[tuple[float, int, Send]] = []
         """A heap of sends between two tries: when each is tried again, and its place among those of one time."""
@@ -97,6 +103,8 @@ class SendPipeline:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 nursery.start_soon(self._look_for_late_ones)
+                if self._config.linger:
+                    nursery.start_soon(self._lanes.run)
                 task_status.started()
         finally:
             self.close(ClientClosed("the producer has ended before the send was answered"))
@@ -191,42 +199,72 @@ class SendPipeline:
             queue = choose(queues, turn, avoid, self._faults, trio.current_time() * 1000)
         send.queue = queue
         send.tries += 1
-        address = self._session.routes.master(queue.broker_name)
+        self._leave(send)
+
+    def _leave(self, send: Send) -> None:
+        broker = send.queue.broker_name
+        address = self._session.routes.master(broker)
         if address is None:
             send.unsent += 1
-            self._failed(send, NoRoute("the queue's broker is in no route", topic=send.topic, broker=queue.broker_name))
-            return
-        address = self._session.brokers.vip(address)
-        line = self._lines.get(address)
-        if line is None or line.closed:
-            self._park_for_line(send, address)
+            self._failed(send, NoRoute("the queue's broker is in no route", topic=send.topic, broker=broker))
         else:
-            self._send(send, line)
+            self._lanes.leave(send, self._session.brokers.vip(address))
 
-    def _send(self, send: Send, line: Connection) -> None:
-        send.tried_at = trio.current_time()
-        send.connection = line
-        send.opaque = opaque = line.take_opaque()
-        try:
-            if line.header_type is HeaderType.JSON and not line.has_hooks:
-                frame = send.frame(opaque)
-            else:
-                frame = self._other_frame(send, line, opaque)
-            if send.oneway:
-                line.send_oneway_frame(frame)
-                self._settle(send, _sent_without_answer(send), None)
-            else:
-                line.call_frame_soon(opaque, frame, send.answered)
-        except RemotingError as error:
-            self.answered(send, error)
-
-    def _other_frame(self, send: Send, line: Connection, opaque: int) -> bytes:
-        command = send.command(line.header_type)
-        command.opaque = opaque
-        line.sign(command)
-        return encode(command)
+    def _left(self, send: Send) -> None:
+        """One that is not answered was handed to its connection."""
+        self._settle(send, SendResult(SendStatus.SEND_OK, send.message_id, "", send.queue, -1), None)
 
     # ---- its end
+
+    def _not_reached(self, send: Send, error: RemotingError) -> None:
+        send.unsent += 1
+        self.answered(send, error)
+
+    def _ended(self, call: Call, answer: Command | RemotingError) -> None:
+        """A request has come to an end."""
+        sends = call.sends
+        if len(sends) > 1 and not isinstance(answer, RemotingError):
+            status = STATUS_BY_CODE.get(answer.code)
+            if status is not None:
+                self._batch_stored(call, status, answer)
+                return
+            if answer.code in _OF_ONE_MESSAGE:
+                log.info("a batch of %d messages is sent again one by one: %s", len(sends), answer.remark)
+                for send in sends:
+                    if call.let_go(send):
+                        send.alone = True
+                        self._leave(send)
+                return
+        for send in sends:
+            if call.let_go(send):
+                self.answered(send, answer)
+
+    def _batch_stored(self, call: Call, status: SendStatus, answer: Command) -> None:
+        try:
+            results = results_of(call.sends, status, answer, self._config.namespace)
+        except BadAnswer as error:
+            for send in call.sends:
+                if call.let_go(send):
+                    self._give_up(send, error)
+            return
+        self._note_answer(call.sends[0])
+        for send, result in zip(call.sends, results, strict=True):
+            if not call.let_go(send):
+                continue
+            if self._is_good_enough(send, status):
+                self._settle(send, result, None)
+            else:
+                self._failed(send, refusal(answer, _SEND, self._broker(send), send.topic))
+
+    def _note_answer(self, send: Send) -> None:
+        if self._faults is not None:
+            now = trio.current_time()
+            self._faults.answered(send.queue.broker_name, (now - send.tried_at) * 1000, now * 1000)
+
+    def _is_good_enough(self, send: Send, status: SendStatus) -> bool:
+        """Whether it is not tried again although it was stored."""
+        unsafe = status is not SendStatus.SEND_OK and self._config.retry_when_not_stored_safely
+        return not (unsafe and self._may_retry(send))
 
     def answered(self, send: Send, answer: Command | RemotingError) -> None:
         """A try has ended: with an answer, or without one."""
@@ -235,17 +273,15 @@ class SendPipeline:
         if isinstance(answer, RemotingError):
             self._failed(send, translated(answer, _SEND, self._broker(send), send.topic))
             return
-        if self._faults is not None:
-            now = trio.current_time()
-            self._faults.answered(send.queue.broker_name, (now - send.tried_at) * 1000, now * 1000)
+        self._note_answer(send)
         status = STATUS_BY_CODE.get(answer.code)
         if status is None:
             self._refused(send, answer)
-        elif status is not SendStatus.SEND_OK and self._config.retry_when_not_stored_safely and self._may_retry(send):
+        elif not self._is_good_enough(send, status):
             self._failed(send, refusal(answer, _SEND, self._broker(send), send.topic))
         else:
             try:
-                result = result_of(send, status, answer, self._config.namespace)
+                (result,) = results_of((send,), status, answer, self._config.namespace)
             except BadAnswer as error:
                 self._give_up(send, error)
             else:
@@ -288,7 +324,7 @@ class SendPipeline:
         rest = min(_LEAST_REST * 2 ** min(send.rests, 20), left / 2)
         log.info("try %d of message %s failed, trying again in %g s: %s", send.tries, send.message_id, rest, error)
         send.rests += 1
-        send.connection, send.tried_at = None, now + rest
+        send.tried_at = now + rest
         heapq.heappush(self._resting, (now + rest, next(self._order), send))
         self._wake_looker(now + rest)
 
@@ -323,7 +359,6 @@ class SendPipeline:
 
     def _settle(self, send: Send, result: SendResult | None, error: ClientError | None) -> None:
         self.on_their_way.discard(send)
-        send.connection = None
         if send.counted:
             send.counted = False
             self.bytes -= len(send.body)
@@ -374,37 +409,6 @@ class SendPipeline:
         finally:
             self._refreshing.discard(topic)
 
-    # ---- waiting for a connection
-
-    def _park_for_line(self, send: Send, address: str) -> None:
-        parked = self._for_line.get(address)
-        if parked is not None:
-            parked.append(send)
-            return
-        assert self._nursery is not None
-        self._for_line[address] = deque([send])
-        self._nursery.start_soon(self._get_line, address)
-
-    async def _get_line(self, address: str) -> None:
-        error: RemotingError | None = None
-        line = None
-        try:
-            line = await self._session.connection(address)
-        except RemotingError as failure:
-            error = failure
-        parked = self._for_line.pop(address)
-        if line is not None:
-            self._lines[address] = line
-        for send in parked:
-            if send.done:
-                continue
-            if line is not None:
-                self._send(send, line)
-            else:
-                assert error is not None
-                send.unsent += 1
-                self.answered(send, error)
-
     # ---- time
 
     def _look_before(self, deadline: float) -> None:
@@ -441,41 +445,16 @@ class SendPipeline:
                 self._next_look = min(self._next_look, deadline)
 
     def _late(self, send: Send, now: float) -> None:
-        line = send.connection
-        if line is not None:
-            line.forget(send.opaque)
-            send.connection = None
-        waited = now - (send.tried_at if line is not None else send.began)
+        waits_for_others = send.waits_in is not None
+        had_left = self._lanes.give_up(send)
+        waited = now - (send.tried_at if had_left else send.began)
         if send.deadline <= now:
-            what = "the send was not answered" if line is not None else "the send found no route or connection"
+            what = "the send found no route or connection"
+            if had_left:
+                what = "the send was not answered"
+            elif waits_for_others:
+                what = "the send waited for the answer to those before it, which did not come"
             error = TimedOut(f"{what} in time", topic=send.topic, advice="it may be stored all the same")
             self._give_up(send, error)
         else:
             self.answered(send, CallTimeout(f"no answer within {waited:g} s"))
-
-
-def result_of(send: Send, status: SendStatus, answer: Command, namespace: str) -> SendResult:
-    """What an answer of this status says. Raises BadAnswer."""
-    ext = answer.ext or {}
-    queue = send.queue
-    try:
-        queue_id = int(ext.get("queueId", queue.queue_id))
-        queue_offset = int(ext.get("queueOffset", 0))
-    except ValueError as error:
-        raise BadAnswer(f"the answer to a send cannot be read: {error}", topic=send.topic) from None
-    if queue_id != queue.queue_id or namespace:
-        queue = MessageQueue(unwrap(namespace, queue.topic), queue.broker_name, queue_id)
-    return SendResult(
-        status,
-        send.message_id,
-        ext.get("msgId", ""),
-        queue,
-        queue_offset,
-        ext.get("transactionId"),
-        ext.get("MSG_REGION"),
-        ext.get("TRACE_ON") != "false",
-    )
-
-
-def _sent_without_answer(send: Send) -> SendResult:
-    return SendResult(SendStatus.SEND_OK, send.message_id, "", send.queue, -1)

@@ -23,9 +23,9 @@ import msgspec
 from rocketlet.client.config import ProducerConfig
 from rocketlet.client.errors import ClientError, InvalidMessage
 from rocketlet.client.hooks import EndTransactionContext, SendHook, run_end_hooks
-from rocketlet.client.sending.pending_send import Send
 from rocketlet.client.sending.producer import ProducerEngine
 from rocketlet.client.sending.queue_selection import Selector
+from rocketlet.client.sending.send import Send
 from rocketlet.client.sending.send_result import SendResult, SendStatus, TransactionState
 from rocketlet.client.talking.session import World
 from rocketlet.common import message_flags as flags

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-import msgspec
 import trio
 
 from rocketlet.common.clock import WallClock
@@ -45,7 +44,6 @@ _STORED = frozenset(
         int(ResponseCode.SLAVE_NOT_AVAILABLE),
     }
 )
-_quoted = msgspec.json.Encoder().encode
 Settle = Callable[[m.SendResultEntry], None]
 
 
@@ -137,7 +135,7 @@ class Sends:
             message.sys_flag,
             message.born_timestamp,
             0,
-            _quoted(message.properties),
+            message.properties,
             message.body,
         )
         self._brokers.frame_soon(

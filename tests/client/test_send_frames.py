@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketlet.client.sending.send_frames import SendTemplate, quoted
+from rocketlet.client.sending.send_frames import SendTemplate
 from rocketlet.remoting.command import HeaderType
 from rocketlet.remoting.frame_codec import FrameDecoder, encode
 from rocketlet.remoting.protocol.header import from_ext
@@ -30,9 +30,9 @@ def test_a_frame_is_what_the_general_way_makes(
 ) -> None:
     opaque, queue_id, sys_flag, flag = numbers
     template = SendTemplate("g%1", topic, "TBW102", 4, batch=batch)
-    frame = template.frame(opaque, queue_id, sys_flag, born, flag, quoted(properties), body, oneway)
+    frame = template.frame(opaque, queue_id, sys_flag, born, flag, properties, body, oneway)
     (read,) = FrameDecoder().feed(frame)
-    command = template.command(HeaderType.JSON, queue_id, sys_flag, born, flag, quoted(properties), body, oneway)
+    command = template.command(HeaderType.JSON, queue_id, sys_flag, born, flag, properties, body, oneway)
     command.opaque = opaque
     (general,) = FrameDecoder().feed(encode(command))
     assert read == general

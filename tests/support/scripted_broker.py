@@ -25,6 +25,7 @@ from rocketlet.client.talking.session import World
 from rocketlet.common.clock import TrioWallClock
 from rocketlet.common.host import pack_host
 from rocketlet.common.message_id import offset_message_id
+from rocketlet.common.message_record import decode_batch
 from rocketlet.remoting.handler import AsyncFunction, Handler, PlainFunction, Reply, Request
 from rocketlet.remoting.memory_network import MemoryNetwork
 from rocketlet.remoting.protocol.membership import ConsumerListBody, HeartbeatData, LockBatchAnswerBody, LockBatchBody
@@ -87,6 +88,14 @@ class Script:
     def headers(self, code: RequestCode) -> list[dict[str, str]]:
         """The header fields of all requests of a code."""
         return [ext for _, asked, ext in self.asked if asked == code]
+
+    def sent(self, broker: str | None = None) -> list[list[bytes]]:
+        """The bodies of the messages of each send, in order; those of a batch together."""
+        return [
+            [bytes(item.body) for item in decode_batch(body)] if ext.get("m") == "true" else [body]
+            for (name, code, ext), body in zip(self.asked, self.bodies, strict=True)
+            if code in (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE) and broker in (None, name)
+        ]
 
     # ---- serving
 
@@ -184,11 +193,12 @@ def send_reply(script: Script, broker: str, request: Request, code: int = 0) -> 
     """The answer of a broker that has stored the message."""
     queue = request.ext["e"]
     offset = script._offsets[broker, request.ext["b"], queue]
-    script._offsets[broker, request.ext["b"], queue] += 1
-    message_id = offset_message_id(pack_host(HOST, 10911), 1000 * offset)
+    count = len(decode_batch(request.body)) if request.ext.get("m") == "true" else 1
+    script._offsets[broker, request.ext["b"], queue] += count
+    ids = [offset_message_id(pack_host(HOST, 10911), 1000 * (offset + place)) for place in range(count)]
     return Reply(
         code,
-        {"msgId": message_id, "queueId": queue, "queueOffset": str(offset), "MSG_REGION": "r", "TRACE_ON": "true"},
+        {"msgId": ",".join(ids), "queueId": queue, "queueOffset": str(offset), "MSG_REGION": "r", "TRACE_ON": "true"},
     )
 
 

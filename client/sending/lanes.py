@@ -1,0 +1,246 @@
+"""The way of sends to their brokers: connections, frames, and sends that leave together.
+
+While a request to a queue is in flight, what else goes there waits, and leaves as one batch. A batch of 100 messages
+costs a broker as much as ten sends, and its answer wakes us once. Nothing waits for a timer: an idle queue takes a send
+at once, a busy one takes all that has gathered as soon as it has answered, or when that is as large as a batch may be.
+So the more is sent, the more leaves together. With `linger` the first send to an idle queue waits so long for others.
+
+    leave ─ connection? ─ alone or idle? ─ frame ─▶ Call ─▶ ended(call, answer)
+               │              │
+             parked        the queue's Lane
+
+A lane hands out sends in the order in which they came, so that the order within a queue stays. Each send keeps its own
+tries, deadline, result and error: `send_pipeline` decides what an answer means for it.
+
+Java: client/impl/MQClientAPIImpl.java#sendMessage; nothing there gathers by itself (Kafka's RecordAccumulator does)
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import trio
+
+from rocketlet.client.config import ProducerConfig
+from rocketlet.client.errors import BadAnswer
+from rocketlet.client.namespace import unwrap
+from rocketlet.client.sending.send import Answer, Call, Lane, Send
+from rocketlet.client.sending.send_result import SendResult, SendStatus
+from rocketlet.client.talking.session import Session
+from rocketlet.common.message import MessageQueue
+from rocketlet.common.message_record import BatchItem, encode_batch
+from rocketlet.remoting.command import Command, HeaderType
+from rocketlet.remoting.errors import RemotingError
+from rocketlet.remoting.frame_codec import encode
+
+if TYPE_CHECKING:
+    from rocketlet.client.sending.send_frames import SendTemplate
+    from rocketlet.remoting.connection import Connection
+
+_MOST_LANES = 10_000
+_ITEM = 32  # bytes of a message in a batch beside body and properties, and some for characters beyond ASCII
+
+
+class Lanes:
+    """The lanes and connections of one producer. Lives on its loop."""
+
+    def __init__(
+        self,
+        session: Session,
+        config: ProducerConfig,
+        ended: Callable[[Call, Answer], None],
+        not_reached: Callable[[Send, RemotingError], None],
+        left: Callable[[Send], None],
+        start_task: Callable[..., None],
+    ) -> None:
+        """`ended` is told what a request came to, `not_reached` that there is no connection for one, and `left` that
+        one was written which is not answered.
+        """
+        self._session = session
+        self._linger = config.linger
+        self._ended = ended
+        self._not_reached = not_reached
+        self._left = left
+        self._start_task = start_task
+        self._lines: dict[str, Connection] = {}
+        self._for_line: dict[str, deque[Send]] = {}
+        self._lanes: dict[MessageQueue, Lane] = {}
+        self._lingering: deque[Lane] = deque()
+        self._first_lingers = trio.Event()
+
+    def leave(self, send: Send, address: str) -> None:
+        """Send it to its queue, at this address: at once, with others, or when there is a connection."""
+        line = self._lines.get(address)
+        if line is not None and not line.closed:
+            self._join(send, address, line)
+            return
+        parked = self._for_line.get(address)
+        if parked is None:
+            parked = self._for_line[address] = deque()
+            self._start_task(self._get_line, address)
+        parked.append(send)
+
+    async def _get_line(self, address: str) -> None:
+        error: RemotingError | None = None
+        line = None
+        try:
+            line = await self._session.connection(address)
+        except RemotingError as failure:
+            error = failure
+        parked = self._for_line.pop(address)
+        if line is not None:
+            self._lines[address] = line
+        for send in parked:
+            if send.done:
+                continue
+            if line is not None:
+                self._join(send, address, line)
+            else:
+                assert error is not None
+                self._not_reached(send, error)
+
+    # ---- the lane of a queue
+
+    def _join(self, send: Send, address: str, line: Connection) -> None:
+        lane = self._lane(send.queue)
+        lane.address = address
+        if send.alone:
+            if lane.waiting:
+                self._go(lane, line)  # a send does not overtake those before it
+            self._depart(lane, line, [send])
+            return
+        size = len(send.body) + len(send.text) + _ITEM
+        if not lane.has_room(size):
+            self._go(lane, line)
+        if self._linger and not lane.waiting:
+            lane.due = trio.current_time() + self._linger
+            self._lingering.append(lane)
+            self._first_lingers.set()
+        send.waits_in = lane
+        lane.waiting.append(send)
+        lane.size += size
+        if not lane.calls and not self._linger:
+            self._go(lane, line)
+
+    def _lane(self, queue: MessageQueue) -> Lane:
+        lane = self._lanes.get(queue)
+        if lane is None:
+            if len(self._lanes) >= _MOST_LANES:
+                self._lanes = {queue: lane for queue, lane in self._lanes.items() if lane.calls or lane.waiting}
+            lane = self._lanes[queue] = Lane()
+        return lane
+
+    def _next(self, lane: Lane) -> None:
+        """A request of this lane has ended; those that waited for it go."""
+        lane.calls -= 1
+        if lane.waiting and not lane.calls and not (self._linger and trio.current_time() < lane.due):
+            self._go_at_last(lane)
+
+    def _go_at_last(self, lane: Lane) -> None:
+        line = self._lines.get(lane.address)
+        if line is not None and not line.closed:
+            self._go(lane, line)
+        else:
+            for send in lane.take():
+                self.leave(send, lane.address)
+
+    async def run(self) -> None:
+        """See to the lanes that wait on purpose, until cancelled."""
+        while True:
+            while self._lingering:
+                lane = self._lingering.popleft()
+                await trio.sleep_until(lane.due)
+                if lane.waiting and not lane.calls and lane.due <= trio.current_time():
+                    self._go_at_last(lane)
+            self._first_lingers = trio.Event()
+            await self._first_lingers.wait()
+
+    # ---- requests
+
+    def _go(self, lane: Lane, line: Connection) -> None:
+        sends = lane.take()
+        if sends:
+            self._depart(lane, line, sends)
+
+    def _depart(self, lane: Lane, line: Connection, sends: list[Send]) -> None:
+        first = sends[0]
+        call = Call(lane, line, sends, self._call_ended)
+        now = trio.current_time()
+        for send in sends:
+            send.call = call
+            send.tried_at = now
+        try:
+            if len(sends) == 1:
+                frame = _frame(first.template, line, call.opaque, first, first.text, first.body)
+            else:
+                template = first.template.batch
+                assert template is not None
+                frame = _frame(template, line, call.opaque, first, "", batch_body(sends))
+            if first.oneway:
+                line.send_oneway_frame(frame)
+                self._left(first)
+            else:
+                line.call_frame_soon(call.opaque, frame, call.answered)
+                lane.calls += 1
+        except RemotingError as error:
+            self._ended(call, error)
+
+    def _call_ended(self, call: Call, answer: Answer) -> None:
+        self._ended(call, answer)
+        self._next(call.lane)
+
+    def give_up(self, send: Send) -> bool:
+        """Wait no more for a send that is late; whether it had left."""
+        send.waits_in = None
+        call = send.call
+        if call is None:
+            return False
+        send.call = None
+        call.waited_for -= 1
+        if not call.waited_for:
+            call.line.forget(call.opaque)
+            self._next(call.lane)
+        return True
+
+
+def _frame(template: SendTemplate, line: Connection, opaque: int, send: Send, text: str, body: bytes) -> bytes:
+    queue_id = send.queue.queue_id
+    if line.header_type is HeaderType.JSON and not line.has_hooks:
+        return template.frame(opaque, queue_id, send.sys_flag, send.born, send.flag, text, body, send.oneway)
+    command = template.command(line.header_type, queue_id, send.sys_flag, send.born, send.flag, text, body, send.oneway)
+    command.opaque = opaque
+    line.sign(command)
+    return encode(command)
+
+
+def batch_body(sends: Sequence[Send]) -> bytes:
+    """The body of a batch of these."""
+    return encode_batch([BatchItem(send.flag, send.body, send.text.encode()) for send in sends])
+
+
+def results_of(sends: Sequence[Send], status: SendStatus, answer: Command, namespace: str) -> list[SendResult]:
+    """What an answer of this status says of each message of a request. Raises BadAnswer.
+
+    A broker stores a batch in a row; its answer has the ids of all and the queue offset of the first.
+    """
+    ext = answer.ext or {}
+    queue = sends[0].queue
+    try:
+        queue_id = int(ext.get("queueId", queue.queue_id))
+        queue_offset = int(ext.get("queueOffset", 0))
+    except ValueError as error:
+        raise BadAnswer(f"the answer to a send cannot be read: {error}", topic=sends[0].topic) from None
+    if queue_id != queue.queue_id or namespace:
+        queue = MessageQueue(unwrap(namespace, queue.topic), queue.broker_name, queue_id)
+    transaction, region, trace_on = ext.get("transactionId"), ext.get("MSG_REGION"), ext.get("TRACE_ON") != "false"
+    ids = [ext.get("msgId", "")]
+    if len(sends) > 1:
+        ids = ids[0].split(",")
+        if len(ids) != len(sends):
+            ids = [""] * len(sends)
+    return [
+        SendResult(status, send.message_id, offset_id, queue, queue_offset + place, transaction, region, trace_on)
+        for place, (send, offset_id) in enumerate(zip(sends, ids, strict=True))
+    ]

@@ -1,0 +1,206 @@
+"""A send in flight, the request that carries it, and the lane of its queue, where it may wait for others.
+
+A thread may ask for the end of a send while the engine tells it. Neither takes a lock: whoever waits first adds a waker
+and then looks at `done` again; the engine first sets `done` and then takes the wakers out, one by one. So each waker is
+called by the engine or taken back by the waiter.
+
+Java: none
+"""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from rocketlet.client.errors import ClientError, TimedOut
+from rocketlet.client.sending.send_result import SendResult
+from rocketlet.common.message import MessageQueue
+from rocketlet.remoting.command import Command
+from rocketlet.remoting.errors import RemotingError
+
+if TYPE_CHECKING:
+    from rocketlet.client.sending.send_frames import SendTemplate
+    from rocketlet.remoting.connection import Connection
+
+Select: TypeAlias = Callable[[Sequence[MessageQueue]], MessageQueue]
+Answer: TypeAlias = Command | RemotingError
+
+MOST_BYTES = 128 << 10
+"""Of one batch. More gains nothing at the broker, and keeps the first answers waiting."""
+
+
+class Send:
+    """One send. `prepare` fills in what is sent; the pipeline (or the direct line) keeps its tries here."""
+
+    __slots__ = (
+        "_wakers",
+        "alone",
+        "began",
+        "body",
+        "born",
+        "call",
+        "causes",
+        "counted",
+        "deadline",
+        "done",
+        "error",
+        "failed_at",
+        "fixed",
+        "flag",
+        "message_id",
+        "oneway",
+        "queue",
+        "rests",
+        "result",
+        "select",
+        "sys_flag",
+        "template",
+        "text",
+        "timeout",
+        "topic",
+        "tried_at",
+        "tries",
+        "unsent",
+        "waits_in",
+    )
+
+    # What is sent.
+    message_id: str
+    topic: str
+    template: SendTemplate
+    text: str
+    """Its properties."""
+    body: bytes
+    sys_flag: int
+    flag: int
+    born: int
+    oneway: bool
+    alone: bool
+    """Whether it must not leave in a batch with others."""
+    timeout: float
+    fixed: MessageQueue | None
+    select: Select | None
+
+    # Its tries; times are seconds of the engine's clock.
+    queue: MessageQueue
+    began: float
+    tried_at: float
+    deadline: float
+
+    def __init__(self) -> None:
+        self.tries = 0
+        self.unsent = 0
+        """Those of the tries that never left: there was no address, or no connection could be made."""
+        self.rests = 0
+        self.failed_at: set[str] | None = None
+        """Brokers at which it failed since its last rest."""
+        self.causes: list[ClientError] | None = None
+        self.call: Call | None = None
+        """The request that it is in flight with."""
+        self.waits_in: Lane | None = None
+        self.counted = False
+        """Whether the body counts among the bytes in flight."""
+        self.done = False
+        self.result: SendResult | None = None
+        self.error: ClientError | None = None
+        self._wakers: list[Callable[[], object]] = []
+
+    def settle(self, result: SendResult | None, error: ClientError | None) -> None:
+        """The send is over. Wakes whoever waits."""
+        self.result = result
+        self.error = error
+        self.done = True
+        wakers = self._wakers
+        while wakers:
+            try:
+                wake = wakers.pop()
+            except IndexError:
+                return  # a thread has just taken its own back
+            wake()
+
+    # ---- waiting
+
+    def when_done(self, wake: Callable[[], object]) -> bool:
+        """Have this called, by the engine, when the send is over. False: it is over already, and it is not called."""
+        self._wakers.append(wake)
+        return not (self.done and self.take_back(wake))
+
+    def take_back(self, wake: Callable[[], object]) -> bool:
+        """Do not call this any more; False: the engine has done so, or is about to."""
+        try:
+            self._wakers.remove(wake)
+        except ValueError:
+            return False
+        return True
+
+    def wait(self, timeout: float | None = None) -> SendResult:
+        """Wait in this thread for the result. Raises the send's error, or TimedOut."""
+        if not self.done:
+            lock = allocate_lock()
+            lock.acquire()
+            if self.when_done(lock.release) and not lock.acquire(timeout=-1 if timeout is None else max(0.0, timeout)):
+                self.take_back(lock.release)
+                raise TimedOut("the send is still in flight", topic=self.topic, elapsed_ms=1000 * (timeout or 0))
+        return self.outcome()
+
+    def outcome(self) -> SendResult:
+        """The result, or the error raised. Requires: done."""
+        if self.error is not None:
+            raise self.error
+        assert self.result is not None
+        return self.result
+
+
+class Call:
+    """One request in flight: a send by itself, or several as a batch."""
+
+    __slots__ = ("_ended", "lane", "line", "opaque", "sends", "waited_for")
+
+    def __init__(self, lane: Lane, line: Connection, sends: list[Send], ended: Callable[[Call, Answer], None]) -> None:
+        self.lane = lane
+        self.line = line
+        self.sends = sends
+        """In the order of the batch."""
+        self.waited_for = len(sends)
+        """Those of them that were not given up."""
+        self.opaque = line.take_opaque()
+        self._ended = ended
+
+    def answered(self, answer: Answer) -> None:
+        """What connections call."""
+        self._ended(self, answer)
+
+    def let_go(self, send: Send) -> bool:
+        """Whether the send is still in flight with this; from now on it is not."""
+        if send.call is not self:
+            return False
+        send.call = None
+        return True
+
+
+class Lane:
+    """What waits for one queue, and how many requests to it are in flight."""
+
+    __slots__ = ("address", "calls", "due", "size", "waiting")
+
+    def __init__(self) -> None:
+        self.address = ""
+        self.calls = 0
+        self.due = 0.0
+        """Until then the sends wait on purpose."""
+        self.waiting: list[Send] = []
+        self.size = 0
+
+    def has_room(self, size: int) -> bool:
+        """Whether one more leaves with those that wait."""
+        return not self.waiting or self.size + size <= MOST_BYTES
+
+    def take(self) -> list[Send]:
+        """Those that wait, and still want to be sent."""
+        sends = [send for send in self.waiting if send.waits_in is self]
+        for send in sends:
+            send.waits_in = None
+        self.waiting.clear()
+        self.size = 0
+        return sends
