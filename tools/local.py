@@ -267,7 +267,7 @@ class LocalStack:
             flags["localServeAddr"] = chosen.advertise
         servers = self._loaded[0]
         config = load(ProxyConfig, flags=flags)[ProxyConfig]
-        self._grpc = Proxy(config, servers[ServerConfig], servers[PoolConfig], self._network)
+        self._grpc = Proxy(config, servers[ServerConfig], servers[PoolConfig], self._network, clock=self._clock)
         address: str = await self._nursery.start(self._grpc.run)
         return address
 

@@ -74,7 +74,7 @@ class Sends:
                 message = self._checked(call, found[0], topic)
                 queue, address = self._place(topic, message)
                 connection = self._brokers.connection(address)
-                if connection is not None and message.type != TRANSACTION:
+                if connection is not None:
                     self._hand_over(call, topic, queue, message, connection, partial(_answer, call))
                     return None
         return self._send_all(call, request)
@@ -96,8 +96,6 @@ class Sends:
                 done.set()
 
         for at, (message, (queue, address)) in enumerate(zip(checked, places, strict=True)):
-            if message.type == TRANSACTION:
-                await self._transactions.introduce(topic.name, address)
             try:
                 connection = await self._brokers.pool.connection(address)
             except RemotingError as error:

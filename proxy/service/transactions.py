@@ -3,7 +3,7 @@
 A client ends a transaction by its id alone, so the place of the half message is remembered from its send, or from the
 broker's question about it. What was forgotten (a restart of ours, another endpoint) the broker asks about, so nothing
 hangs. Brokers ask producer groups; a producer's group is the topic that it sends to, and this process is a member of
-the groups of all its producers.
+the groups of all its producers of transactions.
 
 Java: proxy/service/transaction/AbstractTransactionService.java, ClusterTransactionService.java
 """
@@ -15,9 +15,11 @@ from dataclasses import dataclass
 
 import trio
 
+from rocketlet.client.errors import ClientError
 from rocketlet.common import message_properties as props
 from rocketlet.common.message_id import InvalidMessageId, parse_offset_message_id
 from rocketlet.common.message_record import RecordError, decode
+from rocketlet.common.topic_attributes import MIXED, TRANSACTION
 from rocketlet.proxy.call import Refusal
 from rocketlet.proxy.service.brokers import Brokers
 from rocketlet.proxy.service.clients import Clients
@@ -27,7 +29,7 @@ from rocketlet.proxy.wire.codes import Code
 from rocketlet.remoting.connection import Connection
 from rocketlet.remoting.events import ConnectionEvents
 from rocketlet.remoting.handler import Handler, HandlerTable, Request
-from rocketlet.remoting.protocol.membership import HeartbeatData, ProducerData
+from rocketlet.remoting.protocol.membership import HeartbeatData, ProducerData, UnregisterClientHeader
 from rocketlet.remoting.protocol.sending import SendMessageAnswerHeader
 from rocketlet.remoting.protocol.transactions import (
     COMMIT,
@@ -42,6 +44,10 @@ log = logging.getLogger("rocketlet.proxy.transactions")
 MOST_OPEN = 100_000
 """Transactions remembered; the oldest go first, and the broker asks about them."""
 HEARTBEAT_SECONDS = 30.0
+SETTLED_SECONDS = 10.0
+"""So long after its first producer a topic is told to brokers: nobody is asked about what has just begun. Java's
+endpoint takes up to 20 s."""
+_LOOK_EVERY = 2.0
 _MOST_GROUPS = 1000  # of one heartbeat; a broker has a limit too
 _RESOLUTIONS = {m.COMMIT: COMMIT, m.ROLLBACK: ROLLBACK}
 
@@ -62,8 +68,8 @@ class Transactions(ConnectionEvents):
         self._clients = clients
         self._client_id = client_id
         self._open: dict[tuple[str, str], _Half] = {}
-        self._known_at: dict[str, set[str]] = {}  # broker's address -> topics that we are a producer of
-        self._soon = trio.Event()
+        self._since: dict[str, float] = {}  # topic -> when it first had a producer here
+        self._told: dict[str, tuple[frozenset[str], float]] = {}  # broker's address -> the last heartbeat
 
     def __len__(self) -> int:
         return len(self._open)
@@ -164,36 +170,60 @@ class Transactions(ConnectionEvents):
 
     # ---- known to brokers
 
-    async def introduce(self, topic: str, address: str) -> None:
-        """Make sure that the broker knows whom to ask, before it has a transaction of this topic."""
-        if topic not in self._known_at.get(address, ()):
-            await self._heartbeat(address, {topic} | set(list(self._known_at.get(address, ()))[: _MOST_GROUPS - 1]))
-
     async def run(self) -> None:
         """Tell brokers again and again of what topics there are producers, until cancelled."""
         while True:
-            for address in list(self._known_at):
-                topics = self._known_at[address] & self._clients.topics()
-                if not topics:
-                    del self._known_at[address]
-                    continue
-                try:
-                    await self._heartbeat(address, set(list(topics)[:_MOST_GROUPS]))
-                except Refusal as error:
-                    log.warning("%s does not know our producers of transactions: %s", address, error)
-            with trio.move_on_after(HEARTBEAT_SECONDS):
-                await self._soon.wait()
-            self._soon = trio.Event()
+            wanted = self._wanted()
+            for address in list(self._told):
+                await self._take_leave(address, self._told[address][0] - wanted.get(address, frozenset()))
+            for address, topics in wanted.items():
+                known, when = self._told.get(address, (frozenset(), 0.0))
+                if topics - known or trio.current_time() - when > HEARTBEAT_SECONDS:
+                    await self._heartbeat(address, topics)
+            await trio.sleep(_LOOK_EVERY)
 
-    async def _heartbeat(self, address: str, topics: set[str]) -> None:
+    def _wanted(self) -> dict[str, frozenset[str]]:
+        """The topics of transactions that have had producers here for a while, by the addresses of their brokers."""
         assert self.brokers is not None
-        body = HeartbeatData(
-            clientID=self._client_id, producerDataSet=[ProducerData(groupName=topic) for topic in sorted(topics)]
-        ).to_json()
-        await self.brokers.demand(address, RequestCode.HEART_BEAT, None, body)
-        self._known_at[address] = topics
+        now = trio.current_time()
+        here = self._clients.topics() | {topic for topic, _ in self._open}
+        self._since = {topic: self._since.get(topic, now) for topic in here}
+        wanted: dict[str, set[str]] = {}
+        for topic, since in self._since.items():
+            known = self.brokers.known_topic(topic)
+            if known is not None and known.type in (TRANSACTION, MIXED) and now - since >= SETTLED_SECONDS:
+                for address in known.masters.values():
+                    wanted.setdefault(address, set()).add(topic)
+        return {address: frozenset(sorted(topics)[:_MOST_GROUPS]) for address, topics in wanted.items()}
+
+    async def _heartbeat(self, address: str, topics: frozenset[str]) -> None:
+        assert self.brokers is not None
+        groups = [ProducerData(groupName=topic) for topic in topics]
+        body = HeartbeatData(clientID=self._client_id, producerDataSet=groups).to_json()
+        try:
+            await self.brokers.ask(address, RequestCode.HEART_BEAT, None, body)
+        except ClientError as error:
+            log.warning("%s does not know our producers of transactions: %s", address, error)
+        else:
+            self._told[address] = topics, trio.current_time()
+
+    async def _take_leave(self, address: str, topics: frozenset[str]) -> None:
+        """A broker ends the connection of a producer that it hears nothing of: and all others are on that one too."""
+        assert self.brokers is not None
+        for topic in topics:
+            header = UnregisterClientHeader(clientID=self._client_id, producerGroup=topic)
+            try:
+                await self.brokers.ask(address, RequestCode.UNREGISTER_CLIENT, header)
+            except ClientError as error:
+                log.info("could not take leave of %s for topic %s: %s", address, topic, error)
+        told = self._told.get(address)
+        if topics and told is not None:
+            left = told[0] - topics
+            if left:
+                self._told[address] = left, told[1]
+            else:
+                del self._told[address]
 
     def connected(self, connection: Connection) -> None:
         """See ConnectionEvents: a broker that restarted knows nobody."""
-        if connection.peer in self._known_at:
-            self._soon.set()
+        self._told.pop(connection.peer, None)

@@ -7,6 +7,7 @@ import trio
 import trio.testing
 
 from rocketlet.common.clock import TrioWallClock
+from rocketlet.proxy.service.transactions import SETTLED_SECONDS
 from rocketlet.proxy.wire import messages as m
 from rocketlet.proxy.wire.codes import Code
 from tests.support.grpc_client import CallFailed, GrpcClient, grpc_client
@@ -215,9 +216,10 @@ async def test_a_producer_is_asked_about_a_transaction_that_it_left_open(
         publishing = m.Publishing(topics=[m.Resource(name="X")])
         _, answers = await client.telemetry(m.Settings(client_type=m.PRODUCER, publishing=publishing))
         await anext(answers)
-        born = m.Timestamp(seconds=wall_clock() // 1000)
-        sent = await send(client, message("X", message_type=m.TRANSACTION, born_timestamp=born))
+        began = trio.current_time()
+        sent = await send(client, message("X", message_type=m.TRANSACTION))
         command = (await anext(answers)).recover_orphaned_transaction_command
+        assert trio.current_time() - began >= SETTLED_SECONDS
         assert command.transaction_id == sent.entries[0].transaction_id
         assert command.message.body == b"hello"
         assert command.message.topic.name == "X"

@@ -58,7 +58,7 @@ async def proxied(
 ) -> AsyncIterator[Proxied]:
     """`settings` are the brokers', `flags` the endpoint's."""
     network = MemoryNetwork()
-    stack = LocalStack(LocalSettings(host="10.0.0.1", brokers=brokers, settings=settings or {}), network)
+    stack = LocalStack(LocalSettings(host="10.0.0.1", brokers=brokers, settings=settings or {}), network, clock)
     async with trio.open_nursery() as nursery:
         addresses = await nursery.start(stack.run)
         loaded = load(
