@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rocketlet.access.config import AccessConfig
-from rocketlet.broker.config import VIP_STEP, BrokerConfig
+from rocketlet.broker.config import VIP_STEP, BrokerConfig, reachable
 from rocketlet.common import command_line
 from rocketlet.failover.config import FailoverConfig
 from rocketlet.metrics.config import MetricsConfig
@@ -50,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         arguments=arguments,
         environment=os.environ,
     )
+    loaded = reachable(loaded)
     sys.exit(server_process.run(PROGRAM, lambda nursery: _start(nursery, loaded)))
 
 

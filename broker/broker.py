@@ -482,6 +482,8 @@ class Broker:
         loopback = ""
         if config.broker_ip1:
             told = config.broker_ip1
+            if config.tells_in_vain:
+                log.warning("clients are told %s, but bindAddress=%s lets in this host alone", told, host)
         elif config.bind_address in EVERY_INTERFACE:
             told, loopback = own_address(config.namesrv_addr), join_address("127.0.0.1", port)
         else:

@@ -10,8 +10,9 @@ Java: common/BrokerConfig.java, remoting/netty/NettyServerConfig.java
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from rocketlet.common.config_file import DEFAULT, Loaded
 from rocketlet.common.settings import LONG_MAX, SettingsError, setting
 from rocketlet.common.topic import PERM_READ, PERM_WRITE, TRACE_TOPIC, is_legal_name
 
@@ -32,7 +33,10 @@ class BrokerConfig:
         (), "Name servers to register at, host:port.", important=True, env="NAMESRV_ADDR", flag="-n"
     )
     bind_address: str = setting(
-        "127.0.0.1", "Address to listen on; 0.0.0.0 opens the broker to every network of the host.", important=True
+        "127.0.0.1",
+        "Address to listen on; 0.0.0.0 opens the broker to every network of the host, and is the default where"
+        " brokerIP1 names another address than loopback.",
+        important=True,
     )
     listen_port: int = setting(
         10911, "Port for clients; the VIP port lies two below. 0 takes a free one.", minimum=0, maximum=65535
@@ -199,9 +203,23 @@ class BrokerConfig:
         return self.bind_address in LOOPBACK
 
     @property
+    def tells_in_vain(self) -> bool:
+        """Whether clients are told an address at which only this host finds somebody."""
+        return self.loopback_only and self.broker_ip1 not in ("", *LOOPBACK)
+
+    @property
     def registration_pause(self) -> float:
         """Seconds between two registrations."""
         return min(max(self.register_name_server_period, 10_000), 60_000) / 1000
+
+
+def reachable(loaded: Loaded) -> Loaded:
+    """A broker.conf of the field names brokerIP1 and no bindAddress, which RocketMQ does not have: listen there too."""
+    config = loaded[BrokerConfig]
+    if loaded.origins["bindAddress"] != DEFAULT or not config.broker_ip1 or config.broker_ip1 in LOOPBACK:
+        return loaded
+    configs = tuple(replace(one, bind_address="0.0.0.0") if one is config else one for one in loaded.configs)
+    return replace(loaded, configs=configs, origins={**loaded.origins, "bindAddress": "follows brokerIP1"})
 
 
 class Settings:

@@ -10,9 +10,11 @@ import trio
 from trio.testing import MockClock
 
 from rocketlet.broker.broker import Broker, host_name
+from rocketlet.broker.config import BrokerConfig, reachable
 from rocketlet.broker.own_address import own_address
 from rocketlet.broker.run_time_settings import RunTimeSettings
 from rocketlet.common.clock import TrioWallClock
+from rocketlet.common.config_file import load
 from rocketlet.common.errors import leaves
 from rocketlet.common.message_record import Record
 from rocketlet.remoting.errors import ListenFailed
@@ -290,3 +292,18 @@ class Overlaid:
 
     def __setattr__(self, name: str, value: object) -> None:
         setattr(self._below, name, value)
+
+
+@pytest.mark.parametrize(
+    ("flags", "bound", "vain"),
+    [
+        ({}, "127.0.0.1", False),
+        ({"brokerIP1": "10.0.0.5"}, "0.0.0.0", False),
+        ({"brokerIP1": "127.0.0.1"}, "127.0.0.1", False),
+        ({"brokerIP1": "10.0.0.5", "bindAddress": "127.0.0.1"}, "127.0.0.1", True),
+        ({"brokerIP1": "10.0.0.5", "bindAddress": "10.0.0.5"}, "10.0.0.5", False),
+    ],
+)
+def test_who_is_told_an_address_finds_somebody_there(flags: dict[str, str], bound: str, vain: bool) -> None:
+    config = reachable(load(BrokerConfig, flags=flags))[BrokerConfig]
+    assert (config.bind_address, config.tells_in_vain) == (bound, vain)
