@@ -1,8 +1,8 @@
 """Messages that were delivered as often as their group allows, and never acknowledged: on to %DLQ%group.
 
 Written like those that a consumer sends back for the last time (`handlers/send_back.py`). The copy comes before the
-fact that the message is done; after a crash between the two the last dead letter of the group is looked at, so that it
-does not come twice.
+fact that the message is done; after a crash between the two, the newest dead letter that the group has at the start is
+the one in question, and does not come twice.
 
 Java: proxy/processor/ConsumerProcessor.java (forwardMessageToDeadLetterQueue)
 """
@@ -31,7 +31,7 @@ class DeadLetters:
         self._store = store
         self._topics = topics
         self._filter_bits = filter_bits
-        self._unsure: set[str] = set()  # groups whose last dead letter was looked at since the start
+        self._newest: dict[str, str] = {}  # by group, what its newest dead letter was when we began
 
     def bury(self, group: str, log_offset: int, times: int) -> bool:
         """Store the dead letter of a message, which was delivered so many times; False where it is not there any more
@@ -42,10 +42,11 @@ class DeadLetters:
             log.error("group %s: the message at %d is dead, and cannot be kept", group, log_offset)
             return False
         record = decode(raw)
-        if group not in self._unsure:
-            self._unsure.add(group)
-            if self._is_there(topic.name, record):
-                return True
+        if group not in self._newest:
+            self._newest[group] = self._newest_in(topic.name)
+        if self._newest[group] == _origin(record):
+            self._newest[group] = ""
+            return True
         log.info("group %s: the message at %d is dead after %d deliveries", group, log_offset, times)
         self._store.put(self._letter(record, topic.name, times))
         return True
@@ -60,14 +61,14 @@ class DeadLetters:
         message.filter_bits = self._filter_bits(topic, message.properties)
         return message
 
-    def _is_there(self, topic: str, record: Record) -> bool:
-        """Whether the newest dead letter is this one: the process ended before it knew."""
+    def _newest_in(self, topic: str) -> str:
         queue = self._store.queue(topic, 0)
         entry = queue.entry(queue.end - 1) if queue is not None and queue.end else None
         raw = self._store.record_at(entry[0]) if entry is not None else None
-        if raw is None:
-            return False
-        newest = decode_bytes(decode(raw).properties)
-        return newest.get(ORIGIN_MESSAGE_ID) == decode_bytes(record.properties).get(
-            ORIGIN_MESSAGE_ID, offset_message_id(record.store_host, record.log_offset)
-        )
+        return decode_bytes(decode(raw).properties).get(ORIGIN_MESSAGE_ID, "") if raw is not None else ""
+
+
+def _origin(record: Record) -> str:
+    """Which message it is, as its dead letter tells it."""
+    found = decode_bytes(record.properties).get(ORIGIN_MESSAGE_ID)
+    return found or offset_message_id(record.store_host, record.log_offset)

@@ -326,7 +326,8 @@ class Pops:
         """
         self._check_open()
         state = self._states.get((key.group, key.topic), {}).get(key.queue_id)
-        end = state.table.next if state is not None else self._store.queue_end(key.topic, key.queue_id)
+        # Without a table all below the committed offset is done.
+        end = state.table.next if state else self._offsets.get(key.group, key.topic, key.queue_id) or 0
         for offset in offsets:
             if not 0 <= offset < end:
                 raise Refused(
@@ -334,7 +335,7 @@ class Pops:
                     f"group {key.group} was never given message {offset} of queue {key.queue_id} of {key.topic}",
                 )
         if state is None:
-            return  # all of it was done long ago
+            return
         done = [offset for offset in offsets if state.table.done(offset)]
         if done:
             self._acked.setdefault(key, []).extend(done)
