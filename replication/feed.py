@@ -53,6 +53,14 @@ class FedSlave:
     since: float
 
 
+@dataclass(slots=True, eq=False)
+class _Visitor:
+    """A connection, and what it turned out to be."""
+
+    scope: trio.CancelScope
+    slave: FedSlave | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class SlaveStatus:
     """One connected slave, for people: where it is, how far the log was sent to it, and what it has confirmed."""
@@ -97,7 +105,7 @@ class Feed:
         self._tls_mode = tls_mode
         self._tls = tls
         self._policy = policy
-        self._connections = 0
+        self._visitors: list[_Visitor] = []
         self.slaves: list[FedSlave] = []
         self.replicated = Watermark()
 
@@ -147,22 +155,39 @@ class Feed:
         allowed = self._config().ha_allowed
         if not is_allowed(split_address(stream.peer)[0], allowed):
             log.warning("%s is not among haAllowed=%s: not fed", stream.peer, ";".join(allowed))
-        elif self._connections >= MOST_CONNECTIONS:
-            log.warning("%s is not fed: %d connections are open already", stream.peer, MOST_CONNECTIONS)
+        elif not self._has_room():
+            log.warning("%s is not fed: %d slaves are fed already", stream.peer, MOST_CONNECTIONS)
         else:
-            self._connections += 1
-            nursery.start_soon(self._serve_one, stream)
+            visitor = _Visitor(trio.CancelScope())
+            self._visitors.append(visitor)
+            nursery.start_soon(self._serve_one, stream, visitor)
             return
         await stream.aclose()
 
-    async def _serve_one(self, raw: ByteStream) -> None:
+    def _has_room(self) -> bool:
+        """Whether one more may come. Whoever has confirmed nothing yet goes for it, the oldest first: a peer that only
+        holds connections must not keep slaves out."""
+        if len(self._visitors) < MOST_CONNECTIONS:
+            return True
+        for visitor in self._visitors:
+            if visitor.slave is None or not visitor.slave.view.confirmed:
+                visitor.scope.cancel()
+                self._visitors.remove(visitor)
+                return True
+        return False
+
+    async def _serve_one(self, raw: ByteStream, visitor: _Visitor) -> None:
+        with visitor.scope:
+            await self._serve(raw, visitor)
+
+    async def _serve(self, raw: ByteStream, visitor: _Visitor) -> None:
         """One connection from its first byte to its end; its failure affects no other."""
         secured = None
         try:
             found = await told_apart(raw, self._tls_mode, self._tls, self._config().silence_seconds, log)
             if found is not None:
                 secured, first = found
-                await self._greet(secured, first)
+                await self._greet(secured, first, visitor)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             log.info("the connection of slave %s broke: %s", raw.peer, error.__cause__ or error)
         except NotFed as error:
@@ -170,11 +195,12 @@ class Feed:
         except (SliceGone, StoreError, OSError) as error:
             log.error("slave %s is dropped: the log cannot be read: %s", raw.peer, error)
         finally:
-            self._connections -= 1
+            if visitor in self._visitors:
+                self._visitors.remove(visitor)
             with trio.CancelScope(shield=True):
                 await (secured or raw).aclose()
 
-    async def _greet(self, stream: ByteStream, first: bytes) -> None:
+    async def _greet(self, stream: ByteStream, first: bytes, visitor: _Visitor) -> None:
         """Hear the first report, and feed from there. Raises NotFed."""
         reader, reports = ReportReader(), list[int]()
         with trio.move_on_after(self._config().silence_seconds):
@@ -186,7 +212,7 @@ class Feed:
             return
         start = start_for(reports[0], self._span(), last_file_only=self._config().sync_from_last_file)
         now = trio.current_time()
-        slave = FedSlave(stream, SlaveView(reports[0], start, now), now)
+        slave = visitor.slave = FedSlave(stream, SlaveView(reports[0], start, now), now)
         log.info("slave %s has the log up to %d and is fed from %d on", stream.peer, reports[0], start)
         self.slaves.append(slave)
         try:

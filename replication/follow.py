@@ -160,6 +160,8 @@ class Follower:
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
 
     def _say(self, trouble: str) -> None:
+        if self.following is not None and trio.current_time() - self._since > LONGEST_PAUSE:
+            self._trouble, self._pause = "", SHORTEST_PAUSE
         if trouble != self._trouble:
             log.warning("the master is not followed: %s", trouble)
             self._trouble = trouble
@@ -219,9 +221,9 @@ class Follower:
                 raise StreamBroken(f"master {master.ha_address} closed the connection; its log may say why")
             self.heard_at = trio.current_time()
             for offset, piece in reader.feed(data):
-                if replica.is_empty and offset != replica.end:
+                if replica.is_empty and offset != replica.end and piece:
                     self._begin_at(offset, master)
-                if offset != replica.end:
+                if offset != replica.end and not (replica.is_empty and not piece):
                     raise StreamBroken(
                         f"master {master.ha_address} sent bytes of log offset {offset}, where {replica.end} comes next"
                     )
@@ -245,7 +247,7 @@ class Follower:
 
     def _followed(self, master: Master) -> None:
         log.info("follows master %s from log offset %d on", master.ha_address, self._store.log.end)
-        self.following, self._trouble, self._pause = master, "", SHORTEST_PAUSE
+        self.following = master
         self.received, self._since = 0, trio.current_time()
         self.changed.unpark_all()
 

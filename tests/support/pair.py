@@ -184,19 +184,16 @@ class Pair:
 
 
 @asynccontextmanager
-async def pair(*, slaves: int = 1, **settings: object) -> AsyncIterator[Pair]:
+async def pair(
+    *, slaves: int = 1, client: PoolConfig | None = None, namesrv: ServerConfig | None = None, **settings: object
+) -> AsyncIterator[Pair]:
     """A master and so many slaves of it. `settings` are all members', but `broker_role` is the master's."""
     network = MemoryNetwork(host="10.2.0.1")
-    async with trio.open_nursery() as nursery, ConnectionPool(network, PoolConfig()) as pool:
-        configs = (
-            NamesrvConfig(bind_address="10.1.0.1", listen_port=9876),
-            ServerConfig(),
-            MetricsConfig(),
-            AccessConfig(),
-        )
+    async with trio.open_nursery() as nursery, ConnectionPool(network, client or PoolConfig()) as pool:
+        servers = NamesrvConfig(bind_address="10.1.0.1", listen_port=9876)
+        configs = (servers, namesrv or ServerConfig(), MetricsConfig(), AccessConfig())
         origins = {one.key: "default" for config in configs for one in settings_of(type(config))}
-        namesrv = NameServer(Loaded(configs, origins), network, files=MemoryFiles())
-        await nursery.start(namesrv.run)
+        await nursery.start(NameServer(Loaded(configs, origins), network, files=MemoryFiles()).run)
         them = Pair(nursery, pool, network, settings)
         await them.start("master")
         for number in range(1, slaves + 1):
