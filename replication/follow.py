@@ -140,6 +140,8 @@ class Follower:
         finally:
             # What a cut left of a record would look like damage to the next start.
             self._replica.drop_rest()
+            if self._store.last_record is None:
+                self._replica.clear()
 
     async def _until_moved(self, scope: trio.CancelScope) -> None:
         await self._place.change()

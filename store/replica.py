@@ -58,10 +58,13 @@ class Replica:
         """Have an empty log begin there. REQUIRES the begin of a file. Raises NoRecord where it had begun later."""
         assert self.is_empty
         assert offset % self._log.file_size == 0
-        if offset < self._least:
-            raise NoRecord(f"the log was to begin at {self._least} and now at {offset}; start this broker again")
+        self._check_begin(offset)
         self._log.open_at(offset)
         self.end = self._least = offset
+
+    def _check_begin(self, offset: int) -> None:
+        if offset < self._least:
+            raise NoRecord(f"the log was to begin at {self._least} and now at {offset}; start this broker again")
 
     def clear(self) -> None:
         """Delete the files of a log that has no whole record, so that it may begin anywhere. REQUIRES that."""
@@ -84,6 +87,8 @@ class Replica:
             self._settle()  # what a full disk kept from being filed
         if not self._has_room():
             raise DiskFull(f"{self._log.files.directory}: no space left on the disk; the master is not followed")
+        if self.end < self._least:
+            self._check_begin(self.end)
         size = len(data)
         assert size <= self.room_in_file()
         try:
