@@ -11,54 +11,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import pathlib
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from benchmarks.spark_log import write_log
+from benchmarks.support.family_cpu import Cost, cost_of
 
 GIB = 1 << 30
-
-
-@dataclass(slots=True)
-class Cost:
-    """Seconds by the clock, and of CPU in all processes that took part."""
-
-    wall: float
-    cpu: float
-
-
-def cost_of(work: Callable[[], Any]) -> Cost:
-    """Of work done in processes that live on: the JVM, its Python workers, and this one."""
-    began, cpu = time.perf_counter(), _family_cpu()
-    work()
-    return Cost(time.perf_counter() - began, _family_cpu() - cpu)
-
-
-def _family_cpu() -> float:
-    """CPU time of this process and all below it; what ended meanwhile counts with the one that waited for it."""
-    parents: dict[int, int] = {}
-    cpu: dict[int, float] = {}
-    for folder in pathlib.Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                fields = (folder / "stat").read_text().rsplit(")", 1)[1].split()
-            except OSError:
-                continue  # ended meanwhile
-            parents[int(folder.name)] = int(fields[1])
-            cpu[int(folder.name)] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-    family, found = {os.getpid()}, True
-    while found:
-        found = {pid for pid, parent in parents.items() if parent in family} - family
-        family |= found
-    return sum(cpu.get(pid, 0.0) for pid in family)
 
 
 def recover(root: pathlib.Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -56,20 +56,24 @@ def spark_session(
         use_java(os.environ)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        _add_to_path("PYTHONPATH", _OUR_ROOT)
+        _add_to_path(os.environ, _OUR_ROOT)
         builder = builder.master(master or "local[*]")
     elif master:
         builder = builder.master(master)
     for key, value in (_SETTINGS | ({} if submitted else _LOCAL_SETTINGS) | dict(settings)).items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
+    if submitted:
+        # The JVM starts Python processes beside the driver, which plan sources and streams. It gives them this, and
+        # nothing of the submit command's --py-files.
+        _add_to_path(session.sparkContext.environment, _OUR_ROOT)
     datasource.register(session)
     source.register(session)
     return session
 
 
-def _add_to_path(variable: str, folder: str) -> None:
+def _add_to_path(environment: MutableMapping[str, str], folder: str) -> None:
     """Workers are started by the JVM and get its environment, not our sys.path. What the user has there comes first."""
-    parts = [part for part in os.environ.get(variable, "").split(os.pathsep) if part]
+    parts = [part for part in environment.get("PYTHONPATH", "").split(os.pathsep) if part]
     if folder not in parts:
-        os.environ[variable] = os.pathsep.join([*parts, folder])
+        environment["PYTHONPATH"] = os.pathsep.join([*parts, folder])

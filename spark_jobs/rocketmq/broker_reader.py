@@ -103,6 +103,8 @@ class BrokerReader:
         patience = self._retry_seconds if patience is None else patience
 
         async def ask() -> None:
+            if not future.set_running_or_notify_cancel():
+                return  # nobody wants the answer any more
             try:
                 future.set_result(await self._patiently(patience, function, *arguments))
             except BaseException as error:

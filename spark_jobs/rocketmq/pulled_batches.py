@@ -1,5 +1,8 @@
 """The messages of one range of a queue, pulled while the ones before them are made into columns.
 
+A broker gives so many messages a pull, 32 unless told otherwise, so the offsets at which the next pulls will have to go
+on can be guessed, and several are under way at once. A guess that was wrong is thrown away.
+
 Messages of a range that retention has deleted, or a broker lost, are a loss of data: an error, or a warning where the
 user said `failOnDataLoss=false`. A queue that ends before the range does is asked again for a while, for a broker that
 has just failed over may still be catching up.
@@ -11,7 +14,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 
 import numpy as np
 import pyarrow.compute as pc
@@ -29,6 +34,7 @@ log = logging.getLogger("rocketlet.spark_jobs.rocketmq")
 
 _BATCH_BYTES = 4 << 20
 _LOOK_AGAIN = 0.5
+_AT_ONCE = 4
 
 
 class DataLost(RocketletError):
@@ -47,18 +53,17 @@ def batches(
 ) -> Iterator[MessageBatch]:
     """The messages of a range in their order. Raises DataLost, ClientError."""
     at, held = wanted.begin, bytearray()
-    pulling = reader.pull_soon(group, subscription, wanted.queue, at)
+    pulls = Pulls(lambda offset: reader.pull_soon(group, subscription, wanted.queue, offset), wanted.end)
     give_up = time.monotonic() + retry_seconds
     try:
         while at < wanted.end:
-            pulled = pulling.result()
+            pulled = pulls.at(at)
             after = _progress(pulled, wanted, at, fail_on_data_loss, time.monotonic() > give_up)
             if after == at:
                 time.sleep(_LOOK_AGAIN)
             else:
                 give_up = time.monotonic() + retry_seconds
-            if after < wanted.end:
-                pulling = reader.pull_soon(group, subscription, wanted.queue, after)
+            pulls.guess(at, after)
             at = after
             held += pulled.records
             if len(held) >= _BATCH_BYTES:
@@ -66,7 +71,43 @@ def batches(
                 held = bytearray()
         yield from _batch(held, subscription, wanted, inflate)
     finally:
-        pulling.cancel()
+        pulls.forget()
+
+
+class Pulls:
+    """Pulls of one queue that are under way, the first of them at an offset that is wanted next."""
+
+    def __init__(self, ask: Callable[[int], Future[Pulled]], end: int) -> None:
+        self._ask = ask
+        self._end = end
+        self._under_way: deque[tuple[int, Future[Pulled]]] = deque()
+        self._step = 0
+
+    def at(self, offset: int) -> Pulled:
+        """The answer at an offset, which is waited for."""
+        if not self._under_way or self._under_way[0][0] != offset:
+            self.forget()
+            self._under_way.append((offset, self._ask(offset)))
+        return self._under_way.popleft()[1].result()
+
+    def guess(self, at: int, after: int) -> None:
+        """The answer at one offset led to another: ask there, and where its like would lead if it came twice."""
+        step, self._step = self._step, after - at
+        if self._under_way and self._under_way[0][0] != after:
+            self.forget()
+        following = self._under_way[-1][0] + self._step if self._under_way else after
+        ahead = _AT_ONCE if step == self._step > 0 else 1
+        while following < self._end and len(self._under_way) < ahead:
+            self._under_way.append((following, self._ask(following)))
+            if self._step == 0:
+                return
+            following += self._step
+
+    def forget(self) -> None:
+        """What is under way is not wanted."""
+        for _, future in self._under_way:
+            future.cancel()
+        self._under_way.clear()
 
 
 def _progress(pulled: Pulled, wanted: OffsetRange, at: int, fail_on_data_loss: bool, is_late: bool) -> int:

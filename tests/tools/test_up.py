@@ -234,3 +234,17 @@ def test_a_start_imports_nothing_heavy(tmp_path: Path) -> None:
     program = "import sys, rocketlet.tools.up, rocketlet.tools.thread_stack; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert not set(done.stdout.split()) & {"numpy", "pyspark", "asyncio", "pytest", "cProfile"}
+
+
+def test_the_console_comes_up_beside_it_and_ends_with_it(tmp_path: Path) -> None:
+    pytest.importorskip("hypercorn", reason="the extra console is not installed")
+    with up(*FREE_PORTS, "--metrics-port", "-1", "--console", directory=tmp_path) as process:
+        said = greeting(process, "  console ")
+        found = re.search(r"http://\S+", said.splitlines()[-1])
+        assert found is not None, said
+        with urllib.request.urlopen(found[0] + "/cluster", timeout=30) as answer:
+            assert b"broker-a" in answer.read()
+        process.terminate()
+        assert process.wait(30) == 0
+    with pytest.raises(OSError, match="refused"):
+        urllib.request.urlopen(found[0], timeout=5)
