@@ -39,16 +39,16 @@ class BrokerConfig:
         important=True,
     )
     listen_port: int = setting(
-        10911, "Port for clients; the VIP port lies two below. 0 takes a free one.", minimum=0, maximum=65535
+        10911, "Port for clients; the VIP port is two below. 0 takes a free one.", minimum=0, maximum=65535
     )
     broker_ip1: str = setting(
         "",
-        "Address that clients are told.",
+        "Address that clients get.",
         key="brokerIP1",
         important=True,
         default_note="loopback while bindAddress is, else the host's own",
     )
-    broker_ip2: str = setting("", "Address that slaves are told.", key="brokerIP2", default_note="brokerIP1")
+    broker_ip2: str = setting("", "Address that slaves get.", key="brokerIP2", default_note="brokerIP1")
     region_id: str = setting("DefaultRegion", "Region that send answers name; message traces carry it.", updatable=True)
 
     # What it allows
@@ -79,7 +79,7 @@ class BrokerConfig:
     )
     trace_topic_enable: bool = setting(False, "The topic of message traces is created.", important=True)
     msg_trace_topic_name: str = setting(TRACE_TOPIC, "Name of the topic of message traces.", important=True)
-    trace_on: bool = setting(True, "Clients are told to record traces, if they do at all.", updatable=True)
+    trace_on: bool = setting(True, "Clients are asked to record traces, if they do at all.", updatable=True)
     config_black_list: tuple[str, ...] = setting(
         ("configBlackList", "brokerConfigPath"), "Settings that a request to change is refused for (code 16)."
     )
@@ -95,13 +95,13 @@ class BrokerConfig:
         1000, "How long it waits otherwise.", unit="ms", updatable=True, minimum=0, maximum=30_000
     )
     notify_consumer_ids_changed_enable: bool = setting(
-        True, "Members of a group are told when others come and go.", updatable=True
+        True, "Members of a group are notified when others come and go.", updatable=True
     )
     slave_read_enable: bool = setting(
         False, "Consumers that lag far behind are sent to a slave.", updatable=True, important=True
     )
     disable_consume_if_consumer_read_slowly: bool = setting(
-        False, "A group that lags too far behind may not consume any more.", updatable=True
+        False, "A group that lags too far behind may no longer consume.", updatable=True
     )
     consumer_fallbehind_threshold: int = setting(
         17_179_869_184, "How far that is.", unit="bytes of the log", updatable=True, minimum=0, maximum=LONG_MAX

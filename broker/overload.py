@@ -24,9 +24,9 @@ from rocketlet.remoting.response_codes import ResponseCode
 
 log = logging.getLogger("rocketlet.broker.overload")
 
-# Shorter passes are everyday: a turn over a full buffer, a collection of garbage.
-WORTH_A_LOOK = 0.05
-WORTH_A_LINE = 0.5
+# Shorter passes are normal: a turn over a full buffer, a garbage collection. Slow ones are logged.
+LONG_PASS_SECONDS = 0.05
+SLOW_PASS_SECONDS = 0.5
 # How long requests of a family may have waited. Sends and pulls look themselves.
 LIMITS: Mapping[str, Callable[[BrokerConfig], int]] = {
     "heartbeat": lambda config: config.wait_time_mills_in_heartbeat_queue,
@@ -57,9 +57,9 @@ class Overload(trio.abc.Instrument):
 
     def before_io_wait(self, timeout: float) -> None:
         took = self._now() - self._woke
-        self.waited_ms = int(took * 1000) if took > WORTH_A_LOOK else 0
-        if took > WORTH_A_LINE:
-            log.warning("the broker was busy or stood still for %.1f s: a slow disk, too little CPU?", took)
+        self.waited_ms = int(took * 1000) if took > LONG_PASS_SECONDS else 0
+        if took > SLOW_PASS_SECONDS:
+            log.warning("the broker was busy or blocked for %.1f s: a slow disk, too little CPU?", took)
 
     def pass_ms(self) -> float:
         """How long this pass has taken so far."""

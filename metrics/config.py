@@ -30,7 +30,7 @@ class MetricsConfig:
     metrics_max_series: int = setting(
         50_000, "Series on one page, at most; what is above is left out and counted.", minimum=1000, maximum=1_000_000
     )
-    metrics_lag_per_queue: bool = setting(True, "Lag is told for each queue, not only for topic and group.")
+    metrics_lag_per_queue: bool = setting(True, "Lag is reported for each queue, not only for topic and group.")
 
     @property
     def is_on(self) -> bool:

@@ -78,7 +78,7 @@ class ServerConfig:
         minimum=0,
     )
     write_buffer_low_water_mark: int = setting(
-        0, "Unsent answers down to which they have to fall before reading goes on; 0: 1 MiB.", unit="bytes", minimum=0
+        0, "Reading resumes when unsent answers have fallen to this; 0: 1 MiB.", unit="bytes", minimum=0
     )
     server_drain_seconds: float = setting(
         3.0,
@@ -106,7 +106,7 @@ class ServerConfig:
     )
     unread_answers_max: int = setting(
         1 << 30,
-        "Answers that wait for peers to read them, in all; above it, who has left 64 KiB of them is not read from.",
+        "Unread answers of all peers together; above it, peers that left 64 KiB of them unread are not read from.",
         unit="bytes",
         minimum=1 << 20,
     )

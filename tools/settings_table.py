@@ -56,7 +56,7 @@ Each setting can be given in four ways; the first that is there counts:
 `mqnamesrv -p` and `mqbroker -p` print all settings with the place that each value came from; `-m` prints the important
 ones, set in bold here. An unknown key is refused with the nearest match. Those marked ↻ may be changed while
 the process runs (`mqadmin updateBrokerConfig`, `updateNamesrvConfig`); settings that name a file never may. Keys
-behind a slash are other spellings that are read too.
+after a slash are other spellings that are read too.
 """
 
 _NOT_SERVED_HEAD = """
