@@ -158,4 +158,6 @@ def _etcd(loaded: Loaded, identity: Identity, network: Network) -> Coordination:
     config = failover_config(loaded)
     if not config.etcd_endpoints:
         raise SettingsError("failoverEnable=true wants etcdEndpoints, as in http://host1:2379,http://host2:2379")
-    raise SettingsError(f"etcd is not served yet ({identity.name}, {network})")
+    from rocketlet.failover.etcd_coordinator import etcd_coordination
+
+    return etcd_coordination(config, identity.cluster, identity.name, network)

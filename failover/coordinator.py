@@ -89,6 +89,9 @@ class Coordinator(Protocol):
     async def run(self) -> None:
         """Keep the leases alive, until cancelled."""
 
+    async def aclose(self) -> None:
+        """Close its connections. The leases end by themselves."""
+
 
 def replica_of(member: str) -> int:
     """The `replicaId` of a member; 0 where it says none."""

@@ -236,10 +236,14 @@ class Driver:
 
     async def run(self) -> None:
         """Until cancelled."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._coordinator.run)
-            nursery.start_soon(self._watch)
-            nursery.start_soon(self._conduct, nursery)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._coordinator.run)
+                nursery.start_soon(self._watch)
+                nursery.start_soon(self._conduct, nursery)
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._coordinator.aclose()
 
     def _wake(self) -> None:
         self._news.unpark_all()

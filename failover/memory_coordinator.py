@@ -100,7 +100,7 @@ class MemoryCoordination:
 
     def renew(self, session: _Session, revision: int) -> bool:
         self.expire()
-        if self.revision != revision or any(one.leads for one in self._sessions.values() if one is not session):
+        if self.revision != revision or any(one.leads for one in self._sessions.values()):
             return False
         session.leads = True
         self._renew(session)
@@ -183,6 +183,10 @@ class MemoryCoordinator:
             await trio.sleep(self._session.seconds / 3)
             if self._is_reached():
                 self._hub.keep(self._session)
+
+    async def aclose(self) -> None:
+        """See Coordinator."""
+        await trio.lowlevel.checkpoint()
 
     async def _ask(self) -> None:
         """One way of a question or an answer. Raises CoordinatorAway."""

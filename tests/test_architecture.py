@@ -141,7 +141,7 @@ DOORS = {
     "jinja2": ["console.*"],
     "hypercorn": ["console.app", "console.__main__"],
     "prometheus_client": ["metrics.exposition"],
-    "h11": ["metrics.endpoint"],
+    "h11": ["failover.etcd_client", "metrics.endpoint"],
     "google": ["proxy.wire.*", "proxy.connection"],
     "hpack": ["proxy.http2.protocol"],
     "cryptography": ["proxy.certificate", "remoting.certificates"],
