@@ -100,7 +100,7 @@ class ReplicaGroup:
         coordinator = self._coordination(member, config.lease_seconds)
         group = f"{self._chance.getrandbits(48):012x}"
         self.driver = Driver(ground, self._state, coordinator, port, self._config, self._disk, stage, group)
-        self.driver.replica_address = join_address(host, split_address(address)[1])
+        self.driver.replica_address = config.replica_address or join_address(host, split_address(address)[1])
         log.info("this broker is replica %s of %s", member, self._identity.name)
         nursery.start_soon(self.driver.run)
         return self.driver

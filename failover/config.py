@@ -52,6 +52,10 @@ class FailoverConfig:
         0, "Port for the other replicas, on bindAddress.", minimum=0, maximum=65535, default_note="listenPort + 2"
     )
 
+    replica_address: str = setting(
+        "", "Where other replicas are told to connect, host:port.", default_note="brokerIP1 and replicaListenPort"
+    )
+
     def __post_init__(self) -> None:
         problems = []
         if self.failover_enable and self.replica_id < 1:

@@ -1,0 +1,481 @@
+"""Three etcd, three brokers, a name server: real processes that are killed, stopped and cut off, and a ledger.
+
+    python -m benchmarks.failover_rounds kill --rounds 100
+    python -m benchmarks.failover_rounds stop cut slave etcd --rounds 20 --seconds 1200
+
+Four producers send and two consumers read all the while. The ledger has every message that was acknowledged, with its
+queue and offset, and every one that a consumer has seen. After each round, and at the end:
+
+- nothing that was acknowledged is gone or stands elsewhere, nothing that was seen has vanished;
+- of what one producer sent to one queue nothing has overtaken anything;
+- the logs of the three brokers are the same bytes up to the confirmed end.
+
+It tells how long sends took to go on after each fault. Faults: `kill` (SIGKILL of the master), `stop` (SIGSTOP for 30
+seconds), `cut` (the master's links to the other replicas), `slave` (one slave from etcd, then the master is killed),
+`etcd` (all of etcd for 30 seconds), `switch` (mqadmin switchMaster).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+import trio
+
+from rocketlet.client import AsyncProducer, Message, SendStatus
+from rocketlet.client.errors import ClientError
+from rocketlet.remoting.command import Command, request
+from rocketlet.remoting.config import PoolConfig
+from rocketlet.remoting.connection_pool import ConnectionPool
+from rocketlet.remoting.errors import RemotingError
+from rocketlet.remoting.protocol.header import to_ext
+from rocketlet.remoting.protocol.pulling import SUBSCRIPTION, PullMessageHeader
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.transport import ByteStream, TcpNetwork
+from tests.support.etcd import EtcdCluster, free_ports
+from tests.support.records import decode_all
+
+TOPIC = "Ledger"
+QUEUES = 4
+CUT_SECONDS = 12.0
+AWAY_SECONDS = 30.0
+
+
+class Proxy:
+    """TCP, handed on; `cut` swallows what comes, as a network does that loses everything."""
+
+    def __init__(self, port: int, target: str) -> None:
+        self.port = port
+        self.target = target
+        self.is_cut = False
+        self._streams: set[ByteStream] = set()
+        self._healed = trio.Event()
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        network = TcpNetwork()
+        listener = await network.listen("127.0.0.1", self.port)
+        async with trio.open_nursery() as nursery:
+            task_status.started()
+            while True:
+                nursery.start_soon(self._connect, network, await listener.accept())
+
+    async def _connect(self, network: TcpNetwork, one: ByteStream) -> None:
+        other: ByteStream | None = None
+        self._streams.add(one)
+        try:
+            while self.is_cut:
+                await self._healed.wait()
+            other = await network.dial(self.target)
+            self._streams.add(other)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._pump, one, other, nursery.cancel_scope)
+                nursery.start_soon(self._pump, other, one, nursery.cancel_scope)
+        except (RemotingError, OSError):
+            pass  # nobody there: the connection just ends
+        finally:
+            for stream in (one, other):
+                if stream is not None:
+                    self._streams.discard(stream)
+                    with trio.CancelScope(shield=True):
+                        await stream.aclose()
+
+    async def _pump(self, source: ByteStream, sink: ByteStream, scope: trio.CancelScope) -> None:
+        try:
+            while data := await source.receive_some(65536):
+                if self.is_cut:
+                    await self._healed.wait()
+                    break  # what was swallowed is lost, and so is the connection
+                await sink.send_all(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # the other side sees it by the end of its connection
+        scope.cancel()
+
+    def cut(self) -> None:
+        self.is_cut, self._healed = True, trio.Event()
+
+    def heal(self) -> None:
+        self.is_cut = False
+        self._healed.set()
+
+
+@dataclass
+class Node:
+    number: int
+    folder: Path
+    port: int
+    replica: Proxy
+    etcd: list[Proxy]
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+
+@dataclass
+class Ledger:
+    acked: dict[tuple[int, int], str] = field(default_factory=dict)  # (queue, offset): body
+    seen: dict[tuple[int, int], str] = field(default_factory=dict)
+    ack_times: list[float] = field(default_factory=list)
+    failed: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+    def note(self, kind: dict[tuple[int, int], str], place: tuple[int, int], body: str, what: str) -> None:
+        known = kind.setdefault(place, body)
+        if known != body:
+            self.wrong.append(f"{what} at {place}: {known}, and later {body}")
+
+
+class Rounds:
+    def __init__(self, directory: Path, chosen: argparse.Namespace) -> None:
+        self.directory = directory
+        self.chosen = chosen
+        self.random = Random(chosen.seed)
+        self.etcd = EtcdCluster(directory, 3)
+        self.nodes: list[Node] = []
+        self.ledger = Ledger()
+        self.namesrv = ""
+        self.namesrv_process: subprocess.Popen[bytes] | None = None
+        self.resumed: dict[str, list[float]] = defaultdict(list)
+
+    # ---- processes
+
+    def start_namesrv(self) -> None:
+        (port,) = free_ports(1)
+        self.namesrv = f"127.0.0.1:{port}"
+        out = (self.directory / "namesrv.log").open("ab")
+        self.namesrv_process = subprocess.Popen(
+            [sys.executable, "-m", "rocketlet.namesrv", "--listenPort", str(port),
+             "--kvConfigPath", str(self.directory / "kv.json"),
+             "--configStorePath", str(self.directory / "namesrv.properties")],
+            stdout=out, stderr=out,
+        )  # fmt: skip
+
+    def start(self, node: Node) -> None:
+        settings: dict[str, object] = {
+            "brokerName": "broker-a", "listenPort": node.port, "namesrvAddr": self.namesrv,
+            "storePathRootDir": node.folder, "failoverEnable": "true", "replicaId": node.number,
+            "replicaAddress": f"127.0.0.1:{node.replica.port}", "haListenPort": 0,
+            "replicaListenPort": node.replica.target.rpartition(":")[2],
+            "etcdEndpoints": ",".join(f"http://127.0.0.1:{proxy.port}" for proxy in node.etcd),
+            "flushDiskType": self.chosen.flush, "mappedFileSizeCommitLog": 1 << 26, "logLevel": "INFO",
+            "defaultTopicQueueNums": QUEUES, "minInSyncReplicas": self.chosen.min_in_sync,
+        }  # fmt: skip
+        words = [word for key, value in settings.items() for word in (f"--{key}", str(value))]
+        out = (self.directory / f"broker-{node.number}.log").open("ab")
+        node.process = subprocess.Popen([sys.executable, "-m", "rocketlet.broker", *words], stdout=out, stderr=out)
+
+    def stop_all(self) -> None:
+        for node in self.nodes:
+            if node.process is not None:
+                node.process.send_signal(signal.SIGCONT)
+                node.process.kill()
+                node.process.wait()
+        if self.namesrv_process is not None:
+            self.namesrv_process.kill()
+            self.namesrv_process.wait()
+        for number in range(3):
+            self.etcd.stop(number)
+
+    # ---- load
+
+    async def produce(self, number: int) -> None:
+        count = 0
+        async with AsyncProducer(f"p{number}", namesrv=self.namesrv, send_timeout=3.0) as producer:
+            while True:
+                count += 1
+                body = f"{number}-{count}"
+                try:
+                    result = await producer.send(Message(TOPIC, body.encode()))
+                except ClientError:
+                    self.ledger.failed += 1
+                    await trio.sleep(0.05)
+                    continue
+                if result.status is SendStatus.SEND_OK:
+                    place = (result.queue.queue_id, result.queue_offset)
+                    self.ledger.note(self.ledger.acked, place, body, "acknowledged")
+                    self.ledger.ack_times.append(time.monotonic())
+                await trio.sleep(self.chosen.pause)
+
+    async def master(self, pool: ConnectionPool) -> str | None:
+        try:
+            answer = await pool.call(self.namesrv, request(RequestCode.GET_BROKER_CLUSTER_INFO), 3)
+            table = json.loads(answer.body)["brokerAddrTable"]["broker-a"]["brokerAddrs"]
+            found: str | None = table.get("0")
+            return found
+        except (RemotingError, KeyError, ValueError):
+            return None
+
+    async def consume(self, number: int) -> None:
+        at = [0] * QUEUES
+        async with ConnectionPool(TcpNetwork(), PoolConfig()) as pool:
+            while True:
+                address = await self.master(pool)
+                try:
+                    while address is not None:
+                        got = 0
+                        for queue in range(QUEUES):
+                            got += await self.pull(pool, address, queue, at)
+                        await trio.sleep(0.02 if got else 0.1)
+                except RemotingError:
+                    pass  # asked again where the master is
+                await trio.sleep(0.2)
+
+    async def pull(self, pool: ConnectionPool, address: str, queue: int, at: list[int]) -> int:
+        header = PullMessageHeader(
+            queueId=queue, queueOffset=at[queue], maxMsgNums=32, topic=TOPIC, consumerGroup="CG",
+            sysFlag=SUBSCRIPTION, subscription="*",
+        )  # fmt: skip
+        answer = await pool.call(address, Command(int(RequestCode.PULL_MESSAGE), ext=to_ext(header)), 3)
+        if answer.code == 14:
+            raise RemotingError("no master")
+        if answer.code != 0:
+            return 0
+        records = decode_all(bytes(answer.body))
+        for record in records:
+            place = (queue, record.queue_offset)
+            if record.queue_offset != at[queue]:
+                self.ledger.wrong.append(f"queue {queue}: offset {record.queue_offset} came where {at[queue]} is next")
+            self.ledger.note(self.ledger.seen, place, bytes(record.body).decode(), "seen")
+            at[queue] = record.queue_offset + 1
+        return len(records)
+
+    # ---- faults
+
+    async def status(self, pool: ConnectionPool, node: Node) -> dict[str, str]:
+        try:
+            answer = await pool.call(node.address, request(RequestCode.GET_BROKER_RUNTIME_INFO), 3)
+            table: dict[str, str] = json.loads(answer.body)["table"]
+            return table
+        except (RemotingError, KeyError, ValueError):
+            return {}
+
+    async def healthy(self, pool: ConnectionPool, seconds: float = 120) -> Node:
+        """The master, once all three are in sync again."""
+        with trio.fail_after(seconds):
+            while True:
+                for node in self.nodes:
+                    table = await self.status(pool, node)
+                    if table.get("failoverState") == "leading" and table.get("inSyncReplicas", "").count("/") == 3:
+                        return node
+                await trio.sleep(0.1)
+
+    async def round(self, pool: ConnectionPool, fault: str) -> None:
+        master = await self.healthy(pool)
+        await trio.sleep(self.random.uniform(0.3, 1.5))
+        assert master.process is not None
+        begin = time.monotonic()
+        if fault == "kill":
+            master.process.kill()
+            master.process.wait()
+            await self.goes_on(fault, begin)
+            self.start(master)
+        elif fault == "stop":
+            master.process.send_signal(signal.SIGSTOP)
+            await self.goes_on(fault, begin)
+            await trio.sleep(max(AWAY_SECONDS - (time.monotonic() - begin), 0))
+            master.process.send_signal(signal.SIGCONT)
+        elif fault == "cut":
+            cut = [master.replica, *master.etcd]
+            for proxy in cut:
+                proxy.cut()
+            await self.goes_on(fault, begin)
+            await trio.sleep(max(CUT_SECONDS - (time.monotonic() - begin), 0))
+            for proxy in cut:
+                proxy.heal()
+        elif fault == "slave":
+            slave = self.random.choice([node for node in self.nodes if node is not master])
+            for proxy in slave.etcd:
+                proxy.cut()
+            await trio.sleep(self.random.uniform(0, 6))
+            begin = time.monotonic()
+            master.process.kill()
+            master.process.wait()
+            await self.goes_on(fault, begin)
+            self.start(master)
+            for proxy in slave.etcd:
+                proxy.heal()
+        elif fault == "etcd":
+            before = len(self.ledger.ack_times)
+            for number in range(3):
+                self.etcd.stop(number)
+            await trio.sleep(AWAY_SECONDS)
+            gaps = [b - a for a, b in zip(self.ledger.ack_times[before:], self.ledger.ack_times[before + 1 :])]
+            self.resumed[fault].append(max(gaps, default=AWAY_SECONDS))
+            for number in range(3):
+                self.etcd.start(number)
+            await trio.to_thread.run_sync(self.etcd.wait)
+        elif fault == "switch":
+            command = [sys.executable, "-m", "rocketlet.tools.admin", "switchMaster", "-b", master.address]
+            await trio.to_thread.run_sync(lambda: subprocess.run(command, check=True, capture_output=True))
+            await self.goes_on(fault, begin, at_once=True)
+
+    async def goes_on(self, fault: str, begin: float, *, at_once: bool = False) -> None:
+        """Wait until sends are acknowledged that were not on their way when it happened."""
+        settled = begin if at_once else begin + 0.2
+        with trio.fail_after(90):
+            while not self.ledger.ack_times or self.ledger.ack_times[-1] < settled:
+                await trio.sleep(0.01)
+        times = [moment for moment in self.ledger.ack_times if moment >= begin - 1]
+        await trio.sleep(1)
+        times = [begin, *[moment for moment in self.ledger.ack_times if moment >= begin]]
+        self.resumed[fault].append(max(b - a for a, b in zip(times, times[1:])))
+
+    # ---- the verdict
+
+    async def check(self, pool: ConnectionPool) -> int:
+        """Read everything from the master, and hold the ledger against it; how many messages there are."""
+        master = await self.healthy(pool)
+        there: dict[tuple[int, int], str] = {}
+        for queue in range(QUEUES):
+            at = [0] * QUEUES
+            while True:
+                header = PullMessageHeader(
+                    queueId=queue, queueOffset=at[queue], maxMsgNums=32, topic=TOPIC, consumerGroup="CG",
+                    sysFlag=SUBSCRIPTION, subscription="*",
+                )  # fmt: skip
+                answer = await pool.call(master.address, Command(int(RequestCode.PULL_MESSAGE), ext=to_ext(header)), 10)
+                if answer.code != 0:
+                    break
+                for record in decode_all(bytes(answer.body)):
+                    there[queue, record.queue_offset] = bytes(record.body).decode()
+                    at[queue] = record.queue_offset + 1
+        for name, kind in (("acknowledged", self.ledger.acked), ("seen", self.ledger.seen)):
+            for place, body in kind.items():
+                if there.get(place) != body:
+                    self.ledger.wrong.append(f"{name} {body} at {place}: there is {there.get(place)}")
+        self._check_order(there)
+        return len(there)
+
+    def _check_order(self, there: dict[tuple[int, int], str]) -> None:
+        """One producer waits for each answer, so what it sent first stands first, repetitions left aside."""
+        last: dict[tuple[int, str], int] = {}
+        for (queue, offset), body in sorted(there.items()):
+            producer, _, number = body.partition("-")
+            if (queue, offset) in self.ledger.acked:
+                if last.get((queue, producer), 0) > int(number):
+                    self.ledger.wrong.append(f"queue {queue}: {body} at {offset} was overtaken")
+                last[queue, producer] = int(number)
+
+    def compare_logs(self) -> str:
+        """After everything has stopped in order: the logs, byte for byte."""
+        found: list[dict[str, bytes]] = []
+        for node in self.nodes:
+            folder = node.folder / "commitlog"
+            found.append({path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name.isdigit()})
+        for name in found[0]:
+            datas = [one.get(name, b"") for one in found]
+            sizes = [len(data.rstrip(b"\0")) for data in datas]
+            shortest = min(sizes)
+            if len({data[:shortest] for data in datas}) != 1:
+                self.ledger.wrong.append(f"log file {name} differs within the first {shortest} bytes")
+        return ", ".join(str(sum(len(data.rstrip(b"\0")) for data in one.values())) for one in found)
+
+    # ---- all of it
+
+    async def run(self) -> None:
+        ports = free_ports(3 * (1 + 3 + 1 + 4))
+        for number in range(1, 4):
+            mine, ports = ports[:9], ports[9:]
+            etcd = [
+                Proxy(port, endpoint.partition("://")[2])
+                for port, endpoint in zip(mine[5:8], self.etcd.endpoints, strict=True)
+            ]
+            folder = self.directory / f"store-{number}"
+            self.nodes.append(Node(number, folder, mine[0], Proxy(mine[3], f"127.0.0.1:{mine[4]}"), etcd))
+        for number in range(3):
+            self.etcd.start(number)
+        self.start_namesrv()
+        await trio.to_thread.run_sync(self.etcd.wait)
+        deadline = time.monotonic() + self.chosen.seconds
+        async with trio.open_nursery() as nursery, ConnectionPool(TcpNetwork(), PoolConfig()) as pool:
+            for node in self.nodes:
+                for proxy in (node.replica, *node.etcd):
+                    await nursery.start(proxy.serve)
+                self.start(node)
+            await self.healthy(pool)
+            for number in range(4):
+                nursery.start_soon(self.produce, number)
+            for number in range(2):
+                nursery.start_soon(self.consume, number)
+            done: dict[str, int] = defaultdict(int)
+            for number in range(self.chosen.rounds):
+                for fault in self.chosen.faults:
+                    if time.monotonic() > deadline:
+                        break
+                    await self.round(pool, fault)
+                    done[fault] += 1
+                    if (number + 1) % 5 == 0 or self.ledger.wrong:
+                        self.say(done)
+                if self.ledger.wrong or time.monotonic() > deadline:
+                    break
+            await self.healthy(pool)
+            await trio.sleep(2)
+            nursery.cancel_scope.cancel()
+            with trio.CancelScope(shield=True):
+                there = await self.check(pool)
+            self.say(done, there)
+
+    def say(self, done: dict[str, int], there: int = -1) -> None:
+        told = {
+            fault: f"{count} rounds, sends went on after {statistics.median(self.resumed[fault]):.2f} s median,"
+            f" {max(self.resumed[fault]):.2f} s at worst"
+            for fault, count in done.items()
+            if self.resumed[fault]
+        }
+        print(
+            f"{time.strftime('%H:%M:%S')} {told}; acknowledged {len(self.ledger.acked)}, seen {len(self.ledger.seen)},"
+            f" failed sends {self.ledger.failed}, there {there}, wrong {len(self.ledger.wrong)}",
+            flush=True,
+        )
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("faults", nargs="+", choices=["kill", "stop", "cut", "slave", "etcd", "switch"])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin no round after so long")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--pause", type=float, default=0.05, help="of a producer between two sends")
+    parser.add_argument("--flush", default="ASYNC_FLUSH")
+    parser.add_argument("--min-in-sync", type=int, default=1)
+    parser.add_argument("--directory", help="kept; otherwise a temporary one, kept only if something is wrong")
+    chosen = parser.parse_args()
+    directory = Path(chosen.directory or tempfile.mkdtemp(prefix="failover-"))
+    directory.mkdir(parents=True, exist_ok=True)
+    rounds = Rounds(directory, chosen)
+    try:
+        trio.run(rounds.run)
+        for node in rounds.nodes:
+            if node.process is not None and node.process.poll() is None:
+                node.process.terminate()
+                node.process.wait()
+                node.process = None
+        print("bytes of the logs:", rounds.compare_logs())
+    finally:
+        rounds.stop_all()
+    for line in rounds.ledger.wrong[:20]:
+        print("WRONG:", line)
+    if not rounds.ledger.wrong and not chosen.directory:
+        shutil.rmtree(directory)
+    else:
+        print(f"kept in {directory}")
+    return 1 if rounds.ledger.wrong else 0
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONWARNINGS", "default")
+    sys.exit(main())
