@@ -29,6 +29,7 @@ import tempfile
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -312,7 +313,7 @@ class Rounds:
             for number in range(3):
                 self.etcd.stop(number)
             await trio.sleep(AWAY_SECONDS)
-            gaps = [b - a for a, b in zip(self.ledger.ack_times[before:], self.ledger.ack_times[before + 1 :])]
+            gaps = [b - a for a, b in pairwise(self.ledger.ack_times[before:])]
             self.resumed[fault].append(max(gaps, default=AWAY_SECONDS))
             for number in range(3):
                 self.etcd.start(number)
@@ -331,7 +332,7 @@ class Rounds:
         times = [moment for moment in self.ledger.ack_times if moment >= begin - 1]
         await trio.sleep(1)
         times = [begin, *[moment for moment in self.ledger.ack_times if moment >= begin]]
-        self.resumed[fault].append(max(b - a for a, b in zip(times, times[1:])))
+        self.resumed[fault].append(max(b - a for a, b in pairwise(times)))
 
     # ---- the verdict
 
@@ -406,27 +407,28 @@ class Rounds:
                     await nursery.start(proxy.serve)
                 self.start(node)
             await self.healthy(pool)
-            for number in range(4):
-                nursery.start_soon(self.produce, number)
-            for number in range(2):
-                nursery.start_soon(self.consume, number)
             done: dict[str, int] = defaultdict(int)
-            for number in range(self.chosen.rounds):
-                for fault in self.chosen.faults:
-                    if time.monotonic() > deadline:
-                        break
-                    await self.round(pool, fault)
-                    done[fault] += 1
-                    if (number + 1) % 5 == 0 or self.ledger.wrong:
-                        self.say(done)
-                if self.ledger.wrong or time.monotonic() > deadline:
-                    break
-            await self.healthy(pool)
-            await trio.sleep(2)
+            async with trio.open_nursery() as load:
+                for number in range(4):
+                    load.start_soon(self.produce, number)
+                for number in range(2):
+                    load.start_soon(self.consume, number)
+                await self.rounds(pool, done, deadline)
+                await self.healthy(pool)
+                await trio.sleep(2)
+                load.cancel_scope.cancel()
+            self.say(done, await self.check(pool))
             nursery.cancel_scope.cancel()
-            with trio.CancelScope(shield=True):
-                there = await self.check(pool)
-            self.say(done, there)
+
+    async def rounds(self, pool: ConnectionPool, done: dict[str, int], deadline: float) -> None:
+        for number in range(self.chosen.rounds):
+            for fault in self.chosen.faults:
+                if time.monotonic() > deadline or self.ledger.wrong:
+                    return
+                await self.round(pool, fault)
+                done[fault] += 1
+            if (number + 1) % 5 == 0:
+                self.say(done)
 
     def say(self, done: dict[str, int], there: int = -1) -> None:
         told = {

@@ -53,6 +53,7 @@ from rocketlet.broker.handlers.pull_message import PullMessage
 from rocketlet.broker.handlers.queries import Queries
 from rocketlet.broker.handlers.queue_offsets import QueueOffsets
 from rocketlet.broker.handlers.recall_message import RecallMessage
+from rocketlet.broker.handlers.replica_group import GroupAdmin as ReplicaGroupAdmin
 from rocketlet.broker.handlers.replicas import Replicas
 from rocketlet.broker.handlers.reply_message import ReplyMessage
 from rocketlet.broker.handlers.request_modes import RequestModesAdmin
@@ -382,6 +383,9 @@ class Broker:
             self.store.confirmed.fail(Closed(f"not confirmed: {why}"))
         self._stop.set()
 
+    def _group_table(self) -> dict[str, str]:
+        return self.group.table() if self.group is not None else {}
+
     def _role_changed(self) -> None:
         self._renew_terms()
         self.registration.register_soon()
@@ -514,7 +518,9 @@ class Broker:
         levels = store.config.delay_level_count
         detours = Detours(identity, settings, topics, groups, levels, clock)
         events = OffsetMovedEvents(identity, store, clock)
-        state = BrokerState(settings, store, statistics, self._delay_progress, self._disk.usage, clock)
+        state = BrokerState(
+            settings, store, statistics, self._delay_progress, self._disk.usage, clock, self._group_table
+        )
         self._watched.state = state
         checks = PullChecks(identity, settings, self.overload, tables, clients)
         routes = TopicRoutes(identity, settings, topics, self.pool)
@@ -548,6 +554,7 @@ class Broker:
             ),
             state,
             StoreAdmin(identity, topics, clients, tables.filters, offsets, store),
+            ReplicaGroupAdmin(lambda: self.group.driver if self.group is not None else None),
             Replicas(
                 identity,
                 self.role,

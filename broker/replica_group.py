@@ -23,6 +23,7 @@ from rocketlet.failover.follow import Ground
 from rocketlet.failover.own_state import OwnState, OwnStateFile
 from rocketlet.failover.replica_port import ReplicaPort, Self
 from rocketlet.remoting.config import ServerConfig
+from rocketlet.remoting.protocol.replication import HAConnectionRuntimeInfo
 from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.remoting.transport import Network, join_address, split_address
 from rocketlet.replication.config import ReplicationConfig
@@ -111,6 +112,38 @@ class ReplicaGroup:
         broker = self._loaded[BrokerConfig]
         chosen = self._config().replica_listen_port
         return broker.bind_address, chosen or (broker.listen_port and broker.listen_port + REPLICA_PORT_STEP)
+
+    def table(self) -> dict[str, str]:
+        """What people are told, in runtime info, in `haStatus` and in the console."""
+        if self.driver is None:
+            return {}
+        status = self.driver.status()
+        return {
+            "failoverState": status.state,
+            "replica": status.member,
+            "epoch": str(status.epoch),
+            "leader": status.leader,
+            "inSyncReplicas": ",".join(status.insync),
+            "confirmedOffset": str(status.confirmed),
+            "elections": str(status.elections),
+            "coordinatorTrouble": status.coordinator,
+            "failoverTrouble": status.trouble,
+            "cutOffFiles": str(status.cut_files),
+            "cutOffBytes": str(status.cut_bytes),
+        }
+
+    def connections(self) -> list[HAConnectionRuntimeInfo]:
+        """A leader's replicas."""
+        in_sync = self.driver.in_sync if self.driver is not None else None
+        if in_sync is None:
+            return []
+        end = self._store.log.end
+        return [
+            HAConnectionRuntimeInfo(
+                one.address or member, one.acked, max(end - one.acked, 0), member in in_sync.state.insync, 0, one.acked
+            )
+            for member, one in in_sync.replicas.items()
+        ]
 
     def guarantee(self, config: Callable[[], ReplicationConfig], nursery: trio.Nursery) -> ByInSync:
         """What an acknowledgement of a leader promises."""

@@ -20,6 +20,7 @@ from enum import Enum
 from typing import Protocol
 
 import trio
+from msgspec.structs import replace as replace_state
 
 from rocketlet.failover import truncation
 from rocketlet.failover.candidacy import Candidacy, Follow, Stand, Wait
@@ -231,6 +232,21 @@ class Driver:
         await self._propose(proposal)
         if member in in_sync.state.insync:
             raise NotNow(f"the coordinator did not take it: {self._trouble or 'the state has changed'}; try again")
+
+    async def claim(self) -> None:
+        """Be the only one in sync, by a person's word; whoever else was is lost. Raises NotNow."""
+        view = self._view
+        if self.in_sync is not None or view is None or view.leased:
+            raise NotNow("a replica leads already" if view is not None else f"the coordinator is away: {self._trouble}")
+        me, known, own = self._ground.member, view.state, self.joined.state
+        epoch = max(known.epoch, own.promised)
+        state = replace_state(known, group=own.group or known.group, epoch=epoch, leader="", insync=(me,))
+        try:
+            if not await self._coordinator.replace(state, view.revision):
+                raise NotNow("the state has changed meanwhile; look again")
+            self._seen(await self._coordinator.read())
+        except CoordinatorAway as away:
+            raise NotNow(f"the coordinator does not answer: {away}") from None
 
     # ---- the tasks
 
@@ -489,7 +505,7 @@ class Driver:
                 f" {config.min_in_sync_replicas}"
             )
         elif stuck and self._trouble:
-            self._refuse(f"{', '.join(stuck)} confirm nothing, and the coordinator is away: {self._trouble}")
+            self._refuse(f"{', '.join(stuck)} confirm nothing, and the coordinator does not answer")
         else:
             self._refuse("")
 

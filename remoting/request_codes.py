@@ -192,6 +192,8 @@ class RequestCode(IntEnum):
     PROMOTE_SLAVE = 30002
     HAND_OVER = 30003
     DEMOTE_MASTER = 30004
+    RESIGN_MASTER = 30005
+    CHANGE_IN_SYNC = 30006
 
 
 def request_name(code: int) -> str:

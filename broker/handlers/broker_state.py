@@ -40,7 +40,10 @@ class BrokerState:
         delays: Callable[[], Iterable[tuple[int, int, int]]],
         usage: Callable[[str], Usage],
         clock: Callable[[], int],
+        group: Callable[[], dict[str, str]] = dict,
     ) -> None:
+        """`group` tells of replicas that elect their master."""
+        self._group = group
         self._settings = settings
         self._store = store
         self._statistics = statistics
@@ -66,6 +69,7 @@ class BrokerState:
             **self._of_traffic(),
             **self._of_store(),
             **self._of_pools(),
+            **self._group(),
             **{f"scheduleMessageOffset_{level}": f"{place},{end}" for level, place, end in self._delays()},
         }
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
@@ -55,6 +55,9 @@ from rocketlet.replication.follow import Followed
 from rocketlet.store.config import BrokerRole
 from rocketlet.store.message_store import MessageStore
 
+if TYPE_CHECKING:
+    from rocketlet.broker.replica_group import ReplicaGroup
+
 log = logging.getLogger("rocketlet.broker.handlers.replicas")
 
 LONGEST_HOLD_MS = 30_000
@@ -77,6 +80,9 @@ class Duties(Protocol):
 
     @property
     def followed_tables(self) -> FollowedTables | None: ...
+
+    @property
+    def group(self) -> ReplicaGroup | None: ...
 
 
 class Replicas:
@@ -132,6 +138,11 @@ class Replicas:
                     slave.address, slave.acked, slave.behind, slave.in_sync, slave.bytes_per_second, slave.sent
                 )
             )
+        group = self._duties.group
+        if group is not None:
+            info.failover = group.table()
+            info.haConnectionInfo += group.connections()
+            info.inSyncSlaveNums += sum(one.inSync for one in group.connections())
         if follower is not None:
             tables = self._duties.followed_tables
             ago = int((trio.current_time() - follower.heard_at) * 1000) if follower.heard_at else 0
@@ -200,8 +211,16 @@ class Replicas:
 
     # ---- what changes
 
+    def _refuse_where_replicas_elect(self) -> None:
+        if self._duties.group is not None:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                "the replicas of this broker elect their master (failoverEnable); use mqadmin switchMaster",
+            )
+
     async def promote(self, request: Request) -> Reply:
         header: PromoteHeader = request.header
+        self._refuse_where_replicas_elect()
         follower, tables = self._duties.follower, self._duties.followed_tables
         if follower is None or tables is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, "this broker is a master already")
@@ -274,6 +293,7 @@ class Replicas:
 
     async def hand_over(self, request: Request) -> Reply:
         header: HandOverHeader = request.header
+        self._refuse_where_replicas_elect()
         if self._identity.slave:
             raise Refused(ResponseCode.SYSTEM_ERROR, "this broker is no master")
         log.warning("%s wants to take over: %s", request.connection.peer, header.step)
@@ -311,6 +331,7 @@ class Replicas:
 
     async def demote(self, request: Request) -> Reply:
         header: DemoteHeader = request.header
+        self._refuse_where_replicas_elect()
         if self._identity.slave:
             raise Refused(ResponseCode.SYSTEM_ERROR, "this broker is a slave already")
         await self._become(_slave(header.brokerId, header.masterHaAddress))

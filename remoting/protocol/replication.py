@@ -98,6 +98,21 @@ class DemoteHeader(Header):
     masterHaAddress: str = ""
 
 
+class ResignMasterHeader(Header):
+    """30005, to a leader among replicas that elect: hand over to `heir`, a `replicaId`; empty: to any in sync."""
+
+    heir: str = ""
+
+
+class ChangeInSyncHeader(Header):
+    """30006: take a replica into the in-sync set of this leader or out of it. With `force`, to a replica: be the only
+    one in sync."""
+
+    replica: str = ""
+    add: bool = False
+    force: bool = False
+
+
 class HAConnectionRuntimeInfo(Body):
     """One slave of a master, in the answer to 907."""
 
@@ -130,3 +145,5 @@ class HARuntimeInfo(Body):
     inSyncSlaveNums: int = 0
     haConnectionInfo: list[HAConnectionRuntimeInfo] = field(default_factory=list)
     haClientRuntimeInfo: HAClientRuntimeInfo = field(default_factory=HAClientRuntimeInfo)
+    failover: dict[str, str] = field(default_factory=dict)
+    """Ours: where replicas elect their master, the same as in the broker's runtime info."""

@@ -113,7 +113,7 @@ def options_of_rocketmq() -> dict[str, list[str]]:
     return {name: [one.strip() for one in rest.split(",") if one.strip()] for name, _, rest in pairs}
 
 
-OURS = {"promoteSlave", "demoteMaster"}
+OURS = {"promoteSlave", "demoteMaster", "switchMaster", "resignMaster", "addInSync", "removeInSync"}
 
 
 def test_every_command_of_rocketmq_is_there_and_few_besides() -> None:

@@ -1,4 +1,5 @@
-"""mqadmin: masters and slaves. haStatus (of RocketMQ 5's mqadmin) promoteSlave demoteMaster (ours).
+"""mqadmin: masters and slaves. haStatus (of RocketMQ 5's mqadmin); promoteSlave demoteMaster, and for replicas that
+elect their master switchMaster resignMaster addInSync removeInSync (ours).
 
 Java: tools/command/ha/HAStatusSubCommand.java (5.x); the rest is nothing of RocketMQ's
 """
@@ -13,11 +14,13 @@ import click
 from rocketlet.common.errors import RocketletError
 from rocketlet.remoting.protocol.header import from_ext
 from rocketlet.remoting.protocol.replication import (
+    ChangeInSyncHeader,
     DemoteHeader,
     HandOverAnswerHeader,
     HARuntimeInfo,
     PromoteAnswerHeader,
     PromoteHeader,
+    ResignMasterHeader,
 )
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.tools.admin.calls import Admin
@@ -43,7 +46,7 @@ async def ha_status(
         lines, rows = [], []
         for address in [broker] if broker else await _all_of(calls, cluster or ""):
             info = HARuntimeInfo.from_json((await calls.ask(address, RequestCode.GET_BROKER_HA_STATUS)).body)
-            lines += [*(_of_master(address, info) if info.master else _of_slave(address, info)), ""]
+            lines += [*(_of_master(address, info) if info.master else _of_slave(address, info)), *_of_group(info), ""]
             rows.append({"broker": address, **_as_row(info)})
         yield Said(lines, rows)
         if interval is None:
@@ -76,6 +79,17 @@ def _of_master(address: str, info: HARuntimeInfo) -> list[str]:
             f"{one.addr:<24}  {one.slaveAckOffset:>16}  {one.diff:>12}  {in_sync:>8}  {one.transferredByteInSecond:>15}"
         )
     return lines
+
+
+def _of_group(info: HARuntimeInfo) -> list[str]:
+    """Where replicas elect their master."""
+    told = [
+        ("#State", "failoverState"), ("#Replica", "replica"), ("#Epoch", "epoch"), ("#Leader", "leader"),
+        ("#InSync", "inSyncReplicas"), ("#ConfirmedOffset", "confirmedOffset"), ("#Coordinator", "coordinatorTrouble"),
+        ("#Trouble", "failoverTrouble"), ("#CutOffBytes", "cutOffBytes"),
+    ]  # fmt: skip
+    lines = [f"{name:<25}  {info.failover[key]}" for name, key in told if info.failover.get(key) not in (None, "", "0")]
+    return lines if info.failover else []
 
 
 def _of_slave(address: str, info: HARuntimeInfo) -> list[str]:
@@ -153,3 +167,81 @@ async def demote_master(calls: Admin, address: str, number: int, master: str) ->
         [f"{address} is a slave with id {number} now; its log ends at {end}."],
         {"broker": address, "brokerId": number, "logEnd": end},
     )
+
+
+@command("switchMaster")
+@_ONE
+@click.option(
+    "-r", "--replica", metavar="REPLICA_ID", default="", help="Who is to lead; without it any that is in sync."
+)
+async def switch_master(calls: Admin, address: str, replica: str) -> Result:
+    """Have a replica lead instead of this master, and wait until it does.
+
+    The master takes no more sends, waits until all that it took is confirmed, and gives its lease back. Nothing that
+    was acknowledged is lost, and our clients' sends go on at the new master.
+    """
+    import trio
+
+    before = (await _failover_of(calls, address)).get("epoch", "0")
+    await calls.ask(address, RequestCode.RESIGN_MASTER, ResignMasterHeader(replica), timeout=_SWITCH_SECONDS)
+    with trio.move_on_after(_SWITCH_SECONDS):
+        while True:
+            await trio.sleep(0.05)
+            for other in await _replicas_of(calls, address):
+                try:
+                    told = await _failover_of(calls, other)
+                except RocketletError:
+                    continue  # it begins anew at this moment
+                if told.get("failoverState") == "leading" and int(told["epoch"]) > int(before):
+                    return Said(
+                        [f"{other} leads now, in epoch {told['epoch']}."],
+                        {"broker": other, "epoch": int(told["epoch"])},
+                    )
+    raise RocketletError(
+        f"{address} has resigned, and no other replica leads after {_SWITCH_SECONDS:g} s: mqadmin haStatus"
+    )
+
+
+@command("resignMaster")
+@_ONE
+async def resign_master(calls: Admin, address: str) -> Result:
+    """Have this master stop leading; the other replicas elect one of them. Returns when it has resigned."""
+    await calls.ask(address, RequestCode.RESIGN_MASTER, ResignMasterHeader(), timeout=_SWITCH_SECONDS)
+    return Said([f"{address} has resigned."], {"broker": address})
+
+
+@command("addInSync")
+@_ONE
+@click.option("--force", is_flag=True, help="Needed: what this replica lacks, and another had acknowledged, is lost.")
+async def add_in_sync(calls: Admin, address: str, force: bool) -> Result:
+    """Make a replica the only one in sync, so that it can lead: where all that were in sync are lost for good, or the
+    coordinator has lost its data. A replica that has caught up is added by itself."""
+    if not force:
+        raise RocketletError(
+            "a replica is added by itself once it has caught up (mqadmin haStatus). To have this one lead although it"
+            " may lack messages, say --force"
+        )
+    await calls.ask(address, RequestCode.CHANGE_IN_SYNC, ChangeInSyncHeader("", True, True), timeout=_SWITCH_SECONDS)
+    return Said([f"{address} alone is in sync now, and will lead."], {"broker": address})
+
+
+@command("removeInSync")
+@_ONE
+@click.option("-r", "--replica", metavar="REPLICA_ID", required=True, help="Who is to be removed.")
+async def remove_in_sync(calls: Admin, address: str, replica: str) -> Result:
+    """Have a master wait for a replica no more. It comes back by itself when it has caught up; stop it before."""
+    await calls.ask(address, RequestCode.CHANGE_IN_SYNC, ChangeInSyncHeader(replica), timeout=_SWITCH_SECONDS)
+    return Said([f"replica {replica} is not in sync any more."], {"broker": address, "removed": replica})
+
+
+async def _failover_of(calls: Admin, address: str) -> dict[str, str]:
+    return HARuntimeInfo.from_json((await calls.ask(address, RequestCode.GET_BROKER_HA_STATUS)).body).failover
+
+
+async def _replicas_of(calls: Admin, address: str) -> list[str]:
+    """All brokers of the name that this address belongs, or belonged, to."""
+    info = await calls.cluster()
+    for one in info.brokerAddrTable.values():
+        if address in one.brokerAddrs.values():
+            return [other for _, other in sorted(one.brokerAddrs.items())]
+    return sorted({other for one in info.brokerAddrTable.values() for other in one.brokerAddrs.values()})

@@ -1,0 +1,76 @@
+"""30005 RESIGN_MASTER, 30006 CHANGE_IN_SYNC: what a person asks of replicas that elect their master.
+
+30005, to the leader: hand over to a replica that is in sync, or to any of them. It takes no sends any more, waits until
+all that it took is confirmed, and gives its lease back; answered when the coordinator has it.
+
+30006, to the leader: take a replica out of the in-sync set, which it would otherwise leave by itself after
+`inSyncTimeout`. To any replica, with `force`, where no leader can be elected because the coordinator has lost its data,
+or because everybody that was in sync is lost for good: this replica alone is in sync from now on, and what it lacks is
+lost.
+
+Java: nothing of the kind; ElectMaster of 5.x's controller (1002) is the nearest
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
+from rocketlet.remoting.protocol.replication import ChangeInSyncHeader, ResignMasterHeader
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.response_codes import ResponseCode
+
+if TYPE_CHECKING:
+    from rocketlet.failover.driver import Driver
+
+log = logging.getLogger("rocketlet.broker.handlers.replica_group")
+
+
+class GroupAdmin:
+    """See the module. `driver` is None where the replicas of this broker do not elect."""
+
+    def __init__(self, driver: Callable[[], Driver | None]) -> None:
+        self._driver = driver
+
+    def table(self) -> HandlerTable:
+        return {
+            RequestCode.RESIGN_MASTER: Handler(self.resign, ResignMasterHeader),
+            RequestCode.CHANGE_IN_SYNC: Handler(self.change, ChangeInSyncHeader),
+        }
+
+    async def resign(self, request: Request) -> Reply:
+        header: ResignMasterHeader = request.header
+        log.warning("%s asks this replica to hand over to %s", request.connection.peer, header.heir or "another one")
+        await self._done(lambda driver: driver.resign(header.heir))
+        return Reply()
+
+    async def change(self, request: Request) -> Reply:
+        header: ChangeInSyncHeader = request.header
+        peer = request.connection.peer
+        if header.force:
+            log.warning("%s has this replica lead, whatever it lacks", peer)
+            await self._done(lambda driver: driver.claim())
+        else:
+            log.warning("%s asks to %s replica %s", peer, "add" if header.add else "remove", header.replica)
+            await self._done(lambda driver: driver.change_set(header.replica, add=header.add))
+        return Reply()
+
+    async def _done(self, step: Callable[[Driver], object]) -> None:
+        from collections.abc import Awaitable
+
+        from rocketlet.failover.driver import NotNow
+
+        driver = self._driver()
+        if driver is None:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                "the replicas of this broker do not elect their master (failoverEnable); use promoteSlave",
+            )
+        try:
+            waiting = step(driver)
+            assert isinstance(waiting, Awaitable)
+            await waiting
+        except NotNow as error:
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
