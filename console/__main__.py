@@ -32,6 +32,7 @@ _HELP = {"help_option_names": ["-h", "--help"]}
 @click.option("--read-only", is_flag=True, help="Nobody may change anything.")
 @click.option("--audit", "audit_file", default="", metavar="FILE", help="Lines of changes are appended to it [stderr].")
 @click.option("--language", type=click.Choice(["en", "zh"]), default=None, help="If a browser says nothing else.")
+@click.option("--accounts", default="", metavar="DIR", help="The folder of plain_acl.yml: shows accounts' rights.")
 @click.option("--access-key", envvar="ROCKETLET_ACCESS_KEY", default="", help="Account at brokers with access control.")
 @click.option("--secret-key", envvar="ROCKETLET_SECRET_KEY", default="", help="Its secret; better in the environment.")
 @click.option("--tls", is_flag=True, help="TLS to name servers and brokers.")

@@ -27,6 +27,8 @@ class ConsoleConfig:
     audit_file: str = ""
     language: str = ""
     """Of who has chosen none: en, zh, or the browser's."""
+    accounts: str = ""
+    """The folder of plain_acl.yml, where accounts are to be shown."""
     access_key: str = ""
     secret_key: str = field(default="", repr=False)
     tls: bool = False

@@ -36,7 +36,7 @@ ARROWS: dict[str, set[str]] = {
     "spark_jobs": {"client", "remoting", "store.layout", "common"},
     "proxy": {"client", "metrics", "remoting", "common"},
     # Above the tools: it does what mqadmin does. `rocketlet console` names it and does not import it.
-    "console": {"tools", "client", "remoting", "common"},
+    "console": {"access", "tools", "client", "remoting", "common"},
     "tools": {
         "access",
         "spark_jobs",

@@ -1,27 +1,175 @@
-"""Access control: whether each broker asks for accounts, its version of them, and changes to accounts.
+"""Access control: which brokers ask for accounts, changes to accounts, and what an account may do in effect.
 
-RocketMQ 4.9.8 tells nobody what its accounts are, for that told their secrets; so they are written here, not read.
+No broker tells what its accounts are: RocketMQ 4.9.8 took that question away, because the answer told secrets. Changes
+go to the brokers. The accounts are shown where the console is told the folder of the files, and without secrets.
 
 Java: rocketmq-dashboard's controller/AclController.java
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from starlette.responses import Response
 
+from rocketlet.access.account_table import AccountTable
+from rocketlet.access.accounts import PERMISSIONS, Account
+from rocketlet.access.folder import RealFolder
 from rocketlet.common.errors import RocketletError
+from rocketlet.common.topic import RETRY_PREFIX
 from rocketlet.console.cluster import Broker, each
-from rocketlet.console.web import View
+from rocketlet.console.web import Refused, View
+from rocketlet.remoting.access import Permission, Resource
 from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.tools.admin import access as commands
 from rocketlet.tools.admin import settings as settings_commands
+
+KINDS: Mapping[str, Resource] = {"topics": Resource.TOPIC, "groups": Resource.GROUP}
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRow:
+    """What one broker says of access control; `strict` is empty where it does not know the setting, as Java's."""
+
+    broker: Broker
+    on: bool = False
+    strict: str = ""
+    versions: str = ""
+    problem: str = ""
 
 
 async def access(view: View) -> Response:
-    async def ask(broker: Broker) -> tuple[Broker, str, str]:
+    async def ask(broker: Broker) -> BrokerRow:
         try:
             settings = await settings_commands.settings_of(view.calls, broker.address, RequestCode.GET_BROKER_CONFIG)
         except RocketletError as error:
-            return broker, "", str(error)
-        return broker, settings.get("aclEnable", "false"), ""
+            return BrokerRow(broker, problem=str(error))
+        on = settings.get("aclEnable") == "true"
+        return BrokerRow(broker, on, settings.get("aclStrict", ""), await _versions(view, broker) if on else "")
 
-    return view.page("access.html", rows=await each(await view.cluster.masters(), ask))
+    accounts, problem = await _accounts(view)
+    wanted = view.asked("filter").lower()
+    return view.page(
+        "access.html",
+        rows=await each(await view.cluster.masters(), ask),
+        pager=view.paged([one for name, one in sorted(accounts.items()) if wanted in name.lower()]),
+        filter=view.asked("filter"),
+        problem=problem,
+        folder=view.console.config.accounts,
+        clusters=sorted((await view.cluster.info()).clusterAddrTable),
+        permission=permission_text,
+        permissions=["", *PERMISSIONS],
+    )
+
+
+async def _versions(view: View, broker: Broker) -> str:
+    try:
+        found = await commands.cluster_acl_config_version.run(view.calls, broker=broker.address)
+    except RocketletError as error:
+        return str(error)
+    rows = getattr(found, "rows", ())
+    return ", ".join(f"{str(row['file']).rpartition('/')[2]} {row['counter']}" for row in rows)
+
+
+async def _accounts(view: View) -> tuple[Mapping[str, Account], str]:
+    """Those of the files, as brokers read them, and what is wrong with the files."""
+    if not view.console.config.accounts:
+        return {}, ""
+    table = AccountTable(RealFolder(view.console.config.accounts), view.console.clock)
+    try:
+        await table.load()
+    except (RocketletError, OSError) as error:
+        return {}, str(error)
+    return table.rules.accounts, ""
+
+
+def permission_text(held: int) -> str:
+    """As files have it."""
+    return next((text for text, value in PERMISSIONS.items() if value == held), str(held))
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """What an account may do with one topic or group; `named`: the account's permissions name it."""
+
+    name: str
+    publish: bool
+    subscribe: bool
+    named: bool
+
+
+async def rights(view: View) -> Response:
+    """What an account may do with every topic or group that there is."""
+    accounts, problem = await _accounts(view)
+    account = accounts.get(view.part("account"))
+    if account is None:
+        raise Refused(problem or view.t("There is no account {name}").format(name=view.part("account")), 404)
+    kind = view.asked("of", "topics")
+    resource = KINDS.get(kind, Resource.TOPIC)
+    wanted = view.asked("filter").lower()
+    names = await view.cluster.topics() if resource is Resource.TOPIC else await view.cluster.groups()
+    asked = view.asked("java") == "yes"
+    may = account.may if asked else account.may_strictly
+
+    def right(name: str) -> Right:
+        key = RETRY_PREFIX + name if resource is Resource.GROUP else name
+        return Right(
+            name,
+            may(Permission.PUBLISH, resource, name),
+            may(Permission.SUBSCRIBE, resource, name),
+            key in account.permissions,
+        )
+
+    shown = [name for name in names if wanted in name.lower() and not name.startswith("%")]
+    return view.page(
+        "rights.html", account=account, pager=view.paged([right(name) for name in shown]), kind=kind,
+        kinds=list(KINDS), filter=view.asked("filter"), java=asked, permission=permission_text,
+    )  # fmt: skip
+
+
+# ---- changes
+
+
+async def save(view: View) -> Response:
+    """Make an account, or change what is given of one."""
+    cluster, name = view.said("cluster"), view.said("account")
+    if not name:
+        raise Refused(view.t("Name the account."))
+    given = {
+        field: view.said(field)
+        for field in ("addresses", "topic", "group", "topics", "groups", "admin")
+        if view.said(field)
+    }
+
+    async def do() -> str:
+        secret = view.form.get("secret", "")
+        await commands.update_acl_config.run(view.calls, cluster=cluster, access_key=name, secret=secret, **given)
+        return view.t("Account {name} is there").format(name=name)
+
+    # The secret is in no line of the audit log, only whether it was changed.
+    about = {"cluster": cluster, "account": name, "secret": bool(view.form.get("secret")), **given}
+    return await view.change("updateAclConfig", about, do, "/access")
+
+
+async def delete(view: View) -> Response:
+    cluster, name = view.said("cluster"), view.said("account")
+    if not name or view.said("confirm") != name:
+        raise Refused(view.t("Write the name of the account twice to delete it."))
+
+    async def do() -> str:
+        await commands.delete_acl_config.run(view.calls, cluster=cluster, access_key=name)
+        return view.t("Account {name} is deleted").format(name=name)
+
+    return await view.change("deleteAclConfig", {"cluster": cluster, "account": name}, do, "/access")
+
+
+async def everywhere(view: View) -> Response:
+    """The addresses from which RocketMQ asks for no signature."""
+    cluster, addresses = view.said("cluster"), view.said("addresses")
+
+    async def do() -> str:
+        await commands.update_global_white_addr.run(view.calls, cluster=cluster, addresses=addresses)
+        return view.t("The global white addresses are set")
+
+    return await view.change("updateGlobalWhiteAddr", {"cluster": cluster, "addresses": addresses}, do, "/access")
