@@ -103,6 +103,7 @@ CHINESE: Mapping[str, str] = {
     "In order, for RocketMQ 5's clients": "顺序消费（RocketMQ 5 客户端）",
     "In {topic}, {again} messages would be consumed again and {passed} skipped.": "在 {topic} 中，将重新消费 {again} 条消息，跳过 {passed} 条消息。",
     "It has consumed nothing yet.": "尚未消费任何消息。",
+    "It does not follow its master: {why}": "未跟随主节点：{why}",
     "It holds no messages.": "没有消息。",
     "It is told to stop.": "已通知任务停止。",
     "It tells nothing of its threads.": "客户端未提供线程信息。",

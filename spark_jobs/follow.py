@@ -40,6 +40,15 @@ class NothingFollowed(RocketletError):
     """There is no status in a folder: nothing was written there by `follow`."""
 
 
+class GivenUp(RocketletError):
+    """A batch was under way when the query was told to stop; it is repeated at the next start."""
+
+
+# By these words Spark knows that the function of a batch was interrupted by a stop, which is no error. In the words of
+# what really happened, which are long, its search for them overflows the stack.
+_INTERRUPTED = "py4j.protocol.Py4JJavaError: An error occurred while calling: java.lang.InterruptedException"
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """What is followed: a format, and its options. Secrets are not among those that are kept in the status."""
@@ -73,6 +82,14 @@ def follow(
     written = 0
 
     def write(frame: DataFrame, batch: int) -> None:
+        try:
+            add(frame, batch)
+        except Exception:
+            if stopped.is_set():
+                raise GivenUp(_INTERRUPTED) from None
+            raise
+
+    def add(frame: DataFrame, batch: int) -> None:
         nonlocal written
         staging = files.staging(batch)
         rows = frame.withColumn("day", sql.to_date("store_time"))

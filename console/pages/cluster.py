@@ -13,11 +13,13 @@ from rocketlet.common.errors import RocketletError
 from rocketlet.common.settings import settings_of
 from rocketlet.console.cluster import Broker
 from rocketlet.console.web import Refused, View
-from rocketlet.remoting.protocol.replication import HARuntimeInfo, PromoteHeader
+from rocketlet.remoting.protocol.replication import HARuntimeInfo
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.tools.admin import settings as settings_commands
 from rocketlet.tools.admin.calls import MASTER, NoSuchBroker
+from rocketlet.tools.admin.command import Said
 from rocketlet.tools.admin.maintenance import add_write_perm, wipe_write_perm
+from rocketlet.tools.admin.replicas import promote_slave
 
 SECRET = "password", "secret", "token"
 HIDDEN = "******"
@@ -108,9 +110,9 @@ async def promote(view: View) -> Response:
         raise Refused(view.t("{name} is the master already.").format(name=one.name))
 
     async def do() -> str:
-        header = PromoteHeader(force=force)
-        await view.calls.ask(one.address, RequestCode.PROMOTE_SLAVE, header, timeout=30.0)
-        return view.t("{address} is the master of {name} now").format(address=one.address, name=one.name)
+        said = await promote_slave.run(view.calls, address=one.address, force=force)
+        text = view.t("{address} is the master of {name} now").format(address=one.address, name=one.name)
+        return " ".join([text, *said.lines[1:]]) if isinstance(said, Said) else text
 
     about = {"broker": one.name, "address": one.address, "force": force}
     return await view.change("promoteSlave", about, do, "/cluster")

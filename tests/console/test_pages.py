@@ -17,6 +17,7 @@ import trio.testing
 pytest.importorskip("starlette", reason="the extra console is not installed")
 pytest.importorskip("hypercorn", reason="the extra console is not installed")
 
+from rocketlet.access.folder import RealFolder
 from rocketlet.client import AsyncProducer, AsyncPushConsumer, ConsumeFrom, Later, Message
 from rocketlet.common.message import ReceivedMessage
 from rocketlet.console import app as console_app
@@ -26,6 +27,7 @@ from rocketlet.console.pages.topics import MOST_TAILS
 from rocketlet.console.sampling import Sampler
 from tests.support.console_browser import Browser
 from tests.support.memory_cluster import Cluster, memory_cluster
+from tests.support.pair import NAMESRV, pair
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 
@@ -445,3 +447,71 @@ async def test_a_live_page_that_is_left_frees_its_place(autojump_clock: trio.tes
         assert browser.app.state.console.tails == 0
         browser.app.state.console.tails = MOST_TAILS
         assert (await browser.get("/topics/orders/tail/events", seconds=3)).status == 503
+
+
+async def test_a_slave_is_made_the_master(autojump_clock: trio.testing.MockClock) -> None:
+    async with pair() as them:
+        assert (await them.master.send("T", b"hi")).code == 0
+        await them.caught_up()
+        config = ConsoleConfig(namesrv=NAMESRV)
+        async with console_app.connected(config, them.network) as calls, trio.open_nursery() as nursery:
+            browser = Browser(console_app.made(config, calls, nursery, them.clock))
+            master = await browser.get("/cluster/broker-a/0")
+            assert "1 slaves in sync" in master.text
+            slave = await browser.get("/cluster/broker-a/1")
+            assert "Follows" in slave.text
+            assert "Make it the master" in slave.text
+            page = await browser.submit("/cluster/broker-a/1", "/cluster/broker-a/1/promote")
+            assert "is the master of broker-a now" in page.text
+            await trio.sleep(40)
+            browser.app.state.console.cluster.forget()
+            assert (await browser.get("/cluster")).text.count("broker-a") >= 2
+            nursery.cancel_scope.cancel()
+
+
+ACCOUNTS = """\
+accounts:
+- accessKey: billing1
+  secretKey: correct-horse
+  defaultTopicPerm: DENY
+  topicPerms:
+  - orders=PUB|SUB
+- accessKey: operator
+  secretKey: battery-staple
+  admin: true
+"""
+
+
+async def test_accounts_are_shown_without_secrets_and_with_their_rights(
+    autojump_clock: trio.testing.MockClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RealFolder, "blocking", False)  # virtual time would leap while a thread reads
+    (tmp_path / "plain_acl.yml").write_text(ACCOUNTS)
+    async with shop(accounts=str(tmp_path)) as (_, browser, _):
+        page = await browser.get("/access")
+        assert "billing1" in page.text
+        rights = await browser.get("/access/billing1")
+        assert "orders yes yes it is named" in rights.text
+        groups = await browser.get("/access/billing1?of=groups")
+        assert "Groups that are not named DENY" in groups.text
+        assert "orders yes yes it is an administrator" in (await browser.get("/access/operator")).text
+        for one in (page, rights, groups):
+            assert "correct-horse" not in one.html
+            assert "battery-staple" not in one.html
+        assert (await browser.get("/access/nobody")).status == 404
+        (tmp_path / "plain_acl.yml").write_text("accounts: [")
+        assert "plain_acl.yml" in (await browser.get("/access")).text
+
+
+async def test_accounts_are_changed_at_brokers_and_secrets_stay_out_of_the_audit_log(
+    autojump_clock: trio.testing.MockClock, tmp_path: Path
+) -> None:
+    audit = tmp_path / "audit"
+    async with shop(audit_file=str(audit)) as (_, browser, _):
+        form = {"cluster": "DefaultCluster", "account": "billing1", "secret": "correct-horse", "topics": "orders=PUB"}
+        page = await browser.submit("/access", "/access", **form)
+        assert 'role="alert"' in page.html, "the broker has no access control"
+        assert (await browser.submit("/access", "/access/delete", account="billing1", confirm="other")).status == 400
+    line = json.loads(audit.read_text("utf-8").splitlines()[0])
+    assert (line["action"], line["account"], line["secret"]) == ("updateAclConfig", "billing1", True)
+    assert "correct-horse" not in audit.read_text("utf-8")
