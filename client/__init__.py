@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rocketlet.client.config import ProducerConfig as ProducerConfig
     from rocketlet.client.config import PullConfig as PullConfig
     from rocketlet.client.config import PushConfig as PushConfig
+    from rocketlet.client.config import SimpleConfig as SimpleConfig
     from rocketlet.client.consuming.consume_results import ConsumeContext as ConsumeContext
     from rocketlet.client.consuming.consume_results import ConsumeStatus as ConsumeStatus
     from rocketlet.client.consuming.consume_results import Later as Later
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
     from rocketlet.client.facades.pull_consumers import PullConsumer as PullConsumer
     from rocketlet.client.facades.push_consumers import AsyncPushConsumer as AsyncPushConsumer
     from rocketlet.client.facades.push_consumers import PushConsumer as PushConsumer
+    from rocketlet.client.facades.simple_consumers import AsyncSimpleConsumer as AsyncSimpleConsumer
+    from rocketlet.client.facades.simple_consumers import SimpleConsumer as SimpleConsumer
     from rocketlet.client.hooks import ConsumeHook as ConsumeHook
     from rocketlet.client.hooks import ConsumeHookContext as ConsumeHookContext
     from rocketlet.client.hooks import SendContext as SendContext
@@ -86,7 +89,15 @@ _HOMES = {
     ),
     "rocketlet.client.facades.pull_consumers": ("AsyncPullConsumer", "PullConsumer"),
     "rocketlet.client.facades.push_consumers": ("AsyncPushConsumer", "PushConsumer"),
-    "rocketlet.client.config": ("ConsumeFrom", "MessageModel", "ProducerConfig", "PullConfig", "PushConfig"),
+    "rocketlet.client.facades.simple_consumers": ("AsyncSimpleConsumer", "SimpleConsumer"),
+    "rocketlet.client.config": (
+        "ConsumeFrom",
+        "MessageModel",
+        "ProducerConfig",
+        "PullConfig",
+        "PushConfig",
+        "SimpleConfig",
+    ),
     "rocketlet.client.consuming.consume_results": ("ConsumeContext", "ConsumeStatus", "Later"),
     "rocketlet.client.errors": (
         "BadAnswer",

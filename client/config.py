@@ -197,6 +197,16 @@ class PullConfig(ConsumerConfig):
     """How often new queues of a topic are looked for, for `on_queues_changed`."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimpleConfig(ConsumerConfig):
+    """Settings of simple consumers."""
+
+    invisible: float = 30.0
+    """How long a received message is nobody else's, unless `receive` says otherwise."""
+    orderly: bool = False
+    """Messages of one sharding key, and those without any, one consumer at a time and in order."""
+
+
 def configured(
     kind: type[Config],
     config: Config | None,

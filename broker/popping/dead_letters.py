@@ -1,8 +1,8 @@
 """Messages that were delivered as often as their group allows, and never acknowledged: on to %DLQ%group.
 
 Written like those that a consumer sends back for the last time (`handlers/send_back.py`). The copy comes before the
-fact that the message is done; after a crash between the two, the newest dead letter that the group has at the start is
-the one in question, and does not come twice.
+fact that the message is done; after a crash between the two, the newest dead letter of the group is the one in question
+(`Pops.run`), and does not come twice.
 
 Java: proxy/processor/ConsumerProcessor.java (forwardMessageToDeadLetterQueue)
 """
@@ -14,7 +14,7 @@ import logging
 from rocketlet.broker.property_text import rewritten
 from rocketlet.broker.put_again import FilterBits, put_again
 from rocketlet.broker.topic_table import TopicTable
-from rocketlet.common.message_id import offset_message_id
+from rocketlet.common.message_id import InvalidMessageId, offset_message_id, parse_offset_message_id
 from rocketlet.common.message_properties import ORIGIN_MESSAGE_ID, RETRY_TOPIC, WAIT, decode_bytes
 from rocketlet.common.message_record import Record, decode
 from rocketlet.common.topic import dlq_topic
@@ -31,7 +31,6 @@ class DeadLetters:
         self._store = store
         self._topics = topics
         self._filter_bits = filter_bits
-        self._newest: dict[str, str] = {}  # by group, what its newest dead letter was when we began
 
     def bury(self, group: str, log_offset: int, times: int) -> bool:
         """Store the dead letter of a message, which was delivered so many times; False where it is not there any more
@@ -42,11 +41,6 @@ class DeadLetters:
             log.error("group %s: the message at %d is dead, and cannot be kept", group, log_offset)
             return False
         record = decode(raw)
-        if group not in self._newest:
-            self._newest[group] = self._newest_in(topic.name)
-        if self._newest[group] == _origin(record):
-            self._newest[group] = ""
-            return True
         log.info("group %s: the message at %d is dead after %d deliveries", group, log_offset, times)
         self._store.put(self._letter(record, topic.name, times))
         return True
@@ -61,14 +55,14 @@ class DeadLetters:
         message.filter_bits = self._filter_bits(topic, message.properties)
         return message
 
-    def _newest_in(self, topic: str) -> str:
-        queue = self._store.queue(topic, 0)
+    def newest(self, group: str) -> Record | None:
+        """The message of the group's newest dead letter, as it was sent."""
+        queue = self._store.queue(dlq_topic(group), 0)
         entry = queue.entry(queue.end - 1) if queue is not None and queue.end else None
         raw = self._store.record_at(entry[0]) if entry is not None else None
-        return decode_bytes(decode(raw).properties).get(ORIGIN_MESSAGE_ID, "") if raw is not None else ""
-
-
-def _origin(record: Record) -> str:
-    """Which message it is, as its dead letter tells it."""
-    found = decode_bytes(record.properties).get(ORIGIN_MESSAGE_ID)
-    return found or offset_message_id(record.store_host, record.log_offset)
+        origin = decode_bytes(decode(raw).properties).get(ORIGIN_MESSAGE_ID, "") if raw is not None else ""
+        try:
+            sent = self._store.record_at(parse_offset_message_id(origin)[2])
+        except InvalidMessageId:
+            return None
+        return decode(sent) if sent is not None else None

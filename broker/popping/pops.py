@@ -370,7 +370,7 @@ class Pops:
                 "use the handle of the newest delivery",
             )
         pop_time = max(now, popped + 1)
-        due = pop_time + invisible_ms
+        due = now + invisible_ms
         state.table.put(entry._replace(popped=pop_time, due=due))
         self._note_acked()
         self._facts.note(facts.changed(key, pop_time, due, [offset]))
@@ -616,8 +616,28 @@ class Pops:
             except Refused as refused:
                 log.warning("%s", refused)
             self._in_flight += state.table.count
+        self._settle_dead()
         if records:
             log.info("pops: %d messages are in flight, after %d records", self._in_flight, records)
+
+    def _settle_dead(self) -> None:
+        """Take note of a dead letter that was stored when the process ended before it could say so."""
+        for group in {key.group for key, _ in self._all()}:
+            record = self._dead_letters.newest(group)
+            if record is None:
+                continue
+            key = Key(group, record.topic, record.queue_id)
+            state = self._states.get((group, record.topic), {}).get(record.queue_id)
+            entry = state.table.get(record.queue_offset) if state is not None else None
+            if state is not None and entry is not None and entry.times >= self._most_times(group):
+                state.table.done(entry.offset)
+                self._in_flight -= 1
+                self._facts.note(facts.done(key, [entry.offset]))
+        try:
+            # At once: with the next dead letter of the group, this one would not be the newest any more.
+            self._facts.write()
+        except PutRefused as error:
+            log.warning("pops: %s", error)
 
     def _replay(self, body: bytes, now: int) -> None:
         try:

@@ -21,11 +21,11 @@ from rocketlet.common.message_record import RecordError
 from rocketlet.common.subscription import Subscription
 from rocketlet.remoting import errors as remoting_errors
 from rocketlet.remoting.command import Command, request
-from rocketlet.remoting.protocol import configuration, membership, offsets, pulling, sending, transactions
+from rocketlet.remoting.protocol import configuration, membership, offsets, popping, pulling, sending, transactions
 from rocketlet.remoting.protocol.header import Header, from_ext
 from rocketlet.remoting.protocol.queue import WireQueue
 from rocketlet.remoting.request_codes import RequestCode, request_name
-from rocketlet.remoting.response_codes import ResponseCode, response_name
+from rocketlet.remoting.response_codes import POLLING_FULL, POLLING_TIMEOUT, ResponseCode, response_name
 
 SUCCESS = int(ResponseCode.SUCCESS)
 PULL_CODES = frozenset(
@@ -36,6 +36,7 @@ PULL_CODES = frozenset(
         int(ResponseCode.PULL_OFFSET_MOVED),
     }
 )
+POP_CODES = frozenset({SUCCESS, int(ResponseCode.PULL_NOT_FOUND), POLLING_FULL, POLLING_TIMEOUT})
 SEND_CODES = frozenset(STATUS_BY_CODE)
 OFFSET_TIMEOUT = 5.0  # RocketMQ's, for offsets and for sending back
 LOCK_TIMEOUT = 1.0
@@ -194,6 +195,46 @@ class BrokerCalls:
         if found.nextBeginOffset < 0:
             raise BadAnswer(f"the answer to a pull says to go on at {found.nextBeginOffset}", broker=address)
         return answer.code, found, answer.body
+
+    # ---- pop
+
+    async def pop(
+        self, address: str, header: popping.PopMessageHeader, timeout: float
+    ) -> tuple[popping.PopMessageAnswerHeader | None, bytes | memoryview]:
+        """200050: what was taken, or None where there was nothing in the time that the header gives."""
+        answer = await self._ask(
+            address, RequestCode.POP_MESSAGE, header, topic=header.topic, timeout=timeout, good=POP_CODES
+        )
+        if answer.code != SUCCESS:
+            return None, b""
+        with readable("the answer to a pop", address, header.topic):
+            return from_ext(popping.PopMessageAnswerHeader, answer.ext), answer.body
+
+    async def notified(self, address: str, header: popping.NotificationHeader, timeout: float) -> bool:
+        """200054: whether there is something to pop."""
+        answer = await self._ask(
+            address, RequestCode.NOTIFICATION, header, topic=header.topic, timeout=timeout, good=POP_CODES
+        )
+        with readable("the answer to a notification", address, header.topic):
+            return from_ext(popping.NotificationAnswerHeader, answer.ext).hasMsg
+
+    async def acknowledge(self, address: str, body: popping.BatchAckBody) -> None:
+        """200151."""
+        await self._ask(address, RequestCode.BATCH_ACK_MESSAGE, None, body.to_json())
+
+    async def change_invisible_time(
+        self, address: str, header: popping.ChangeInvisibleTimeHeader
+    ) -> popping.ChangeInvisibleTimeAnswerHeader:
+        """200053."""
+        answer = await self._ask(address, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header, topic=header.topic)
+        with readable("the answer to a change", address, header.topic):
+            return from_ext(popping.ChangeInvisibleTimeAnswerHeader, answer.ext)
+
+    async def recall(self, address: str, header: popping.RecallMessageHeader) -> str:
+        """370: the unique id of the message that is not delivered."""
+        answer = await self._ask(address, RequestCode.RECALL_MESSAGE, header, topic=header.topic)
+        with readable("the answer to a recall", address, header.topic):
+            return from_ext(popping.RecallMessageAnswerHeader, answer.ext).msgId
 
     async def view(self, address: str, log_offset: int) -> bytes | memoryview:
         """33: the record at a place of the log."""

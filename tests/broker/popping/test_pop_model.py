@@ -174,7 +174,7 @@ class World:
         self.store.settle()
         if not message.over:
             assert handle.pop_time == newest
-            self.messages[handle.queue_id, handle.offset] = replace(message, due=pop_time + invisible)
+            self.messages[handle.queue_id, handle.offset] = replace(message, due=self.now + invisible)
             handle.pop_time = pop_time
 
     async def sweep(self) -> None:
@@ -263,7 +263,7 @@ class World:
     async def crash_in(self, step: Callable[[], object], power: bool) -> None:
         """Take a step whose answer never comes, and start again."""
         before = dict(self.messages)
-        handles = len(self.handles)
+        handles = [replace(one) for one in self.handles]
         self.flush_all()
         append, left = self.store._append, self.random.choice([1, 1, 2, 3])
 
@@ -283,7 +283,7 @@ class World:
                 await result  # type: ignore[misc]
         except Killed:
             pass
-        del self.handles[handles:]
+        self.handles = handles
         after = dict(self.messages)
         self.disk = self.disk.crash(self.random) if power else self.disk.copy()
         self.crashes += 1

@@ -1,0 +1,270 @@
+"""The simple consumer: takes messages for a while (pop), and its user says of each that it is done, or needs longer.
+
+No queues are held and no offsets are kept: the broker knows who has which message. Any number of consumers of a group
+share every queue. With one broker and one topic, `receive` waits at the broker; with several, it looks at each in turn,
+and then has all of them tell when there is something, so that nothing is taken that nobody asked for.
+
+A message's handle is its property POP_CK; `extend` replaces it.
+
+Java: client/java/impl/consumer/SimpleConsumerImpl.java (rocketmq-clients); client/consumer/PopResult.java
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import trio
+
+from rocketlet.client.config import SimpleConfig
+from rocketlet.client.consuming.group_member import GroupMember
+from rocketlet.client.consuming.selector import Selection
+from rocketlet.client.errors import ClientError, InvalidUse, NoRoute, Refused, TimedOut, Unreachable
+from rocketlet.client.talking.broker_calls import readable
+from rocketlet.client.talking.session import World
+from rocketlet.common.message import ReceivedMessage
+from rocketlet.common.message_properties import POP_CK
+from rocketlet.common.receipt_handle import InvalidHandle, ReceiptHandle, parse_receipt_handle
+from rocketlet.common.subscription import TAG, Subscription
+from rocketlet.remoting.protocol import popping
+from rocketlet.remoting.response_codes import ResponseCode
+
+log = logging.getLogger("rocketlet.client.simple_consumer")
+
+MOST = popping.MOST_MESSAGES
+# For an answer beyond the time that the broker may wait.
+_SPARE = 5.0
+# What a broker holds a request for, at most.
+_LONGEST_WAIT = 30.0
+_PAUSE = 0.5  # seconds, after no broker could be asked
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where messages may be: a topic at a broker."""
+
+    subscription: Subscription
+    broker_name: str
+
+
+class SimpleEngine(GroupMember):
+    """One simple consumer. All of it is called on its loop."""
+
+    def __init__(self, group: str, config: SimpleConfig, world: World) -> None:
+        super().__init__(group, config, world)
+        self._invisible = config.invisible
+        self._orderly = config.orderly
+        self._turn = 0
+
+    async def run(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Be there until `stop` is set, then take leave. What was received stays with us until its time is over."""
+        self.started_at = self._clock()
+        async with self.session.opened():
+            await self.meet_the_brokers()
+            task_status.started()
+            await stop.wait()
+            with trio.CancelScope(shield=True):
+                await self.session.unregister(None, self.group)
+
+    async def subscribe(self, topic: str, selection: Selection = "*") -> None:
+        """Receive messages of this topic too, or others of it."""
+        wire = self.wire_topic(topic)
+        self.subscriptions[wire] = self.subscription(wire, selection)
+        await self.meet_the_brokers()
+
+    async def unsubscribe(self, topic: str) -> None:
+        """Receive no more messages of this topic."""
+        if self.subscriptions.pop(self.wire_topic(topic), None) is not None:
+            await self.tell_brokers()
+
+    # ---- receiving
+
+    async def receive(
+        self, at_most: int = MOST, wait: float = 20.0, invisible: float | None = None
+    ) -> list[ReceivedMessage]:
+        """Messages that are ours for `invisible` seconds; none where there are none within `wait` seconds."""
+        if not self.subscriptions:
+            raise InvalidUse("nothing is subscribed", advice="subscribe to a topic, or give topics={'orders': '*'}")
+        at_most, invisible = min(at_most, MOST), self._invisible if invisible is None else invisible
+        if at_most < 1 or invisible < 0 or wait < 0:
+            raise InvalidUse(f"receive({at_most}, {wait}, {invisible}) makes no sense")
+        deadline = trio.current_time() + wait
+        while True:
+            places = await self._places()
+            left = max(deadline - trio.current_time(), 0.0)
+            if len(places) == 1:
+                hold = min(left, _LONGEST_WAIT)
+                found = await self._pop_from(places, at_most, invisible, hold)
+            else:
+                found = await self._pop_from(places, at_most, invisible, 0.0)
+                if found == [] and left > 0:
+                    await self._until_there_is_something(places, min(left, _LONGEST_WAIT))
+            if found or trio.current_time() >= deadline:
+                return found or []
+            if found is None:
+                await trio.sleep(min(_PAUSE, left))
+
+    async def _places(self) -> list[_Place]:
+        """All topics at all their brokers, another first each time."""
+        places = []
+        for topic, subscription in self.subscriptions.items():
+            try:
+                route = await self.session.route(topic)
+            except NoRoute as error:
+                log.info("nothing can be received of %s yet: %s", topic, error)
+                continue
+            names = dict.fromkeys(queue.broker_name for queue in route.readable)
+            places += [_Place(subscription, name) for name in names]
+        self._turn += 1
+        at = self._turn % len(places) if places else 0
+        return places[at:] + places[:at]
+
+    async def _pop_from(
+        self, places: Sequence[_Place], at_most: int, invisible: float, hold: float
+    ) -> list[ReceivedMessage] | None:
+        """From the first place that has some; None where no place could be asked."""
+        asked, failure = False, None
+        for place in places:
+            try:
+                found = await self._pop(place, at_most, invisible, hold)
+            except (Unreachable, TimedOut) as error:
+                log.warning("nothing can be received from %s: %s", place.broker_name, error)
+                failure = error
+                continue
+            if found:
+                return found
+            asked = True
+        if failure is not None and not asked and hold == 0 and len(places) == 1:
+            raise failure
+        return [] if asked else None
+
+    async def _pop(self, place: _Place, at_most: int, invisible: float, hold: float) -> list[ReceivedMessage]:
+        subscription = place.subscription
+        header = popping.PopMessageHeader(
+            consumerGroup=self.group,
+            topic=subscription.topic,
+            maxMsgNums=at_most,
+            invisibleTime=round(invisible * 1000),
+            pollTime=round(hold * 1000),
+            bornTime=self._clock(),
+            initMode=popping.FROM_MIN if self.config.consume_from.value.endswith("FIRST_OFFSET") else popping.FROM_MAX,
+            expType=subscription.expression_type,
+            exp=subscription.expression,
+            order=self._orderly,
+            attemptId=uuid.uuid4().hex if self._orderly else None,
+            bname=place.broker_name,
+        )
+        address = self._address(place.broker_name)
+        try:
+            answer, body = await self.session.brokers.pop(address, header, hold + _SPARE)
+        except (Unreachable, TimedOut):
+            if not self._orderly:
+                raise
+            # Its answer may be lost; the same attempt is given the same messages.
+            answer, body = await self.session.brokers.pop(address, header, _SPARE)
+        if answer is None:
+            return []
+        with readable("what was popped", address, subscription.topic):
+            starts = popping.parse_info(answer.startOffsetInfo)
+            messages = self.session.reader.several(body, place.broker_name)
+            for message in messages:
+                queue_id = message.queue.queue_id
+                message.properties[POP_CK] = str(
+                    ReceiptHandle(
+                        int(starts.get((0, queue_id), message.queue_offset)), answer.popTime, answer.invisibleTime,
+                        answer.reviveQid, 0, place.broker_name, queue_id, message.queue_offset, message.log_offset,
+                    )
+                )  # fmt: skip
+        return await self._that_match(messages, subscription)
+
+    async def _that_match(self, messages: list[ReceivedMessage], subscription: Subscription) -> list[ReceivedMessage]:
+        """The broker compares hashes of tags; what got through by chance is done for us."""
+        if subscription.expression_type != TAG or not subscription.tags:
+            return messages
+        others = [message for message in messages if message.tags not in subscription.tags]
+        if others:
+            await self.ack(others)
+        return [message for message in messages if message.tags in subscription.tags]
+
+    async def _until_there_is_something(self, places: Sequence[_Place], hold: float) -> None:
+        async with trio.open_nursery() as nursery:
+            with trio.move_on_after(hold):
+                for place in places:
+                    nursery.start_soon(self._notified, place, hold, nursery.cancel_scope)
+                await trio.sleep_forever()
+            nursery.cancel_scope.cancel()
+
+    async def _notified(self, place: _Place, hold: float, scope: trio.CancelScope) -> None:
+        header = popping.NotificationHeader(
+            self.group, place.subscription.topic, pollTime=round(hold * 1000), bornTime=self._clock(),
+            order=self._orderly, expType=place.subscription.expression_type, exp=place.subscription.expression,
+            bname=place.broker_name,
+        )  # fmt: skip
+        try:
+            if await self.session.brokers.notified(self._address(place.broker_name), header, hold + _SPARE):
+                scope.cancel()
+        except ClientError as error:
+            log.info("broker %s does not tell of messages: %s", place.broker_name, error)
+
+    def _address(self, broker_name: str) -> str:
+        address = self.session.routes.master(broker_name)
+        if address is None:
+            raise Unreachable("the route names no master of it", broker=broker_name)
+        return address
+
+    # ---- what becomes of them
+
+    async def ack(self, messages: ReceivedMessage | Iterable[ReceivedMessage]) -> None:
+        """These are done, and never come again. Raises Refused where the broker never gave one of them to the group."""
+        given = [messages] if isinstance(messages, ReceivedMessage) else list(messages)
+        by_place: dict[tuple[str, str, int, int, int], list[ReceiptHandle]] = {}
+        for message in given:
+            handle = _handle_of(message)
+            key = (
+                handle.broker_name, self.wire_topic(message.topic), handle.queue_id, handle.start_offset,
+                handle.pop_time,
+            )  # fmt: skip
+            by_place.setdefault(key, []).append(handle)
+        by_broker: dict[str, list[popping.BatchAck]] = {}
+        for (broker, topic, queue_id, start, pop_time), handles in by_place.items():
+            start = min(start, *(handle.offset for handle in handles))
+            bits = popping.BatchAck.bits_of(start, [handle.offset for handle in handles])
+            by_broker.setdefault(broker, []).append(
+                popping.BatchAck(
+                    self.group, topic, "0", start, queue_id, handles[0].revive_queue, pop_time,
+                    handles[0].invisible_time, bits,
+                )
+            )  # fmt: skip
+        for broker, acks in by_broker.items():
+            body = popping.BatchAckBody(broker, acks)
+            await self.session.brokers.acknowledge(self._address(broker), body)
+
+    async def extend(self, message: ReceivedMessage, invisible: float) -> None:
+        """Keep a message for so many seconds from now; 0 gives it back at once. Raises Refused where somebody else has
+        it meanwhile."""
+        if invisible < 0:
+            raise InvalidUse(f"a message cannot be kept for {invisible} seconds")
+        handle = _handle_of(message)
+        header = popping.ChangeInvisibleTimeHeader(
+            handle.queue_id, handle.offset, round(invisible * 1000), self.group, self.wire_topic(message.topic),
+            str(handle), handle.broker_name,
+        )  # fmt: skip
+        try:
+            answer = await self.session.brokers.change_invisible_time(self._address(handle.broker_name), header)
+        except Refused as refused:
+            if refused.code == ResponseCode.NO_MESSAGE:
+                raise Refused(
+                    "the message was delivered to another consumer meanwhile", code=refused.code, topic=message.topic,
+                    broker=handle.broker_name, advice="receive with a longer invisible time, or extend earlier",
+                ) from None  # fmt: skip
+            raise
+        message.properties[POP_CK] = str(handle.changed(answer.popTime, answer.invisibleTime, answer.reviveQid))
+
+
+def _handle_of(message: ReceivedMessage) -> ReceiptHandle:
+    try:
+        return parse_receipt_handle(message.properties.get(POP_CK, ""))
+    except InvalidHandle as error:
+        raise InvalidUse(str(error), advice="hand back a message that a simple consumer has received") from None
