@@ -85,6 +85,11 @@ class OwnSignature:
         """From here on."""
         self._signer = Signer(credentials.access_key, credentials.secret_key)
 
+    @property
+    def is_signing(self) -> bool:
+        """Whether it has one: without, requests may be made as frames, which no hook sees."""
+        return self._signer is not None
+
     def before(self, address: str, command: Command) -> None:
         """See ClientHook."""
         if self._signer is not None:

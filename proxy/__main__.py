@@ -12,6 +12,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rocketlet.access.config import AccessConfig
+from rocketlet.access.folder import RealFolder
 from rocketlet.common import command_line
 from rocketlet.common.errors import RocketletError
 from rocketlet.metrics.config import MetricsConfig
@@ -32,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     loaded = command_line.read(
         PROGRAM,
         "The gRPC endpoint: serves clients of RocketMQ 5 before brokers that speak remoting.",
-        [ProxyConfig, ServerConfig, PoolConfig, MetricsConfig],
+        [ProxyConfig, ServerConfig, PoolConfig, AccessConfig, MetricsConfig],
         arguments=arguments,
         environment=os.environ,
     )
@@ -46,7 +48,15 @@ async def _start(nursery: trio.Nursery, loaded: Loaded) -> str:
         raise RocketletError(f"package {error.name} is missing; pip install 'rocketlet[grpc]'") from error
 
     network = server_process.tcp_network(loaded[ServerConfig])
-    proxy = Proxy(loaded[ProxyConfig], loaded[ServerConfig], loaded[PoolConfig], network)
+    access = loaded[AccessConfig]
+    proxy = Proxy(
+        loaded[ProxyConfig],
+        loaded[ServerConfig],
+        loaded[PoolConfig],
+        network,
+        access=access,
+        accounts=RealFolder(access.folder(loaded.file_name)),
+    )
     address: str = await nursery.start(proxy.run)
     metrics = ""
     config = loaded[MetricsConfig]

@@ -44,6 +44,10 @@ STUCK_SECONDS = 120.0
 _GOODBYE_SECONDS = 1.0
 
 
+Admit = Callable[[Call, Any], None]
+"""Whether a call is served: with its request, before its handler. Raises Refusal."""
+
+
 class CallEvents(Protocol):
     """Who counts calls and connections."""
 
@@ -53,7 +57,9 @@ class CallEvents(Protocol):
 class GrpcConnection:
     """See the module. `run` is called once."""
 
-    def __init__(self, stream: ByteStream, methods: Mapping[bytes, Method], events: CallEvents) -> None:
+    def __init__(
+        self, stream: ByteStream, methods: Mapping[bytes, Method], events: CallEvents, admit: Admit | None
+    ) -> None:
         self.peer = stream.peer
         self.local = stream.local
         self.calls: set[Call] = set()
@@ -63,6 +69,7 @@ class GrpcConnection:
         self._stream = stream
         self._methods = methods
         self._events = events
+        self._admit = admit
         self._http2 = Http2Server(now)
         self._connected_at = self._received_at = self._progress_at = self._busy_at = now
         self._pinged_at: float | None = None
@@ -259,11 +266,17 @@ class GrpcConnection:
         try:
             if method.check is not None and len(data) > SMALL_REQUEST:
                 method.check(data)
-            found = method.serve(call, method.request.FromString(data))
+            request = method.request.FromString(data)
+            if self._admit is not None:
+                self._admit(call, request)
+            found = method.serve(call, request)
         except DecodeError as error:
             call.end(GrpcStatus.INTERNAL, f"a request that cannot be decoded: {error}")
         except Refusal as refusal:
-            call.refuse(refusal.code, str(refusal))
+            if method.is_stream:
+                call.end(GrpcStatus.INVALID_ARGUMENT, f"{refusal.code}: {refusal}")
+            else:
+                call.refuse(refusal.code, str(refusal))
         except Exception as error:  # noqa: BLE001 - one request fails and is logged, the others go on
             self._failed(call, error)
         else:

@@ -17,7 +17,11 @@ from random import Random
 
 import trio
 
+from rocketlet.access.config import AccessConfig
+from rocketlet.access.control import AccessControl
+from rocketlet.access.folder import Folder, RealFolder
 from rocketlet.common.clock import WallClock, system_clock
+from rocketlet.proxy.admission import Admission
 from rocketlet.proxy.call import Method
 from rocketlet.proxy.certificate import Contexts
 from rocketlet.proxy.config import ProxyConfig
@@ -48,6 +52,8 @@ SERVICE = f"/{PACKAGE}.MessagingService/"
 class Proxy:
     """One endpoint. `run` once an object. Of `servers` only what concerns TLS is looked at.
 
+    `accounts` is the folder of the accounts' files, where `access` does not say.
+
     Raises SettingsError where certificates cannot be loaded.
     """
 
@@ -58,6 +64,8 @@ class Proxy:
         pool: PoolConfig,
         network: Network | None = None,
         *,
+        access: AccessConfig | None = None,
+        accounts: Folder | None = None,
         clock: WallClock = system_clock,
         random: Random | None = None,
     ) -> None:
@@ -66,8 +74,14 @@ class Proxy:
         random = random or Random()
         self.clients = Clients(random)
         self.transactions = Transactions(self.clients, f"rocketlet-proxy@{os.getpid()}@{random.getrandbits(32):x}")
-        self._pool = ConnectionPool(self._network, pool, self.transactions.table(), events=[self.transactions])
-        self.brokers = self.transactions.brokers = Brokers(self._pool, config.namesrv_addr, random)
+        chosen = access or AccessConfig()
+        self.access = AccessControl(lambda: chosen, accounts or RealFolder(chosen.folder("")), clock)
+        self._pool = ConnectionPool(
+            self._network, pool, self.transactions.table(), hooks=[self.access.own], events=[self.transactions]
+        )
+        self.brokers = self.transactions.brokers = Brokers(
+            self._pool, config.namesrv_addr, random, lambda: self.access.own.is_signing
+        )
         self.renewals = Renewals(config, self.brokers, clock)
         self._routes = Routes(config, self.brokers)
         self._sends = Sends(config, self.brokers, self.transactions, clock)
@@ -78,6 +92,7 @@ class Proxy:
             self._network,
             self._methods(),
             calls := CallCounts(),
+            admit=Admission(self.access.gate, clock).check if self.access.enabled else None,
             tls=None if contexts is None else contexts.current,
             plain=servers.tls_mode is not TlsMode.ENFORCING,
             most_connections=config.grpc_max_connections,
@@ -87,12 +102,13 @@ class Proxy:
         self.metrics = ProxyMetrics(calls, self.server, self.brokers, self.clients, self.renewals, self.transactions)
 
     async def run(self, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until cancelled. Starts with the address, `host:port`. Raises ListenFailed."""
+        """Serve until cancelled. Starts with the address, `host:port`. Raises ListenFailed, SettingsError."""
         config = self._config
+        await self.access.open()
         async with shelter() as sheltered:  # what is being answered needs brokers and connections
             await sheltered.start(self._run_pool)
             await sheltered.start(self.brokers.run)
-            for background in (self.transactions.run, self._receives.run):
+            for background in (self.transactions.run, self._receives.run, self.access.watch):
                 sheltered.start_soon(background)
             address: str = await sheltered.start(self.server.serve, config.bind_address, config.grpc_server_port)
             log.info("gRPC is served at %s", address)

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import trio
 
 from rocketlet.proxy.call import Method
-from rocketlet.proxy.connection import CallEvents, GrpcConnection
+from rocketlet.proxy.connection import Admit, CallEvents, GrpcConnection
 from rocketlet.proxy.http2.frames import PREFACE
 from rocketlet.remoting.tls import PrefixedStream, secured
 from rocketlet.remoting.transport import ByteStream, Listener, Network
@@ -37,6 +37,7 @@ class GrpcServer:
         methods: Mapping[bytes, Method],
         events: CallEvents,
         *,
+        admit: Admit | None = None,
         tls: Callable[[], Awaitable[ssl.SSLContext]] | None,
         plain: bool = True,
         most_connections: int,
@@ -48,6 +49,7 @@ class GrpcServer:
         self._network = network
         self._methods = methods
         self._events = events
+        self._admit = admit
         self._tls = tls
         self._plain = plain
         self._most_connections = most_connections
@@ -94,7 +96,7 @@ class GrpcServer:
                 self._greeting -= 1
             if found is None:
                 return
-            connection = GrpcConnection(found[0], self._methods, self._events)
+            connection = GrpcConnection(found[0], self._methods, self._events, self._admit)
             self.connections.add(connection)
             try:
                 await connection.run(found[1])

@@ -34,7 +34,7 @@ ARROWS: dict[str, set[str]] = {
     "broker": {"access", "metrics", "failover", "replication", "store", "store.layout", "remoting", "common"},
     "client": {"remoting", "common"},
     "spark_jobs": {"client", "remoting", "store.layout", "common"},
-    "proxy": {"client", "metrics", "remoting", "common"},
+    "proxy": {"access", "client", "metrics", "remoting", "common"},
     # Above the tools: it does what mqadmin does. `rocketlet console` names it and does not import it.
     "console": {"access", "tools", "client", "remoting", "common"},
     "tools": {

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from rocketlet.access.config import AccessConfig
+from rocketlet.access.folder import RealFolder
 from rocketlet.broker.broker import Broker
 from rocketlet.broker.config import BrokerConfig
 from rocketlet.common.clock import WallClock, system_clock
@@ -267,7 +268,15 @@ class LocalStack:
             flags["localServeAddr"] = chosen.advertise
         servers = self._loaded[0]
         config = load(ProxyConfig, flags=flags)[ProxyConfig]
-        self._grpc = Proxy(config, servers[ServerConfig], servers[PoolConfig], self._network, clock=self._clock)
+        self._grpc = Proxy(
+            config,
+            servers[ServerConfig],
+            servers[PoolConfig],
+            self._network,
+            access=servers[AccessConfig],
+            accounts=RealFolder(servers[AccessConfig].folder(servers.file_name)),
+            clock=self._clock,
+        )
         address: str = await self._nursery.start(self._grpc.run)
         return address
 

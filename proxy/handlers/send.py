@@ -126,19 +126,16 @@ class Sends:
         connection: Connection,
         settle: Settle,
     ) -> None:
-        opaque = connection.take_opaque()
-        frame = topic.template.frame(
-            opaque,
-            queue.queue_id,
-            message.sys_flag,
-            message.born_timestamp,
-            0,
-            message.properties,
-            message.body,
-        )
-        self._brokers.frame_soon(
-            connection, opaque, frame, lambda answer: settle(self._entry(topic, queue, message, answer))
-        )
+        parts = queue.queue_id, message.sys_flag, message.born_timestamp, 0, message.properties, message.body
+
+        def answered(answer: Command | RemotingError) -> None:
+            settle(self._entry(topic, queue, message, answer))
+
+        if self._brokers.takes_frames(connection):
+            opaque = connection.take_opaque()
+            self._brokers.frame_soon(connection, opaque, topic.template.frame(opaque, *parts), answered)
+        else:
+            self._brokers.ask_soon(connection, topic.template.command(connection.header_type, *parts), answered)
 
     def _entry(
         self, topic: Topic, queue: MessageQueue, message: Outgoing, answer: Command | RemotingError

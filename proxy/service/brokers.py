@@ -26,7 +26,7 @@ from rocketlet.common.topic_attributes import message_type
 from rocketlet.proxy.call import Refusal
 from rocketlet.proxy.service.deadlines import Deadlines
 from rocketlet.proxy.wire.codes import Code, code_of
-from rocketlet.remoting.command import Command, request
+from rocketlet.remoting.command import Command, HeaderType, request
 from rocketlet.remoting.connection import Connection, OnAnswer
 from rocketlet.remoting.connection_pool import ConnectionPool
 from rocketlet.remoting.errors import BodyError, CallTimeout, RemotingError, TooManyRequests
@@ -132,8 +132,15 @@ class _Kept(Generic[Value]):
 class Brokers:
     """See the module. `pool` is open for as long as this is used."""
 
-    def __init__(self, pool: ConnectionPool, namesrv: tuple[str, ...], random: Random) -> None:
+    def __init__(
+        self,
+        pool: ConnectionPool,
+        namesrv: tuple[str, ...],
+        random: Random,
+        signs: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.pool = pool
+        self._signs = signs
         self.deadlines = Deadlines()
         self.namesrv = NamesrvCalls(pool, namesrv, random, ASK_SECONDS)
         self.masters: dict[str, str] = {}
@@ -240,6 +247,10 @@ class Brokers:
         """The connection to a broker, where there is one."""
         found = self.pool.connections.get(address)
         return None if found is None or found.closed else found
+
+    def takes_frames(self, connection: Connection) -> bool:
+        """Whether a request may be sent as a frame with a JSON header that was made already: hooks do not see it."""
+        return connection.header_type == HeaderType.JSON and not self._signs()
 
     def frame_soon(self, connection: Connection, opaque: int, frame: bytes, on_answer: OnAnswer) -> None:
         """Send a frame without a task for its answer: `on_answer` gets that, or the error that came instead, once."""

@@ -9,6 +9,7 @@ from random import Random
 
 import trio
 
+from rocketlet.access.config import AccessConfig
 from rocketlet.common.clock import WallClock
 from rocketlet.common.config_file import load
 from rocketlet.proxy.config import ProxyConfig
@@ -20,6 +21,7 @@ from rocketlet.remoting.memory_network import MemoryNetwork
 from rocketlet.remoting.protocol.configuration import CreateTopicHeader, SubscriptionGroupConfig
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.tools.local import LocalSettings, LocalStack
+from tests.support.memory_folder import MemoryFolder
 
 
 @dataclass
@@ -54,9 +56,14 @@ class Proxied:
 
 @asynccontextmanager
 async def proxied(
-    clock: WallClock, *, brokers: int = 1, settings: Mapping[str, str] | None = None, **flags: str
+    clock: WallClock,
+    *,
+    brokers: int = 1,
+    settings: Mapping[str, str] | None = None,
+    accounts: MemoryFolder | None = None,
+    **flags: str,
 ) -> AsyncIterator[Proxied]:
-    """`settings` are the brokers', `flags` the endpoint's."""
+    """`settings` are the brokers', `flags` the endpoint's, whose access control is on where it has `accounts`."""
     network = MemoryNetwork()
     stack = LocalStack(LocalSettings(host="10.0.0.1", brokers=brokers, settings=settings or {}), network, clock)
     async with trio.open_nursery() as nursery:
@@ -68,7 +75,14 @@ async def proxied(
             flags={"namesrvAddr": addresses.namesrv, "bindAddress": "10.0.0.1", **flags},
         )
         proxy = Proxy(
-            loaded[ProxyConfig], loaded[ServerConfig], loaded[PoolConfig], network, clock=clock, random=Random(1)
+            loaded[ProxyConfig],
+            loaded[ServerConfig],
+            loaded[PoolConfig],
+            network,
+            access=AccessConfig(acl_enable=accounts is not None),
+            accounts=accounts,
+            clock=clock,
+            random=Random(1),
         )
         address = await nursery.start(proxy.run)
         async with ConnectionPool(network) as pool:
