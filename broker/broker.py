@@ -542,7 +542,7 @@ class Broker:
             RequestModesAdmin(identity, topics, clients, tables.modes, tables.modes_file, routes),
             Queries(store),
             QueueOffsets(offsets, tables.offsets_file, store, self._recent_bytes, nursery),
-            Membership(settings, topics, groups, clients),
+            Membership(settings, topics, groups, clients, self.registration.known),
             LockQueues(self.locks, monotonic_ms),
             TopicAdmin(identity, tables, self.registration, store, statistics),
             GroupAdmin(identity, tables, statistics),

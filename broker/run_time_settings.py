@@ -14,6 +14,7 @@ import trio
 
 from rocketlet.broker.config import BrokerConfig, Settings
 from rocketlet.broker.json_file import BACKUP
+from rocketlet.common import rocketmq_defaults
 from rocketlet.common.config_file import Loaded
 from rocketlet.remoting.changeable_settings import ChangeableSettings, edited
 from rocketlet.remoting.protocol.configuration import DataVersion
@@ -24,7 +25,7 @@ class RunTimeSettings(ChangeableSettings, Settings):
     """The holder of all settings. `taken` is called after each change."""
 
     def __init__(self, loaded: Loaded, disk: Disk, clock: Callable[[], int], taken: Callable[[Loaded], None]) -> None:
-        ChangeableSettings.__init__(self, loaded)
+        ChangeableSettings.__init__(self, loaded, rocketmq_defaults.BROKER)
         Settings.__init__(self, loaded[BrokerConfig])
         self._disk = disk
         self._clock = clock

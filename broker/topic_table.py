@@ -237,7 +237,8 @@ class TopicTable:
     def create_own(self, broker_name: str) -> None:
         """The topics that every broker has; those that exist stay as they are."""
         for topic in own_topics(self._settings.now, broker_name):
-            if topic.name not in self._topics:
+            # A broker may have a dot in its name, a topic may not; no client can send to such a one anyway.
+            if topic.name not in self._topics and names.is_legal_name(topic.name):
                 self._topics[topic.name] = topic
                 self._changed()
 

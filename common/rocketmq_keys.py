@@ -99,14 +99,30 @@ OTHER_VERSIONS = _keys(
 )
 """Keys of RocketMQ 3.x and 5.x, which 4.9.8 skips in silence."""
 
-ALL = NAME_SERVER | REMOTING | BROKER | STORE | OTHER_VERSIONS
+TEMPLATES = _keys(
+    """
+    storePathConsumeQueue storePathConsumerQueue storePathIndex storeCheckpoint abortFile checkTransactionMessageEnable
+    rmqAddressServerDomain rmqAddressServerSubGroup
+    """
+)
+"""Keys that no version of the last years reads, and that widely copied broker.conf files have all the same."""
+
+ALL = NAME_SERVER | REMOTING | BROKER | STORE | OTHER_VERSIONS | TEMPLATES
 
 _POOL = "there are no thread pools here"
 _OLD_SIZE = (
     "RocketMQ 4.9 ignores this spelling of 4.7 and older too; write mappedFileSize… if you mean it, but only with"
 )
 
+_BELOW_ROOT = "RocketMQ skips it too, the files lie below storePathRootDir"
+
 NOTES: dict[str, str] = {
+    "storePathConsumeQueue": _BELOW_ROOT,
+    "storePathConsumerQueue": _BELOW_ROOT,
+    "storePathIndex": _BELOW_ROOT,
+    "storeCheckpoint": _BELOW_ROOT,
+    "abortFile": _BELOW_ROOT,
+    "checkTransactionMessageEnable": "RocketMQ skips it too, transactions are always checked",
     "enableDLegerCommitLog": "the log is not replicated by DLedger; an existing DLedger store cannot be opened",
     "enableControllerMode": "there is no controller; the broker's role is fixed by brokerRole and brokerId",
     "storeType": "only RocketMQ's files are served, not RocksDB",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
+from rocketlet.common import rocketmq_defaults
 from rocketlet.common.config_file import Loaded
 from rocketlet.namesrv.config import NamesrvConfig
 from rocketlet.namesrv.durable_file import DurableFile
@@ -20,7 +21,7 @@ class RunTimeSettings(ChangeableSettings):
     """One holder, so that a handler sees a change at once: `settings.namesrv.order_message_enable`."""
 
     def __init__(self, loaded: Loaded, file: DurableFile) -> None:
-        super().__init__(loaded)
+        super().__init__(loaded, rocketmq_defaults.SERVER)
         self._file = file
         self.namesrv = loaded[NamesrvConfig]
 

@@ -38,8 +38,10 @@ class Forbidden(RocketletError):
 class ChangeableSettings(ABC):
     """All settings of a server. A subclass holds what its readers want of them, and knows where changes are kept."""
 
-    def __init__(self, loaded: Loaded) -> None:
+    def __init__(self, loaded: Loaded, not_served: Mapping[str, str]) -> None:
+        """`not_served`: what RocketMQ has besides, with its values."""
         self._loaded = loaded
+        self._not_served = not_served
         self._writing = trio.Lock()
 
     @property
@@ -61,8 +63,8 @@ class ChangeableSettings(ABC):
         self._loaded = loaded
 
     def shown(self) -> dict[str, str]:
-        """All settings as text, by key."""
-        return to_properties(*self._loaded.configs)
+        """All settings as text, by key; those of RocketMQ's that are not served have its defaults."""
+        return {**self._not_served, **to_properties(*self._loaded.configs)}
 
     def properties(self) -> str:
         """All settings as lines of `key=value`, without comments and escapes, as RocketMQ answers."""

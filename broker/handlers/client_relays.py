@@ -142,7 +142,7 @@ class ClientRelays:
             if header.timestamp == END_OF_QUEUE:
                 wanted = self._store.queue_end(header.topic, queue_id)
             else:
-                wanted = max(self._store.offset_at_time(header.topic, queue_id, header.timestamp), 0)
+                wanted = max(self._store.nearest_offset(header.topic, queue_id, header.timestamp), 0)
             queue = MessageQueue(header.topic, self._identity.name, queue_id)
             places[queue] = wanted if header.isForce or wanted < present else present
         return places

@@ -1,9 +1,9 @@
 """25 UPDATE_BROKER_CONFIG, 26 GET_BROKER_CONFIG.
 
-26 lists every served setting with its value, secrets redacted. 25 changes those that may change while the broker runs,
-all of them or none: 16 for a setting of the black list or one that names a path; 1, with the reason, for one that is
-read at start only, is unknown, or cannot have that value. A change of brokerPermission is registered with the name
-servers. What 25 acknowledged is in the configuration file, if the broker was started with one.
+26 lists every setting of RocketMQ's and ours with its value, secrets redacted. 25 changes those that may change while
+the broker runs, all of them or none: 16 for a setting of the black list or one that names a path; 1, with the reason,
+for one that is read at start only, is unknown, or cannot have that value. A change of brokerPermission is registered
+with the name servers. What 25 acknowledged is in the configuration file, if the broker was started with one.
 
 Java: broker/processor/AdminBrokerProcessor.java, common/Configuration.java
 """
@@ -19,9 +19,6 @@ from rocketlet.broker.topic_table import TopicTable
 from rocketlet.remoting.handler import Handler, HandlerTable, Reply, Request
 from rocketlet.remoting.protocol.configuration import LONGEST_UPDATE, BrokerConfigAnswerHeader
 from rocketlet.remoting.request_codes import RequestCode
-
-# RocketMQ's `mqadmin exportConfigs` fails where this one is missing; there are no filter servers.
-_ALWAYS_ZERO = b"filterServerNums=0\n"
 
 
 class Configuration:
@@ -40,7 +37,7 @@ class Configuration:
 
     def get(self, request: Request) -> Reply:
         header = BrokerConfigAnswerHeader(self._settings.version.to_json().decode())
-        return Reply(header=header, body=self._settings.properties().encode() + _ALWAYS_ZERO)
+        return Reply(header=header, body=self._settings.properties().encode())
 
     async def update(self, request: Request) -> Reply:
         changed = await self._settings.update_by(request)

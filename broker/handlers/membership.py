@@ -1,10 +1,11 @@
 """34 HEART_BEAT, 35 UNREGISTER_CLIENT, 38 GET_CONSUMER_LIST_BY_GROUP, 46 CHECK_CLIENT_CONFIG.
 
 A heartbeat registers all producer and consumer groups of one client on its connection. For a consumer group it also
-creates the group, if that is allowed, and its retry topic, which clients look up at once. The answer carries nothing
-but our version in its head, from which Java clients know that SQL92 is supported. The list of 38 is the input of every
-rebalance: each client id once; a group without members is code 1. 46 checks a consumer's filter before it starts: 1
-where such filters are switched off, 23 where its type is unknown or the expression does not compile.
+creates the group, if that is allowed, and its retry topic, which clients look up at once: so the answer waits until
+the name servers know it. The answer carries nothing but our version in its head, from which Java clients know that
+SQL92 is supported. The list of 38 is the input of every rebalance: each client id once; a group without members is
+code 1. 46 checks a consumer's filter before it starts: 1 where such filters are switched off, 23 where its type is
+unknown or the expression does not compile.
 
 Not served: heartbeats of 5.x without subscriptions (a plain answer makes its clients send whole ones).
 
@@ -12,6 +13,8 @@ Java: broker/processor/ClientManageProcessor.java, ConsumerManageProcessor.java
 """
 
 from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
 
 from rocketlet.broker.clients import Clients, Heartbeat
 from rocketlet.broker.config import Settings
@@ -23,7 +26,7 @@ from rocketlet.broker.topic_table import TopicTable
 from rocketlet.common.subscription import SQL92, TAG, Subscription
 from rocketlet.common.topic import GROUP_MAX_LENGTH, is_group_name, retry_topic
 from rocketlet.remoting.access import IfNamed, subscribe
-from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
+from rocketlet.remoting.handler import DEFERRED, Deferred, Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol.configuration import UNIT_SUBSCRIPTION
 from rocketlet.remoting.protocol.membership import (
     CheckClientBody,
@@ -44,11 +47,20 @@ FILTER_OFF = "The broker does not support consumer to filter message by"
 class Membership:
     """Clients come, say that they live, ask who else is there, and go."""
 
-    def __init__(self, settings: Settings, topics: TopicTable, groups: SubscriptionGroups, clients: Clients) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        topics: TopicTable,
+        groups: SubscriptionGroups,
+        clients: Clients,
+        known: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`known` waits until the name servers know all topics, or for a moment at most."""
         self._settings = settings
         self._topics = topics
         self._groups = groups
         self._clients = clients
+        self._known = known
 
     def table(self) -> HandlerTable:
         return {
@@ -70,7 +82,7 @@ class Membership:
             ),
         }
 
-    def heartbeat(self, request: Request) -> Reply:
+    def heartbeat(self, request: Request) -> Reply | Deferred:
         data = HeartbeatData.from_json(request.body)
         if len(data.clientID) > LONGEST_CLIENT_ID:
             raise Refused(
@@ -79,6 +91,7 @@ class Membership:
             )
         # A group of another name is refused everything else, here and in RocketMQ.
         data.consumerDataSet = [one for one in data.consumerDataSet if is_group_name(one.groupName)]
+        topics = len(self._topics)
         for consumer in data.consumerDataSet:
             self._create_retry_topic(consumer)
         beat = Heartbeat(
@@ -92,7 +105,15 @@ class Membership:
             self._clients.heartbeat(request.connection, beat)
         except RegistryFull as error:
             raise Refused(ResponseCode.SYSTEM_BUSY, str(error)) from None
-        return Reply()
+        if len(self._topics) == topics:
+            return Reply()
+        request.connection.start_task(self._answer_when_known, request)
+        return DEFERRED
+
+    async def _answer_when_known(self, request: Request) -> None:
+        """Clients ask the name servers for the retry topic as soon as they have the answer."""
+        await self._known()
+        request.reply(Reply())
 
     def unregister(self, request: Request) -> Reply:
         header: UnregisterClientHeader = request.header

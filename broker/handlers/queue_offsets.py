@@ -104,9 +104,17 @@ class QueueOffsets:
 
     def by_time(self, request: Request) -> Reply:
         header: SearchOffsetHeader = request.header
-        return Reply(
-            header=OffsetAnswerHeader(self._store.offset_at_time(header.topic, header.queueId, header.timestamp))
-        )
+        place = (header.topic, header.queueId)
+        match (header.boundaryType or "").upper():
+            case "LOWER":
+                found = self._store.offset_at_time(*place, header.timestamp)
+            case "UPPER":
+                found = max(
+                    self._store.offset_at_time(*place, header.timestamp + 1) - 1, self._store.queue_begin(*place)
+                )
+            case _:
+                found = self._store.nearest_offset(*place, header.timestamp)
+        return Reply(header=OffsetAnswerHeader(found))
 
     def maximum(self, request: Request) -> Reply:
         header: QueueHeader = request.header

@@ -163,9 +163,13 @@ class BrokerCalls:
         return self._offset(answer, address)
 
     async def offset_at(self, address: str, queue: MessageQueue, timestamp: int) -> int:
-        """29: the offset nearest to a time in ms."""
+        """29: the first offset stored at or after a time in ms; a RocketMQ 4.9 broker answers the nearest."""
         header = offsets.SearchOffsetHeader(
-            queueId=queue.queue_id, timestamp=timestamp, topic=queue.topic, bname=queue.broker_name
+            queueId=queue.queue_id,
+            timestamp=timestamp,
+            topic=queue.topic,
+            boundaryType="LOWER",
+            bname=queue.broker_name,
         )
         answer = await self._ask(
             self.vip(address), RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, topic=queue.topic, timeout=OFFSET_TIMEOUT

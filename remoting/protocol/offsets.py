@@ -38,7 +38,8 @@ class UpdateConsumerOffsetHeader(Header):
 
 
 class SearchOffsetHeader(Header):
-    """29: the offset nearest to a time."""
+    """29: the offset nearest to a time. With `boundaryType`, of RocketMQ 5: LOWER, the first stored at or after it, or
+    UPPER, the last stored at or before it."""
 
     queueId: Int
     timestamp: Long

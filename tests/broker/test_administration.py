@@ -228,14 +228,20 @@ class TestOffsets:
                 await one.send("T")
                 await trio.sleep(10)
             queue = {"topic": "T", "queueId": 0}
+            lower, upper = {"boundaryType": "LOWER"}, {"boundaryType": "upper"}
             for code, ext, name, value in [
                 (Code.GET_MAX_OFFSET, {}, "offset", "3"),
                 (Code.GET_MIN_OFFSET, {}, "offset", "0"),
                 (Code.GET_EARLIEST_MSG_STORETIME, {}, "timestamp", str(START_MS)),
                 (Code.SEARCH_OFFSET_BY_TIMESTAMP, {"timestamp": START_MS + 10_000}, "offset", "1"),
-                (Code.SEARCH_OFFSET_BY_TIMESTAMP, {"timestamp": START_MS + 15_000}, "offset", "2"),
+                (Code.SEARCH_OFFSET_BY_TIMESTAMP, {"timestamp": START_MS + 15_000}, "offset", "1"),
+                (Code.SEARCH_OFFSET_BY_TIMESTAMP, {"timestamp": START_MS + 15_001}, "offset", "2"),
                 (Code.SEARCH_OFFSET_BY_TIMESTAMP, {"timestamp": 0}, "offset", "0"),
-                (Code.SEARCH_OFFSET_BY_TIMESTAMP, {"timestamp": START_MS + 99_000}, "offset", "3"),
+                (Code.SEARCH_OFFSET_BY_TIMESTAMP, {"timestamp": START_MS + 99_000}, "offset", "2"),
+                (Code.SEARCH_OFFSET_BY_TIMESTAMP, {"timestamp": START_MS + 12_000} | lower, "offset", "2"),
+                (Code.SEARCH_OFFSET_BY_TIMESTAMP, {"timestamp": START_MS + 99_000} | lower, "offset", "3"),
+                (Code.SEARCH_OFFSET_BY_TIMESTAMP, {"timestamp": START_MS + 19_000} | upper, "offset", "1"),
+                (Code.SEARCH_OFFSET_BY_TIMESTAMP, {"timestamp": 0} | upper, "offset", "0"),
             ]:
                 answer = await ask(one, code, **queue, **ext)
                 assert (answer.code, answer.ext) == (0, {name: value}), (code, ext)

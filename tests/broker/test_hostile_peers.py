@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import trio
 from trio.testing import MockClock
 
+from rocketlet.access.config import AccessConfig
 from rocketlet.broker import consumer_groups, queue_locks
+from rocketlet.broker.config import BrokerConfig
 from rocketlet.broker.consumer_groups import ConsumerGroups, Consuming, Member, RegistryFull
 from rocketlet.broker.filter import consumer_filters
 from rocketlet.broker.filter.bloom import Bloom
 from rocketlet.broker.filter.consumer_filters import ConsumerFilters
 from rocketlet.broker.put_again import queue_id_of
 from rocketlet.broker.queue_locks import QueueLocks
+from rocketlet.common.config_file import load, read_file
 from rocketlet.common.message_flags import PREPARED
 from rocketlet.common.message_properties import REAL_QID, REAL_TOPIC, encode
 from rocketlet.common.message_record import decode
-from rocketlet.common.settings import settings_of
+from rocketlet.common.settings import SettingsError, settings_of
 from rocketlet.common.subscription import SQL92, Subscription
 from rocketlet.common.topic import SCHEDULE_TOPIC
+from rocketlet.metrics.config import MetricsConfig
+from rocketlet.namesrv.config import NamesrvConfig
+from rocketlet.namesrv.memory_files import MemoryFiles
+from rocketlet.namesrv.namesrv import NameServer
+from rocketlet.remoting.command import Command
+from rocketlet.remoting.config import ServerConfig
 from rocketlet.remoting.handler import Handler, Request
+from rocketlet.remoting.memory_network import MemoryNetwork
 from rocketlet.remoting.protocol.membership import LockBatchBody
 from rocketlet.remoting.protocol.queue import WireQueue
 from rocketlet.remoting.protocol.replication import DEMOTE, RESUME, STOP, DemoteHeader, HandOverHeader
 from rocketlet.remoting.protocol.sending import ConsumerSendMsgBackHeader
 from rocketlet.remoting.protocol.transactions import CheckTransactionStateHeader
 from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.store.config import StoreConfig
 from rocketlet.store.memory_disk import MemoryDisk
 from rocketlet.store.message import Put
 from tests.support.memory_broker import RunningBroker, memory_broker, sql, tags
@@ -373,3 +386,75 @@ async def test_delayed_messages_are_counted_when_they_are_delivered(autojump_clo
         assert one.broker.statistics.put_of("T") == (0, 0)
         await trio.sleep(3)
         assert one.broker.statistics.put_of("T")[0] == 1
+
+
+async def test_all_settings_of_rocketmq_are_shown_and_may_come_back(autojump_clock: MockClock, vectors: Path) -> None:
+    text = (vectors / "config" / "broker-defaults.properties").read_text()
+    known = {line.partition("=")[0] for line in text.splitlines() if line and not line.startswith("#")}
+    forbidden = (b"storePath", b"configBlackList", b"rocketmqHome")
+    async with memory_broker() as one:
+        body = bytes((await one.call(RequestCode.GET_BROKER_CONFIG)).body)
+        shown = {line.partition(b"=")[0].decode() for line in body.splitlines()}
+        assert known <= shown
+        back = b"\n".join(line for line in body.splitlines() if not line.startswith(forbidden))
+        answer = await one.call(RequestCode.UPDATE_BROKER_CONFIG, None, back)
+        assert "not served" not in (answer.remark or "")
+
+
+def test_a_broker_conf_of_the_field_starts(tmp_path: Path) -> None:
+    text = """
+    brokerClusterName=rocketmq-cluster
+    brokerName=broker-a.example.com
+    brokerId=0
+    storePathRootDir=/data/store
+    storePathCommitLog=/data/store/commitlog
+    storePathConsumeQueue=/data/store/consumequeue
+    storePathConsumerQueue=/data/store/consumequeue
+    storePathIndex=/data/store/index
+    storeCheckpoint=/data/store/checkpoint
+    abortFile=/data/store/abort
+    checkTransactionMessageEnable=false
+    #sendMessageThreadPoolNums=128
+    sendMessageThreadPoolNums=128
+    """
+    file = tmp_path / "broker.conf"
+    file.write_text("\n".join(line.strip() for line in text.splitlines()))
+    loaded = load(BrokerConfig, StoreConfig, file=read_file(file))
+    assert loaded[BrokerConfig].broker_name == "broker-a.example.com"
+    assert len(loaded.warnings) == 7
+    with pytest.raises(SettingsError):
+        load(BrokerConfig, flags={"storePathConsumQueue": "x"})
+
+
+@pytest.mark.parametrize("name", ["a b", "a/b", "a\nb", "ä"])
+def test_a_broker_name_that_would_break_others_is_refused(name: str) -> None:
+    with pytest.raises(SettingsError):
+        BrokerConfig(broker_name=name)
+
+
+async def test_a_broker_whose_name_has_a_dot(autojump_clock: MockClock) -> None:
+    disk = MemoryDisk()
+    for _ in range(2):
+        async with memory_broker(disk=disk, broker_name="a.example.com") as one:
+            await serves(one)
+            assert one.broker.tables.topics.get("a.example.com") is None
+
+
+async def test_a_heartbeat_is_answered_when_the_name_server_knows_the_retry_topic(autojump_clock: MockClock) -> None:
+    """Official clients ask for its route as soon as they have the answer."""
+    network = MemoryNetwork(delay=0.01)
+    async with trio.open_nursery() as nursery:
+        flags = {"listenPort": "0", "kvConfigPath": "kv", "configStorePath": "conf"}
+        loaded = load(NamesrvConfig, ServerConfig, MetricsConfig, AccessConfig, flags=flags)
+        server = NameServer(loaded, network, files=MemoryFiles())
+        address: str = await nursery.start(server.run)
+        async with memory_broker(network=network, namesrv_addr=address) as one:
+            for number in range(5):
+                await one.heartbeat("c", f"g{number}", tags("T"))
+                ask = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext={"topic": f"%RETRY%g{number}"})
+                assert (await one.pool.call(address, ask, 5)).code == 0, number
+            network.isolate(address)
+            began = trio.current_time()
+            assert (await one.heartbeat("c", "late", tags("T"))).code == 0
+            assert trio.current_time() - began < 2
+        nursery.cancel_scope.cancel()
