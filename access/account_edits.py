@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from rocketlet.access.account_files import ACCOUNTS, GLOBAL, VERSION, FileError, Node, read_accounts
+from rocketlet.access.account_files import ACCOUNTS, GLOBAL, LOADER, VERSION, FileError, Node, read_accounts
 from rocketlet.remoting.protocol.configuration import DataVersion
 
 Value = str | bool | list[str]
@@ -91,7 +91,7 @@ def _edited(name: str, text: bytes, by_lines: Any, by_data: Any, version: DataVe
 
 def _plain(text: bytes) -> dict[str, Any]:
     """What the file says, all scalars as text, without what is empty."""
-    node = yaml.compose(text.decode("utf-8-sig"), Loader=yaml.SafeLoader)
+    node = yaml.compose(text.decode("utf-8-sig"), Loader=LOADER)
     found = _value(node) if node is not None else {}
     return found if isinstance(found, dict) else {}
 
@@ -128,7 +128,7 @@ class _Lines:
         decoded = text.decode("utf-8-sig")
         self._end = "\r\n" if "\r\n" in decoded else "\n"
         self._lines = decoded.splitlines()
-        root = yaml.compose(decoded, Loader=yaml.SafeLoader)
+        root = yaml.compose(decoded, Loader=LOADER)
         if root is not None and (not isinstance(root, yaml.MappingNode) or root.flow_style):
             raise _ByLinesImpossible
         self._root = root

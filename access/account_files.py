@@ -65,7 +65,7 @@ _ACCOUNT_KEYS = (
     "topicPerms",
     "groupPerms",
 )
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # of libyaml, ten times as fast
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # of libyaml, ten times as fast
 # Loops of anchors and references would have to be bounded, and nobody needs them here.
 _ALIAS = "an alias (*name), which is not read here; write the value out"
 
@@ -153,10 +153,10 @@ class _Reader:
             raise FileError(f"{self._name}: {len(text)} bytes; at most {LARGEST_FILE} are allowed")
         try:
             decoded = text.decode("utf-8-sig")
-            for event in yaml.parse(decoded, Loader=_LOADER):
+            for event in yaml.parse(decoded, Loader=LOADER):
                 if isinstance(event, yaml.AliasEvent):
                     raise FileError(f"{self._name} line {event.start_mark.line + 1}: {_ALIAS}")
-            return yaml.compose(decoded, Loader=_LOADER)
+            return yaml.compose(decoded, Loader=LOADER)
         except UnicodeDecodeError:
             raise FileError(f"{self._name}: is no text in UTF-8") from None
         except RecursionError:

@@ -97,6 +97,8 @@ def numbers_of(host: str) -> tuple[int, ...]:
 def _pattern(text: str) -> Pattern:
     if text == "*":
         return Pattern()
+    if numbers := numbers_of(text):
+        return Pattern(tuple(number.__eq__ for number in numbers))
     if ":" in text:
         return Pattern(tuple(_part(piece, text, 16, 0xFFFF) for piece in _groups(text)))
     pieces = text.split(".")

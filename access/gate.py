@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping
 from rocketlet.access.accounts import Account, Rules
 from rocketlet.access.verdicts import Denied, Reason, as_java_does, check_strictly, strictly
 from rocketlet.remoting.access import Access, Need, Permission, Resource
+from rocketlet.remoting.errors import FrameError
 from rocketlet.remoting.frame_codec import ext_of
 from rocketlet.remoting.handler import Refused, Request
 from rocketlet.remoting.peers import Peers
@@ -66,7 +67,7 @@ class Gate:
                 access,
                 request.code,
                 request.version,
-                ext_of(request.header_type, request.raw_header),
+                _fields_of(request),
                 request.header,
                 request.body,
                 connection.host,
@@ -120,6 +121,14 @@ class Gate:
         except Denied as denied:
             self.denied[denied.reason] += 1
             raise
+
+
+def _fields_of(request: Request) -> dict[str, str]:
+    """All fields as text; the typed header has some of them only, so it may have been read where not all can be."""
+    try:
+        return ext_of(request.header_type, request.raw_header)
+    except FrameError as error:
+        raise Denied(Reason.SIGNATURE, f"the signature cannot be checked: {error}") from None
 
 
 def _too_fast(account: Account, limit: int) -> Denied:

@@ -1,0 +1,109 @@
+"""Limits on what peers may take together, and each by its address."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from rocketlet.remoting.command import Command
+from rocketlet.remoting.config import ServerConfig
+from rocketlet.remoting.handler import Handler, Reply, Request
+from rocketlet.remoting.peers import Peers
+from rocketlet.remoting.rates import Rates
+from rocketlet.remoting.response_codes import ResponseCode
+from tests.support.serving import serving
+
+ECHO = {1: Handler(lambda request: Reply(body=request.body))}
+
+
+def test_connections_are_counted_in_all_and_by_address() -> None:
+    peers = Peers(ServerConfig(max_connections=3, max_connections_by_address=2))
+    assert [peers.connected("a"), peers.connected("a")] == [None, None]
+    assert peers.connected("a") == "maxConnectionsByAddress=2"
+    assert peers.connected("b") is None
+    assert peers.connected("c") == "maxConnections=3"
+    peers.gone("a")
+    assert peers.connected("c") is None
+    assert dict(peers.refused) == {"maxConnectionsByAddress": 1, "maxConnections": 1}
+    for host in ("a", "b", "c"):
+        peers.gone(host)
+    assert repr(peers) == "<Peers 0 connections from 0 addresses>", "nothing is left of who has gone"
+
+
+def test_a_rate_is_a_second_s_worth_at_once_and_then_as_it_comes() -> None:
+    rates = Rates()
+    assert [rates.take("a", 3, 0.0) for _ in range(4)] == [True, True, True, False]
+    assert rates.take("b", 3, 0.0), "others have their own"
+    assert [rates.take("a", 3, 0.4) for _ in range(2)] == [True, False]
+    assert [rates.take("a", 3, 9.0) for _ in range(4)] == [True, True, True, False]
+
+
+def test_rates_of_many_names_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rocketlet.remoting.rates._MOST_BUCKETS", 100)
+    rates = Rates()
+    for number in range(1_000):
+        rates.take(f"peer {number}", 3, number / 1000)
+    assert len(rates) <= 100
+
+
+async def test_a_connection_too_many_is_closed_before_it_is_read(
+    nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = await serving(nursery, ECHO, ServerConfig(max_connections_by_address=2, server_drain_seconds=0.0))
+    first, second = await server.client(), await server.client()
+    assert (await first.ask(Command(1, body=b"x"))).body == b"x"
+    assert (await second.ask(Command(1, body=b"x"))).body == b"x"
+    third = await server.client()
+    await third.until_closed()
+    assert "maxConnectionsByAddress=2 allows no more" in caplog.text
+    await first.stream.aclose()
+    await wait_all_tasks_blocked()
+    assert (await (await server.client()).ask(Command(1, body=b"x"))).body == b"x"
+
+
+async def test_an_address_has_a_rate_of_requests(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    config = ServerConfig(requests_per_second_by_address=5, server_drain_seconds=0.0)
+    server = await serving(nursery, ECHO, config)
+    client = await server.client()
+    codes = [(await client.ask(Command(1))).code for _ in range(7)]
+    assert codes == [0] * 5 + [ResponseCode.SYSTEM_BUSY] * 2
+    assert server.server.peers.refused["requestsPerSecondByAddress"] == 2
+    await trio.sleep(1)
+    assert (await client.ask(Command(1))).code == 0
+
+
+async def test_lines_about_bad_frames_have_a_rate_by_address(
+    nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = await serving(nursery, ECHO, ServerConfig(log_lines_per_second_by_address=2, server_drain_seconds=0.0))
+    for _ in range(20):
+        client = await server.client()
+        await client.send(b"\x00\xff\xff\xff\xff\xff\xff\xff")
+        await client.until_closed()
+    assert sum("its connection is closed" in record.message for record in caplog.records) <= 4
+    assert server.server.peers.refused["logLinesPerSecondByAddress"] >= 16
+
+
+async def test_who_does_not_read_is_not_read_from_once_unread_answers_are_too_many(nursery: trio.Nursery) -> None:
+    asked: dict[str, int] = {}
+
+    def handle(request: Request) -> Reply:
+        asked[request.connection.peer] = asked.get(request.connection.peer, 0) + 1
+        return Reply(body=bytes(request.body) * 100)
+
+    config = ServerConfig(unread_answers_max=1 << 20, server_drain_seconds=0.0)
+    server = await serving(nursery, {1: Handler(handle)}, config)
+    silent = [await server.client() for _ in range(4)]
+    for client in silent:
+        with trio.move_on_after(0.2):
+            await client.send(*[Command(1, number, body=bytes(1000)) for number in range(200)])
+    await wait_all_tasks_blocked()
+    peers = server.server.peers
+    assert peers.is_short_of_memory
+    assert peers.unread < 3 << 20, "without the limit 4 MiB would wait for each of them"
+    for client in silent:
+        await client.stream.aclose()
+    await wait_all_tasks_blocked()
+    assert peers.unread == 0
+    assert (await (await server.client()).ask(Command(1, body=b"x"))).body == b"x" * 100
