@@ -43,6 +43,7 @@ from rocketlet.broker.handlers.connections import Connections
 from rocketlet.broker.handlers.consume_progress import ConsumeProgress
 from rocketlet.broker.handlers.end_transaction import EndTransaction
 from rocketlet.broker.handlers.group_admin import GroupAdmin
+from rocketlet.broker.handlers.in_flight import InFlightAdmin
 from rocketlet.broker.handlers.lock_queues import LockQueues
 from rocketlet.broker.handlers.membership import Membership
 from rocketlet.broker.handlers.pop_acks import PopAcks
@@ -241,6 +242,9 @@ class Broker:
             self._halves,
             self.long_poll,
             self.registration,
+            self.pops,
+            self.waiting_pops,
+            self.timers,
             self._lag,
             self.access,
             clock,
@@ -538,6 +542,7 @@ class Broker:
                 self.long_poll,
             ),
             PopMessage(checks, self.pops, self.waiting_pops, store, statistics, clock, nursery),
+            InFlightAdmin(self.pops, self.waiting_pops, self.timers),
             RecallMessage(identity, settings, self.timers, durability, clock),
             RequestModesAdmin(identity, topics, clients, tables.modes, tables.modes_file, routes),
             Queries(store),

@@ -194,6 +194,8 @@ class RequestCode(IntEnum):
     DEMOTE_MASTER = 30004
     RESIGN_MASTER = 30005
     CHANGE_IN_SYNC = 30006
+    # Ours, for administrators.
+    SHOW_IN_FLIGHT = 30021
 
 
 def request_name(code: int) -> str:

@@ -22,6 +22,7 @@ _QUEUE = (*_BROKER, "topic", "group", "queue")
 def of_broker(watched: Watched, page: Page) -> Iterator[None]:
     """The broker as a whole."""
     identity, store, numbers = watched.identity, watched.store.statistics(), watched.statistics
+    popped, timers = watched.pops.statistics(), watched.timers.statistics()
     this = (identity.cluster, identity.name)
     page.gauge("rocketlet_broker_role", "1, with the role as a label", (*_BROKER, "role", "broker_id")).add(
         (*this, watched.store.config.broker_role.value, str(identity.broker_id)), 1
@@ -32,11 +33,21 @@ def of_broker(watched: Watched, page: Page) -> Iterator[None]:
         ("pulls_found_total", "Pulls that found messages", numbers.pulls_found),
         ("pulls_missed_total", "Pulls that found none", numbers.pulls_missed),
         ("flush_rounds_total", "Flushes of the log", store.flush_rounds),
+        ("popped_total", "Messages that were popped, each delivery counted", popped.popped),
+        ("popped_again_total", "Of these, deliveries after the first", popped.again),
+        ("pop_acks_total", "Popped messages that were acknowledged", popped.acknowledged),
+        ("pop_dead_letters_total", "Popped messages that went to the dead letters", popped.dead),
+        ("timers_delivered_total", "Delayed messages that were delivered", timers.delivered),
+        ("timers_recalled_total", "Delayed messages that were recalled", timers.recalled),
+        ("timers_late_seconds_total", "How late delayed messages were stored, in all", timers.late_ms / 1000),
     ):
         page.counter(f"rocketlet_{name}", help, _BROKER).add(this, value)
     for name, help, value in (
         ("flush_waiting", "Turns whose answers wait for the disk", store.waiting),
         ("pulls_held", "Pulls that wait for messages", watched.long_poll.statistics().parked),
+        ("pops_held", "Pops that wait for messages", watched.waiting_pops.statistics().parked),
+        ("pops_in_flight", "Messages that were popped and are not acknowledged", popped.in_flight),
+        ("timers_pending", "Delayed messages that wait for their moment", timers.pending),
         ("log_files", "Files of the log", store.log_files),
         ("queues", "Queues that have or had messages", store.queues),
         ("index_entries", "Keys that can be found", store.index_entries),
@@ -98,6 +109,20 @@ def of_clients(watched: Watched, page: Page) -> Iterator[None]:
         differences = group.differences()
         if differences:
             family.add((*this, group.name), len(differences))
+        yield
+
+
+def of_pops(watched: Watched, page: Page) -> Iterator[None]:
+    """What is popped and not acknowledged, by topic and group."""
+    this = (watched.identity.cluster, watched.identity.name)
+    family = page.gauge(
+        "rocketlet_in_flight_messages",
+        "Popped messages that are not acknowledged: invisible, due to come again, or held for their message group",
+        (*_BROKER, "topic", "group", "state"),
+    )
+    for group, topic, counts in watched.pops.totals():
+        for state, number in (("invisible", counts.invisible), ("due", counts.due), ("held", counts.held)):
+            family.add((*this, topic, group, state), number)
         yield
 
 

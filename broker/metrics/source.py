@@ -33,6 +33,7 @@ class BrokerSource:
             exporter_names.of_clients,
             rocketmq5_names.of_clients,
             own_names.of_clients,
+            own_names.of_pops,
             rocketmq5_names.of_pulls,
         ):
             yield from fill(watched, page)

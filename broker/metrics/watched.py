@@ -16,9 +16,12 @@ from rocketlet.broker.half_messages import HalfMessages
 from rocketlet.broker.handlers.broker_state import BrokerState
 from rocketlet.broker.identity import Identity
 from rocketlet.broker.long_poll import LongPoll
+from rocketlet.broker.popping.pops import Pops
+from rocketlet.broker.popping.waiting import Waiting
 from rocketlet.broker.registration import Registration
 from rocketlet.broker.statistics import Statistics
 from rocketlet.broker.tables import Tables
+from rocketlet.broker.timing.timers import Timers
 from rocketlet.broker.topic_table import Topic
 from rocketlet.remoting.server import Server
 from rocketlet.store.message_store import MessageStore
@@ -37,6 +40,9 @@ class Watched:
     halves: HalfMessages
     long_poll: LongPoll
     registration: Registration
+    pops: Pops
+    waiting_pops: Waiting
+    timers: Timers
     lag: ConsumerLag
     access: AccessControl
     clock: Callable[[], int]

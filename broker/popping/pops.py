@@ -386,12 +386,25 @@ class Pops:
         states = self._states.get((group, topic), {}).values()
         return min((state.table.soonest_after(now) for state in states), default=NEVER)
 
-    def counts(self) -> Iterator[tuple[Key, Counts, int]]:
-        """What each queue of each group has in flight, and the next offset that it will be given."""
+    def counts(self, group: str = "", topic: str = "") -> Iterator[tuple[Key, Counts, int]]:
+        """What each queue of each group has in flight, and the next offset that it will be given. Others may run
+        between two of them."""
         now = self._clock()
-        for (group, topic), states in self._states.items():
-            for queue_id, state in states.items():
-                yield Key(group, topic, queue_id), state.table.counts(now), state.table.next
+        for key, state in self._all():
+            if group in ("", key.group) and topic in ("", key.topic):
+                yield key, state.table.counts(now), state.table.next
+
+    def totals(self) -> Iterator[tuple[str, str, Counts]]:
+        """(group, topic, what they have in flight). Others may run between two of them."""
+        now = self._clock()
+        for (group, topic), states in list(self._states.items()):
+            total = Counts()
+            for state in states.values():
+                counts = state.table.counts(now)
+                total.invisible += counts.invisible
+                total.due += counts.due
+                total.held += counts.held
+            yield group, topic, total
 
     def statistics(self) -> PopStatistics:
         return PopStatistics(self._popped, self._acknowledged, self._again, self._dead, self._in_flight)

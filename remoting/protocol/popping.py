@@ -1,6 +1,6 @@
 """Pop, of 5.x: take messages for a while (200050), say that they are done (200051, 200151), have them longer or give
 them back (200053), look whether there are any (200054) or at them (200052), who waits (200055); which queues a client
-takes from and how (400 to 402); recall of a delayed message (370).
+takes from and how (400 to 402); recall of a delayed message (370); what is in flight and delayed (30021, ours).
 
 The `...Info` fields of an answer to a pop are lists joined by `;` of three words, `retry queueId value`; `retry` is 0
 for the topic itself. Offsets are those of the messages in the body, in its order.
@@ -245,6 +245,48 @@ class RequestModeTable(Body):
     """The answer to 402, and config/messageRequestMode.json: topic, group, mode."""
 
     messageRequestModeMap: dict[str, dict[str, RequestMode]] = field(default_factory=dict)
+
+
+class InFlightHeader(Header):
+    """30021, ours: what was popped and is not acknowledged, of a topic, a group, or all."""
+
+    topic: str = ""
+    group: str = ""
+
+
+class InFlightQueue(Body):
+    """One queue of one group. `due` may be popped again, `held` wait for others of their message group; `waiting` are
+    the pops of the group and topic that wait."""
+
+    topic: str
+    group: str
+    queueId: Int
+    invisible: Int = 0
+    due: Int = 0
+    held: Int = 0
+    nextOffset: Long = 0
+    waiting: Int = 0
+
+
+class DelayedMessages(Body):
+    """Messages that wait for a moment, and what became of others since the start; `lateMs` in all."""
+
+    pending: Int = 0
+    nextDue: Long = 0
+    delivered: Long = 0
+    recalled: Long = 0
+    skipped: Long = 0
+    lateMs: Long = 0
+
+
+class InFlightTable(Body):
+    """The answer to 30021; with `more` there are queues that it leaves out."""
+
+    odd_values = ODD_VALUES_OF_ANSWERS
+
+    queues: list[InFlightQueue] = field(default_factory=list)
+    timers: DelayedMessages = field(default_factory=DelayedMessages)
+    more: bool = False
 
 
 def info_text(values: Mapping[tuple[int, int], object] | Iterable[tuple[tuple[int, int], object]]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from rocketlet.client import ConsumeFrom, LitePullConsumer, Message, Producer, PushConsumer, SendResult
+from rocketlet.client import ConsumeFrom, LitePullConsumer, Message, Producer, PushConsumer, SendResult, SimpleConsumer
 from rocketlet.tools.admin import trace
 from rocketlet.tools.admin.__main__ import COMMANDS, mqadmin
 from rocketlet.tools.late_group import EXIT_FAILED, EXIT_USAGE, run
@@ -113,7 +113,10 @@ def options_of_rocketmq() -> dict[str, list[str]]:
     return {name: [one.strip() for one in rest.split(",") if one.strip()] for name, _, rest in pairs}
 
 
-OURS = {"promoteSlave", "demoteMaster", "switchMaster", "resignMaster", "addInSync", "removeInSync"}
+OURS = {
+    "promoteSlave", "demoteMaster", "switchMaster", "resignMaster", "addInSync", "removeInSync", "setConsumeMode",
+    "inFlight", "delayedMessages",
+}  # fmt: skip
 
 
 def test_every_command_of_rocketmq_is_there_and_few_besides() -> None:
@@ -543,3 +546,23 @@ def test_a_trace_is_found_by_the_id_of_its_message(admin: Admin, rocketmq_sessio
     (row,) = admin("queryMsgTraceById", "-t", "admin-trace", "-i", "IDX", "--json").rows
     assert (row["type"], row["group"], row["status"]) == ("Pub", "pg", "success")
     assert "no trace of IDY" in admin("queryMsgTraceById", "-t", "admin-trace", "-i", "IDY").err
+
+
+def test_what_is_in_flight_and_delayed(rocketmq_session: ThreadStack, admin: Admin, broker: str) -> None:
+    assert admin("updateTopic", "-b", broker, "-t", "popped", "-w", 2, "-r", 2, "-a", "+message.type=NORMAL").code == 0
+    sent(rocketmq_session, "popped")
+    group = "popping"
+    with SimpleConsumer(
+        group, topics={"popped": "*"}, namesrv=rocketmq_session.namesrv, consume_from=ConsumeFrom.FIRST_OFFSET
+    ) as consumer:
+        got = consumer.receive(wait=5.0)
+        consumer.ack(got[0])
+        rows = admin("inFlight", "-b", broker, "-t", "popped", "--json").rows
+        assert [(row["group"], row["invisible"], row["next"]) for row in rows if row["invisible"]] == [(group, 3, 4)]
+    with Producer("admin-tests", namesrv=rocketmq_session.namesrv) as producer:
+        producer.send(Message("popped", b"later", properties={"TIMER_DELAY_SEC": "3600"}))
+    (row,) = admin("delayedMessages", "-b", broker, "--json").rows
+    assert (row["broker"], row["pending"]) == ("broker-a", 1)
+    assert admin("setConsumeMode", "-b", broker, "-t", "popped", "-g", group, "-m", "POP").code == 0
+    assert admin("setConsumeMode", "-b", broker, "-t", "nosuch", "-g", group, "-m", "POP").code == EXIT_FAILED
+    assert admin("updateTopic", "-b", broker, "-t", "popped", "-a", "+message.type=ODD").code == EXIT_USAGE

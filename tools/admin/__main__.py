@@ -26,6 +26,7 @@ _TIMES = "rocketlet.tools.admin.round_trips"
 _EXPORTS = "rocketlet.tools.admin.exports"
 _REPLICAS = "rocketlet.tools.admin.replicas"
 _ACCESS = "rocketlet.tools.admin.access"
+_POPPING = "rocketlet.tools.admin.popping"
 
 COMMANDS: Commands = {
     "updateTopic": (_TOPICS, "update_topic", "Create a topic, or change one."),
@@ -42,6 +43,9 @@ COMMANDS: Commands = {
     "getConsumerConfig": (_GROUPS, "get_consumer_config", "How a consumer group is configured."),
     "consumerProgress": (_GROUPS, "consumer_progress", "Show the lag of consumer groups."),
     "brokerConsumeStats": (_GROUPS, "broker_consume_stats", "How far all groups are at one broker."),
+    "setConsumeMode": (_POPPING, "set_consume_mode", "Have a group of 5.x consumers pull or pop a topic."),
+    "inFlight": (_POPPING, "in_flight", "Show popped messages that are not acknowledged."),
+    "delayedMessages": (_POPPING, "delayed_messages", "Show how many messages wait for their moment."),
     "consumerConnection": (_CLIENTS, "consumer_connection", "Who consumes in a group."),
     "producerConnection": (_CLIENTS, "producer_connection", "Who produces in a group."),
     "producer": (_CLIENTS, "producer", "All producers of a broker."),

@@ -1,0 +1,129 @@
+"""mqadmin: pop and delayed messages. setConsumeMode inFlight delayedMessages.
+
+The last two ask what only our brokers tell.
+
+Java: tools/command/consumer/SetConsumeModeSubCommand.java
+"""
+
+from __future__ import annotations
+
+import click
+
+from rocketlet.remoting.protocol.popping import (
+    MODES,
+    InFlightHeader,
+    InFlightTable,
+    RequestMode,
+)
+from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.tools.admin.calls import Admin
+from rocketlet.tools.admin.command import (
+    BROKER,
+    CLUSTER,
+    GROUP,
+    TOPIC,
+    Result,
+    Said,
+    Table,
+    brokers_chosen,
+    command,
+    one_of,
+    wire_time,
+)
+
+IN_FLIGHT = {
+    "topic": "#Topic",
+    "group": "#Group",
+    "broker": "#Broker",
+    "queue": "#QID",
+    "invisible": "#Invisible",
+    "due": "#Due",
+    "held": "#Held",
+    "next": "#Next",
+    "waiting": "#Waiting",
+}
+DELAYED = {
+    "broker": "#Broker",
+    "pending": "#Pending",
+    "next": "#Next",
+    "delivered": "#Delivered",
+    "recalled": "#Recalled",
+    "skipped": "#Skipped",
+    "late": "#Late",
+}
+
+
+@command("setConsumeMode")
+@BROKER
+@CLUSTER
+@TOPIC
+@GROUP
+@click.option("-m", "--mode", type=click.Choice(MODES), required=True, help="How its members take messages.")
+@click.option(
+    "-q",
+    "--popShareQueueNum",
+    "share",
+    type=int,
+    default=0,
+    show_default=True,
+    help="With POP, how many other members' queues a member pops from besides its own; 0: all.",
+)
+async def set_consume_mode(
+    calls: Admin, broker: str | None, cluster: str | None, topic: str, group: str, mode: str, share: int
+) -> Result:
+    """Have 5.x push consumers of a group pull or pop a topic, if they let the broker decide."""
+    one_of(broker, cluster)
+    body = RequestMode(topic, group, mode, share)
+    lines = []
+    for address in (await brokers_chosen(calls, broker, cluster)).values():
+        await calls.ask(address, RequestCode.SET_MESSAGE_REQUEST_MODE, body=body.to_json())
+        lines.append(f"set consume mode to {address} success.")
+    lines.append(f"topic[{topic}] group[{group}] consume mode[{mode}] popShareQueueNum[{share}]")
+    return Said(lines, body.builtins())
+
+
+@command("inFlight")
+@BROKER
+@CLUSTER
+@click.option("-t", "--topic", default="", metavar="TOPIC", help="Of this topic alone.")
+@click.option("-g", "--groupName", "group", default="", metavar="GROUP", help="Of this group alone.")
+async def in_flight(calls: Admin, broker: str | None, cluster: str | None, topic: str, group: str) -> Result:
+    """Show popped messages that are not acknowledged: with a consumer (invisible), to come again (due), or held back
+    for another of their message group; the offset that is popped next, and how many pops wait."""
+    one_of(broker, cluster)
+    rows = []
+    for name, address in (await brokers_chosen(calls, broker, cluster)).items():
+        table = await _asked(calls, address, topic, group)
+        rows += [
+            {
+                "topic": one.topic, "group": one.group, "broker": name, "queue": one.queueId,
+                "invisible": one.invisible, "due": one.due, "held": one.held, "next": one.nextOffset,
+                "waiting": one.waiting,
+            }
+            for one in sorted(table.queues, key=lambda one: (one.topic, one.group, one.queueId))
+        ]  # fmt: skip
+    return Table(IN_FLIGHT, rows)
+
+
+@command("delayedMessages")
+@BROKER
+@CLUSTER
+async def delayed_messages(calls: Admin, broker: str | None, cluster: str | None) -> Result:
+    """Show how many messages wait for their moment at each broker, when the next one is due, and how late those since
+    the start were, on average."""
+    one_of(broker, cluster)
+    rows = []
+    for name, address in (await brokers_chosen(calls, broker, cluster)).items():
+        timers = (await _asked(calls, address, "", "")).timers
+        rows.append({
+            "broker": name, "pending": timers.pending,
+            "next": wire_time(timers.nextDue) if timers.pending else "-",
+            "delivered": timers.delivered, "recalled": timers.recalled, "skipped": timers.skipped,
+            "late": f"{timers.lateMs / timers.delivered:.1f} ms" if timers.delivered else "-",
+        })  # fmt: skip
+    return Table(DELAYED, rows)
+
+
+async def _asked(calls: Admin, address: str, topic: str, group: str) -> InFlightTable:
+    answer = await calls.ask(address, RequestCode.SHOW_IN_FLIGHT, InFlightHeader(topic, group))
+    return InFlightTable.from_json(answer.body)
