@@ -12,6 +12,8 @@ import os
 from pathlib import Path
 from typing import Protocol
 
+from rocketlet.common import platform_files
+
 DEFAULT_FILE = "plain_acl.yml"
 TOOLS_FILE = "tools.yml"
 MORE_FILES = "acl"
@@ -76,22 +78,19 @@ class RealFolder:
             mode = 0o600
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(beside).unlink(missing_ok=True)  # of a process that ended in between
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(beside, platform_files.CREATE, 0o600)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
                 file.flush()
-                os.fchmod(file.fileno(), mode)
-                os.fsync(file.fileno())
+                if hasattr(os, "fchmod"):  # Windows has no modes
+                    os.fchmod(file.fileno(), mode)
+                platform_files.flush(file.fileno())
             os.replace(beside, path)
         except BaseException:
             Path(beside).unlink(missing_ok=True)
             raise
-        folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        platform_files.sync_folder(os.path.dirname(path))
 
 
 def _files_below(folder: Path, depth: int) -> list[str]:

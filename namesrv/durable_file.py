@@ -13,6 +13,8 @@ import os
 from pathlib import Path
 from typing import Protocol
 
+from rocketlet.common import platform_files
+
 
 class Files(Protocol):
     """The calls that replacing a file takes. A test's forgets at a crash what was not synced."""
@@ -46,11 +48,11 @@ class RealFiles:
     def write(self, path: str, data: bytes) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         # Not for others to read: what is kept may hold addresses and keys.
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o640)
         try:
             with os.fdopen(descriptor, "wb", closefd=False) as file:
                 file.write(data)
-            os.fsync(descriptor)
+            platform_files.flush(descriptor)
         finally:
             os.close(descriptor)
 
@@ -58,11 +60,7 @@ class RealFiles:
         os.replace(old, new)
 
     def sync_folder(self, path: str) -> None:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        platform_files.sync_folder(path)
 
 
 class DurableFile:

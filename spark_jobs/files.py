@@ -9,7 +9,6 @@ Java: store/MappedFile.java
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import struct
@@ -128,6 +127,10 @@ def remove_folder(path: str) -> None:
 
 def is_locked(path: str) -> bool:
     """Whether another process holds the lock of a store, found without acquiring it. False where that is unknown."""
+    try:
+        import fcntl
+    except ImportError:
+        return False
     # struct flock of Linux: type, whence, start, length, process
     question = struct.pack("@hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
     try:

@@ -39,7 +39,6 @@ Java: store/MappedFile.java, store/util/LibC.java, common/UtilAll.java (disk rat
 from __future__ import annotations
 
 import errno
-import fcntl
 import mmap
 import os
 import sys
@@ -50,6 +49,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import IO, Any, Protocol
 
+from rocketlet.common import platform_files
 from rocketlet.store.errors import StoreLocked
 
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE; not named by Python's mmap module
@@ -197,7 +197,7 @@ class RealRegion:
         self.size = size
         self._descriptor: int | None = None
         try:
-            if sys.version_info >= (3, 13):
+            if sys.version_info >= (3, 13) and sys.platform != "win32":
                 self._map = mmap.mmap(descriptor, size, trackfd=False)
             else:
                 self._map = _map_over(descriptor, size)
@@ -232,11 +232,11 @@ class RealRegion:
                 if error.errno != errno.EINVAL:
                     raise
         with self._opened() as descriptor:
-            os.posix_fallocate(descriptor, begin, end - begin)
+            platform_files.allocate(descriptor, begin, end)
 
     def reserve_zeros(self, begin: int, end: int) -> None:
         end = min(-(-end // PAGE) * PAGE, self.size)
-        at = -(-begin // PAGE) * PAGE
+        at = -(-begin // PAGE) * PAGE if hasattr(os, "pwrite") else end
         try:
             with self._opened() as descriptor:
                 while at < end:
@@ -254,14 +254,17 @@ class RealRegion:
             if end - begin > PAGE and _IS_LINUX:
                 with suppress(OSError):  # of a process that has locked its memory: a hint refused is no failed flush
                     self._map.madvise(mmap.MADV_DONTNEED, begin, end - begin)
+        platform_files.flush_mapping(self._map)
         try:
             with self._opened() as descriptor:
-                os.fdatasync(descriptor)
+                platform_files.flush(descriptor)
         except FileNotFoundError:
             pass  # deleted meanwhile: there is nothing to keep
 
     def read(self, at: int, size: int) -> bytes:
         size = min(size, self.size - at)
+        if not hasattr(os, "pread"):
+            return bytes(self._view[at : at + size])
         parts = []
         try:
             with self._opened() as descriptor:
@@ -294,7 +297,7 @@ class RealRegion:
 
     def next_data(self, at: int) -> tuple[int, int] | None:
         with self._opened() as descriptor:
-            return _next_data(descriptor, at, self.size)
+            return platform_files.next_data(descriptor, at, self.size)
 
     @contextmanager
     def _opened(self) -> Iterator[int]:
@@ -302,7 +305,7 @@ class RealRegion:
         if self._descriptor is not None:
             yield self._descriptor
             return
-        descriptor = os.open(self.path, os.O_RDWR)
+        descriptor = os.open(self.path, platform_files.READ_WRITE)
         with _keeping:  # several threads may read a file
             is_kept = RealRegion.kept < _KEPT and self._descriptor is None
             if is_kept:
@@ -351,17 +354,6 @@ def _system_mmap() -> Any:
     return function
 
 
-def _next_data(descriptor: int, at: int, size: int) -> tuple[int, int] | None:
-    """The next part of a file that is no hole."""
-    try:
-        begin = os.lseek(descriptor, at, os.SEEK_DATA)
-        return begin, min(os.lseek(descriptor, begin, os.SEEK_HOLE), size)
-    except OSError as error:
-        if error.errno == errno.ENXIO:
-            return None
-        raise
-
-
 class PrivateRegion:
     """A file that can be written to without changing it, or no file at all: for trying out a repair."""
 
@@ -403,7 +395,7 @@ class PrivateRegion:
         return self.read(at, size)
 
     def next_data(self, at: int) -> tuple[int, int] | None:
-        below = _next_data(self._descriptor, at, self.size) if self._descriptor is not None else None
+        below = platform_files.next_data(self._descriptor, at, self.size) if self._descriptor is not None else None
         page = min((page for page in self._written if (page + 1) * PAGE > at), default=None)
         if page is None or (below is not None and below[0] <= page * PAGE):
             return below
@@ -441,7 +433,8 @@ class RealDisk:
     sector = 512
 
     def __init__(self) -> None:
-        _raise_open_files()
+        platform_files.raise_open_files()
+        self._deleted = platform_files.Deleted()
         self._changed: set[str] = set()  # directories that got a directory since they were synced
         self._locked: dict[str, int] = {}  # locked directories, and a descriptor that knows of failed writes since
 
@@ -456,7 +449,7 @@ class RealDisk:
         return os.path.exists(path)
 
     def open(self, path: str) -> RealRegion:
-        descriptor = os.open(path, os.O_RDWR)
+        descriptor = os.open(path, platform_files.READ_WRITE)
         try:
             return RealRegion(path, os.fstat(descriptor).st_size, descriptor)
         finally:
@@ -464,7 +457,7 @@ class RealDisk:
 
     def create(self, path: str, size: int) -> RealRegion:
         self._make_directory(os.path.dirname(path))
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        descriptor = os.open(path, platform_files.CREATE, 0o644)
         try:
             os.ftruncate(descriptor, size)
             return RealRegion(path, size, descriptor)
@@ -495,15 +488,12 @@ class RealDisk:
         with open(scratch, "wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            platform_files.flush(file.fileno())
         os.replace(scratch, path)
         self.sync_directory(directory)
 
     def remove(self, path: str) -> None:
-        try:
-            os.unlink(path)
-        except FileNotFoundError:
-            pass  # it was deleted already
+        self._deleted.delete(path)
 
     def remove_directory(self, path: str) -> None:
         try:
@@ -527,10 +517,10 @@ class RealDisk:
         return bool(ctypes.CDLL(None).syncfs(descriptor) == 0)
 
     def sync_directory(self, path: str) -> None:
-        _sync(path)
+        platform_files.sync_folder(path)
         while (path := os.path.dirname(path)) in self._changed:
             self._changed.discard(path)
-            _sync(path)
+            platform_files.sync_folder(path)
 
     def modified(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
@@ -538,19 +528,22 @@ class RealDisk:
     def usage(self, path: str) -> Usage:
         while not os.path.exists(path) and os.path.dirname(path) != path:
             path = os.path.dirname(path)
-        stat = os.statvfs(path or ".")
-        used = (stat.f_blocks - stat.f_bfree) * stat.f_frsize
-        free = stat.f_bavail * stat.f_frsize
-        return Usage(used + free, free)  # as `df` and Java count: root's reserve is neither used nor usable
+        return Usage(*platform_files.space(path or "."))
 
     def memory(self) -> int:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return platform_files.memory()
 
     def lock(self, path: str) -> RealLock:
         directory = os.path.realpath(os.path.dirname(path))
-        lock = RealLock(path, lambda: os.close(self._locked.pop(directory)))
-        self._locked[directory] = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        lock = RealLock(path, lambda: self._unlocked(directory))
+        if _syncfs_tells:
+            self._locked[directory] = os.open(directory, platform_files.FOLDER_FLAGS)
         return lock
+
+    def _unlocked(self, directory: str) -> None:
+        descriptor = self._locked.pop(directory, None)
+        if descriptor is not None:
+            os.close(descriptor)
 
     def _make_directory(self, path: str) -> None:
         if path and not os.path.isdir(path):
@@ -577,7 +570,7 @@ class RealLock:
         os.makedirs(os.path.dirname(self._path), exist_ok=True)
         self._file: IO[bytes] = open(self._path, "a+b")  # noqa: SIM115 - held until release
         try:
-            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+            platform_files.lock_first_byte(self._file)
         except OSError as error:
             self._file.close()
             raise StoreLocked(
@@ -595,28 +588,6 @@ class RealLock:
             self._on_release()
 
 
-def _sync(directory: str) -> None:
-    try:
-        descriptor = os.open(directory or ".", os.O_RDONLY | os.O_DIRECTORY)
-    except FileNotFoundError:
-        return
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _entry(item: os.DirEntry[str]) -> Entry:
     is_directory = item.is_dir()
     return Entry(item.name, 0 if is_directory else item.stat().st_size, is_directory)
-
-
-def _raise_open_files() -> None:
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        except (OSError, ValueError):
-            pass  # some sandboxes forbid it; then the soft limit applies, with an error of its own when it is reached

@@ -129,7 +129,7 @@ PURE = [
     "spark_jobs.segment_rows",
     "*.config",
 ]
-PURE_BUT_FOR = ["common.clock"]
+PURE_BUT_FOR = ["common.clock", "common.platform_files"]
 ACTS_ON_THE_WORLD = ["trio", "asyncio", "os", "mmap", "time", "threading", "random", "socket", "subprocess", "tempfile"]
 
 # Foreign module: the modules of ours that may import it.
@@ -209,7 +209,7 @@ def of_calls(tree: SourceTree) -> Iterator[str]:
     yield from architecture.forbidden_calls(
         tree,
         FILE_CALLS,
-        ["store.disk", "namesrv.durable_file", "access.folder"],
+        ["common.platform_files", "store.disk", "namesrv.durable_file", "access.folder"],
         "Files are met through a seam, Disk in store/disk.py, Files in namesrv/durable_file.py or Folder in"
         " access/folder.py, so that tests can make them fail.",
         within=["access.*", "store.*", "broker.*", "namesrv.*", "remoting.*", "common.*"],
