@@ -267,10 +267,12 @@ class Rounds:
         """The master, once all three are in sync again."""
         with trio.fail_after(seconds):
             while True:
-                for node in self.nodes:
-                    table = await self.status(pool, node)
-                    if table.get("failoverState") == "leading" and table.get("inSyncReplicas", "").count("/") == 3:
-                        return node
+                tables = [(await self.status(pool, node), node) for node in self.nodes]
+                table, node = max(tables, key=lambda one: int(one[0].get("epoch", "0")))
+                told = [one.get("epoch") for one, _ in tables]
+                leads = table.get("failoverState") == "leading" and table.get("inSyncReplicas", "").count("/") == 3
+                if leads and len(set(told)) == 1:
+                    return node
                 await trio.sleep(0.1)
 
     async def round(self, pool: ConnectionPool, fault: str) -> None:

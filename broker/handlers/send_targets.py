@@ -81,7 +81,7 @@ class SendTargets:
         if not self.serving or self._identity.slave:
             raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, SLAVE_OR_CLOSED)
         if self.refusal:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"sends are refused: {self.refusal}")
+            raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, f"sends are refused: {self.refusal}")
         found = self._topics.get(header.topic)
         if not config.broker_permission & PERM_WRITE and found is not None and found.order:
             raise Refused(

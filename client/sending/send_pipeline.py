@@ -291,6 +291,8 @@ class SendPipeline:
         error = refusal(answer, _SEND, self._broker(send), send.topic)
         if answer.code in _STALE_ROUTE:
             self._refresh_soon(send.topic)
+        if answer.code == ResponseCode.SERVICE_NOT_AVAILABLE:
+            send.unsent += 1  # not stored: it is tried until its time is over, while masters change
         if answer.code in self._config.retry_codes:
             self._failed(send, error)
         else:
@@ -455,6 +457,7 @@ class SendPipeline:
             elif waits_for_others:
                 what = "the send waited for the answer to those before it, which did not come"
             error = TimedOut(f"{what} in time", topic=send.topic, advice="it may be stored all the same")
+            self._refresh_soon(send.topic)  # another master may have taken over from one that is silent
             self._give_up(send, error)
         else:
             self.answered(send, CallTimeout(f"no answer within {waited:g} s"))
