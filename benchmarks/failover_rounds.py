@@ -22,6 +22,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -139,11 +140,27 @@ class Ledger:
             self.wrong.append(f"{what} at {place}: {known}, and later {body}")
 
 
+def broker_port(random: Random) -> int:
+    """One that is free, as are those beside it for slaves and VIP clients; below those that systems give out."""
+    while True:
+        port = random.randrange(12_000, 32_000, 10)
+        probes = [socket.socket() for _ in range(3)]
+        try:
+            for probe, at in zip(probes, (port - 2, port, port + 1), strict=True):
+                probe.bind(("127.0.0.1", at))
+        except OSError:
+            continue
+        finally:
+            for probe in probes:
+                probe.close()
+        return port
+
+
 class Rounds:
     def __init__(self, directory: Path, chosen: argparse.Namespace) -> None:
         self.directory = directory
         self.chosen = chosen
-        self.random = Random(chosen.seed)
+        self.random = Random(f"{chosen.seed} {os.getpid()}")
         self.etcd = EtcdCluster(directory, 3)
         self.nodes: list[Node] = []
         self.ledger = Ledger()
@@ -168,7 +185,7 @@ class Rounds:
         settings: dict[str, object] = {
             "brokerName": "broker-a", "listenPort": node.port, "namesrvAddr": self.namesrv,
             "storePathRootDir": node.folder, "failoverEnable": "true", "replicaId": node.number,
-            "replicaAddress": f"127.0.0.1:{node.replica.port}", "haListenPort": 0,
+            "replicaAddress": f"127.0.0.1:{node.replica.port}",
             "replicaListenPort": node.replica.target.rpartition(":")[2],
             "etcdEndpoints": ",".join(f"http://127.0.0.1:{proxy.port}" for proxy in node.etcd),
             "flushDiskType": self.chosen.flush, "mappedFileSizeCommitLog": 1 << 26, "logLevel": "INFO",
@@ -268,11 +285,11 @@ class Rounds:
         with trio.fail_after(seconds):
             while True:
                 tables = [(await self.status(pool, node), node) for node in self.nodes]
-                table, node = max(tables, key=lambda one: int(one[0].get("epoch", "0")))
-                told = [one.get("epoch") for one, _ in tables]
-                leads = table.get("failoverState") == "leading" and table.get("inSyncReplicas", "").count("/") == 3
-                if leads and len(set(told)) == 1:
-                    return node
+                epochs = {table.get("epoch") for table, _ in tables}
+                for table, node in tables:
+                    leads = table.get("failoverState") == "leading"
+                    if leads and table["inSyncReplicas"].count("/") == 3 and len(epochs) == 1:
+                        return node
                 await trio.sleep(0.1)
 
     async def round(self, pool: ConnectionPool, fault: str) -> None:
@@ -322,7 +339,8 @@ class Rounds:
             await trio.to_thread.run_sync(self.etcd.wait)
         elif fault == "switch":
             command = [sys.executable, "-m", "rocketlet.tools.admin", "switchMaster", "-b", master.address]
-            await trio.to_thread.run_sync(lambda: subprocess.run(command, check=True, capture_output=True))
+            command += ["-n", self.namesrv]
+            await trio.to_thread.run_sync(lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL))
             await self.goes_on(fault, begin, at_once=True)
 
     async def goes_on(self, fault: str, begin: float, *, at_once: bool = False) -> None:
@@ -389,9 +407,9 @@ class Rounds:
     # ---- all of it
 
     async def run(self) -> None:
-        ports = free_ports(3 * (1 + 3 + 1 + 4))
+        ports = free_ports(15)
         for number in range(1, 4):
-            mine, ports = ports[:9], ports[9:]
+            mine, ports = [broker_port(self.random), 0, 0, *ports[:5]], ports[5:]
             etcd = [
                 Proxy(port, endpoint.partition("://")[2])
                 for port, endpoint in zip(mine[5:8], self.etcd.endpoints, strict=True)

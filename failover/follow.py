@@ -44,6 +44,7 @@ log = logging.getLogger("rocketlet.failover.follow")
 
 _READ = 128 << 10
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_MOST_SAID = 20  # troubles that are logged before a leader is followed
 
 
 class Parted(RocketletError):
@@ -89,6 +90,7 @@ class Joined:
         self.changed = trio.lowlevel.ParkingLot()
         self._since = 0.0
         self._trouble = ""
+        self._said: set[str] = set()
 
     @property
     def trouble(self) -> str:
@@ -96,10 +98,13 @@ class Joined:
         return "" if self.following else self._trouble or "no leader is known"
 
     def say(self, trouble: str) -> None:
-        """Why no leader is followed; logged when it changes."""
-        if trouble != self._trouble:
-            log.log(logging.WARNING if trouble else logging.INFO, "no leader is followed: %s", trouble or "-")
-            self._trouble = trouble
+        """Why no leader is followed; logged once until one is."""
+        self._trouble = trouble
+        if not trouble:
+            self._said.clear()
+        elif trouble not in self._said and len(self._said) < _MOST_SAID:
+            self._said.add(trouble)
+            log.warning("no leader is followed: %s", trouble)
 
     def bytes_per_second(self) -> int:
         """Over the present connection."""
