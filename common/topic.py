@@ -113,6 +113,17 @@ def _check(name: str, kind: str, limit: int) -> None:
         raise InvalidName(f"the {kind} name {name[:40]}... has {len(name)} characters; at most {limit} are allowed")
 
 
+def refusal_of(name: str) -> str:
+    """Why a topic may not have this name, in RocketMQ's words where it has some; empty where it may."""
+    try:
+        check_topic_name(name)
+    except InvalidName as error:
+        if name.strip() and not _legal(name):
+            return "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+        return str(error)
+    return ""
+
+
 def is_topic_name(name: str) -> bool:
     """Whether a message may be stored under this topic."""
     try:

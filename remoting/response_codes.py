@@ -73,6 +73,10 @@ POLLING_FULL: Final = 209
 POLLING_TIMEOUT: Final = 210
 
 
+# Ends the remarks about topics, groups and subscriptions that are not there, which tools print as they are.
+SEE_FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
+
+
 def response_name(code: int) -> str:
     """`TOPIC_NOT_EXIST`, or `response 2015` for a number without a name."""
     try:

@@ -21,7 +21,7 @@ from rocketlet.common.topic import PERM_READ, RETRY_PREFIX
 from rocketlet.remoting.handler import Refused, Request
 from rocketlet.remoting.protocol.configuration import SubscriptionGroupConfig
 from rocketlet.remoting.protocol.pulling import SUBSCRIPTION, PullMessageHeader
-from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.remoting.response_codes import SEE_FAQ, ResponseCode
 
 # Of tags, or an expression, that comes with a pull: 4,000 tags take 2 ms to parse.
 LONGEST_SUBSCRIPTION = 16_384
@@ -74,13 +74,14 @@ class PullChecks:
         if group is None:
             raise Refused(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group [{group_name}] does not exist; create it, or set autoCreateSubscriptionGroup=true",
+                f"subscription group [{group_name}] does not exist; create it, or set autoCreateSubscriptionGroup=true"
+                + SEE_FAQ,
             )
         if not group.consumeEnable:
             raise Refused(ResponseCode.NO_PERMISSION, f"subscription group no permission, {group_name}")
         topic = self._topic(topic_name)
         if topic is None:
-            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic_name}] not exist, apply first please!")
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic_name}] not exist, apply first please!{SEE_FAQ}")
         if not topic.perm & PERM_READ:
             raise Refused(ResponseCode.NO_PERMISSION, f"the topic[{topic_name}] pulling message is forbidden")
         return group, topic
@@ -106,7 +107,8 @@ class PullChecks:
         members = self._members(header.consumerGroup)
         if members is None:
             raise Refused(
-                ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist, {header.consumerGroup}"
+                ResponseCode.SUBSCRIPTION_NOT_EXIST,
+                f"the consumer's group info not exist, {header.consumerGroup}{SEE_FAQ}",
             )
         if not group.consumeBroadcastEnable and members.broadcasting:
             raise Refused(
@@ -117,7 +119,7 @@ class PullChecks:
         if subscription is None:
             raise Refused(
                 ResponseCode.SUBSCRIPTION_NOT_EXIST,
-                f"the consumer's subscription not exist: group {header.consumerGroup}, topic {header.topic}",
+                f"the consumer's subscription not exist: group {header.consumerGroup}, topic {header.topic}{SEE_FAQ}",
             )
         if subscription.version < header.subVersion:
             raise Refused(

@@ -102,10 +102,9 @@ class SendTargets:
         return header.queueId
 
     def _check_name(self, name: str) -> None:
-        try:
-            names.check_topic_name(name)
-        except names.InvalidName as error:
-            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        refusal = names.refusal_of(name)
+        if refusal:
+            raise Refused(ResponseCode.SYSTEM_ERROR, refusal)
         if name in names.NOT_SENDABLE:
             raise Refused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{name}] is forbidden.")
 

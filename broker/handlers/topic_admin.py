@@ -108,12 +108,11 @@ class TopicAdmin:
 
     def _check_changeable(self, name: str) -> None:
         refuse_on_slave(self._identity)
-        try:
-            names.check_topic_name(name)
-        except names.InvalidName as error:
-            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        refusal = names.refusal_of(name)
+        if refusal:
+            raise Refused(ResponseCode.SYSTEM_ERROR, refusal)
         if names.is_system_topic(name, self._identity.cluster, self._identity.name):
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"the topic[{name}] is conflict with system topic.")
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"The topic[{name}] is conflict with system topic.")
 
     def _topic_of(self, header: CreateTopicHeader) -> Topic:
         if not (0 <= header.readQueueNums <= MAX_QUEUES and 0 <= header.writeQueueNums <= MAX_QUEUES):

@@ -44,7 +44,7 @@ from rocketlet.remoting.protocol.routing import (
     WritePermHeader,
 )
 from rocketlet.remoting.request_codes import RequestCode
-from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.remoting.response_codes import SEE_FAQ, ResponseCode
 
 log = logging.getLogger("rocketlet.namesrv.routes")
 
@@ -204,7 +204,9 @@ class RouteHandlers:
 
 
 def no_route(topic: str) -> Refused:
-    return Refused(ResponseCode.TOPIC_NOT_EXIST, f"No topic route info in name server for the topic: {topic or 'null'}")
+    return Refused(
+        ResponseCode.TOPIC_NOT_EXIST, f"No topic route info in name server for the topic: {topic or 'null'}{SEE_FAQ}"
+    )
 
 
 def standard_json(body: TopicRouteData) -> bytes:
