@@ -276,6 +276,7 @@ def own_topics(config: BrokerConfig, broker_name: str) -> list[Topic]:
         Topic(broker_name, 1, 1, inherited if config.broker_topic_enable else PERM_INHERIT),
         Topic(names.OFFSET_MOVED_EVENT, 1, 1),
         Topic(names.SCHEDULE_TOPIC, DELAY_QUEUES, DELAY_QUEUES),
+        Topic(names.HALF_TOPIC, 1, 1),
         Topic(names.reply_topic(config.broker_cluster_name), 1, 1),
     ]
     if config.auto_create_topic_enable:
