@@ -23,7 +23,6 @@ from rocketlet.access.folder import Folder, RealFolder
 from rocketlet.common.clock import WallClock, system_clock
 from rocketlet.proxy.admission import Admission
 from rocketlet.proxy.call import Method
-from rocketlet.proxy.certificate import Contexts
 from rocketlet.proxy.config import ProxyConfig
 from rocketlet.proxy.handlers.membership import Membership
 from rocketlet.proxy.handlers.receive import Receives
@@ -41,6 +40,7 @@ from rocketlet.proxy.wire.codes import Code
 from rocketlet.proxy.wire.schema import PACKAGE
 from rocketlet.remoting.config import PoolConfig, ServerConfig, TlsMode
 from rocketlet.remoting.connection_pool import ConnectionPool
+from rocketlet.remoting.server import tls_contexts
 from rocketlet.remoting.shelter import shelter
 from rocketlet.remoting.transport import Network, TcpNetwork
 
@@ -87,13 +87,12 @@ class Proxy:
         self._sends = Sends(config, self.brokers, self.transactions, clock)
         self._receives = Receives(config, self.brokers, self.renewals, clock)
         self._membership = Membership(config, self.brokers, self.clients, self._receives.end_polls)
-        contexts = None if servers.tls_mode is TlsMode.DISABLED else Contexts(servers)
         self.server = GrpcServer(
             self._network,
             self._methods(),
             calls := CallCounts(),
             admit=Admission(self.access.gate, clock).check if self.access.enabled else None,
-            tls=None if contexts is None else contexts.current,
+            tls=tls_contexts(servers),
             plain=servers.tls_mode is not TlsMode.ENFORCING,
             most_connections=config.grpc_max_connections,
             most_held=config.grpc_max_held_bytes,

@@ -9,15 +9,15 @@ Java: proxy/grpc/GrpcServer.java, ProxyAndTlsProtocolNegotiator.java
 from __future__ import annotations
 
 import logging
-import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 
 import trio
 
 from rocketlet.proxy.call import Method
 from rocketlet.proxy.connection import Admit, CallEvents, GrpcConnection
 from rocketlet.proxy.http2.frames import PREFACE
-from rocketlet.remoting.tls import PrefixedStream, secured
+from rocketlet.remoting.own_context import OwnContext
+from rocketlet.remoting.tls import PrefixedStream, TlsContexts, secured
 from rocketlet.remoting.transport import ByteStream, Listener, Network
 
 log = logging.getLogger("rocketlet.proxy.server")
@@ -26,10 +26,11 @@ FIRST_BYTE_SECONDS = 10.0
 _LOOK_EVERY = 5.0
 _ACCEPT_AGAIN_SECONDS = 0.1
 _CLIENT_HELLO = 0x16
+_ALPN = ["h2"]  # what gRPC clients insist on
 
 
 class GrpcServer:
-    """`serve` once an object. `tls` gives the context for a handshake that begins now; None: TLS is not served."""
+    """`serve` once an object. `tls` gives what handshakes use; None: TLS is not served."""
 
     def __init__(
         self,
@@ -38,7 +39,7 @@ class GrpcServer:
         events: CallEvents,
         *,
         admit: Admit | None = None,
-        tls: Callable[[], Awaitable[ssl.SSLContext]] | None,
+        tls: TlsContexts | OwnContext | None,
         plain: bool = True,
         most_connections: int,
         most_held: int,
@@ -117,7 +118,11 @@ class GrpcServer:
                     if self._tls is None:
                         log.warning("%s speaks TLS, which tls.server.mode=disabled refuses", raw.peer)
                         return None
-                    return await secured(PrefixedStream(raw, first), await self._tls(), server_side=True), b""
+                    context = await self._tls.ready()
+                    if context is None:
+                        return None
+                    context.set_alpn_protocols(_ALPN)
+                    return await secured(PrefixedStream(raw, first), context, server_side=True), b""
                 if not self._plain:
                     log.warning("%s connects without TLS, which tls.server.mode=enforcing refuses", raw.peer)
                 elif first[: len(PREFACE)] != PREFACE[: len(first)]:

@@ -144,7 +144,7 @@ DOORS = {
     "h11": ["failover.etcd_client", "metrics.endpoint"],
     "google": ["proxy.wire.*", "proxy.connection"],
     "hpack": ["proxy.http2.protocol"],
-    "cryptography": ["proxy.certificate", "remoting.certificates"],
+    "cryptography": ["remoting.certificates"],
     "yaml": ["access.account_files", "access.account_edits"],
     "click": ["*.__main__", "tools.*"],
     # Nothing that a peer or a file can steer ever unpickles or starts a program.

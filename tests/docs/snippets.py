@@ -9,7 +9,7 @@ A fenced block says by its word what it is:
 A comment in the line before a block changes that: `<!-- not run: why -->`, or `<!-- until: text -->` for a program that
 stays, which is stopped once it has printed the text. A python block with a `test_` function runs under pytest.
 
-The address 127.0.0.1:9876 stands for whatever name server the tests have.
+The address 127.0.0.1:9876 stands for whatever name server the tests have, 127.0.0.1:8081 for their gRPC endpoint.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 NAMESRV = "127.0.0.1:9876"
+GRPC = "127.0.0.1:8081"
 _BLOCK = re.compile(
     r"(?:^<!-- (?P<how>not run|until): (?P<what>[^>]+?) -->\n)?^```(?P<word>\S*)\n(?P<text>.*?)^```$", re.M | re.S
 )

@@ -79,6 +79,18 @@ class JavaPrograms:
                 _run([str(built / "stack" / "stack"), "setup"])
         return cls(built / "java" / "target" / "interop.jar", built / "stack" / "stack")
 
+    def grpc_jar(self) -> Path:
+        """The scenarios of RocketMQ 5's client, built when they are first asked for. Raises Missing."""
+        built = self.jar.parents[2]
+        folder = built / "grpc" / "java"
+        if not (folder / "pom.xml").exists():
+            raise Missing("no programs of RocketMQ 5's clients among the interop programs")
+        jar = folder / "target" / "grpc-interop.jar"
+        with _only_one(built.parent / "build.lock"):
+            if not jar.exists():
+                _run(["mvn", "-q", "-B", "-f", str(folder / "pom.xml"), "package"])
+        return jar
+
     def scenarios(self, namesrv: str, *names: str, binary: bool = False, slow: int = 1) -> dict[str, Outcome]:
         """Run scenarios or groups of them by the official client."""
         options = ["--namesrv", namesrv, "--slow", str(slow), *(["--binary"] if binary else [])]
