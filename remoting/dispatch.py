@@ -236,7 +236,7 @@ class Dispatch:
                     f"the body of {request_name(request.code)} has {len(request.body)} bytes, at most"
                     f" {entry.longest_body} are allowed"
                 )
-            if self._peers.limits_requests():
+            if self._peers.limits_requests:
                 self._check_rate(request)
             if self._admit is not None:
                 self._admit(request, entry.access)

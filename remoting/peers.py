@@ -27,7 +27,7 @@ class Peers:
     """Counts, and the limits they are held against."""
 
     def __init__(self, config: ServerConfig | None = None) -> None:
-        self._config = config or ServerConfig()
+        self.config_changed(config or ServerConfig())
         self._by_host: Counter[str] = Counter()
         self._requests = Rates()
         self._lines = Rates()
@@ -40,6 +40,8 @@ class Peers:
     def config_changed(self, config: ServerConfig) -> None:
         """New limits, which count from the next request on."""
         self._config = config
+        self.limits_requests = config.requests_per_second_by_address > 0
+        """Whether `may_ask` has to be asked. Each request looks at this."""
 
     def __repr__(self) -> str:
         return f"<Peers {self.connections} connections from {len(self._by_host)} addresses>"
@@ -70,10 +72,6 @@ class Peers:
             del self._by_host[host]
 
     # -- requests
-
-    def limits_requests(self) -> bool:
-        """Whether `may_ask` has to be asked."""
-        return self._config.requests_per_second_by_address > 0
 
     def may_ask(self, host: str, now: float) -> str | None:
         """None, or the setting that allows no more requests from there in this second, as `name=value`."""

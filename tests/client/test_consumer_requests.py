@@ -65,7 +65,10 @@ async def test_a_push_consumer_tells_all_about_itself(autojump_clock: trio.testi
         await trio.sleep(0.5)
         return message.body != b"3"
 
-    async with filled() as (cluster, _), push(cluster, listener, threads=4, secret_key="hidden") as consumer:
+    async with (
+        filled() as (cluster, _),
+        push(cluster, listener, threads=4, access_key="account", secret_key="hidden") as consumer,
+    ):
         await trio.sleep(5)
         header = GetConsumerRunningInfoHeader(consumerGroup="g", clientId=consumer.client_id, jstackEnable=True)
         answer = await ask(cluster, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
