@@ -55,7 +55,7 @@ class GroupMember:
         self.offsets: OffsetStore = (
             LocalOffsets(config.offset_directory, self.session.client_id, self.group)
             if self.broadcasting
-            else RemoteOffsets(self.group, self.session.brokers, self.session.routes.master)
+            else RemoteOffsets(self.group, self.session.brokers, self.session.routes.reader)
         )
         self._settings = config
         self._clock = world.clock

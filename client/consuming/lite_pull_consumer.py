@@ -111,7 +111,7 @@ class LitePullEngine(QueueHolder):
             await self.given_up(process_queue)
         for queue, sought in self._assigned.items():
             if queue not in self.rebalance.held:
-                await self.session.master_of(queue)
+                await self.session.reader_of(queue)
                 offset = sought if sought is not None else await self.start_offset(queue)
                 self._hold(queue, offset)
 
@@ -184,7 +184,7 @@ class LitePullEngine(QueueHolder):
     async def committed(self, queue: MessageQueue) -> int | None:
         """The stored offset of a queue."""
         wire = self.wire_queue(queue)
-        await self.session.master_of(wire)
+        await self.session.reader_of(wire)
         return await self.offsets.read(wire)
 
     # ---- changes of a topic's queues

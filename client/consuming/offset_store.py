@@ -47,14 +47,14 @@ class OffsetStore(Protocol):
 class RemoteOffsets:
     """Offsets at the queue's broker, for clustering consumers. Commits are one-way, as RocketMQ's are."""
 
-    def __init__(self, group: str, brokers: BrokerCalls, master: Callable[[str], str | None]) -> None:
+    def __init__(self, group: str, brokers: BrokerCalls, reader: Callable[[str], str | None]) -> None:
         self._group = group
         self._brokers = brokers
-        self._master = master
+        self._reader = reader
         self._noted: dict[MessageQueue, int] = {}
 
     async def read(self, queue: MessageQueue) -> int | None:
-        address = self._master(queue.broker_name)
+        address = self._reader(queue.broker_name)
         if address is None:
             raise NoRoute("the queue's broker is in no route", topic=queue.topic, broker=queue.broker_name)
         offset = await self._brokers.committed(address, self._group, queue)
@@ -72,7 +72,7 @@ class RemoteOffsets:
             if offset is None:
                 continue
             # Even if it has not changed: a commit is one-way, and the last one may not have arrived.
-            address = self._master(queue.broker_name)
+            address = self._reader(queue.broker_name)
             if address is None:
                 log.warning("offset %d of %s cannot be committed: its broker is in no route", offset, queue)
                 continue

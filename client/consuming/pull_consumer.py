@@ -83,7 +83,7 @@ class PullEngine(GroupMember):
         """One pull from an offset; `hold` is for how many seconds the broker may wait for a message."""
         wire = self.wire_queue(queue)
         subscription = self._subscribed(wire.topic, selection)
-        await self.session.master_of(wire)
+        await self.session.reader_of(wire)
         found = self.session.routes.address(wire.broker_name)
         if found is None:
             raise NoRoute("the queue's broker is in no route", topic=queue.topic, broker=queue.broker_name)
@@ -126,7 +126,7 @@ class PullEngine(GroupMember):
     async def offset(self, queue: MessageQueue) -> int | None:
         """The group's stored offset."""
         wire = self.wire_queue(queue)
-        await self.session.master_of(wire)
+        await self.session.reader_of(wire)
         return await self.offsets.read(wire)
 
     def note_offset(self, queue: MessageQueue, offset: int) -> None:

@@ -132,7 +132,7 @@ class QueueHolder(GroupMember):
         """Where to begin."""
         return await start_offset(
             queue,
-            await self.session.master_of(queue),
+            await self.session.reader_of(queue),
             offsets=self.offsets,
             brokers=self.session.brokers,
             consume_from=self.config.consume_from,

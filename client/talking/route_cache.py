@@ -139,8 +139,13 @@ class RouteCache:
     # ---- addresses
 
     def master(self, broker_name: str) -> str | None:
-        """Where to send, lock and commit."""
+        """Where to send and lock."""
         return self._brokers.get(broker_name, {}).get(MASTER)
+
+    def reader(self, broker_name: str) -> str | None:
+        """Where offsets are asked for and committed: the master, else a slave, which tells a master that returns."""
+        found = self.address(broker_name)
+        return found[0] if found is not None else None
 
     def address(self, broker_name: str, broker_id: int = MASTER, *, only_this: bool = False) -> tuple[str, int] | None:
         """Address and id of a broker to read from: the wanted one, else the master, else any slave."""

@@ -45,22 +45,22 @@ class TopicQueries:
     async def max_offset(self, queue: MessageQueue) -> int:
         """The offset that the queue's next message gets."""
         queue = self._wire(queue)
-        return await self._session.brokers.max_offset(await self._session.master_of(queue), queue)
+        return await self._session.brokers.max_offset(await self._session.reader_of(queue), queue)
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """The offset of the queue's oldest message."""
         queue = self._wire(queue)
-        return await self._session.brokers.min_offset(await self._session.master_of(queue), queue)
+        return await self._session.brokers.min_offset(await self._session.reader_of(queue), queue)
 
     async def offset_at(self, queue: MessageQueue, timestamp: int) -> int:
         """The offset nearest to a time in milliseconds."""
         queue = self._wire(queue)
-        return await self._session.brokers.offset_at(await self._session.master_of(queue), queue, timestamp)
+        return await self._session.brokers.offset_at(await self._session.reader_of(queue), queue, timestamp)
 
     async def earliest_store_time(self, queue: MessageQueue) -> int:
         """When the queue's oldest message was stored, in milliseconds; -1 where it has none."""
         queue = self._wire(queue)
-        return await self._session.brokers.earliest_store_time(await self._session.master_of(queue), queue)
+        return await self._session.brokers.earliest_store_time(await self._session.reader_of(queue), queue)
 
     async def create_topic(self, topic: str, queues: int = 8, perm: int = 6) -> None:
         """Create or change a topic on all brokers that carry the default topic."""

@@ -1,24 +1,34 @@
 """Masters and slaves as real processes, ours and RocketMQ's, killed under load: the logs stay the same bytes.
 
 Each pairing writes from several threads while master and slave are killed by `kill -9` in turn and started again. At
-the end the slave's log equals the master's, queues and index of both say what their log says, the tables are equal, and
-all messages are consumed from the slave when the master is gone.
+the end the slave's log equals the master's, the tables are equal, all messages are consumed from the slave when the
+master is gone, by our consumer and by RocketMQ's, and queues and index of both say what their log says.
+
+One round of kills; `REPLICATION_ROUNDS=10` makes more.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import re
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
+import trio
 
-from rocketlet.client import Message, Producer
+from rocketlet.client import Message, Producer, PullConsumer
 from rocketlet.common.errors import RocketletError
+from rocketlet.remoting.command import Command
+from rocketlet.remoting.connection_pool import ConnectionPool
+from rocketlet.remoting.transport import TcpNetwork
 from rocketlet.store.check import NOTE, check
 from rocketlet.store.config import StoreConfig
 from rocketlet.store.disk import RealDisk
@@ -39,7 +49,7 @@ SMALL = {
     "brokerClusterName": "DefaultCluster",
     "haSendHeartbeatInterval": 1000,
 }
-ROUNDS = 2
+ROUNDS = int(os.environ.get("REPLICATION_ROUNDS", "1"))
 WAIT_SECONDS = 90
 
 
@@ -190,13 +200,96 @@ def test_killed_and_resumed_under_load_the_logs_stay_the_same(pairing: str, tmp_
                 assert time.monotonic() < deadline, "the slave did not catch up"
                 time.sleep(0.5)
             assert len(load.acknowledged) > 100
-            time.sleep(2)
+            commit_some(namesrv)
+            tables_become_equal(master.address, slave.address)
+            master.kill()
+            assert {key for key, _ in consumed(namesrv)} >= set(load.acknowledged)
+            if "java" in pairing:
+                consumes_with_java(namesrv)
         finally:
             slave.stop()
             master.stop()
         assert same_log(master.folder, slave.folder)
         for side in (master, slave):
             complete(side.folder, set(load.acknowledged), is_ours=isinstance(side, Ours))
+
+
+GROUP = "copied-readers"
+TABLES = {"topics": 21, "offsets": 43, "groups": 201}
+
+
+def commit_some(namesrv: str) -> None:
+    """A group of consumers that has read half of each queue."""
+    with PullConsumer(GROUP, namesrv=namesrv) as consumer:
+        for queue in consumer.queues(TOPIC):
+            consumer.note_offset(queue, consumer.max_offset(queue) // 2)
+        consumer.commit()
+
+
+def table(address: str, code: int) -> dict[str, Any]:
+    """A table of a broker, without its version and what only a master or only a slave has."""
+
+    async def ask() -> bytes:
+        async with ConnectionPool(TcpNetwork()) as pool:
+            answer = await pool.call(address, Command(code), 10.0)
+            assert answer.code == 0, answer.remark
+            return bytes(answer.body)
+
+    body = json.loads(re.sub(rb"([{,])(\d+):", rb'\1"\2":', trio.run(ask)))
+    body.pop("dataVersion", None)
+    found: dict[str, Any] = next(iter(body.values()))
+    return found
+
+
+def tables_become_equal(master: str, slave: str) -> None:
+    """A RocketMQ slave asks every ten seconds, and so does ours where the master is RocketMQ's."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    for name, code in TABLES.items():
+        while (wanted := table(master, code)) != (found := table(slave, code)):
+            assert time.monotonic() < deadline, f"{name}: {wanted} at the master, {found} at the slave"
+            time.sleep(1)
+
+
+def consumed(namesrv: str) -> list[tuple[str, int]]:
+    """(key, queue) of all messages, pulled by a consumer that finds nobody but the slave."""
+    found: list[tuple[str, int]] = []
+    deadline = time.monotonic() + WAIT_SECONDS
+    with PullConsumer("from-the-slave", namesrv=namesrv) as consumer:
+        for queue in consumer.queues(TOPIC):
+            offset = 0
+            while True:
+                try:
+                    result = consumer.pull(queue, offset)
+                except RocketletError:
+                    assert time.monotonic() < deadline, "nobody serves pulls"
+                    time.sleep(0.5)  # the route still has the master
+                    continue
+                found += [(message.keys[0], queue.queue_id) for message in result.messages]
+                offset = result.next_offset
+                if offset >= result.max_offset:
+                    break
+    return found
+
+
+def consumes_with_java(namesrv: str) -> None:
+    """RocketMQ's own consumer reads from the slave too."""
+    programs = JavaPrograms.prepare()
+    command = [str(programs.stack), "bench", "consumer", "-n", namesrv, "-t", TOPIC]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    timer = threading.Timer(WAIT_SECONDS, process.kill)
+    timer.start()
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            told = re.search(r"TPS: *(\d+)", line)
+            if told and int(told[1]):
+                return
+        raise AssertionError("RocketMQ's consumer got nothing from the slave")
+    finally:
+        timer.cancel()
+        process.kill()
+        process.wait()
+        process.stdout.close()
 
 
 def complete(folder: Path, keys: set[str], *, is_ours: bool) -> None:

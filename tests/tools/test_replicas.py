@@ -11,7 +11,16 @@ import trio
 from click.testing import CliRunner
 from trio.testing import MockClock
 
-from rocketlet.client import AsyncProducer, Message, Producer, PullConsumer, SendFailed
+from rocketlet.client import (
+    AsyncProducer,
+    AsyncPushConsumer,
+    ConsumeFrom,
+    Message,
+    Producer,
+    PullConsumer,
+    ReceivedMessage,
+    SendFailed,
+)
 from rocketlet.common.errors import RocketletError
 from rocketlet.tools.admin.__main__ import mqadmin
 from rocketlet.tools.thread_stack import ThreadStack
@@ -88,3 +97,35 @@ async def test_in_virtual_time_a_master_is_paused_parted_and_killed(
         assert await send(b"alone again") == "SLAVE_NOT_AVAILABLE"
         ends = {name: broker.store.log.end for name, broker in cluster.brokers.items()}
         assert list(ends) == ["broker-a-1"]
+
+
+async def test_consumers_go_on_from_the_slave_and_back(rocketmq_virtual: Virtual, autojump_clock: MockClock) -> None:
+    got: list[bytes] = []
+
+    async def listener(message: ReceivedMessage) -> None:
+        got.append(message.body)
+
+    async with rocketmq_virtual(replicas=2) as cluster:
+        await trio.sleep(5)
+        async with AsyncProducer("p", namesrv=cluster.namesrv, world=cluster.world()) as producer:
+            for number in range(10):
+                assert (await producer.send(Message("T", b"%d" % number))).status.name == "SEND_OK"
+        reading = {"topics": {"T": "*"}, "namesrv": cluster.namesrv, "consume_from": ConsumeFrom.FIRST_OFFSET}
+        async with AsyncPushConsumer("g", listener, world=cluster.world(), **reading):
+            await trio.sleep(40)
+        assert len(got) == 10
+        cluster.kill("broker-a")
+        await trio.sleep(200)
+        # At the slave: another group from the begin, and the first one with nothing to do, for its offsets came too.
+        for group in ("g", "other"):
+            async with AsyncPushConsumer(group, listener, world=cluster.world(), **reading):
+                await trio.sleep(40)
+        assert len(got) == 20
+        await cluster.start("broker-a")
+        await trio.sleep(60)
+        # What was committed at the slave has come to the master.
+        async with AsyncProducer("p", namesrv=cluster.namesrv, world=cluster.world()) as producer:
+            assert (await producer.send(Message("T", b"back"))).status.name == "SEND_OK"
+        async with AsyncPushConsumer("other", listener, world=cluster.world(), **reading):
+            await trio.sleep(40)
+        assert got[20:] == [b"back"]
