@@ -21,14 +21,26 @@ AT_ONCE = 0.005
 _BETWEEN_LOOKS = 32  # items until the clock is looked at again
 
 
+class Turns:
+    """For work that is a coroutine itself: `pause` between its steps."""
+
+    def __init__(self) -> None:
+        self._end = stopwatch() + AT_ONCE
+
+    async def pause(self) -> None:
+        """Let other tasks run if it is their turn."""
+        if stopwatch() > self._end:
+            await trio.lowlevel.checkpoint()
+            self._end = stopwatch() + AT_ONCE
+
+
 async def in_turns(items: Iterable[Item], work: Callable[[Item], object]) -> None:
     """Do the work for each item; from time to time other tasks run before the next.
 
     Requires: those tasks do not disturb the iteration, so that `items` is a list, say, or a generator over one.
     """
-    end = stopwatch() + AT_ONCE
+    turns = Turns()
     for number, item in enumerate(items):
         work(item)
-        if number % _BETWEEN_LOOKS == 0 and stopwatch() > end:
-            await trio.lowlevel.checkpoint()
-            end = stopwatch() + AT_ONCE
+        if number % _BETWEEN_LOOKS == 0:
+            await turns.pause()

@@ -164,16 +164,18 @@ class ConsumeQueue:
         last = self.entry(self.end - 1) if self.end > self.begin else None
         return 0 if last is None or is_pre_blank(last[0], last[1]) else last[0] + last[1]
 
-    def correct_begin(self, log_begin: int) -> None:
+    def correct_begin(self, log_begin: int, need: Callable[[int], None] | None = None) -> None:
         """Move `begin` to the first message that is still in the log, which now begins at `log_begin`."""
         low = max(self.begin, self.files.begin // ENTRY_SIZE)
-        self.begin = min(self._first(low, lambda log_offset: log_offset >= log_begin), self.end)
+        self.begin = min(self._first(low, lambda log_offset: log_offset >= log_begin, need), self.end)
 
-    def _first(self, low: int, holds: Callable[[int], bool]) -> int:
+    def _first(self, low: int, holds: Callable[[int], bool], need: Callable[[int], None] | None = None) -> int:
         """The first offset in [low, end) with `holds(its log offset)`, which must stay true once it is; else end."""
         high = self.end
         while low < high:
             middle = (low + high) // 2
+            if need is not None:
+                need(middle)
             entry = self.entry(middle)
             assert entry is not None
             if not is_pre_blank(entry[0], entry[1]) and holds(entry[0]):
@@ -182,8 +184,8 @@ class ConsumeQueue:
                 low = middle + 1
         return low
 
-    def drop_before(self, log_begin: int) -> int:
-        """Delete files whose messages are all gone from the log; returns how many.
+    def drop_before(self, log_begin: int, need: Callable[[int], None] | None = None) -> int:
+        """Delete files whose messages are all gone from the log; returns how many. `need`: see `search_time`.
 
         Never the last one that is on the disk: if a crash lost those after it, the queue would begin again at 0, and
         consumers would skip its next messages.
@@ -193,12 +195,14 @@ class ConsumeQueue:
             first = self.files.files[0]
             if self.flushed * ENTRY_SIZE <= first.end:
                 break
+            if need is not None:
+                need(first.end // ENTRY_SIZE - 1)
             log_offset, _, _ = ENTRY.unpack_from(first.buffer, first.size - ENTRY_SIZE)
             if log_offset >= log_begin:
                 break
             self.files.drop_first()
             dropped += 1
-        self.correct_begin(log_begin)
+        self.correct_begin(log_begin, need)
         return dropped
 
     def drop_ext_before(self) -> None:
@@ -246,9 +250,12 @@ class ConsumeQueue:
         self._buffer = memoryview(b"")
         self._base = self._ready = self.prepared = 0
 
-    def search_time(self, timestamp: int, store_time: Callable[[int], int]) -> int:
-        """The first offset stored at or after a time, within begin to end. `store_time` answers for a log offset."""
-        return self._first(self.begin, lambda log_offset: store_time(log_offset) >= timestamp)
+    def search_time(
+        self, timestamp: int, store_time: Callable[[int], int], need: Callable[[int], None] | None = None
+    ) -> int:
+        """The first offset stored at or after a time, within begin to end. `store_time` answers for a log offset;
+        `need` is told of each offset whose entry is looked at."""
+        return self._first(self.begin, lambda log_offset: store_time(log_offset) >= timestamp, need)
 
     def watch(self) -> Watermark:
         """The end of this queue as a watermark."""

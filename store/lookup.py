@@ -1,20 +1,41 @@
 """Finding one message: by its log offset, its queue offset, its time, its key.
 
-Pulls in order are in `reading.py`. A look-up may touch pages that are not in memory; it is rare, and done for an
-administrator or a delivery, so it waits for them in place.
+Pulls in order are in `reading.py`. A look-up may touch pages that are not in memory. Callers that make many, or that
+any client may ask, use `patiently`: a worker thread reads what is missing, and the look-up begins again. Else the loop
+would stand still for each page, 5 ms on a slow disk.
 
 Java: store/DefaultMessageStore.java#lookMessageByOffset, #getOffsetInQueueByTime, #queryMessage
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
 from rocketlet.common.message_properties import index_keys
 from rocketlet.common.message_record import Outline, check, decode, outline
 from rocketlet.store.commit_log import CommitLog
 from rocketlet.store.config import StoreConfig
+from rocketlet.store.consume_queue import ConsumeQueue
 from rocketlet.store.consume_queue_table import ConsumeQueueTable
+from rocketlet.store.disk import PAGE, Disk, Region
+from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE
+from rocketlet.store.mapped_file import MappedFile
 from rocketlet.store.message import FoundByKey
 from rocketlet.store.message_index import MessageIndex
+from rocketlet.store.offload import offload
+
+Result = TypeVar("Result")
+
+
+class _NotInMemory(Exception):
+    """A look-up that must not wait has come to something that only the disk has."""
+
+    def __init__(self, region: Region, at: int, size: int) -> None:
+        self.region = region
+        self.at = at
+        self.size = size
 
 
 class Lookup:
@@ -22,17 +43,47 @@ class Lookup:
 
     config: StoreConfig
 
-    def __init__(self, log: CommitLog, queues: ConsumeQueueTable, index: MessageIndex) -> None:
+    def __init__(self, disk: Disk, log: CommitLog, queues: ConsumeQueueTable, index: MessageIndex) -> None:
+        self._disk = disk
         self.log = log
         self.queues = queues
         self.index = index
+        # What the present look-up has had read for it; None where it may wait.
+        self._read: set[tuple[int, int, int]] | None = None
+
+    async def patiently(self, look_up: Callable[[], Result]) -> Result:
+        """Make a look-up; what it needs from the disk is read in a worker thread, and then it is made again."""
+        read: set[tuple[int, int, int]] = set()
+        while True:
+            self._read = read
+            try:
+                return look_up()
+            except _NotInMemory as missing:
+                region, at, size = missing.region, missing.at, missing.size
+            finally:
+                self._read = None
+            await offload(self._disk, partial(region.read, at, size))
+            read.add((id(region), at, size))
+
+    def _need(self, file: MappedFile, at: int, size: int) -> None:
+        """Have this part of a file in memory, if this look-up must not wait. It is one page or a record."""
+        if self._read is None:
+            return
+        region = file.region
+        size = min(size, file.size - at)
+        if (id(region), at, size) not in self._read and region.read_now(at, size) is None:
+            raise _NotInMemory(region, at, size)
 
     def record_at(self, log_offset: int, size: int = 0) -> bytes | None:
         """The record that begins at an offset, byte for byte; None where none does, or none of the given size."""
         place = self._place(log_offset)
         if place is None:
             return None
-        buffer, at, end = place
+        file, at, end = place
+        buffer = file.buffer
+        if self._read is not None:
+            self._need(file, at, PAGE)
+            self._need(file, at, min(max(int.from_bytes(buffer[at : at + 4], "big"), 0), end - at))
         found = check(buffer, at, end, False, log_offset)
         if not isinstance(found, int) or found != (size or found):
             return None
@@ -43,21 +94,34 @@ class Lookup:
         place = self._place(log_offset)
         if place is None:
             return -1
-        found = outline(*place, False, log_offset)
+        file, at, end = place
+        self._need(file, at, PAGE)
+        found = outline(file.buffer, at, end, False, log_offset)
         return found.store_timestamp if isinstance(found, Outline) else -1
 
-    def _place(self, log_offset: int) -> tuple[memoryview, int, int] | None:
-        """(buffer of the file, place in it, where the log ends in it)."""
+    def _place(self, log_offset: int) -> tuple[MappedFile, int, int] | None:
+        """(file, place in it, where the log ends in it)."""
         file = self.log.files.find(log_offset)
         if file is None or not self.log.begin <= log_offset < self.log.end:
             return None
-        return file.buffer, log_offset - file.begin, min(self.log.end, file.end) - file.begin
+        return file, log_offset - file.begin, min(self.log.end, file.end) - file.begin
 
     def store_time_at(self, topic: str, queue_id: int, offset: int) -> int:
         """When the message of a queue offset was stored; -1 where there is none."""
         queue = self.queues.find(topic, queue_id)
-        entry = queue.entry(offset) if queue is not None else None
+        if queue is None:
+            return -1
+        self.need_entry(queue, offset)
+        entry = queue.entry(offset)
         return self.store_time_of(entry[0]) if entry is not None else -1
+
+    def need_entry(self, queue: ConsumeQueue, offset: int) -> None:
+        """Have the entry of an offset in memory, if this look-up must not wait."""
+        if self._read is None:
+            return
+        file = queue.files.find(offset * ENTRY_SIZE)
+        if file is not None:
+            self._need(file, offset * ENTRY_SIZE - file.begin, ENTRY_SIZE)
 
     def earliest_time(self, topic: str, queue_id: int) -> int:
         """When the oldest message of a queue was stored; -1 where there is none."""
@@ -67,14 +131,16 @@ class Lookup:
     def offset_at_time(self, topic: str, queue_id: int, timestamp: int) -> int:
         """The first offset stored at or after a time; the end of the queue where all are older."""
         queue = self.queues.find(topic, queue_id)
-        return queue.search_time(timestamp, self.store_time_of) if queue is not None else 0
+        if queue is None:
+            return 0
+        return queue.search_time(timestamp, self.store_time_of, partial(self.need_entry, queue))
 
     def nearest_offset(self, topic: str, queue_id: int, timestamp: int) -> int:
         """The offset stored nearest to a time, the earlier of two as near, as RocketMQ 4.9 answers."""
         queue = self.queues.find(topic, queue_id)
         if queue is None or queue.begin == queue.end:
             return queue.end if queue is not None else 0
-        after = queue.search_time(timestamp, self.store_time_of)
+        after = queue.search_time(timestamp, self.store_time_of, partial(self.need_entry, queue))
         if after in (queue.begin, queue.end):
             return min(after, queue.end - 1)
         later, earlier = self.store_time_at(topic, queue_id, after), self.store_time_at(topic, queue_id, after - 1)

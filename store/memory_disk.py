@@ -45,6 +45,7 @@ class _File:
         self.page_size = page_size
         self.modified = modified
         self.reserved: set[int] = set()
+        self.cached: set[int] = set()  # pages in memory, where the disk is cold
         self.ever_flushed = False
         self._believed: bytearray | None = None  # what the kernel regards as written since a flush failed
 
@@ -122,10 +123,17 @@ class MemoryRegion:
         self._disk.flush(self._file, self.path)
 
     def read(self, at: int, size: int) -> bytes:
+        if self._disk.cold:
+            self._file.cached.update(self._pages(at, size))
         return bytes(self._file.seen[at : at + size])
 
     def read_now(self, at: int, size: int) -> bytes | None:
-        return None if self._disk.cold else self.read(at, size)
+        if self._disk.cold and not self._file.cached.issuperset(self._pages(at, size)):
+            return None
+        return self.read(at, size)
+
+    def _pages(self, at: int, size: int) -> range:
+        return range(at // self._file.page_size, (at + size - 1) // self._file.page_size + 1)
 
     def next_data(self, at: int) -> tuple[int, int] | None:
         step = self._file.page_size
@@ -149,7 +157,7 @@ class MemoryDisk:
     page_size: int = 4096
     capacity: int | None = None
     ram: int = 1 << 30
-    cold: bool = False  # no page is in the page cache: `read_now` answers None
+    cold: bool = False  # no page is in the page cache before it was read: `read_now` answers None
     inline: bool = True
     now: int = 0  # stamped on files that are made
     fail_next_flush: bool = False
@@ -164,6 +172,12 @@ class MemoryDisk:
     @property
     def sector(self) -> int:
         return self.page_size
+
+    def cool(self) -> None:
+        """Nothing is in the page cache any more."""
+        self.cold = True
+        for file in self._names.values():
+            file.cached.clear()
 
     def crash(self, random: Random) -> MemoryDisk:
         """The disk after a power cut; this one must not be used any more."""

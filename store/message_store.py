@@ -82,12 +82,12 @@ class MessageStore(Lookup):
         on_progress: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__(
+            disk,
             CommitLog(disk, config.commit_log_path, config.mapped_file_size_commit_log),
             ConsumeQueueTable(disk, config),
             MessageIndex(disk, config),
         )
         self.config = config
-        self._disk = disk
         self._clock = clock
         self._on_progress = on_progress or _log.info
         self._root = config.store_path_root_dir
@@ -106,7 +106,7 @@ class MessageStore(Lookup):
         self.slices = LogSlices(disk, self.log, self._hot_from)
         self._retention = Retention(
             disk, self.log, self.queues, self.index, clock, lambda: self.config,
-            lambda: min(self.flushed.value, self._thorough.saved), self._set_full, self.store_time_of,
+            lambda: min(self.flushed.value, self._thorough.saved), self._set_full, self,
         )  # fmt: skip
         self._seals = Seals(disk, self.log, self.flushed, lambda: self.config)
         self._lock: Lock | None = None
@@ -450,9 +450,13 @@ class MessageStore(Lookup):
     async def load(self, result: GetResult) -> GetResult:
         """Read the messages of a cold result, in a worker thread. Returns the same result, warm."""
         if result.cold:
-            result.slices = await offload(self._disk, self._reading.loader(result))
+            result.slices = await offload(self._disk, self._reading.loader(result.spans))
             result.cold = False
         return result
+
+    async def warm(self, result: GetResult) -> None:
+        """Have the records read that the filter of this pull has to look into; then it can be made again."""
+        await offload(self._disk, self._reading.loader(result.unread))
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue itself, for its entries and `to_numpy`."""

@@ -31,6 +31,8 @@ _MOST_EXAMINED = 16_000  # most entries, whatever a pull asks for: 4 ms
 _RECORD_BUDGET = 20_000
 _LOOKED_THROUGH = 32 << 10  # the longest properties
 _LARGEST_PULL = 128 << 20
+# Records read at once for a filter that has to look into them.
+_MOST_UNREAD, _MOST_UNREAD_BYTES = 400, 8 << 20
 
 
 class GetStatus(enum.Enum):
@@ -68,6 +70,8 @@ class GetResult:
     cold: bool = False
     spans: list[Span] = field(default_factory=list)
     log_gap: int = 0  # bytes of log between the last message found and the end of the log
+    unread: list[Span] = field(default_factory=list)
+    """Records that a filter has to look into and only the disk has: nothing was found before they are warm."""
 
     def body(self) -> bytes:
         """The records joined; REQUIRES that the result is not cold (`MessageStore.load` makes it warm)."""
@@ -141,6 +145,7 @@ class Reading:
         status = GetStatus.NO_MATCHED_MESSAGE
         files = log.files.files
         log_begin, log_end = files[0].begin if files else 0, log.end
+        first, hot_from = offset, max(self.hot_from, log_end - recent)
         for log_offset, record_size, tags_code in ENTRY.iter_unpack(entries):
             if tags_code == LOST or (record_size == PRE_BLANK_SIZE and is_pre_blank(log_offset, record_size)):
                 offset += 1
@@ -162,6 +167,10 @@ class Reading:
                     break
                 budget -= record_cost * (2 + (min(record_size, _LOOKED_THROUGH) >> 12))
                 record = log.read(log_offset, record_size)
+                if record is not None and log_offset < hot_from and not self._is_in_memory(log_offset, record_size):
+                    if offset == first:
+                        result.unread = _records_in(entries, log_begin, log_end)
+                    break
                 if record is None or not match_record(record):
                     offset += 1
                     continue
@@ -180,7 +189,11 @@ class Reading:
         if count:
             result.spans = [Span(begin, end - begin) for begin, end in spans]
             result.log_gap = log_end - spans[-1][1]
-            self._take(result, max(self.hot_from, log_end - recent))
+            self._take(result, hot_from)
+
+    def _is_in_memory(self, log_offset: int, size: int) -> bool:
+        file = self._log.files.find(log_offset)
+        return file is None or file.region.read_now(log_offset - file.begin, size) is not None
 
     def _matches(self, queue: ConsumeQueue, tags_code: int, match: MatchCode, match_unit: MatchUnit | None) -> bool:
         if queue.ext is None or not is_address(tags_code):
@@ -222,11 +235,24 @@ class Reading:
             slices.append(piece)
         result.slices = slices
 
-    def loader(self, result: GetResult) -> Callable[[], list[memoryview | bytes]]:
-        """A function that reads the slices of a cold result, to be called once where it may wait."""
+    def loader(self, spans: list[Span]) -> Callable[[], list[memoryview | bytes]]:
+        """A function that reads these, to be called once where it may wait."""
         places = []
-        for span in result.spans:
+        for span in spans:
             file = self._log.files.find(span.log_offset)
             if file is not None:
                 places.append((file.region, span.log_offset - file.begin, span.size))
         return lambda: [region.read(at, size) for region, at, size in places]
+
+
+def _records_in(entries: memoryview, log_begin: int, log_end: int) -> list[Span]:
+    """The records that the first of these entries point to."""
+    found, size = list[Span](), 0
+    for log_offset, record_size, tags_code in ENTRY.iter_unpack(entries):
+        if tags_code == LOST or not log_begin <= log_offset <= log_end - record_size:
+            continue
+        found.append(Span(log_offset, record_size))
+        size += record_size
+        if len(found) >= _MOST_UNREAD or size >= _MOST_UNREAD_BYTES:
+            break
+    return found

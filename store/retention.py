@@ -16,6 +16,7 @@ from __future__ import annotations
 import enum
 import logging
 from collections.abc import Callable
+from functools import partial
 
 import trio
 
@@ -27,6 +28,7 @@ from rocketlet.store.consume_queue_table import ConsumeQueueTable
 from rocketlet.store.disk import Disk, Usage
 from rocketlet.store.errors import DiskFull
 from rocketlet.store.layout.file_names import SEALS, offset_name
+from rocketlet.store.lookup import Lookup
 from rocketlet.store.message_index import MessageIndex
 from rocketlet.store.offload import offload
 
@@ -89,7 +91,7 @@ class Retention:
         config: Callable[[], StoreConfig],
         safe_end: Callable[[], int],
         refuse: Callable[[DiskFull | None], None],
-        store_time_of: Callable[[int], int],
+        lookup: Lookup,
     ) -> None:
         """`safe_end`: up to where the log is flushed, and a recovery need not look at it any more."""
         self._disk = disk
@@ -100,7 +102,7 @@ class Retention:
         self._config = config
         self._safe_end = safe_end
         self._refuse = refuse
-        self._store_time_of = store_time_of
+        self._lookup = lookup
         self.deleted = 0
 
     async def run(self) -> None:
@@ -123,9 +125,12 @@ class Retention:
         reason = reason_to_go(age, now, pressure, asked, config)
         if not reason:
             return False
+        begin, end = [_time(await self._store_time_of(log_offset)) for log_offset in (first.begin, first.end)]
+        if self._log.files.files[0] is not first:
+            return False  # somebody else has just deleted it
         _log.warning(
             "deleting %s (%d bytes of log from offset %d, messages stored from %s to %s): %s", first.path, first.size,
-            first.begin, _time(self._store_time_of(first.begin)), _time(self._store_time_of(first.end)), reason,
+            first.begin, begin, end, reason,
         )  # fmt: skip
         path = self._log.files.release_first()
         seal = f"{config.store_path_root_dir}/{SEALS}/{offset_name(first.begin)}"
@@ -139,6 +144,9 @@ class Retention:
         self.deleted += 1
         await self.clean_queues()
         return True
+
+    async def _store_time_of(self, log_offset: int) -> int:
+        return await self._lookup.patiently(partial(self._lookup.store_time_of, log_offset))
 
     async def look(self, config: StoreConfig) -> Pressure:
         """How full the fuller of the two disks is; refuses sends, or takes them again."""
@@ -155,7 +163,7 @@ class Retention:
         """Let queues and index follow the beginning of the log."""
         begin = self._log.begin
         for number, queue in enumerate(list(self._queues)):
-            queue.drop_before(begin)
+            await self._lookup.patiently(partial(queue.drop_before, begin, partial(self._lookup.need_entry, queue)))
             if queue.ext is not None:
                 queue.drop_ext_before()
             if number % _AT_ONCE == _AT_ONCE - 1:

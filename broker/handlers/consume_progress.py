@@ -11,12 +11,14 @@ Java: broker/processor/AdminBrokerProcessor.java
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from rocketlet.broker.clients import Clients
 from rocketlet.broker.consumer_lag import ConsumerLag
 from rocketlet.broker.consumer_offsets import ConsumerOffsets, OffsetRefused
 from rocketlet.broker.handlers.acknowledged import acknowledged
 from rocketlet.broker.identity import Identity
+from rocketlet.broker.in_turns import Turns
 from rocketlet.broker.json_file import JsonFile
 from rocketlet.broker.statistics import Statistics
 from rocketlet.broker.subscription_groups import SubscriptionGroups
@@ -87,23 +89,23 @@ class ConsumeProgress:
             RequestCode.CLONE_GROUP_OFFSET: Handler(self.clone, CloneGroupOffsetHeader),
         }
 
-    def of_group(self, request: Request) -> Reply:
+    async def of_group(self, request: Request) -> Reply:
         header: GetConsumeStatsHeader = request.header
-        stats = ConsumeStats()
+        stats, turns = ConsumeStats(), Turns()
         for topic in self._lag.topics_of(header.consumerGroup, header.topic):
-            stats.offsetTable.update(self._progress(header.consumerGroup, topic, topic.read))
+            stats.offsetTable.update(await self._progress(turns, header.consumerGroup, topic, topic.read))
             stats.consumeTps += self._consume_tps(header.consumerGroup, topic.name)
         return Reply(body=stats.to_json())
 
-    def of_all_groups(self, request: Request) -> Reply:
+    async def of_all_groups(self, request: Request) -> Reply:
         header: GetBrokerConsumeStatsHeader = request.header
-        found, behind = [], 0
+        found, behind, turns = [], 0, Turns()
         for group in list(self._groups):
             stats = []
             for topic in self._lag.topics_of(group.groupName):
                 if header.isOrder and not topic.order:
                     continue
-                table = self._progress(group.groupName, topic, topic.write)
+                table = await self._progress(turns, group.groupName, topic, topic.write)
                 behind += sum(queue.brokerOffset - queue.consumerOffset for queue in table.values())
                 stats.append(ConsumeStats(table, self._consume_tps(group.groupName, topic.name)))
             found.append({group.groupName: stats})
@@ -114,12 +116,15 @@ class ConsumeProgress:
         groups = {*self._offsets.groups_of(header.topic), *self._clients.consumers.of_topic(header.topic)}
         return Reply(body=GroupList(sorted(groups)).to_json())
 
-    def time_spans(self, request: Request) -> Reply:
+    async def time_spans(self, request: Request) -> Reply:
         header: QueryConsumeTimeSpanHeader = request.header
         topic = self._topics.get(header.topic)
         if topic is None:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
-        spans = [self._time_span(header.group, header.topic, queue_id) for queue_id in range(topic.write)]
+        spans, turns = [], Turns()
+        for queue_id in range(topic.write):
+            spans.append(await self._store.patiently(partial(self._time_span, header.group, header.topic, queue_id)))
+            await turns.pause()
         return Reply(body=ConsumeTimeSpanBody(spans).to_json())
 
     def correction(self, request: Request) -> Reply:
@@ -147,13 +152,15 @@ class ConsumeProgress:
         await acknowledged(self._offsets_file)
         return Reply()
 
-    def _progress(self, group: str, topic: Topic, queues: int) -> dict[MessageQueue, OffsetWrapper]:
-        table = {}
+    async def _progress(self, turns: Turns, group: str, topic: Topic, queues: int) -> dict[MessageQueue, OffsetWrapper]:
+        store, table = self._store, {}
         for queue_id in range(queues):
-            consumed = self._offsets.get(group, topic.name, queue_id) or 0
-            at = self._store.store_time_at(topic.name, queue_id, consumed - 1) if consumed > 0 else 0
+            await turns.pause()
+            consumed, at = self._offsets.get(group, topic.name, queue_id) or 0, 0
+            if consumed > 0:
+                at = await store.patiently(partial(store.store_time_at, topic.name, queue_id, consumed - 1))
             queue = MessageQueue(topic.name, self._identity.name, queue_id)
-            table[queue] = OffsetWrapper(self._store.queue_end(topic.name, queue_id), consumed, max(at, 0))
+            table[queue] = OffsetWrapper(store.queue_end(topic.name, queue_id), consumed, max(at, 0))
         return table
 
     def _consume_tps(self, group: str, topic: str) -> float:

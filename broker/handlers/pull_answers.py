@@ -14,7 +14,7 @@ from rocketlet.broker.config import Settings
 from rocketlet.broker.identity import Identity
 from rocketlet.broker.offset_moved import OffsetMovedEvents
 from rocketlet.broker.statistics import Statistics
-from rocketlet.remoting.handler import DEFERRED, Answer, Deferred, Reply, Request
+from rocketlet.remoting.handler import DEFERRED, Answer, Deferred, Refused, Reply, Request
 from rocketlet.remoting.protocol.configuration import SubscriptionGroupConfig
 from rocketlet.remoting.protocol.pulling import PullMessageAnswerHeader, PullMessageHeader
 from rocketlet.remoting.ready_answers import pull_answer
@@ -102,21 +102,38 @@ class PullAnswers:
         flow.milliseconds += int((trio.current_time() - request.received_at) * 1000)
         statistics.pulls_found += 1
 
+    def once_read(self, request: Request, result: GetResult, again: Callable[[], Answer | Deferred]) -> Deferred:
+        """Make the pull again when the records are in memory that its filter looks into."""
+        self._nursery.start_soon(self._read_first, request, result, again)
+        return DEFERRED
+
+    async def _read_first(self, request: Request, result: GetResult, again: Callable[[], Answer | Deferred]) -> None:
+        try:
+            await self._store.warm(result)
+            answer = again()
+        except OSError as error:
+            answer = self._unreadable(request, error)
+        except Refused as refused:
+            answer = Reply(refused.code, remark=refused.remark)
+        if not isinstance(answer, Deferred):
+            request.reply(answer)
+
     async def _answer_cold(self, request: Request, group: SubscriptionGroupConfig, result: GetResult) -> None:
         """Messages that the disk has to be waited for."""
-        header: PullMessageHeader = request.header
         try:
             await self._store.load(result)
         except OSError as error:
-            # Deleted between the two looks, or the disk is broken: the client asks again after a second.
-            log.warning(
-                "queue %d of %s cannot be read at %d: %s", header.queueId, header.topic, header.queueOffset, error
-            )
-            request.reply(Reply(ResponseCode.SYSTEM_ERROR, remark=f"the messages cannot be read: {error.strerror}"))
+            request.reply(self._unreadable(request, error))
             return
         answer = self.answer(request, group, result)
         assert not isinstance(answer, Deferred)
         request.reply(answer)
+
+    def _unreadable(self, request: Request, error: OSError) -> Reply:
+        """Deleted between the two looks, or the disk is broken: the client asks again after a second."""
+        header: PullMessageHeader = request.header
+        log.warning("queue %d of %s cannot be read at %d: %s", header.queueId, header.topic, header.queueOffset, error)
+        return Reply(ResponseCode.SYSTEM_ERROR, remark=f"the messages cannot be read: {error.strerror}")
 
     def _suggest(self, group: SubscriptionGroupConfig, result: GetResult) -> int:
         """Which broker of this name to pull from next: 0 unless slaves may be read from."""

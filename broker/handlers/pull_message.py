@@ -34,6 +34,7 @@ from rocketlet.broker.identity import Identity
 from rocketlet.broker.long_poll import LongPoll
 from rocketlet.remoting.access import subscribe
 from rocketlet.remoting.handler import DEFERRED, Answer, Deferred, Handler, HandlerTable, Refused, Request
+from rocketlet.remoting.protocol.configuration import SubscriptionGroupConfig
 from rocketlet.remoting.protocol.pulling import COMMIT_OFFSET, SUSPEND, PullMessageHeader
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
@@ -72,10 +73,19 @@ class PullMessage:
         group, messages = self._checks.admit(request)
         if header.sysFlag & COMMIT_OFFSET and not self._identity.slave:
             self._commit(header)
+        return self._pull(request, group, messages)
+
+    def _pull(self, request: Request, group: SubscriptionGroupConfig, messages: MessageFilter) -> Answer | Deferred:
+        header: PullMessageHeader = request.header
         result = self._get(header, header.queueOffset, messages)
+        if result.unread:
+            return self._once_read(request, result)
         if header.sysFlag & SUSPEND and code_of(result, header) == ResponseCode.PULL_NOT_FOUND:
             return self._park(request, header)
         return self._answers.answer(request, group, result)
+
+    def _once_read(self, request: Request, result: GetResult) -> Deferred:
+        return self._answers.once_read(request, result, lambda: self._pull(request, *self._checks.check(request)))
 
     def _commit(self, header: PullMessageHeader) -> None:
         try:
@@ -105,6 +115,8 @@ class PullMessage:
             nonlocal looked_at
             group, messages = self._checks.check(request)
             result = self._get(header, looked_at, messages)
+            if result.unread:
+                return self._once_read(request, result)
             if not last and code_of(result, header) == ResponseCode.PULL_NOT_FOUND:
                 return end.value + 1
             if not last and result.status is GetStatus.NO_MATCHED_MESSAGE:

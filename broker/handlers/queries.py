@@ -9,6 +9,8 @@ Java: broker/processor/QueryMessageProcessor.java
 
 from __future__ import annotations
 
+from functools import partial
+
 from rocketlet.broker.message_topics import MessageTopics
 from rocketlet.remoting.access import Found, subscribe
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
@@ -41,10 +43,13 @@ class Queries:
         """That of the message, whatever topic the header names: clients of 4.9 name none."""
         return MessageTopics(self._store).of_message(header.offset)
 
-    def by_key(self, request: Request) -> Reply:
+    async def by_key(self, request: Request) -> Reply:
         header: QueryMessageHeader = request.header
         count = UNIQUE_KEY_MAX if header.uniqueKeyQuery else header.maxNum
-        found = self._store.find_by_key(header.topic, header.key, count, header.beginTimestamp, header.endTimestamp)
+        find = self._store.find_by_key
+        found = await self._store.patiently(
+            partial(find, header.topic, header.key, count, header.beginTimestamp, header.endTimestamp)
+        )
         answer = QueryMessageAnswerHeader(found.index_timestamp, found.index_log_offset)
         if not found.records:
             return Reply(
@@ -52,9 +57,9 @@ class Queries:
             )
         return Reply(header=answer, body=[record for _, record in reversed(found.records)])
 
-    def by_offset(self, request: Request) -> Reply:
+    async def by_offset(self, request: Request) -> Reply:
         header: ViewMessageHeader = request.header
-        record = self._store.record_at(header.offset)
+        record = await self._store.patiently(partial(self._store.record_at, header.offset))
         if record is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}")
         return Reply(body=record)

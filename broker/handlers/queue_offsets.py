@@ -18,6 +18,7 @@ Java: broker/processor/ConsumerManageProcessor.java, AdminBrokerProcessor.java
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import trio
 
@@ -102,19 +103,19 @@ class QueueOffsets:
         else:
             request.reply(Reply())
 
-    def by_time(self, request: Request) -> Reply:
+    async def by_time(self, request: Request) -> Reply:
         header: SearchOffsetHeader = request.header
-        place = (header.topic, header.queueId)
+        return Reply(header=OffsetAnswerHeader(await self._store.patiently(partial(self._by_time, header))))
+
+    def _by_time(self, header: SearchOffsetHeader) -> int:
+        store, place = self._store, (header.topic, header.queueId)
         match (header.boundaryType or "").upper():
             case "LOWER":
-                found = self._store.offset_at_time(*place, header.timestamp)
+                return store.offset_at_time(*place, header.timestamp)
             case "UPPER":
-                found = max(
-                    self._store.offset_at_time(*place, header.timestamp + 1) - 1, self._store.queue_begin(*place)
-                )
+                return max(store.offset_at_time(*place, header.timestamp + 1) - 1, store.queue_begin(*place))
             case _:
-                found = self._store.nearest_offset(*place, header.timestamp)
-        return Reply(header=OffsetAnswerHeader(found))
+                return store.nearest_offset(*place, header.timestamp)
 
     def maximum(self, request: Request) -> Reply:
         header: QueueHeader = request.header
@@ -124,9 +125,10 @@ class QueueOffsets:
         header: QueueHeader = request.header
         return Reply(header=OffsetAnswerHeader(self._store.queue_begin(header.topic, header.queueId)))
 
-    def earliest_time(self, request: Request) -> Reply:
+    async def earliest_time(self, request: Request) -> Reply:
         header: QueueHeader = request.header
-        return Reply(header=TimestampAnswerHeader(self._store.earliest_time(header.topic, header.queueId)))
+        look_up = partial(self._store.earliest_time, header.topic, header.queueId)
+        return Reply(header=TimestampAnswerHeader(await self._store.patiently(look_up)))
 
     def _is_young(self, topic: str, queue_id: int) -> bool:
         """Whether the queue's first message is still there and recent; so is a queue without messages."""

@@ -11,12 +11,14 @@ Java: broker/processor/AdminBrokerProcessor.java
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 from rocketlet.broker.clients import Clients
 from rocketlet.broker.consumer_offsets import ConsumerOffsets
 from rocketlet.broker.filter.consumer_filters import ConsumerFilters
 from rocketlet.broker.handlers.membership import data_of
 from rocketlet.broker.identity import Identity
+from rocketlet.broker.in_turns import Turns
 from rocketlet.broker.topic_table import TopicTable
 from rocketlet.common import fastjson
 from rocketlet.common.message import MessageQueue
@@ -68,15 +70,17 @@ class StoreAdmin:
             RequestCode.DELETE_EXPIRED_COMMITLOG: Handler(self.delete_expired_log),
         }
 
-    def topic_stats(self, request: Request) -> Reply:
+    async def topic_stats(self, request: Request) -> Reply:
         header: TopicHeader = request.header
         topic = self._topics.get(header.topic)
         if topic is None:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
-        table = {}
+        store, table, turns = self._store, {}, Turns()
         for queue_id in range(topic.write):
-            end = self._store.queue_end(topic.name, queue_id)
-            last = max(self._store.store_time_at(topic.name, queue_id, end - 1), 0) if end > 0 else 0
+            await turns.pause()
+            end, last = store.queue_end(topic.name, queue_id), 0
+            if end > 0:
+                last = max(await store.patiently(partial(store.store_time_at, topic.name, queue_id, end - 1)), 0)
             queue = MessageQueue(topic.name, self._identity.name, queue_id)
             table[queue] = TopicOffset(last, end, self._store.queue_begin(topic.name, queue_id))
         return Reply(body=TopicStatsTable(table).to_json())

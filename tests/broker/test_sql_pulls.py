@@ -46,6 +46,24 @@ async def test_a_group_gets_what_its_expression_lets_pass(
         assert await bodies(one, version=2) == [b"no number"]
 
 
+@pytest.mark.parametrize("held", [False, True])
+async def test_a_filter_over_messages_that_only_the_disk_has(
+    autojump_clock: trio.testing.MockClock, held: bool
+) -> None:
+    async with memory_broker(access_message_in_memory_max_ratio=0) as one:
+        for number in range(1000):
+            await one.send("T", b"%d" % number, a=str(number))
+        await one.heartbeat("c@1", "CG", sql("a > 997"))
+        one.disk.cool()
+        offset, found = 0, list[bytes]()
+        while offset < 1000:
+            answer = await one.pull("T", 0, offset, sysFlag=SUSPEND if held else 0, subVersion=1)
+            found += [bytes(record.body) for record in answer.records]
+            assert int(answer.ext["nextBeginOffset"]) > offset
+            offset = int(answer.ext["nextBeginOffset"])
+        assert found == [b"998", b"999"]
+
+
 async def test_a_long_poll_wakes_for_what_passes_only(autojump_clock: trio.testing.MockClock) -> None:
     async with memory_broker() as one:
         await one.send("T", b"first", a="1")

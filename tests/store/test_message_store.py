@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -250,6 +251,58 @@ class TestReading:
         assert [decode(raw).body for _, raw in found.records] == [b"mine"]
         assert (found.index_log_offset, found.index_timestamp) == (other.log_offset, NOW)
 
+    async def test_a_patient_look_up_finds_the_same_without_waiting_on_the_loop(self) -> None:
+        disk, now = MemoryDisk(page_size=64), NOW
+        store = MessageStore(disk, small_config(), lambda: now, on_progress=lambda _: None)
+        await store.open()
+        for number in range(40):
+            now = NOW + 1000 * number
+            put = store.put(message("T", 0, bytes(number * 30 + 1), (b"k%d" % number,)))
+            store.settle()
+        look_ups: list[Callable[[], object]] = [
+            lambda: store.offset_at_time("T", 0, NOW + 17_500),
+            lambda: store.earliest_time("T", 0),
+            lambda: store.store_time_at("T", 0, 39),
+            lambda: store.record_at(put.log_offset),
+            lambda: store.record_at(3),
+            lambda: store.store_time_at("T", 0, 40),
+            lambda: store.find_by_key("T", "k7", 32, 0, 1 << 62),
+        ]
+        at_once = [look_up() for look_up in look_ups]
+        disk.cold = True
+        assert [await store.patiently(look_up) for look_up in look_ups] == at_once
+        assert [look_up() for look_up in look_ups] == at_once  # one that may wait still does
+
+    async def test_a_filter_that_looks_into_old_records_has_them_read_beside_the_loop(self) -> None:
+        disk = MemoryDisk(page_size=64)
+        store = await opened(disk)
+        for number in range(100):
+            store.put(message("T", 0, b"%d" % number))
+            store.settle()
+        await store.close()
+        store = await opened(disk)
+        disk.cold = True
+        looked_at: list[bytes] = []
+
+        def wanted(record: memoryview) -> bool:
+            looked_at.append(decode(record).body)
+            return looked_at[-1].endswith(b"7")
+
+        found, loads = [], 0
+        offset = 0
+        while offset < 100:
+            result = store.get("T", 0, offset, 32, match_record=wanted)
+            if result.unread:
+                loads += 1
+                await store.warm(result)
+                continue
+            assert result.next_offset > offset
+            if result.count:
+                found += [record.body for record in decode_all((await store.load(result)).body())]
+            offset = result.next_offset
+        assert found == [b"%d" % number for number in range(7, 100, 10)]
+        assert loads > 0
+
     async def test_old_messages_are_read_beside_the_loop(self) -> None:
         disk = MemoryDisk(page_size=64)
         store = await opened(disk)
@@ -269,6 +322,7 @@ class TestReading:
         assert [record.body for record in decode_all(result.body())] == [b"old", b"new"]
         assert not store.get("T", 0, 1, 32).cold
         store.config = with_updates(store.config, {"accessMessageInMemoryMaxRatio": "0"})
+        disk.cool()
         assert store.get("T", 0, 1, 32).cold  # so much was written since that it may have left the memory
         disk.cold = False
         assert bodies(store, "T") == [b"old", b"new"]
