@@ -22,8 +22,8 @@ from collections.abc import Callable, Mapping
 from rocketlet.access.accounts import Account, Rules
 from rocketlet.access.verdicts import Denied, Reason, as_java_does, check_strictly, strictly
 from rocketlet.remoting.access import Access, Need, Permission, Resource
+from rocketlet.remoting.claims import Claim
 from rocketlet.remoting.errors import FrameError
-from rocketlet.remoting.frame_codec import ext_of
 from rocketlet.remoting.handler import Refused, Request
 from rocketlet.remoting.peers import Peers
 from rocketlet.remoting.rates import Rates
@@ -67,7 +67,7 @@ class Gate:
                 access,
                 request.code,
                 request.version,
-                _fields_of(request),
+                _claim_of(request),
                 request.header,
                 request.body,
                 connection.host,
@@ -123,10 +123,10 @@ class Gate:
             raise
 
 
-def _fields_of(request: Request) -> dict[str, str]:
-    """All fields as text; the typed header has some of them only, so it may have been read where not all can be."""
+def _claim_of(request: Request) -> Claim:
+    """Of all fields; the typed header has some of them only, so it may have been read where not all can be."""
     try:
-        return ext_of(request.header_type, request.raw_header)
+        return Claim(request.header_type, request.raw_header)
     except FrameError as error:
         raise Denied(Reason.SIGNATURE, f"the signature cannot be checked: {error}") from None
 

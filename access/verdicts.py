@@ -27,7 +27,7 @@ from rocketlet.access.accounts import Account, Rules
 from rocketlet.common.errors import RocketletError
 from rocketlet.common.topic import RETRY_PREFIX, TRACE_TOPIC
 from rocketlet.remoting.access import Access, NotNamed, Permission, Resource
-from rocketlet.remoting.protocol.access import ACCESS_KEY
+from rocketlet.remoting.claims import Claim
 from rocketlet.remoting.protocol.membership import HeartbeatData
 from rocketlet.remoting.request_codes import RequestCode, request_name
 
@@ -61,12 +61,20 @@ _PERMISSION_WORDS = {Permission.PUBLISH: "publish to", Permission.SUBSCRIBE: "su
 
 
 def strictly(
-    rules: Rules, access: Access, code: int, version: int, ext: Ext, header: Any, body: Body, host: str, certified: str
+    rules: Rules,
+    access: Access,
+    code: int,
+    version: int,
+    claim: Claim,
+    header: Any,
+    body: Body,
+    host: str,
+    certified: str,
 ) -> Account:
     """The account that sent the request, which may. Raises Denied, BodyError."""
-    account = _account(rules, ext, certified, code)
-    if ext.get(ACCESS_KEY):
-        _check_signature(account, ext, body, version)
+    account = _account(rules, claim, certified, code)
+    if claim.access_key:
+        _check_signature(account, claim, body, version)
     if account.addresses and not rules.comes_from(account, host):
         raise Denied(
             Reason.ADDRESS,
@@ -99,19 +107,27 @@ def check_strictly(account: Account, access: Access, code: int, header: Any, bod
 
 
 def as_java_does(
-    rules: Rules, access: Access, code: int, version: int, ext: Ext, header: Any, body: Body, host: str, certified: str
+    rules: Rules,
+    access: Access,
+    code: int,
+    version: int,
+    claim: Claim,
+    header: Any,
+    body: Body,
+    host: str,
+    certified: str,
 ) -> Account | None:
     """None for a request that a global white address lets in unsigned. Raises Denied, BodyError."""
     if code not in JUDGED_BY_JAVA:
-        return strictly(rules, access, code, version, ext, header, body, host, certified)
+        return strictly(rules, access, code, version, claim, header, body, host, certified)
     if rules.everywhere and rules.everywhere.match(host):
         return None
-    account = _account(rules, ext, certified, code)
+    account = _account(rules, claim, certified, code)
     if account.addresses and rules.comes_from(account, host):
         return account
-    if ext.get(ACCESS_KEY):
-        _check_signature(account, ext, body, version)
-    asked = asked_of_java(code, ext, body)
+    if claim.access_key:
+        _check_signature(account, claim, body, version)
+    asked = asked_of_java(code, claim.ext, body)
     if (Permission.PUBLISH, Resource.TOPIC, TRACE_TOPIC) in asked:
         return account
     if code in JAVAS_ADMIN_CODES:
@@ -122,8 +138,8 @@ def as_java_does(
     return account
 
 
-def _account(rules: Rules, ext: Ext, certified: str, code: int) -> Account:
-    key = ext.get(ACCESS_KEY)
+def _account(rules: Rules, claim: Claim, certified: str, code: int) -> Account:
+    key = claim.access_key
     if not key:  # without credentials C++ clients send an empty one
         if not certified:
             raise Denied(
@@ -138,8 +154,8 @@ def _account(rules: Rules, ext: Ext, certified: str, code: int) -> Account:
     return account
 
 
-def _check_signature(account: Account, ext: Ext, body: Body, version: int) -> None:
-    if not account.secret.signed(ext, body, version):
+def _check_signature(account: Account, claim: Claim, body: Body, version: int) -> None:
+    if not claim.is_signed_with(account.secret, body, version):
         raise Denied(
             Reason.SIGNATURE,
             f"the signature is not that of account {account.access_key}: check its secret key",

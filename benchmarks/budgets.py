@@ -115,6 +115,13 @@ def _metrics(quick: bool) -> Figures:
     return {"metrics_served": cost.served_ratio, "metrics_asked": cost.asked_ratio}
 
 
+def _access(quick: bool) -> Figures:
+    from benchmarks.access_cost import measure
+
+    cost = measure(20_000 if quick else 100_000, 3 if quick else 5)
+    return {"access_more": cost.more, "access_cpu": cost.signed}
+
+
 def _idle(quick: bool) -> Figures:
     from benchmarks.idle_connections import measure
 
@@ -235,6 +242,13 @@ CHAPTERS: dict[str, Chapter] = {
             "batch": Figure("batch of 100: single sends' CPU", "x", at_most=12.0),
             "batch_cpu": Figure("batch of 100", "µs"),
             "batch_rate": Figure("messages in batches", "/s"),
+        },
+    ),
+    "access": Chapter(
+        "access control on the send path", _access,
+        {
+            "access_more": Figure("CPU of a signed send, more than of one without access control", "µs", at_most=6),
+            "access_cpu": Figure("CPU of a signed send", "µs"),
         },
     ),
     "metrics": Chapter(

@@ -56,6 +56,8 @@ class AuditedChanges:
             RequestCode.PROMOTE_SLAVE: Change(_fields),
             RequestCode.HAND_OVER: Change(_fields),
             RequestCode.DEMOTE_MASTER: Change(_fields),
+            RequestCode.RESIGN_MASTER: Change(_fields),
+            RequestCode.CHANGE_IN_SYNC: Change(_fields),
         }
 
     def _topic(self, request: Request) -> Any:

@@ -45,6 +45,13 @@ def decode(raw: bytes) -> Command:
     return Command(code, opaque, flag, language_of(language), version, remark, ext, b"", HeaderType.ROCKETMQ)
 
 
+def begin_of_map(raw: bytes) -> int:
+    """Where the map begins, of a header without remark whose map ends with it; 0 of any other."""
+    at = HEAD.size + 4
+    plain = len(raw) > at and raw[HEAD.size - 4 : HEAD.size] == b"\0\0\0\0"
+    return at if plain and _value_head.unpack_from(raw, HEAD.size)[0] == len(raw) - at else 0
+
+
 def decode_ext(raw: bytes) -> dict[str, str]:
     """The fields alone. Requires: the header has been decoded before. Raises FrameError."""
     at = HEAD.size + HEAD.unpack_from(raw)[5] + 4

@@ -9,8 +9,12 @@ differ, the runs between them are read by the loop once and remembered by their 
 
 Invariant: what is returned is exactly what the loop would have found. Each run must be whole fields, each expected name
 once and no other where it could override one; the lengths of the fields between are taken at their word. So nobody can
-show one topic to the access check, which reads the loop's map, and another to the handler. Where anything is otherwise
-(another order, a field missing or twice, a run too long to be remembered) the answer is None: the loop's turn.
+show one topic to the check of a signature, which is over all fields, and another to the handler. Where anything is
+otherwise (another order, a field missing or twice, a run too long to be remembered) the answer is None: the loop's
+turn.
+
+A signature differs from send to send, so it is cut off the last run, whose last field it is where our client signs. If
+what is left is whole fields, the loop would have found the same ones and then the signature.
 
 Java: remoting/protocol/FastCodesHeader.java, common/protocol/header/SendMessageRequestHeaderV2.java (encode)
 """
@@ -34,6 +38,8 @@ LONGEST_RUN = 512
 _TIME = b"\0\x01g\0\0\0\x0d"  # 13 digits, until the year 2286
 _PROPERTIES = b"\0\x01i"
 _ONE_DIGIT_FLAGS = {b"\0\x01h\0\0\0\x01%d" % flag: flag for flag in range(10)}  # hardly any client sets another
+_SIGNATURE = b"\0\x09Signature\0\0\0\x1c"  # and 28 characters of base64
+_SIGNATURE_LENGTH = 28
 _middle_of_send = struct.Struct(">13s8s3sI").unpack_from  # the time, the flag whole, the head of the properties
 _QUEUE_OFFSET = b"\0\x0bqueueOffset\0\0\0"
 _COMMIT_OFFSET = b"\0\x0ccommitOffset\0\0\0"
@@ -48,8 +54,8 @@ def read_send(raw: bytes, at: int) -> SendMessageHeaderV2 | None:
         end = begin + size
         if time < 0 or end > len(raw) or properties_head != _PROPERTIES:
             return None
-        queue, topic, group, default_topic, default_queues, sys_flag = _send_openings[raw[at:time]]
-        times, unit, most_times, batch, broker = _send_closings[raw[end:]]
+        (queue, topic, group, default_topic, default_queues, sys_flag), _ = _send_openings[raw[at:time]]
+        (times, unit, most_times, batch, broker), _ = _send_closings[_without_signature(raw[end:])[0]]
         return SendMessageHeaderV2(
             queue,
             topic,
@@ -67,6 +73,28 @@ def read_send(raw: bytes, at: int) -> SendMessageHeaderV2 | None:
             broker,
         )
     except (_OtherwiseWritten, ValueError, KeyError, struct.error):
+        return None
+
+
+def read_claim(raw: bytes, at: int) -> tuple[str, bytes, bytes] | None:
+    """Of a signed send: the account, the signature, and what it is over, which is the values in the order of the names.
+
+    Requires: `at` is where the map begins, and it ends with `raw`.
+    """
+    time = raw.find(_TIME, at)
+    try:
+        born, flag, properties_head, size = _middle_of_send(raw, time + 7)
+        begin = time + 35
+        end = begin + size
+        if time < 0 or end > len(raw) or properties_head != _PROPERTIES or flag not in _ONE_DIGIT_FLAGS:
+            return None
+        closing, signature = _without_signature(raw[end:])
+        _, opening_values = _send_openings[raw[at:time]]
+        _, (account, before, after) = _send_closings[closing]
+        if not signature or not account:
+            return None
+        return account, signature, b"".join((before, opening_values, born, flag[-1:], raw[begin:end], after))
+    except (_OtherwiseWritten, KeyError, struct.error):
         return None
 
 
@@ -133,16 +161,34 @@ def _need(holds: bool) -> None:
         raise _OtherwiseWritten
 
 
-def _read_send_opening(fields: dict[str, str]) -> tuple[int, str, str, str, int, int]:
+def _without_signature(closing: bytes) -> tuple[bytes, bytes]:
+    """The run without the signature's field, where that comes last, and its text."""
+    if not closing.startswith(_SIGNATURE, -_SIGNATURE_LENGTH - len(_SIGNATURE)):
+        return closing, b""
+    return closing[: -_SIGNATURE_LENGTH - len(_SIGNATURE)], closing[-_SIGNATURE_LENGTH:]
+
+
+def _read_send_opening(fields: dict[str, str]) -> tuple[tuple[int, str, str, str, int, int], bytes]:
+    """What it means, and the values as they are signed."""
     _need("".join(fields) == "abcdef")
     h = from_ext(SendMessageHeaderV2, fields)
-    return h.queueId, h.topic, h.producerGroup, h.defaultTopic, h.defaultTopicQueueNums, h.sysFlag
+    meaning = h.queueId, h.topic, h.producerGroup, h.defaultTopic, h.defaultTopicQueueNums, h.sysFlag
+    return meaning, "".join(fields.values()).encode()
 
 
-def _read_send_closing(fields: dict[str, str]) -> tuple[int, bool, int | None, bool, str | None]:
+def _read_send_closing(
+    fields: dict[str, str],
+) -> tuple[tuple[int, bool, int | None, bool, str | None], tuple[str, bytes, bytes]]:
+    """What it means; the account, and what is signed before and after the fields from a to i."""
     _need(fields.keys().isdisjoint("abcdefghi"))
     h = from_ext(SendMessageHeaderV2, {**fields, "e": "0"})
-    return h.reconsumeTimes, h.unitMode, h.maxReconsumeTimes, h.batch, h.brokerName
+    names = sorted(fields)
+    before = "".join(fields[name] for name in names if name < "a").encode()
+    after = "".join(fields[name] for name in names if name > "i").encode()
+    # What lies among the letters (`bname`) would have to stand between their values: the general way signs it.
+    is_plain = all(name < "a" or name > "i" for name in names) and not any(name.startswith("_") for name in names)
+    account = fields.get("AccessKey", "") if is_plain and "Signature" not in fields else ""
+    return (h.reconsumeTimes, h.unitMode, h.maxReconsumeTimes, h.batch, h.brokerName), (account, before, after)
 
 
 _ANY_PULL = {"queueId": "0", "queueOffset": "0", "maxMsgNums": "0"}  # what a pull must have and a run of it lacks

@@ -59,6 +59,7 @@ PACKAGES = [room for room in ARROWS if "." not in room]
 PURE = [
     "common.*",
     "remoting.access",
+    "remoting.claims",
     "remoting.peers",
     "remoting.rates",
     "access.account_edits",

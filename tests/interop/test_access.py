@@ -76,7 +76,7 @@ def ours(folder: Path, **settings: object) -> Iterator[tuple[str, str, Program]]
         yield namesrv, address, program
 
 
-def outcomes(java: JavaPrograms, namesrv: str) -> dict[str, str]:
+def outcomes(java: JavaPrograms, namesrv: str, folder: Path) -> dict[str, str]:
     """What the official client meets, by step."""
     users = [f"{GOOD}:{SECRET}", f"{PUBLISHER}:{SECRET}", f"{GOOD}:another-secret"]
     done = subprocess.run(
@@ -85,6 +85,7 @@ def outcomes(java: JavaPrograms, namesrv: str) -> dict[str, str]:
         text=True,
         timeout=400,
         check=False,
+        cwd=folder,  # where the client leaves its log
     )
     steps = [line.removeprefix("STEP ").split(": ", 1) for line in done.stdout.splitlines() if line.startswith("STEP")]
     assert steps, done.stdout + done.stderr
@@ -98,7 +99,7 @@ def differences(found: dict[str, str]) -> list[str]:
 def test_the_official_client_against_ours_and_its_mqadmin(signed: JavaPrograms, tmp_path: Path) -> None:
     with ours(tmp_path / "ours") as (namesrv, address, program):
         signed.admin("updateTopic", "-n", namesrv, "-b", address, "-t", TOPIC, "-r", "4", "-w", "4")
-        found = outcomes(signed, namesrv)
+        found = outcomes(signed, namesrv, tmp_path)
         assert differences(found) == []
         assert "it needs signed-elsewhere=PUB in its topicPerms" in found["publisher sends elsewhere"]
 
@@ -132,4 +133,4 @@ def test_the_same_beside_a_java_broker(signed: JavaPrograms, tmp_path: Path) -> 
         signed.broker(tmp_path / "java", namesrv, aclEnable="true") as one,
     ):
         signed.admin("updateTopic", "-n", namesrv, "-b", one.address, "-t", TOPIC, "-r", "4", "-w", "4")
-        assert differences(outcomes(signed, namesrv)) == []
+        assert differences(outcomes(signed, namesrv, tmp_path)) == []

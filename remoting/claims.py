@@ -1,0 +1,49 @@
+"""Who a request claims to be from, and whether its signature shows that.
+
+A signature is over all fields of the header. They are read as text here, a second time, but for sends with a ROCKETMQ
+header as our client writes it: there what is signed is joined from runs of bytes that are known already, at a fifth of
+the cost.
+
+Java: acl/plain/PlainAccessValidator.java (parse)
+"""
+
+from __future__ import annotations
+
+import hmac
+
+from rocketlet.remoting import header_rocketmq_typed
+from rocketlet.remoting.frame_codec import ext_of
+from rocketlet.remoting.header_rocketmq import begin_of_map
+from rocketlet.remoting.protocol.access import ACCESS_KEY
+from rocketlet.remoting.signing import Secret
+
+
+class Claim:
+    """Of one request's header. Raises FrameError where its fields cannot be read."""
+
+    __slots__ = ("_content", "_ext", "_header_type", "_raw", "_signature", "access_key")
+
+    def __init__(self, header_type: int, raw: bytes) -> None:
+        self._header_type, self._raw = header_type, raw
+        self._ext: dict[str, str] | None = None
+        if header_type == 1 and (at := begin_of_map(raw)):
+            found = header_rocketmq_typed.read_claim(raw, at)
+            if found is not None:
+                self.access_key, self._signature, self._content = found
+                return
+        self._ext = ext_of(header_type, raw)
+        self.access_key = self._ext.get(ACCESS_KEY) or ""
+        """The account; C++ clients without credentials send an empty one."""
+
+    @property
+    def ext(self) -> dict[str, str]:
+        """All fields."""
+        if self._ext is None:
+            self._ext = ext_of(self._header_type, self._raw)
+        return self._ext
+
+    def is_signed_with(self, secret: Secret, body: bytes | memoryview, version: int) -> bool:
+        """Whether the request was signed with this secret."""
+        if self._ext is None:
+            return hmac.compare_digest(secret.sign(self._content, body), self._signature)
+        return secret.signed(self._ext, body, version)
