@@ -180,13 +180,13 @@ class BrokerReader:
         return {queue: future.result() for queue, future in asked.items()}
 
     async def _min_offset(self, queue: MessageQueue) -> int:
-        return await self._session.brokers.min_offset(await self._session.master_of(queue), queue)
+        return await self._session.brokers.min_offset(await self._session.reader_of(queue), queue)
 
     async def _max_offset(self, queue: MessageQueue) -> int:
-        return await self._session.brokers.max_offset(await self._session.master_of(queue), queue)
+        return await self._session.brokers.max_offset(await self._session.reader_of(queue), queue)
 
     async def _offset_at(self, queue: MessageQueue, time: int) -> int:
-        offset = await self._session.brokers.offset_at(await self._session.master_of(queue), queue, time)
+        offset = await self._session.brokers.offset_at(await self._session.reader_of(queue), queue, time)
         # Brokers answer with the message nearest in time, which may be the one before. Its own time tells.
         pulled = await self._pull("SPARK_READER", Subscription(queue.topic, "*"), queue, offset, 1)
         if pulled.records and _store_time(pulled.records) < time:
@@ -199,7 +199,7 @@ class BrokerReader:
             future.result()
 
     async def _commit(self, group: str, queue: MessageQueue, offset: int) -> None:
-        await self._session.brokers.commit(await self._session.master_of(queue), group, queue, offset, wait=True)
+        await self._session.brokers.commit(await self._session.reader_of(queue), group, queue, offset, wait=True)
 
     def pull_soon(self, group: str, subscription: Subscription, queue: MessageQueue, offset: int) -> Future[Pulled]:
         """Start a pull of messages from an offset on, as many as the broker sends at once."""
