@@ -18,8 +18,6 @@ from rocketlet.common.settings import LONG_MAX, SettingsError, setting
 from rocketlet.store.layout.consume_queue_entry import file_size_for
 from rocketlet.store.layout.queue_rules import DEFAULT_DELAY_LEVELS, parse_delay_levels
 
-_MINUTE = 60_000
-
 
 class FlushDiskType(StrEnum):
     ASYNC_FLUSH = "ASYNC_FLUSH"

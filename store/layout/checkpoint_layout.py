@@ -17,9 +17,6 @@ from struct import Struct
 FILE_SIZE = 4096
 _LONGS = Struct(">5q")
 
-# How far before the checkpoint a recovery begins, because the first two times are not written at the same moment.
-MARGIN_MS = 3000
-
 
 @dataclass(slots=True)
 class Checkpoint:
@@ -28,10 +25,6 @@ class Checkpoint:
     index_timestamp: int = 0
     master_flushed_offset: int = 0
     confirmed_offset: int = 0
-
-    def safe_timestamp(self) -> int:
-        """Everything stored up to here is on disk, in log and queues."""
-        return max(0, min(self.log_timestamp, self.queue_timestamp) - MARGIN_MS)
 
 
 def decode(buffer: bytes | bytearray | memoryview) -> Checkpoint:

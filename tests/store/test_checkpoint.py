@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from rocketlet.store.checkpoint import CheckpointFile, Progress, read_progress, write_progress
-from rocketlet.store.layout.checkpoint_layout import FILE_SIZE, decode
+from rocketlet.store.layout.checkpoint_layout import FILE_SIZE, Checkpoint, decode
 from rocketlet.store.memory_disk import MemoryDisk, PowerCut
 from tests.support.store_model import ROOT, StoreModel, message, small_config
 
@@ -44,12 +44,12 @@ def test_a_checkpoint_is_made_or_completed(present: bytes | None) -> None:
     checkpoint = CheckpointFile(disk, ROOT)
     checkpoint.load()
     assert checkpoint.was_missing is (present is None)
-    assert checkpoint.times.safe_timestamp() == 0
+    assert checkpoint.times == Checkpoint()
     checkpoint.times.log_timestamp = checkpoint.times.queue_timestamp = 1_700_000_000_000
     checkpoint.write()
     data = disk.files()[f"{ROOT}/checkpoint"]
     assert len(data) == FILE_SIZE
-    assert decode(data).safe_timestamp() == 1_700_000_000_000 - 3000
+    assert decode(data) == Checkpoint(1_700_000_000_000, 1_700_000_000_000)
     again = CheckpointFile(disk, ROOT)
     again.load()
     assert again.times == checkpoint.times
