@@ -20,13 +20,29 @@ class Cost:
 
 def cost_of(work: Callable[[], Any]) -> Cost:
     """Of work done in processes that live on: the JVM, its Python workers, and this one."""
-    began, cpu = time.perf_counter(), _family_cpu()
+    began, cpu = time.perf_counter(), family_cpu(os.getpid())
     work()
-    return Cost(time.perf_counter() - began, _family_cpu() - cpu)
+    return Cost(time.perf_counter() - began, family_cpu(os.getpid()) - cpu)
 
 
-def _family_cpu() -> float:
-    """CPU time of this process and all below it; what ended meanwhile counts with the one that waited for it."""
+def family_cpu(pid: int) -> float:
+    """CPU time of a process and all below it; what ended meanwhile counts with the one that waited for it."""
+    _, cpu = _processes()
+    return sum(cpu.get(one, 0.0) for one in family(pid))
+
+
+def family(pid: int) -> set[int]:
+    """A process and all below it."""
+    parents, _ = _processes()
+    found, more = {pid}, True
+    while more:
+        children = {child for child, parent in parents.items() if parent in found} - found
+        found, more = found | children, bool(children)
+    return found
+
+
+def _processes() -> tuple[dict[int, int], dict[int, float]]:
+    """Parent and CPU time of every process."""
     parents: dict[int, int] = {}
     cpu: dict[int, float] = {}
     for folder in pathlib.Path("/proc").iterdir():
@@ -37,8 +53,4 @@ def _family_cpu() -> float:
                 continue  # ended meanwhile
             parents[int(folder.name)] = int(fields[1])
             cpu[int(folder.name)] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-    family, found = {os.getpid()}, True
-    while found:
-        found = {pid for pid, parent in parents.items() if parent in family} - family
-        family |= found
-    return sum(cpu.get(pid, 0.0) for pid in family)
+    return parents, cpu
