@@ -217,8 +217,10 @@ class Rounds:
                 body = f"{number}-{count}"
                 try:
                     result = await producer.send(Message(TOPIC, body.encode()))
-                except ClientError:
+                except ClientError as error:
                     self.ledger.failed += 1
+                    if self.chosen.verbose:
+                        print(f"{time.strftime('%H:%M:%S')} {body}: {error}", flush=True)
                     await trio.sleep(0.05)
                     continue
                 if result.status is SendStatus.SEND_OK:
@@ -472,6 +474,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no round after so long")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--pause", type=float, default=0.05, help="of a producer between two sends")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print why sends fail")
     parser.add_argument("--flush", default="ASYNC_FLUSH")
     parser.add_argument("--min-in-sync", type=int, default=1)
     parser.add_argument("--directory", help="kept; otherwise a temporary one, kept only if something is wrong")

@@ -52,6 +52,7 @@ log = logging.getLogger("rocketlet.client.send_pipeline")
 
 _SEND = "the send"
 _LEAST_REST = 0.05
+_LONGEST_REST = 0.2  # between two looks for a master
 # After these answers the route is refreshed at once: it seems to have changed.
 _STALE_ROUTE = frozenset({int(ResponseCode.TOPIC_NOT_EXIST), int(ResponseCode.NO_PERMISSION)})
 # A batch may get these for one of its messages, or for being one. The broker has stored none of it.
@@ -385,11 +386,18 @@ class SendPipeline:
         self._nursery.start_soon(self._get_route, send.topic)
 
     async def _get_route(self, topic: str) -> None:
-        error: ClientError | None = None
-        try:
-            await self._session.publish_route(topic, self._config.default_topic, self._config.default_topic_queues)
-        except ClientError as failure:
-            error = failure
+        pause = _LEAST_REST
+        while True:
+            error: ClientError | None = None
+            try:
+                await self._session.publish_route(topic, self._config.default_topic, self._config.default_topic_queues)
+            except ClientError as failure:
+                error = failure
+            latest = max((send.deadline for send in self._for_route[topic] if not send.done), default=0.0)
+            if error is None or not self._has_slaves_only(topic) or trio.current_time() + pause >= latest:
+                break
+            await trio.sleep(pause)  # another one of its replicas is about to become the master
+            pause = min(2 * pause, _LONGEST_REST)
         for send in self._for_route.pop(topic):
             if send.done:
                 continue
@@ -397,6 +405,13 @@ class SendPipeline:
                 self._try(send)
             else:
                 self._give_up(send, error)
+
+    def _has_slaves_only(self, topic: str) -> bool:
+        routes = self._session.routes
+        route = routes.get(topic)
+        if route is None or route.writable or not route.readable:
+            return False
+        return all(routes.master(queue.broker_name) is None for queue in route.readable)
 
     def _refresh_soon(self, topic: str) -> None:
         if topic not in self._refreshing and self._nursery is not None:
