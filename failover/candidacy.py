@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from rocketlet.failover.coordinator import GroupState, Presence, View, replica_of
 
 ENDS_SAID_SECONDS = 0.3  # until the others have said how far their logs go
-FIRST_SECONDS = 2.0  # the same, for the first election ever: the brokers of a group are started one by one
+FIRST_SECONDS = 1.0  # the same, for the first election ever: the brokers of a group are started one by one
 NEXT_SECONDS = 0.7  # between those who could not tell that they are the furthest
 
 

@@ -8,8 +8,10 @@ Java: none
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
 import trio
 
 from rocketlet.failover.coordinator import CoordinatorAway, GroupState, Presence, View
@@ -31,12 +33,15 @@ class _Session:
 class MemoryCoordination:
     """What all replicas of one group share."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: bytes = b"", keep: Callable[[bytes], None] | None = None) -> None:
+        """`keep` is given the state whenever it changes, to be made durable; `kept` is what it was given last."""
         self.is_down = False
-        self.cut_off: set[str] = set()  # members that do not reach it
+        self.cut_off: set[str] = set()  # members, or replicaIds, that do not reach it
         self.state = GroupState()
         self.revision = 0
-        self._steps = 0
+        self._keep = keep
+        if kept:
+            self.revision, self.state = msgspec.json.decode(kept, type=tuple[int, GroupState])
         self._sessions: dict[str, _Session] = {}
         self._changed = trio.lowlevel.ParkingLot()
 
@@ -128,9 +133,10 @@ class MemoryCoordination:
         session.alive_until = trio.current_time() + session.seconds
 
     def _put(self, state: GroupState) -> None:
+        if self._keep is not None:
+            self._keep(msgspec.json.encode((self.revision + 1, state)))
         self.state = state
-        self._steps += 1
-        self.revision = self._steps
+        self.revision += 1
         self.changed()
 
 
@@ -196,4 +202,5 @@ class MemoryCoordinator:
             raise CoordinatorAway("the coordinator in memory was told not to answer")
 
     def _is_reached(self) -> bool:
-        return not self._hub.is_down and self._session.member not in self._hub.cut_off
+        member, cut_off = self._session.member, self._hub.cut_off
+        return not self._hub.is_down and member not in cut_off and member.partition("/")[0] not in cut_off

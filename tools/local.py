@@ -12,7 +12,7 @@ Java: test/base/IntegrationTestBase.java, which starts them for RocketMQ's own t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -22,13 +22,16 @@ from rocketlet.access.config import AccessConfig
 from rocketlet.access.folder import RealFolder
 from rocketlet.broker.broker import Broker
 from rocketlet.broker.config import BrokerConfig
+from rocketlet.broker.lives import run_lives
 from rocketlet.common.clock import WallClock, system_clock
 from rocketlet.common.config_file import ConfigFile, Loaded, load
 from rocketlet.common.errors import RocketletError
 from rocketlet.common.settings import settings_of
+from rocketlet.failover.config import FailoverConfig
+from rocketlet.failover.driver import State
 from rocketlet.metrics.config import MetricsConfig
 from rocketlet.metrics.endpoint import Endpoint
-from rocketlet.metrics.page import Source
+from rocketlet.metrics.page import Page, Source
 from rocketlet.namesrv.config import NamesrvConfig
 from rocketlet.namesrv.namesrv import NameServer
 from rocketlet.proxy.config import ProxyConfig
@@ -42,10 +45,14 @@ from rocketlet.store.config import StoreConfig
 from rocketlet.tools.breakable_network import BreakableNetwork
 
 if TYPE_CHECKING:
+    from rocketlet.failover.memory_coordinator import MemoryCoordination
     from rocketlet.proxy.proxy import Proxy
     from rocketlet.store.disk import Disk
 
 LOOPBACK = "127.0.0.1"
+ELECTING = 3  # so many replicas and more elect their master
+ETCD = "etcd"
+_LOOK_SECONDS = 0.02
 VIP_AND_REPLICATION = 10  # ports between two brokers of one host, so that VIP (-2) and replication (+1) do not meet
 
 # In memory a file's whole length is taken at once, so files are small; a message may be as long as ever.
@@ -70,7 +77,8 @@ class LocalSettings:
     namesrvs: int = 1
     brokers: int = 1
     replicas: int = 1
-    """Copies of each broker's messages: a master, SYNC_MASTER unless `settings` say otherwise, and its slaves."""
+    """Copies of each broker's messages: a master, SYNC_MASTER unless `settings` say otherwise, and its slaves. Three
+    and more elect their master, and so do two with `failoverEnable=true` among the settings."""
     breakable: bool = False
     """Whether brokers can be killed, paused and parted from each other (`kill`, `pause`, `partition`)."""
     metrics_port: int | None = None
@@ -103,7 +111,8 @@ class ExtraMissing(RocketletError):
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """One broker of the stack: `broker-a` is a master as it starts, `broker-a-1` its first slave."""
+    """One broker of the stack: `broker-a` is a master as it starts, `broker-a-1` its first slave. Where replicas elect
+    their master, any of them may be it."""
 
     name: str
     number: int  # among the masters
@@ -129,6 +138,8 @@ class LocalStack:
         self.faults = Faults(self._settle)
         self.namesrv_faults = Faults()
         self.brokers: dict[str, Broker] = {}
+        self.elects = chosen.replicas >= ELECTING or chosen.settings.get("failoverEnable") == "true"
+        self._groups = [self._coordination(number) for number in range(chosen.brokers)] if self.elects else []
         self._members = [
             Member(f"{_name(number)}-{replica}" if replica else _name(number), number, replica, self._disk())
             for number in range(chosen.brokers)
@@ -148,6 +159,8 @@ class LocalStack:
             async with trio.open_nursery() as nursery:
                 self._nursery, self._namesrv_addresses = nursery, namesrvs
                 told = {member.name: await self._start_member(member) for member in self._members}
+                for number in range(len(self._groups)):
+                    await self.elected(_name(number))
                 here = {
                     name: broker.identity.loopback_address
                     for name, broker in self.brokers.items()
@@ -182,6 +195,7 @@ class LocalStack:
         if member.killed or name not in self.brokers:
             raise RuntimeError(f"{name} does not run")
         network.kill(name)
+        self._cut_off(member)
         member.disk, member.killed = member.disk.copy(), True
         del self.brokers[name]
         member.scope.cancel()
@@ -189,19 +203,84 @@ class LocalStack:
     def pause(self, name: str) -> None:
         """As kill -STOP, seen from outside: nothing moves on its connections until `resume`."""
         self._network_that_breaks().pause(self._member(name).name)
+        self._cut_off(self._member(name))
 
     def resume(self, name: str) -> None:
         """End a pause; what waited moves on."""
         self._network_that_breaks().resume(self._member(name).name)
+        self._cut_off(self._member(name), again=True)
 
     def partition(self, one: str, other: str) -> None:
-        """Part two brokers, or a broker and a name server (`namesrv`), from each other until `heal`."""
+        """Part two brokers, or a broker and a name server (`namesrv`) or the coordinator (`etcd`), until `heal`."""
+        if other == ETCD:
+            self._cut_off(self._member(one))
+            return
         names = [each if each.startswith("namesrv") else self._member(each).name for each in (one, other)]
         self._network_that_breaks().partition(*names)
 
     def heal(self) -> None:
         """End all partitions."""
         self._network_that_breaks().heal()
+        for group in self._groups:
+            group.cut_off.clear()
+
+    def etcd_down(self) -> None:
+        """Have the coordinator answer nobody until `etcd_up`: nobody is elected, and sends go on."""
+        for group in self._groups_that_elect():
+            group.stop()
+
+    def etcd_up(self) -> None:
+        """Have it answer again."""
+        for group in self._groups_that_elect():
+            group.go_on()
+
+    def master(self, name: str = "broker-a") -> str | None:
+        """Which member leads the replicas of a broker name now: `broker-a`, `broker-a-1` ...; None where none does."""
+        self._groups_that_elect()
+        for member in self._members:
+            broker = self.brokers.get(member.name)
+            if _name(member.number) != name or broker is None or broker.group is None or broker.group.driver is None:
+                continue
+            driver, group = broker.group.driver, self._groups[member.number]
+            if driver.state is State.LEADING and driver.epoch == group.state.epoch:
+                return member.name
+        return None
+
+    async def elected(self, name: str = "broker-a", *, but: str = "") -> str:
+        """Wait until a member leads, another one than `but`; which."""
+        while (found := self.master(name)) in (None, but):
+            await trio.sleep(_LOOK_SECONDS)
+        assert found is not None
+        return found
+
+    def kill_master(self, name: str = "broker-a") -> str:
+        """`kill` whoever leads the replicas of that name; which member that was."""
+        found = self.master(name)
+        if found is None:
+            raise RuntimeError(f"no replica of {name} leads now")
+        self.kill(found)
+        return found
+
+    def _groups_that_elect(self) -> list[MemoryCoordination]:
+        if not self._groups:
+            raise RuntimeError("the replicas of this stack do not elect their master: ask for three, replicas=3")
+        return self._groups
+
+    def _cut_off(self, member: Member, *, again: bool = False) -> None:
+        """Part a replica from its coordinator, or (`again`) let it reach that again."""
+        if self._groups:
+            cut_off = self._groups[member.number].cut_off
+            (cut_off.discard if again else cut_off.add)(str(member.replica + 1))
+
+    def _coordination(self, number: int) -> MemoryCoordination:
+        """In memory; with a directory its state is kept there, since the brokers' logs are."""
+        from rocketlet.failover.memory_coordinator import MemoryCoordination
+
+        directory = self._chosen.directory
+        if directory is None:
+            return MemoryCoordination()
+        disk, path = self._disk(), f"{directory}/{_name(number)}-group.json"
+        return MemoryCoordination(disk.read_file(path) or b"", lambda data: disk.write_file(path, data))
 
     async def promote(self, name: str, *, force: bool = False) -> None:
         """Make a slave the master of its name; `force` where the master is lost. Raises AdminRefused."""
@@ -229,19 +308,34 @@ class LocalStack:
     async def _start_member(self, member: Member) -> str:
         loaded = self._broker_settings(member, self._namesrv_addresses)
         network = self._breakable.of(member.name) if self._breakable is not None else self._network
-        broker = Broker(loaded, network, member.disk, clock=self._clock, faults=self.faults)
+        coordination = None
+        if self._groups:
+            self._cut_off(member, again=True)
+            coordination = self._groups[member.number].session
+
+        def make(bound: str) -> Broker:
+            broker = Broker(
+                loaded, network, member.disk, clock=self._clock, faults=self.faults, coordination=coordination,
+                bound=bound,
+            )  # fmt: skip
+            self.brokers[member.name] = broker
+            return broker
+
         member.scope, member.over, member.killed = trio.CancelScope(), trio.Event(), False
         assert self._nursery is not None
-        address: str = await self._nursery.start(self._host, member, broker)
-        self.brokers[member.name] = broker
+        address: str = await self._nursery.start(self._host, member, make)
         return address
 
     async def _host(
-        self, member: Member, broker: Broker, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED
+        self,
+        member: Member,
+        make: Callable[[str], Broker],
+        *,
+        task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         try:
             with member.scope:
-                await broker.run(task_status=task_status)
+                await run_lives(make, task_status=task_status)
         finally:
             member.over.set()
 
@@ -286,7 +380,7 @@ class LocalStack:
             return ""
         sources: list[Source] = [server.metrics for server in self._namesrvs]
         # Slaves have their masters' names, and the same series cannot be on a page twice.
-        sources += [self.brokers[member.name].metrics for member in self._members if member.replica == 0]
+        sources += [_OfMaster(self, member) for member in self._members if member.replica == 0]
         if self._grpc is not None:
             sources.append(self._grpc.metrics)
         endpoint = Endpoint(self._network, sources, self._loaded[0][MetricsConfig].metrics_max_series)
@@ -328,7 +422,9 @@ class LocalStack:
             "namesrvAddr": ";".join(namesrvs),
         }
         given = {key: text for key, text in chosen.settings.items() if key not in _grpc_keys()}
-        if member.replica:
+        if self.elects:
+            given |= {"failoverEnable": "true", "replicaId": str(member.replica + 1), "etcdEndpoints": ""}
+        elif member.replica:
             given |= {"brokerRole": "SLAVE", "brokerId": str(member.replica)}
         elif chosen.replicas > 1:
             given.setdefault("brokerRole", "SYNC_MASTER")
@@ -347,6 +443,7 @@ class LocalStack:
             ServerConfig,
             PoolConfig,
             MetricsConfig,
+            FailoverConfig,
             AccessConfig,
             file=chosen.file,
             flags=flags | given,
@@ -364,6 +461,39 @@ class LocalStack:
     def _settle(self) -> None:
         for broker in self.brokers.values():
             broker.settle()
+
+
+class _OfMaster:
+    """The metrics of a broker name: those of its master, whichever member that is now."""
+
+    def __init__(self, stack: LocalStack, member: Member) -> None:
+        self._stack = stack
+        self._member = member
+
+    def _source(self) -> Source:
+        stack, member = self._stack, self._member
+        leads = stack.master(_name(member.number)) if stack.elects else None
+        return stack.brokers[leads or member.name].metrics if (leads or member.name) in stack.brokers else _Nothing()
+
+    def fill(self, page: Page) -> Iterator[None]:
+        """See Source."""
+        return self._source().fill(page)
+
+    def not_ready(self) -> Sequence[str]:
+        """See Source."""
+        return self._source().not_ready()
+
+
+class _Nothing:
+    """The metrics of a broker that was killed."""
+
+    def fill(self, page: Page) -> Iterator[None]:
+        """See Source."""
+        return iter(())
+
+    def not_ready(self) -> Sequence[str]:
+        """See Source."""
+        return ["this broker does not run"]
 
 
 def _grpc_keys() -> set[str]:

@@ -138,6 +138,26 @@ class ThreadStack:
         """End all partitions."""
         self.call(self._stack.heal)
 
+    def master(self, name: str = "broker-a") -> str | None:
+        """Where replicas elect their master: which member leads now."""
+        return self.call(self._stack.master, name)
+
+    def kill_master(self, name: str = "broker-a") -> str:
+        """`kill` whoever leads; which member that was. `elected(but=...)` waits for the next one."""
+        return self.call(self._stack.kill_master, name)
+
+    def elected(self, name: str = "broker-a", *, but: str = "") -> str:
+        """Wait until a member leads, another one than `but`; which."""
+        return trio.from_thread.run(partial(self._stack.elected, name, but=but), trio_token=self._token)
+
+    def etcd_down(self) -> None:
+        """Have the coordinator of electing replicas answer nobody until `etcd_up`."""
+        self.call(self._stack.etcd_down)
+
+    def etcd_up(self) -> None:
+        """Have it answer again."""
+        self.call(self._stack.etcd_up)
+
     def promote(self, name: str, *, force: bool = False) -> None:
         """Make a slave the master; `force` where the master is lost. Raises AdminRefused."""
         trio.from_thread.run(partial(self._stack.promote, name, force=force), trio_token=self._token)

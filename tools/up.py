@@ -58,7 +58,7 @@ class ConsoleFailed(RocketletError):
 @click.option("--brokers", type=click.IntRange(1, 8), default=1, show_default=True, help="Number of brokers.")
 @click.option(
     "--replicas", type=click.IntRange(1, 4), default=1, show_default=True,
-    help="Copies of each broker's messages: 2 are a SYNC_MASTER and a slave.",
+    help="Copies of each broker's messages: 2 are a SYNC_MASTER and a slave, 3 elect their master.",
 )  # fmt: skip
 @click.option(
     "-c", "--config", "config_file", type=click.Path(exists=True, dir_okay=False), help="A broker.conf of RocketMQ's."
