@@ -46,6 +46,7 @@ def check_message(message: Message, max_size: int = MAX_MESSAGE_SIZE) -> None:
         and type(message.flag) is int
         and type(message.properties) is dict
         and (message.sharding_key is None or type(message.sharding_key) is str)
+        and (message.deliver_at is None or type(message.deliver_at) in (float, int))
     ):
         check_types(message)
     check_topic(message.topic)
@@ -65,6 +66,12 @@ def check_message(message: Message, max_size: int = MAX_MESSAGE_SIZE) -> None:
         raise InvalidMessage(
             f"the delay level is {message.delay_level}", topic=message.topic, advice="levels begin at 1"
         )
+    if message.deliver_at is not None and not 0 <= message.deliver_at < 1e11:
+        raise InvalidMessage(
+            f"deliver_at is {message.deliver_at}",
+            topic=message.topic,
+            advice="give seconds since 1970, not milliseconds",
+        )
 
 
 _WANTED: dict[str, tuple[type | tuple[type, ...], str]] = {
@@ -76,6 +83,10 @@ _WANTED: dict[str, tuple[type | tuple[type, ...], str]] = {
     "flag": (int, "an int of 32 bits"),
     "properties": (Mapping, "a dict of str to str"),
     "sharding_key": ((str, type(None)), "a str"),
+    "deliver_at": (
+        (float, int, type(None)),
+        "a number of seconds since 1970: time.time() + 90, or a datetime's timestamp()",
+    ),
 }
 
 

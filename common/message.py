@@ -25,6 +25,8 @@ class Message:
     wait_store: bool = True
     sharding_key: str | None = None
     reply_to: str | None = None
+    deliver_at: float | None = None
+    """When it is to be delivered, in seconds since 1970 (`datetime.timestamp()`, `time.time() + 90`); of RocketMQ 5."""
 
     def all_properties(self) -> dict[str, str]:
         """The user's properties and those the fields stand for, as they travel."""
@@ -35,6 +37,8 @@ class Message:
             found[names.TAGS] = self.tags
         if self.delay_level:
             found[names.DELAY] = str(self.delay_level)
+        if self.deliver_at is not None:
+            found[names.TIMER_DELIVER_MS] = str(round(self.deliver_at * 1000))
         if self.sharding_key:
             found[names.SHARDING_KEY] = self.sharding_key
         if self.reply_to:

@@ -190,6 +190,15 @@ class Sending(Facade[ProducerEngine]):
         message, extra = reply_to(request, body)
         await bridge.call(InnerProducer(engine.session, engine.group).reply, message, extra, self.config.send_timeout)
 
+    @shared
+    async def recall(self, sent: SendResult) -> str:
+        """Take a message back that was sent with `deliver_at`, before its moment; returns its id.
+
+        Raises Refused where the moment has come, or it was recalled already.
+        """
+        bridge, engine = self._running()
+        return await bridge.call(engine.queries.recall, engine.group, sent)
+
     # ---- asking
 
     publish_queues = engine_method(ProducerEngine.publish_queues)

@@ -30,7 +30,7 @@ def check_batch(messages: Sequence[Message]) -> None:
             raise InvalidMessage(f"a batch has one topic, not also {message.topic}", topic=first.topic)
         if message.wait_store != first.wait_store:
             raise InvalidMessage("wait_store differs within the batch", topic=first.topic)
-        if message.delay_level:
+        if message.delay_level or message.deliver_at is not None:
             raise InvalidMessage("a delayed message cannot be in a batch", topic=first.topic, advice="send it alone")
     if topics.is_retry_topic(first.topic):
         raise InvalidMessage("a batch cannot go to a retry topic", topic=first.topic)

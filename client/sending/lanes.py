@@ -240,7 +240,10 @@ def results_of(sends: Sequence[Send], status: SendStatus, answer: Command, names
         ids = ids[0].split(",")
         if len(ids) != len(sends):
             ids = [""] * len(sends)
+    recall = ext.get("recallHandle")
     return [
-        SendResult(status, send.message_id, offset_id, queue, queue_offset + place, transaction, region, trace_on)
+        SendResult(
+            status, send.message_id, offset_id, queue, queue_offset + place, transaction, region, trace_on, None, recall
+        )
         for place, (send, offset_id) in enumerate(zip(sends, ids, strict=True))
     ]

@@ -155,6 +155,7 @@ class Preparer:
             or extra
             or send.sys_flag
             or message.delay_level
+            or message.deliver_at is not None
             or not message.wait_store
             or not self._config.batching
             or (message.properties and not _NEVER_IN_BATCHES.isdisjoint(message.properties))
@@ -222,6 +223,9 @@ class Preparer:
             count += 1
         if message.delay_level:
             text += f"\x02DELAY\x01{message.delay_level}"
+            count += 1
+        if message.deliver_at is not None:
+            text += f"\x02TIMER_DELIVER_MS\x01{round(message.deliver_at * 1000)}"
             count += 1
         for more in (message.properties, extra):
             if more:

@@ -54,6 +54,8 @@ class SendResult(Struct, frozen=True, gc=False):
     trace_on: bool = True
     state: TransactionState | None = None
     """Of a transactional send: what the local executor said."""
+    recall_handle: str | None = None
+    """Of a message with `deliver_at`: `producer.recall(result)` takes it back before its time."""
 
 
 class PullStatus(enum.Enum):

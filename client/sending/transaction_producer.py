@@ -81,7 +81,7 @@ class TransactionEngine(ProducerEngine):
         timeout: float | None = None,
     ) -> Send:
         """The half message. In the caller's thread."""
-        if message.delay_level:
+        if message.delay_level or message.deliver_at is not None:
             raise InvalidMessage("a transactional message cannot be delayed", topic=message.topic)
         return self.preparer.prepare(
             message,

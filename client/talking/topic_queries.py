@@ -9,6 +9,7 @@ import logging
 
 from rocketlet.client import namespace
 from rocketlet.client.errors import ClientError, InvalidUse
+from rocketlet.client.sending.send_result import SendResult
 from rocketlet.client.talking.broker_calls import readable
 from rocketlet.client.talking.session import Session
 from rocketlet.client.validators import check_queue
@@ -17,6 +18,7 @@ from rocketlet.common.message import MessageQueue, ReceivedMessage
 from rocketlet.common.message_id import InvalidMessageId, parse_offset_message_id, time_of_unique_id
 from rocketlet.common.topic import DEFAULT_TOPIC, InvalidName, check_topic_name
 from rocketlet.remoting.protocol.configuration import CreateTopicHeader
+from rocketlet.remoting.protocol.popping import RecallMessageHeader
 from rocketlet.remoting.transport import join_address
 
 log = logging.getLogger("rocketlet.client.topic_queries")
@@ -41,6 +43,14 @@ class TopicQueries:
         """The queues that a topic can be read from."""
         route = await self._session.route(namespace.wrap(self._namespace, topic))
         return [MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in route.readable]
+
+    async def recall(self, group: str, sent: SendResult) -> str:
+        """Have a delayed message never delivered; its id. Raises Refused where its moment has come."""
+        if not sent.recall_handle:
+            raise InvalidUse("the result has no recall handle", advice="only a message sent with deliver_at has one")
+        queue = self._wire(sent.queue)
+        header = RecallMessageHeader(group, queue.topic, sent.recall_handle, queue.broker_name)
+        return await self._session.brokers.recall(await self._session.master_of(queue), header)
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """The offset that the queue's next message gets."""

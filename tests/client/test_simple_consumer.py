@@ -10,6 +10,7 @@ from rocketlet.client import (
     AsyncProducer,
     AsyncSimpleConsumer,
     ConsumeFrom,
+    InvalidMessage,
     InvalidUse,
     Message,
     ReceivedMessage,
@@ -117,3 +118,29 @@ async def test_what_makes_no_sense(autojump_clock: MockClock) -> None:
         async with consumer(cluster, topics={}) as nothing:
             with pytest.raises(InvalidUse, match="nothing is subscribed"):
                 await nothing.receive()
+
+
+async def test_a_message_at_its_moment_and_one_taken_back(autojump_clock: MockClock) -> None:
+    async with memory_cluster(brokers=1) as cluster:
+        await send_some(cluster, 0)
+        async with AsyncProducer("producers", namesrv=cluster.namesrv, world=cluster.world()) as producer:
+            now = cluster.world().clock() / 1000
+            kept = await producer.send(Message("T", b"kept", deliver_at=now + 5.25))
+            other = await producer.send(Message("T", b"other", deliver_at=now + 5.25))
+            plain = await producer.send(Message("T", b"plain"))
+            assert await producer.recall(other) == other.message_id
+            with pytest.raises(Refused, match="no such message waits"):
+                await producer.recall(other)
+            with pytest.raises(InvalidUse, match="no recall handle"):
+                await producer.recall(plain)
+            async with consumer(cluster) as one:
+                assert bodies(await one.receive()) == [b"plain"]
+                (got,) = await one.receive()
+                assert got.body == b"kept"
+                assert 5.25 <= got.store_timestamp / 1000 - now < 5.3
+                await trio.sleep(2)
+                assert await one.receive(wait=1.0) == []
+            with pytest.raises(Refused, match="moment"):
+                await producer.recall(kept)
+            with pytest.raises(InvalidMessage, match="not milliseconds"):
+                await producer.send(Message("T", b"x", deliver_at=now * 1000))
