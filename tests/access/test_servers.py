@@ -6,6 +6,8 @@ import json
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from rocketlet.metrics.config import MetricsConfig
 from rocketlet.namesrv.config import NamesrvConfig
 from rocketlet.namesrv.memory_files import MemoryFiles
 from rocketlet.namesrv.namesrv import NameServer
+from rocketlet.remoting.certificates import Authority
 from rocketlet.remoting.command import Command
 from rocketlet.remoting.config import PoolConfig, ServerConfig
 from rocketlet.remoting.connection_pool import ConnectionPool
@@ -170,9 +173,9 @@ async def test_rules_are_read_again_under_load_and_no_send_is_judged_by_half_of_
             while True:
                 orders, prices = await shop.send("orders"), await shop.send("prices")
                 codes.append((trio.current_time(), orders.code, prices.code))
-                await trio.sleep(0.05)
+                await trio.sleep(0.2)
 
-        for number in range(8):
+        for number in range(3):
             nursery.start_soon(send_for_ever, number)
         await trio.sleep(1)
         changed = with_account("f", FILE.encode(), "webshop", {"topicPerms": ["prices=PUB"]}, DataVersion(1, 1))
@@ -217,6 +220,34 @@ async def test_a_server_open_to_others_without_access_control_warns(
     async with memory_broker(bind_address="10.0.0.5"):
         pass
     assert "the broker listens on 10.0.0.5 without access control" in caplog.text
+
+
+async def test_a_client_s_certificate_stands_for_its_account(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    authority = Authority("CA", 36_000, datetime(2026, 1, 31, tzinfo=UTC))
+    paths = {"ca": str(tmp_path / "ca.pem")}
+    Path(paths["ca"]).write_bytes(authority.certificate)
+    for name, server in (("server", True), ("shop.example", False), ("stranger.example", False)):
+        issued = authority.issue(name, (), server=server)
+        paths[name] = str(tmp_path / f"{name}.pem")
+        Path(paths[name]).write_bytes(issued.certificate + issued.key)
+    mutual = {
+        "tls_mode": "enforcing",
+        "tls_cert_path": paths["server"],
+        "tls_trust_path": paths["ca"],
+        "tls_client_auth": "require",
+        "tls_accounts": ("shop.example=webshop",),
+    }
+    async with guarded(**mutual) as one:
+        codes = {}
+        for name in ("shop.example", "stranger.example"):
+            config = PoolConfig(use_tls=True, tls_cert_path=paths[name])
+            async with ConnectionPool(one.network, config) as pool:
+                client = Client(pool, one.bound)
+                codes[name] = [(await client.send(topic)).code for topic in ("orders", "prices")]
+        assert codes == {"shop.example": [0, 1], "stranger.example": [1, 1]}
+        assert "haAllowed=\n" in one.broker.settings.properties(), "who connects has shown a certificate"
 
 
 async def test_the_log_goes_to_named_hosts_alone(autojump_clock: trio.testing.MockClock) -> None:

@@ -8,7 +8,7 @@ import pytest
 import trustme
 
 from tests.support.java_programs import JavaPrograms
-from tests.support.programs import name_server
+from tests.support.programs import broker, name_server
 
 pytestmark = pytest.mark.interop
 
@@ -28,3 +28,18 @@ def test_the_official_client_by_tls(java: JavaPrograms, tmp_path: Path, monkeypa
         for binary in (False, True):
             (outcome,) = java.scenarios(address, "kv-config", binary=binary).values()
             assert outcome.verdict == "PASS"
+
+
+def test_a_client_with_tls_enable_meets_tls_on_default_servers(
+    java: JavaPrograms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it does with RocketMQ's own: nobody has made a certificate, so the servers make themselves one."""
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dtls.enable=true")
+    with (
+        name_server(tmp_path) as (names, namesrv),
+        broker(tmp_path, namesrvAddr=namesrv) as (program, _),
+    ):
+        outcomes = java.scenarios(namesrv, "send-sync", "tag-filter")
+        assert [outcome for outcome in outcomes.values() if outcome.verdict != "PASS"] == []
+        for one in (names, program):
+            one.line_with("TLS is served with a certificate made by ourselves")
