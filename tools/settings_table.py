@@ -20,6 +20,7 @@ from rocketlet.common.settings import Setting, settings_of
 from rocketlet.failover.config import FailoverConfig
 from rocketlet.metrics.config import MetricsConfig
 from rocketlet.namesrv.config import NamesrvConfig
+from rocketlet.proxy.config import ProxyConfig
 from rocketlet.remoting.config import PoolConfig, ServerConfig
 from rocketlet.replication.config import ReplicationConfig
 from rocketlet.store.config import StoreConfig
@@ -39,6 +40,7 @@ PROGRAMS: Mapping[str, Sequence[type]] = {
         AccessConfig,
         LogConfig,
     ),
+    "mqproxy": (ProxyConfig, ServerConfig, PoolConfig, MetricsConfig, AccessConfig, LogConfig),
 }
 
 _HEAD = """\

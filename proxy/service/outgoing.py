@@ -52,6 +52,7 @@ MOST_HEAD_BYTES = 128 << 10
 """Of a message without its body."""
 
 _MOST_FIELDS = 2000
+_BODY = 4  # its number in a message
 
 _control = re.compile("[\x00-\x1f\x7f-\x9f]").search
 
@@ -225,33 +226,33 @@ def consistent_hash(key: int, buckets: int) -> int:
 
 def check_bytes(data: bytes) -> None:
     """Whether a large send is large by its bodies: protobuf makes 80 bytes of each empty field. Raises Refusal."""
-    for count, (at, end) in enumerate(_fields(data, 0, len(data)), 1):
+    for count, (_, at, end) in enumerate(_fields(data, 0, len(data)), 1):
         if count > MOST_MESSAGES:
             raise Refusal(Code.BAD_REQUEST, f"more than {MOST_MESSAGES} messages in one request")
         fields = _fields(data, at, end)
         if len(fields) > _MOST_FIELDS:
             raise Refusal(Code.MESSAGE_PROPERTIES_TOO_LARGE, f"more than {_MOST_FIELDS} fields in a message")
-        largest = max((stop - start for start, stop in fields), default=0)
-        if end - at - largest > MOST_HEAD_BYTES:
+        body = max((stop - start for number, start, stop in fields if number == _BODY), default=0)
+        if end - at - body > MOST_HEAD_BYTES:
             raise Refusal(Code.MESSAGE_PROPERTIES_TOO_LARGE, f"more than {MOST_HEAD_BYTES} bytes beside the body")
 
 
-def _fields(data: bytes, at: int, end: int) -> list[tuple[int, int]]:
-    """Where the values of a message's fields are, as far as it can be read, and one more than we take at most."""
-    found: list[tuple[int, int]] = []
+def _fields(data: bytes, at: int, end: int) -> list[tuple[int, int, int]]:
+    """Number of each field, and where its value is, as far as it can be read; at most one more than we take."""
+    found: list[tuple[int, int, int]] = []
     while at < end and len(found) <= _MOST_FIELDS:
         tag, at = _varint(data, at, end)
-        kind = tag & 7
+        number, kind = tag >> 3, tag & 7
         if kind == 2:
             size, at = _varint(data, at, end)
-            found.append((at, min(at + size, end)))
+            found.append((number, at, min(at + size, end)))
             at += size
         elif kind == 0:
             start = at
             _, at = _varint(data, at, end)
-            found.append((start, at))
+            found.append((number, start, at))
         elif kind in (1, 5):
-            found.append((at, at))
+            found.append((number, at, at))
             at += 8 if kind == 1 else 4
         else:
             break

@@ -197,9 +197,7 @@ class RetryPolicy(_Message):
         customized_backoff: CustomizedBackoff | None = ...,
     ) -> None: ...
     def HasField(self, field_name: Literal["exponential_backoff", "customized_backoff"]) -> bool: ...
-    def WhichOneof(
-        self, oneof_group: Literal["strategy"]
-    ) -> Literal["exponential_backoff", "customized_backoff"] | None: ...
+    def WhichOneof(self, oneof_group: Literal["strategy"]) -> Literal["exponential_backoff", "customized_backoff"] | None: ...
 
 class Digest(_Message):
     type: int
@@ -274,24 +272,7 @@ class SystemProperties(_Message):
         orphaned_transaction_recovery_duration: Duration | None = ...,
         dead_letter_queue: DeadLetterQueue | None = ...,
     ) -> None: ...
-    def HasField(
-        self,
-        field_name: Literal[
-            "tag",
-            "body_digest",
-            "born_timestamp",
-            "store_timestamp",
-            "delivery_timestamp",
-            "receipt_handle",
-            "queue_offset",
-            "invisible_duration",
-            "delivery_attempt",
-            "message_group",
-            "trace_context",
-            "orphaned_transaction_recovery_duration",
-            "dead_letter_queue",
-        ],
-    ) -> bool: ...
+    def HasField(self, field_name: Literal["tag", "body_digest", "born_timestamp", "store_timestamp", "delivery_timestamp", "receipt_handle", "queue_offset", "invisible_duration", "delivery_attempt", "message_group", "trace_context", "orphaned_transaction_recovery_duration", "dead_letter_queue"]) -> bool: ...
 
 class Message(_Message):
     @property
@@ -418,19 +399,7 @@ class Settings(_Message):
         user_agent: UA | None = ...,
         metric: Metric | None = ...,
     ) -> None: ...
-    def HasField(
-        self,
-        field_name: Literal[
-            "client_type",
-            "access_point",
-            "backoff_policy",
-            "request_timeout",
-            "publishing",
-            "subscription",
-            "user_agent",
-            "metric",
-        ],
-    ) -> bool: ...
+    def HasField(self, field_name: Literal["client_type", "access_point", "backoff_policy", "request_timeout", "publishing", "subscription", "user_agent", "metric"]) -> bool: ...
     def WhichOneof(self, oneof_group: Literal["pub_sub"]) -> Literal["publishing", "subscription"] | None: ...
 
 class QueryRouteRequest(_Message):
@@ -554,12 +523,7 @@ class ReceiveMessageRequest(_Message):
         long_polling_timeout: Duration | None = ...,
         attempt_id: str | None = ...,
     ) -> None: ...
-    def HasField(
-        self,
-        field_name: Literal[
-            "group", "message_queue", "filter_expression", "invisible_duration", "long_polling_timeout", "attempt_id"
-        ],
-    ) -> bool: ...
+    def HasField(self, field_name: Literal["group", "message_queue", "filter_expression", "invisible_duration", "long_polling_timeout", "attempt_id"]) -> bool: ...
 
 class ReceiveMessageResponse(_Message):
     @property
@@ -576,9 +540,7 @@ class ReceiveMessageResponse(_Message):
         delivery_timestamp: Timestamp | None = ...,
     ) -> None: ...
     def HasField(self, field_name: Literal["status", "message", "delivery_timestamp"]) -> bool: ...
-    def WhichOneof(
-        self, oneof_group: Literal["content"]
-    ) -> Literal["status", "message", "delivery_timestamp"] | None: ...
+    def WhichOneof(self, oneof_group: Literal["content"]) -> Literal["status", "message", "delivery_timestamp"] | None: ...
 
 class AckMessageEntry(_Message):
     message_id: str
@@ -869,28 +831,5 @@ class TelemetryCommand(_Message):
         print_thread_stack_trace_command: PrintThreadStackTraceCommand | None = ...,
         verify_message_command: VerifyMessageCommand | None = ...,
     ) -> None: ...
-    def HasField(
-        self,
-        field_name: Literal[
-            "status",
-            "settings",
-            "thread_stack_trace",
-            "verify_message_result",
-            "recover_orphaned_transaction_command",
-            "print_thread_stack_trace_command",
-            "verify_message_command",
-        ],
-    ) -> bool: ...
-    def WhichOneof(
-        self, oneof_group: Literal["command"]
-    ) -> (
-        Literal[
-            "settings",
-            "thread_stack_trace",
-            "verify_message_result",
-            "recover_orphaned_transaction_command",
-            "print_thread_stack_trace_command",
-            "verify_message_command",
-        ]
-        | None
-    ): ...
+    def HasField(self, field_name: Literal["status", "settings", "thread_stack_trace", "verify_message_result", "recover_orphaned_transaction_command", "print_thread_stack_trace_command", "verify_message_command"]) -> bool: ...
+    def WhichOneof(self, oneof_group: Literal["command"]) -> Literal["settings", "thread_stack_trace", "verify_message_result", "recover_orphaned_transaction_command", "print_thread_stack_trace_command", "verify_message_command"] | None: ...
