@@ -27,6 +27,13 @@ from rocketlet.common import topic as topics
 NAMESRV_VARIABLE = "NAMESRV_ADDR"
 ACCESS_KEY_VARIABLE = "ROCKETLET_ACCESS_KEY"
 SECRET_KEY_VARIABLE = "ROCKETLET_SECRET_KEY"
+TLS_VARIABLE = "ROCKETLET_TLS"
+TLS_VARIABLES = {
+    "tls_ca_file": "ROCKETLET_TLS_CA_FILE",
+    "tls_cert_file": "ROCKETLET_TLS_CERT_FILE",
+    "tls_key_file": "ROCKETLET_TLS_KEY_FILE",
+    "tls_server_name": "ROCKETLET_TLS_SERVER_NAME",
+}
 DEFAULT_NAMESRV = "127.0.0.1:9876"
 
 # Answers upon which RocketMQ 4.9 tries another broker: SYSTEM_ERROR, SERVICE_NOT_AVAILABLE, NO_PERMISSION,
@@ -67,6 +74,8 @@ class ClientConfig:
     header_type: int = 0
     """How headers are written: 0 JSON, 1 ROCKETMQ binary, 2 msgpack (only Rocketlet's own servers read it)."""
     tls: bool = False
+    """Connect by TLS. False: as the environment's ROCKETLET_TLS says, with the files that ROCKETLET_TLS_CA_FILE,
+    _CERT_FILE, _KEY_FILE and _SERVER_NAME name."""
     tls_ca_file: str = ""
     """Certificates to trust. Empty with `tls`: none is verified, as RocketMQ's clients do by default."""
     tls_cert_file: str = ""
@@ -207,6 +216,11 @@ class SimpleConfig(ConsumerConfig):
     """Messages of one sharding key, and those without any, one consumer at a time and in order."""
 
 
+def is_true(text: str) -> bool:
+    """Whether a variable of the environment switches something on."""
+    return text.strip().lower() in ("true", "1", "yes", "on")
+
+
 def configured(
     kind: type[Config],
     config: Config | None,
@@ -233,6 +247,9 @@ def configured(
         chosen = replace(chosen, namesrv=environ.get(NAMESRV_VARIABLE) or DEFAULT_NAMESRV)
     if not chosen.access_key and environ.get(ACCESS_KEY_VARIABLE) and environ.get(SECRET_KEY_VARIABLE):
         chosen = replace(chosen, access_key=environ[ACCESS_KEY_VARIABLE], secret_key=environ[SECRET_KEY_VARIABLE])
+    if not chosen.tls and is_true(environ.get(TLS_VARIABLE, "")):
+        found: Any = {name: environ[variable] for name, variable in TLS_VARIABLES.items() if environ.get(variable)}
+        chosen = replace(chosen, tls=True, **found)
     if bool(chosen.access_key) != bool(chosen.secret_key):
         raise InvalidUse("access_key and secret_key are needed together", advice="give both, or none")
     return chosen

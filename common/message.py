@@ -5,8 +5,10 @@ Java: common/message/Message.java, common/message/MessageExt.java, common/messag
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, Self
 
 from rocketlet.common import message_properties as names
 
@@ -27,6 +29,14 @@ class Message:
     reply_to: str | None = None
     deliver_at: float | None = None
     """When it is to be delivered, in seconds since 1970 (`datetime.timestamp()`, `time.time() + 90`); of RocketMQ 5."""
+
+    @classmethod
+    def json(cls, topic: str, value: Any, **named: Any) -> Self:
+        """A message whose body is a value as JSON; `named` are its other fields. Raises TypeError for what has no JSON.
+
+        For another format make the body yourself: `Message(topic, msgpack.packb(value))`.
+        """
+        return cls(topic, json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(), **named)
 
     def all_properties(self) -> dict[str, str]:
         """The user's properties and those the fields stand for, as they travel."""
@@ -86,6 +96,10 @@ class ReceivedMessage:
     prepared_transaction_offset: int
     store_size: int = 0
     """Bytes of the whole record at the broker; 0 where the message came without one."""
+
+    def json(self) -> Any:
+        """The value whose JSON the body is. Raises ValueError where it is none."""
+        return json.loads(self.body)
 
     @property
     def retry_topic(self) -> str | None:

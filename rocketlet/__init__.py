@@ -5,7 +5,8 @@
     with Producer("group", namesrv="127.0.0.1:9876") as producer:
         print(producer.send(Message("T", b"hi")))
 
-What applications use, the names of `rocketlet.client`, can be imported from here. Importing this imports nothing else.
+What applications use, the names of `rocketlet.client`, can be imported from here, and `open_store`, which reads the
+files of a broker. Importing this imports nothing else.
 The parts (`rocketlet.broker`, `rocketlet.store` and so on) are folders inside this package where it is installed. In a
 checkout they lie beside it, at the top of the repository.
 
@@ -24,6 +25,7 @@ if not os.path.isdir(os.path.join(_here, "common")):
 # Type checkers see the names themselves: with `__getattr__`, misspelt ones would have a type too.
 if TYPE_CHECKING:
     from rocketlet.client import *  # noqa: F403
+    from rocketlet.store.view import open_store as open_store
 else:
 
     def __getattr__(name: str) -> object:
@@ -31,13 +33,14 @@ else:
             raise AttributeError(f"module 'rocketlet' has no attribute {name!r}")
         from importlib import import_module  # not `from rocketlet import client`, which would ask this function again
 
-        if name not in (client := import_module("rocketlet.client")).__all__:
+        home = import_module("rocketlet.store.view" if name == "open_store" else "rocketlet.client")
+        if name != "open_store" and name not in home.__all__:
             raise AttributeError(f"module 'rocketlet' has no attribute {name!r}")
-        found: object = getattr(client, name)
+        found: object = getattr(home, name)
         globals()[name] = found
         return found
 
     def __dir__() -> list[str]:
         from importlib import import_module
 
-        return [*globals(), *import_module("rocketlet.client").__all__]
+        return [*globals(), "open_store", *import_module("rocketlet.client").__all__]

@@ -25,8 +25,8 @@ from rocketlet.store.config import StoreConfig
 from rocketlet.store.consume_queue_table import ConsumeQueueTable
 from rocketlet.store.disk import Disk
 from rocketlet.store.dry_disk import DryDisk
-from rocketlet.store.errors import CorruptStore, StoreLocked
-from rocketlet.store.geometry import found_config
+from rocketlet.store.errors import StoreLocked
+from rocketlet.store.geometry import check_is_store, found_config
 from rocketlet.store.layout import seal_layout
 from rocketlet.store.layout.file_names import ABORT, CHECKPOINT, CONFIG, LOCK, SEALS, offset_name, parse_offset
 from rocketlet.store.message_index import MessageIndex
@@ -96,8 +96,7 @@ def check(
     """Check a store. Changes nothing. With `find_sizes` the sizes are taken from the files themselves."""
     began = perf_counter()
     root = config.store_path_root_dir
-    if not disk.entries(root):
-        raise CorruptStore(f"{root}: no store there")
+    check_is_store(disk, root)
     if find_sizes:
         config = found_config(disk, config)
     return _Check(disk, config, on_progress).run(began)

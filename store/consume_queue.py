@@ -29,6 +29,7 @@ from rocketlet.store.watermark import Watermark
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from pyarrow import Table
 
     from rocketlet.store.consume_queue_ext import ConsumeQueueExt
 
@@ -279,6 +280,16 @@ class ConsumeQueue:
         array = parts[0] if len(parts) == 1 else numpy.concatenate(parts) if parts else entries_of(b"")
         array.flags.writeable = False
         return array
+
+    def to_arrow(self) -> Table:
+        """The same as a table of pyarrow's, with columns log_offset, size and tags_code. Needs pyarrow."""
+        import pyarrow
+
+        entries = self.to_numpy()
+        native = {
+            name: entries[name].astype(entries[name].dtype.newbyteorder("=")) for name in entries.dtype.names or ()
+        }
+        return pyarrow.table(native)
 
     def __repr__(self) -> str:
         return f"<ConsumeQueue {self.topic}:{self.queue_id} {self.begin} to {self.end}, next {self.next_offset}>"

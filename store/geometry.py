@@ -18,11 +18,15 @@ from rocketlet.common.message_properties import index_keys
 from rocketlet.common.message_record import Outline, outline
 from rocketlet.store.config import StoreConfig
 from rocketlet.store.disk import Disk
+from rocketlet.store.errors import CorruptStore
 from rocketlet.store.layout.file_names import (
+    ABORT,
+    CHECKPOINT,
     COMMIT_LOG,
     CONSUME_QUEUE,
     CONSUME_QUEUE_EXT,
     INDEX,
+    LOCK,
     parse_index_name,
     parse_offset,
 )
@@ -111,3 +115,42 @@ def _divided(data: bytes, keys: list[bytes]) -> IndexGeometry | None:
                 return IndexGeometry(slots, entries)
             at = data.find(key, at + 1)
     return None
+
+
+# One of these is in the root directory of every store, RocketMQ's too.
+_FOLDERS = {COMMIT_LOG, CONSUME_QUEUE, INDEX}
+_FILES = {CHECKPOINT, ABORT, LOCK}
+
+
+def is_store(disk: Disk, root: str) -> bool:
+    """Whether a directory is the root of a store."""
+    return any(entry.name in (_FOLDERS if entry.is_directory else _FILES) for entry in disk.entries(root))
+
+
+def check_is_store(disk: Disk, root: str) -> None:
+    """Raises CorruptStore where there is none, with where there may be one."""
+    if is_store(disk, root):
+        return
+    below = _stores_below(disk, root)
+    advice = f"; there is one in {', '.join(below)}" if below else ""
+    raise CorruptStore(f"{root}: no store there{advice}")
+
+
+def store_in(disk: Disk, directory: str) -> str:
+    """The root of the store in a directory, or in the one of its directories that is a store.
+
+    Raises CorruptStore where there is none, or more than one.
+    """
+    root = directory.rstrip("/") or "/"
+    if is_store(disk, root):
+        return root
+    below = _stores_below(disk, root)
+    if len(below) > 1:
+        raise CorruptStore(f"{root}: several stores there, choose one: {', '.join(below)}")
+    check_is_store(disk, below[0] if below else root)
+    return below[0]
+
+
+def _stores_below(disk: Disk, root: str) -> list[str]:
+    names = [f"{root}/{entry.name}" for entry in disk.entries(root) if entry.is_directory]
+    return [path for path in names if is_store(disk, path)]

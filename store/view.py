@@ -8,6 +8,8 @@
     heads = view.heads()                         # one row a record: topic-less heads, by numpy
     view.messages("Orders", 0, 10, 20)           # decoded records of offsets 10 to 19
 
+`rocketlet.open_store(path)` is the same, and also takes the directory of `rocketlet up`.
+
 It shows what is in the files at the moment. Beside a running broker it is current up to the last entry; after a crash
 it may show what a recovery would cut. Nothing can be written through it.
 
@@ -16,6 +18,7 @@ Java: (none)
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +29,7 @@ from rocketlet.store.consume_queue import LOST, ConsumeQueue
 from rocketlet.store.consume_queue_table import ConsumeQueueTable
 from rocketlet.store.disk import RealDisk
 from rocketlet.store.dry_disk import DryDisk
-from rocketlet.store.errors import CorruptStore
-from rocketlet.store.geometry import found_config
+from rocketlet.store.geometry import check_is_store, found_config, store_in
 from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE, count_valid, is_pre_blank
 from rocketlet.store.layout.log_scan import LONGEST_ZEROS, chain, head_dtype
 from rocketlet.store.mapped_file import MappedFile, data_end
@@ -37,6 +39,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+def open_store(directory: str | os.PathLike[str]) -> StoreView:
+    """The store in a directory, or in the one directory of a broker below it, as `rocketlet up` makes them; to read.
+
+    Raises CorruptStore where there is none, or where there are several to choose from.
+    """
+    return StoreView(store_in(RealDisk(), os.fspath(directory)))
+
+
 class StoreView:
     """The files of a store as they are."""
 
@@ -44,8 +54,7 @@ class StoreView:
         """The sizes of the files are found out from the files. Raises CorruptStore where there is no store."""
         disk = RealDisk()
         config = replace(config or StoreConfig(), store_path_root_dir=directory.rstrip("/"))
-        if not disk.entries(config.store_path_root_dir):
-            raise CorruptStore(f"{directory}: no store there")
+        check_is_store(disk, config.store_path_root_dir)
         config = found_config(disk, config)
         dry = DryDisk(disk)
         self.log = CommitLog(dry, config.commit_log_path, config.mapped_file_size_commit_log)

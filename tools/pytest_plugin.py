@@ -147,9 +147,12 @@ def _check_leaks(stack: ThreadStack, how: str) -> None:
     while (left := stack.open_connections()) and time.monotonic() < deadline:
         time.sleep(_LOOK_EVERY)
     if left:
+        from rocketlet.client.facades.facade import open_clients
+
+        known = [said for namesrv, said in open_clients() if stack.namesrv in namesrv]
         text = (
-            f"{len(left)} connection(s) of clients are still open after the test, from {', '.join(left)}: close each"
-            " client (a with block does), or set rocketmq_leaks = warn in the ini file"
+            f"{len(left)} connection(s) of clients are still open after the test: {', '.join(known or left)};"
+            " close each client (a with block does), or set rocketmq_leaks = warn in the ini file"
         )
         if how == "warn":
             warnings.warn(text, ClientsLeftOpenWarning, stacklevel=2)

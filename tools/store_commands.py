@@ -32,14 +32,17 @@ def store() -> None:
 def check(directory: str, repairs: bool, yes: bool, as_json: bool, config: str | None, quiet: bool) -> int:
     """Verify the store in DIRECTORY: the log record by record, seals, queues, index, checkpoint, tables.
 
+    The directory of `rocketlet up` will do, where it has one broker.
     Changes nothing without --repair. Exit code 3: something is damaged or needs repair.
     """
     from rocketlet.store.check import check as look
     from rocketlet.store.check import repair
     from rocketlet.store.disk import RealDisk
+    from rocketlet.store.geometry import store_in
 
     logging.getLogger("rocketlet.store").addHandler(logging.NullHandler())  # it prints what it would log
-    disk, settings = RealDisk(), _settings(directory, config)
+    disk = RealDisk()
+    settings = _settings(store_in(disk, directory), config)
     on_progress = _progress if sys.stderr.isatty() and not quiet else _silent
     report = look(disk, settings, on_progress)
     _clear(on_progress)

@@ -52,6 +52,20 @@ class QueueHolder(GroupMember):
         """The queues that this consumer holds now."""
         return {self.shown(queue) for queue, held in list(self.rebalance.held.items()) if not held.dropped}
 
+    async def lag(self) -> dict[MessageQueue, int]:
+        """For each queue that this consumer holds, how many messages were not consumed yet when it was asked."""
+        found = {}
+        for queue in self.assignment():
+            wire = self.wire_queue(queue)
+            done = self.offsets.noted(wire)
+            if done is None:
+                await self.session.master_of(wire)
+                done = await self.offsets.read(wire)
+            if done is None:
+                done = await self.queries.min_offset(queue)
+            found[queue] = max(await self.queries.max_offset(queue) - done, 0)
+        return found
+
     # ---- life
 
     async def run(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

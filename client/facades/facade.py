@@ -21,9 +21,11 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import sys
 from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
+from weakref import WeakSet
 
 import sniffio
 import trio
@@ -104,6 +106,7 @@ class Facade(Generic[EngineT]):
     ) -> None:
         self.config: Any = configured(kind, config, namesrv, settings, os.environ)
         self.group = group
+        self._made_at = _users_line()
         self._world = world
         self._now: tuple[Bridge, EngineT] | None = None
 
@@ -118,6 +121,7 @@ class Facade(Generic[EngineT]):
             raise
         await bridge.start(engine.run, f"{self._role} {self.group}")
         self._now = bridge, engine
+        _open_clients.add(self)
         await self._opened(bridge, engine)
 
     async def _opened(self, bridge: Bridge, engine: EngineT) -> None:
@@ -130,6 +134,7 @@ class Facade(Generic[EngineT]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         (bridge, _), self._now = self._running(), None
+        _open_clients.discard(self)
         await bridge.stop(kind, error, trace)
 
     def _running(self) -> tuple[Bridge, EngineT]:
@@ -141,6 +146,26 @@ class Facade(Generic[EngineT]):
     def client_id(self) -> str:
         """The id under which brokers know this member of the group."""
         return self._running()[1].session.client_id
+
+
+_open_clients: WeakSet[Facade[Any]] = WeakSet()
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # the folder client/
+
+
+def open_clients() -> list[tuple[str, str]]:
+    """(name servers, a description: role, group and the line that made it) of each client of this process that was not
+    closed."""
+    return sorted(
+        (one.config.namesrv, f"{one._role} {one.group!r} made at {one._made_at}") for one in list(_open_clients)
+    )
+
+
+def _users_line() -> str:
+    """`path:line` of the call that led into this package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 class InThreads(Facade[Any]):

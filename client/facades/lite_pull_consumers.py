@@ -200,6 +200,7 @@ class LitePulled(Facade[LitePullEngine]):
         await bridge.call(engine.commit, offsets)
 
     committed = engine_method(LitePullEngine.committed)
+    lag = engine_method(LitePullEngine.lag)
     offset_at = engine_method(TopicQueries.offset_at, "queries")
 
 

@@ -117,6 +117,7 @@ class Pushed(Facade[PushEngine], Generic[ListenerT, BatchListenerT]):
         bridge.tell(engine.resume)
 
     commit = engine_method(PushEngine.commit)
+    lag = engine_method(PushEngine.lag)
 
     def queues(self) -> set[MessageQueue]:
         """The queues that this consumer holds now."""

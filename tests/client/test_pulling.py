@@ -241,3 +241,11 @@ async def test_single_pulls_tell_how_they_ended(autojump_clock: trio.testing.Moc
             await trio.sleep(2)
             back = await consumer.pull(MessageQueue("%RETRY%g", "broker-a", 0), 0)
             assert numbers(back.messages) == [2]
+
+
+async def test_a_consumer_tells_how_far_it_is_behind(autojump_clock: trio.testing.MockClock) -> None:
+    async with filled(5) as (cluster, _), lite(cluster, topics={"T": "*"}, pull_batch=2) as consumer:
+        assert await consumer.lag() == {QUEUE: 5}
+        assert numbers(await consumer.poll()) == [0, 1]
+        await consumer.commit()
+        assert await consumer.lag() == {QUEUE: 3}

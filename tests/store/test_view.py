@@ -4,8 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from rocketlet.store.check import check
+from rocketlet.store.config import StoreConfig
+from rocketlet.store.consume_queue import ConsumeQueue
+from rocketlet.store.disk import RealDisk
 from rocketlet.store.errors import CorruptStore
-from rocketlet.store.view import StoreView
+from rocketlet.store.view import StoreView, open_store
 from tests.support.stores import expected_of, files_of, store_of, unpacked
 
 
@@ -55,3 +59,29 @@ async def test_beside_a_running_store(tmp_path: Path) -> None:
 def test_no_store_there(tmp_path: Path) -> None:
     with pytest.raises(CorruptStore):
         StoreView(str(tmp_path))
+
+
+def test_a_store_is_found_below_a_directory_of_several_things(tmp_path: Path) -> None:
+    with pytest.raises(CorruptStore, match=r"no store there$"):
+        open_store(tmp_path)
+    for name in ("broker-a", "broker-b"):
+        store = tmp_path / name
+        (store / "commitlog").mkdir(parents=True)
+        (store / "lock").touch()
+        (tmp_path / "namesrv").mkdir(exist_ok=True)
+        if name == "broker-a":
+            assert open_store(tmp_path).topics() == {}
+            with pytest.raises(CorruptStore, match=r"there is one in .*broker-a"):
+                check(RealDisk(), StoreConfig(store_path_root_dir=str(tmp_path)))
+    with pytest.raises(CorruptStore, match=r"choose one: .*broker-a, .*broker-b"):
+        open_store(tmp_path)
+
+
+def test_a_queue_as_a_table(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    queue = ConsumeQueue(RealDisk(), str(tmp_path / "q"), "T", 0, 400)
+    for offset in range(25):
+        queue.write(offset, offset * 100, 100, -offset)
+    table = queue.to_arrow()
+    assert table.column_names == ["log_offset", "size", "tags_code"]
+    assert table.to_pydict()["tags_code"] == [-offset for offset in range(25)]

@@ -131,6 +131,7 @@ def test_end():
     )
     result.assert_outcomes(passed=2, errors=1)
     result.stdout.fnmatch_lines(["*connection(s) of clients are still open after the test*close each*"])
+    result.stdout.fnmatch_lines(["*producer 'g*' made at *.py:*"])
 
 
 def test_a_closed_client_is_none(pytester: pytest.Pytester) -> None:

@@ -12,6 +12,7 @@ Java: tools/admin/DefaultMQAdminExtImpl.java, client/impl/MQClientAPIImpl.java
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from random import Random
@@ -41,6 +42,7 @@ from rocketlet.remoting.protocol.routing import ClusterInfo, TopicList, TopicRou
 from rocketlet.remoting.request_codes import RequestCode, request_name
 from rocketlet.remoting.response_codes import ResponseCode, response_name
 from rocketlet.remoting.transport import Network, TcpNetwork
+from rocketlet.tools.admin.credentials import pool_of
 
 TIMEOUT = 5.0
 MASTER = 0
@@ -82,8 +84,9 @@ async def admin(
 ) -> AsyncIterator[Admin]:
     """Calls over connections of their own, which end with the block. `namesrv`: `host:port;host:port`.
 
-    `hooks` see every request, and may sign it. `pool` says how to connect.
+    `hooks` see every request, and may sign it. `pool` says how to connect; else the environment says whether by TLS.
     """
+    pool = pool or pool_of(os.environ)
     async with ConnectionPool(network or TcpNetwork(), pool, hooks=hooks) as connections:
         yield Admin(connections, name_servers(namesrv), timeout)
 

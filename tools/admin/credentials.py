@@ -1,4 +1,5 @@
-"""The account that our commands sign as: ROCKETLET_ACCESS_KEY and ROCKETLET_SECRET_KEY, else RocketMQ's tools.yml.
+"""The account that our commands sign as: ROCKETLET_ACCESS_KEY and ROCKETLET_SECRET_KEY, else RocketMQ's tools.yml; and
+whether they connect by TLS: ROCKETLET_TLS=true, with ROCKETLET_TLS_CA_FILE and its like, as all clients of ours.
 
 `tools.yml` lies in conf/ of ROCKETMQ_HOME, as for RocketMQ's mqadmin. Without either nothing is signed.
 
@@ -11,8 +12,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rocketlet.access.folder import TOOLS_FILE
-from rocketlet.client.config import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE
+from rocketlet.client.config import (
+    ACCESS_KEY_VARIABLE,
+    SECRET_KEY_VARIABLE,
+    TLS_VARIABLE,
+    TLS_VARIABLES,
+    is_true,
+)
 from rocketlet.common.settings import SettingsError
+from rocketlet.remoting.config import PoolConfig
 from rocketlet.remoting.signing import Signer
 
 
@@ -31,3 +39,18 @@ def signer(environment: Mapping[str, str]) -> list[Signer]:
 
     found = read_credentials(str(path), path.read_bytes())
     return [Signer(found.access_key, found.secret_key)]
+
+
+def pool_of(environment: Mapping[str, str]) -> PoolConfig:
+    """How to connect."""
+    if not is_true(environment.get(TLS_VARIABLE, "")):
+        return PoolConfig()
+    found = {name: environment.get(variable, "") for name, variable in TLS_VARIABLES.items()}
+    return PoolConfig(
+        use_tls=True,
+        tls_auth_server=bool(found["tls_ca_file"]),
+        tls_trust_path=found["tls_ca_file"],
+        tls_cert_path=found["tls_cert_file"],
+        tls_key_path=found["tls_key_file"],
+        tls_server_name=found["tls_server_name"],
+    )
