@@ -187,6 +187,7 @@ class Broker:
                 lambda: failover_config(self.settings.loaded),
             )  # fmt: skip
             self.registration.allowed = self.group.may_register
+            self.registration.epoch = self.group.current_epoch
         self.reborn = ""
         self.bound = bound
         self._stop = trio.Event()

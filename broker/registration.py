@@ -74,6 +74,8 @@ class Registration:
         self._places = [Place(address) for address in settings.now.namesrv_addr]
         self.allowed: Callable[[], bool] = lambda: True
         """Whether this broker may be registered with the name servers now."""
+        self.epoch: Callable[[], int] = lambda: 0
+        """Where replicas elect their master: of the leader that this broker is, or follows."""
         self._changes = 0
         self._news = trio.lowlevel.ParkingLot()  # tasks that wait for a change
         self._tries = trio.lowlevel.ParkingLot()  # who waits for tries to be over
@@ -162,6 +164,7 @@ class Registration:
             config.compressed_register,
             body_crc32(data),
             identity.loopback_address or None,
+            self.epoch() or None,
         )
         return request(RequestCode.REGISTER_BROKER, header, data)
 

@@ -149,8 +149,7 @@ class ReplicaGroup:
         """What an acknowledgement of a leader promises."""
         return ByInSync(self, config, nursery)
 
-    @property
-    def epoch(self) -> int:
+    def current_epoch(self) -> int:
         """Of the leader that this broker follows or is; 0 before there was one."""
         return self.driver.epoch if self.driver is not None else self._state.promised
 

@@ -64,6 +64,10 @@ class TableFull(RocketletError):
     """A registration would take the tables over one of the bounds above; nothing of it was applied."""
 
 
+class OlderEpoch(RocketletError):
+    """A master registers whose replicas have elected another one since; nothing was applied."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Order:
     """Write permission taken from (or given to) all topics of a broker, as long as its master says `version`."""
@@ -87,6 +91,7 @@ class RouteTable:
         self._live: dict[str, Lease] = {}
         self._filters: dict[str, tuple[str, ...]] = {}
         self._orders: dict[str, _Order] = {}
+        self._epochs: dict[str, int] = {}  # of broker names whose replicas elect: the newest one heard of
         self._entries = 0
         self.changes = 0
 
@@ -112,11 +117,15 @@ class RouteTable:
     def register(self, registration: Registration, now: int) -> Master | None:
         """Apply a registration; the answer is the master of the sender's name, if the sender is a slave and has one.
 
-        Raises TableFull, and then nothing was applied.
+        Raises TableFull or OlderEpoch, and then nothing was applied.
         """
+        self._check_epoch(registration)
         topics = (registration.topics or {}) if registration.broker_id == MASTER_ID else {}
         self._check_room(registration, topics)
         self._settle_address(registration)
+        if registration.epoch:
+            known = self._epochs.get(registration.broker_name, 0)
+            self._epochs[registration.broker_name] = max(known, registration.epoch)
         self._live[registration.address] = Lease(
             registration.broker_name,
             registration.broker_id,
@@ -248,6 +257,12 @@ class RouteTable:
 
     # ---- inside
 
+    def _check_epoch(self, registration: Registration) -> None:
+        name, epoch = registration.broker_name, registration.epoch
+        newest = self._epochs.get(name, 0)
+        if registration.broker_id == MASTER_ID and 0 < epoch < newest:
+            raise OlderEpoch(f"{registration.address} led {name} in epoch {epoch}, and now it is epoch {newest}")
+
     def _check_room(self, registration: Registration, topics: Mapping[str, QueueData]) -> None:
         address, name = registration.address, registration.broker_name
         filters = registration.filter_servers or ()
@@ -333,6 +348,7 @@ class RouteTable:
         if not broker.addresses:
             self._leave_cluster(broker)
             del self._brokers[broker.broker_name]
+            self._epochs.pop(broker.broker_name, None)
             for topic in [topic for topic, queues in self._topics.items() if broker.broker_name in queues]:
                 self._drop_queues(topic, [broker.broker_name])
 

@@ -64,6 +64,7 @@ class Registration:
     topics: Mapping[str, QueueData] | None = None
     filter_servers: tuple[str, ...] | None = None  # None leaves those of the last registration
     loopback_address: str | None = None  # where clients on the broker's own host may be sent instead
+    epoch: int = 0  # where replicas elect their master: of the leader that the broker is, or follows
 
 
 @dataclass(slots=True)

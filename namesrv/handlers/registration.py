@@ -22,7 +22,7 @@ from msgspec import UNSET
 
 from rocketlet.namesrv.advertised import second_address
 from rocketlet.namesrv.kv_config import KvConfig
-from rocketlet.namesrv.route_table import RouteTable, TableFull
+from rocketlet.namesrv.route_table import OlderEpoch, RouteTable, TableFull
 from rocketlet.namesrv.route_values import DataVersion, Master, QueueData, Registration
 from rocketlet.remoting.command import V3_0_11
 from rocketlet.remoting.errors import BodyError
@@ -104,6 +104,9 @@ class RegistrationHandlers:
         is_new = header.brokerAddr not in self._table
         try:
             master = self._table.register(_registration(header, request, filters, table), self._now())
+        except OlderEpoch as error:
+            log.warning("refused: %s", error)
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         except TableFull as error:
             log.error("%s", error)
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
@@ -180,6 +183,7 @@ def _registration(
         topics=_topics(table, header.brokerName),
         filter_servers=filters,
         loopback_address=second_address(header.loopbackAddr, connection.local, connection.peer),
+        epoch=header.masterEpoch or 0,
     )
 
 

@@ -38,6 +38,7 @@ class RegisterBrokerHeader(Header):
 
     `loopbackAddr` is ours: where clients on the broker's own host may be sent instead of to `brokerAddr`. A broker
     sends it when its address is not configured and it listens on loopback too; RocketMQ's name server ignores it.
+    `masterEpoch` is ours too: where replicas elect their master, the epoch of the leader that it is, or follows.
     """
 
     brokerId: Long
@@ -48,6 +49,7 @@ class RegisterBrokerHeader(Header):
     compressed: bool = False
     bodyCrc32: Int | None = None
     loopbackAddr: str | None = None
+    masterEpoch: Long | None = None
 
 
 class RegisterBrokerAnswerHeader(Header):

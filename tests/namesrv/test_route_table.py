@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rocketlet.namesrv import route_table
-from rocketlet.namesrv.route_table import LEASE_MS, RouteTable, TableFull
+from rocketlet.namesrv.route_table import LEASE_MS, OlderEpoch, RouteTable, TableFull
 from rocketlet.namesrv.route_values import DataVersion, Master, QueueData, Registration
 
 V1, V2 = DataVersion(1700000000000, 1), DataVersion(1700000000000, 2)
@@ -379,3 +381,15 @@ def test_names_beyond_all_measure_are_refused(table: RouteTable, which: str) -> 
 def test_more_filter_servers_than_any_broker_has_are_refused(table: RouteTable) -> None:
     with pytest.raises(TableFull, match="MAX_FILTER_SERVERS"):
         table.register(registration(filters=("f:1",) * 101), now=0)
+
+
+def test_a_master_of_an_older_epoch_is_refused() -> None:
+    table = RouteTable()
+    old = Registration("C", "b", 0, "old:1", "old:2", "c1", epoch=3)
+    table.register(old, 0)
+    table.register(Registration("C", "b", 0, "new:1", "new:2", "c2", epoch=4), 0)
+    with pytest.raises(OlderEpoch, match="old:1 led b in epoch 3, and now it is epoch 4"):
+        table.register(old, 1)
+    assert table.master("b") == Master("new:1", "new:2")
+    table.register(replace(old, broker_id=1), 2)  # as a slave it is welcome
+    table.register(replace(old, address="java:1", epoch=0), 3)  # one that knows of no epochs is a Java broker
