@@ -272,7 +272,9 @@ class Replicas:
 
     async def _ask_master(self, address: str, step: str) -> int:
         """One step of the hand-over; where the master's log ends. Raises Refused."""
-        header = HandOverHeader(step, self._identity.broker_id, self._identity.ha_address)
+        here = self._identity.ha_address
+        # A port that is chosen when it is opened is told by the name servers.
+        header = HandOverHeader(step, self._identity.broker_id, "" if here.endswith(":0") else here)
         try:
             answer = await self._pool.call(address, command(RequestCode.HAND_OVER, header), HAND_OVER_SECONDS)
         except RemotingError as error:

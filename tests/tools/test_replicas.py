@@ -90,6 +90,12 @@ async def test_in_virtual_time_a_master_is_paused_parted_and_killed(
         assert await send(b"waits in vain") == "FLUSH_SLAVE_TIMEOUT"
         cluster.resume("broker-a-1")
         await trio.sleep(30)
+        await cluster.promote("broker-a-1")
+        await trio.sleep(30)
+        assert await send(b"changed places") == "SEND_OK"
+        await cluster.promote("broker-a")
+        await trio.sleep(30)
+        assert await send(b"and back") == "SEND_OK"
         cluster.kill("broker-a")
         with pytest.raises(RocketletError):
             await send(b"nobody")
