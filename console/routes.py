@@ -38,6 +38,8 @@ ROUTES = [
     _post("/cluster/{name}/{number}/set", cluster.set_setting),
     _post("/cluster/{name}/{number}/writing", cluster.writing),
     _post("/cluster/{name}/{number}/promote", cluster.promote),
+    _post("/cluster/{name}/{number}/switch", cluster.switch),
+    _post("/cluster/{name}/{number}/in-sync", cluster.in_sync),
     _get("/topics", topics.topics),
     _post("/topics", topics.save),
     _get("/topics/{topic}", topics.topic),

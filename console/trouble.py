@@ -33,6 +33,9 @@ def troubles(brokers: Iterable[Broker], groups: Iterable[Group], now: int, t: Ca
             text = t("Broker {name} does not answer: {why}").format(name=broker.name, why=broker.problem)
             found.append(Trouble(text, link, grave=True))
             continue
+        for key in ("coordinatorTrouble", "failoverTrouble"):
+            if why := broker.table.get(key, ""):
+                found.append(Trouble(f"{broker.name} {broker.table.get('replica', '')}: {why}", link, grave=True))
         used = broker.number_of("commitLogDiskRatio")
         if used > DISK_FULL:
             text = t("The disk of {name} is {used} full").format(name=broker.name, used=f"{used:.0%}")

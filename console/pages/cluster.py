@@ -19,7 +19,7 @@ from rocketlet.tools.admin import settings as settings_commands
 from rocketlet.tools.admin.calls import MASTER, NoSuchBroker
 from rocketlet.tools.admin.command import Said
 from rocketlet.tools.admin.maintenance import add_write_perm, wipe_write_perm
-from rocketlet.tools.admin.replicas import promote_slave
+from rocketlet.tools.admin.replicas import add_in_sync, promote_slave, remove_in_sync, switch_master
 
 SECRET = "password", "secret", "token"
 HIDDEN = "******"
@@ -116,6 +116,36 @@ async def promote(view: View) -> Response:
 
     about = {"broker": one.name, "address": one.address, "force": force}
     return await view.change("promoteSlave", about, do, "/cluster")
+
+
+async def switch(view: View) -> Response:
+    """Where replicas elect their master: have another one lead."""
+    one = await _broker(view)
+    replica = view.said("replica")
+
+    async def do() -> str:
+        said = await switch_master.run(view.calls, address=one.address, replica=replica)
+        return " ".join(said.lines) if isinstance(said, Said) else ""
+
+    return await view.change("switchMaster", {"broker": one.name, "to": replica or "any"}, do, "/cluster")
+
+
+async def in_sync(view: View) -> Response:
+    """Take a replica out of the in-sync set; or make this one the whole of it, which may lose messages."""
+    one = await _broker(view)
+    removed = view.said("remove")
+    if not removed and view.said("confirm") != one.name:
+        raise Refused(view.t("Write the name of the broker: what this replica lacks is lost."))
+
+    async def do() -> str:
+        if removed:
+            said = await remove_in_sync.run(view.calls, address=one.address, replica=removed)
+        else:
+            said = await add_in_sync.run(view.calls, address=one.address, force=True)
+        return " ".join(said.lines) if isinstance(said, Said) else ""
+
+    about = {"broker": one.name, "address": one.address, "removed": removed}
+    return await view.change("removeInSync" if removed else "addInSync", about, do, "/cluster")
 
 
 async def set_setting(view: View) -> Response:

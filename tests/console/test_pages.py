@@ -28,6 +28,7 @@ from rocketlet.console.sampling import Sampler
 from tests.support.console_browser import Browser
 from tests.support.memory_cluster import Cluster, memory_cluster
 from tests.support.pair import NAMESRV, pair
+from tests.support.replicas import replicas
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 
@@ -515,3 +516,27 @@ async def test_accounts_are_changed_at_brokers_and_secrets_stay_out_of_the_audit
     line = json.loads(audit.read_text("utf-8").splitlines()[0])
     assert (line["action"], line["account"], line["secret"]) == ("updateAclConfig", "billing1", True)
     assert "correct-horse" not in audit.read_text("utf-8")
+
+
+@pytest.mark.slow
+async def test_replicas_that_elect_their_master_are_shown_and_switched(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with replicas(3) as them:
+        first = await them.all_in_sync()
+        assert (await first.send("T", b"hi")).code == 0
+        config = ConsoleConfig(namesrv=NAMESRV)
+        async with console_app.connected(config, them.network) as calls, trio.open_nursery() as nursery:
+            browser = Browser(console_app.made(config, calls, nursery, them.clock))
+            page = await browser.get("/cluster/broker-a/0")
+            assert "State leading" in page.text
+            assert "Have another replica lead" in page.text
+            assert "3 in sync" in (await browser.get("/cluster")).text
+            page = await browser.submit("/cluster/broker-a/0", "/cluster/broker-a/0/switch", replica="")
+            assert "leads now, in epoch" in page.text
+            assert await them.leader() is not first
+            await trio.sleep(40)
+            browser.app.state.console.cluster.forget()
+            page = await browser.submit("/cluster/broker-a/0", "/cluster/broker-a/0/in-sync", confirm="other")
+            assert page.status == 400
+            nursery.cancel_scope.cancel()
