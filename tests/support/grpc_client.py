@@ -40,6 +40,13 @@ def framed(message: bytes) -> bytes:
     return b"\0" + len(message).to_bytes(4, "big") + message
 
 
+def body(stream: int, data: bytes, *, end: bool = True) -> bytes:
+    """The DATA frames of so much."""
+    pieces = [data[at : at + (1 << 16)] for at in range(0, len(data), 1 << 16)] or [b""]
+    last = len(pieces) - 1
+    return b"".join(frame(DATA, int(end and at == last), stream, piece) for at, piece in enumerate(pieces))
+
+
 class CallFailed(Exception):
     """The call ended with another gRPC status than OK, or the stream was reset."""
 
@@ -56,9 +63,11 @@ class RawConnection:
         self.encoder = Encoder()
         self.decoder = Decoder(1 << 20)
         self._buffer = b""
+        self._sending = trio.Lock()
 
     async def send(self, data: bytes) -> None:
-        await self.stream.send_all(data)
+        async with self._sending:
+            await self.stream.send_all(data)
 
     async def greet(self, window: int = WINDOW) -> None:
         """The preface, and windows that are never in the way unless a test wants them small."""
@@ -191,7 +200,7 @@ class GrpcClient:
     async def call(self, method: str, request: Any, *metadata: tuple[str, str], timeout: str = "3S") -> Any:
         """A unary call. Raises CallFailed."""
         number, head = self.open(method, ("grpc-timeout", timeout), *metadata)
-        await self.raw.send(head + frame(DATA, 1, number, framed(request.SerializeToString())))
+        await self.raw.send(head + body(number, framed(request.SerializeToString())))
         kind = getattr(m, f"{method}Response")
         found = [message async for message in self.messages(number, kind)]
         assert len(found) == 1, found
@@ -200,7 +209,7 @@ class GrpcClient:
     async def receive(self, request: m.ReceiveMessageRequest, timeout: str = "30S") -> list[m.ReceiveMessageResponse]:
         """A receive, whole."""
         number, head = self.open("ReceiveMessage", ("grpc-timeout", timeout))
-        await self.raw.send(head + frame(DATA, 1, number, framed(request.SerializeToString())))
+        await self.raw.send(head + body(number, framed(request.SerializeToString())))
         return [message async for message in self.messages(number, m.ReceiveMessageResponse)]
 
     async def telemetry(self, settings: m.Settings) -> tuple[int, Messages]:

@@ -247,6 +247,7 @@ def test_a_flood_ends_its_connection_and_costs_little_until_then(flood: str) -> 
     assert (kind, payload[4:8]) == (frames.GOAWAY, b"\0\0\0\x0b")
 
 
+@pytest.mark.slow
 def test_a_client_that_works_may_ping_and_open_windows_with_each_message() -> None:
     server = greeted()
     server.receive(frames.window_update(0, 1 << 30), 0.0)
@@ -322,6 +323,7 @@ FRAMES = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(FRAMES, max_size=40), st.binary(max_size=30))
 @settings(max_examples=examples(200))
 def test_any_frames_are_events_or_a_breach(sent: list[bytes], rest: bytes) -> None:
