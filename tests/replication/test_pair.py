@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
 import trio
 from trio.testing import MockClock
 
@@ -39,3 +44,32 @@ async def test_a_sync_master_acknowledges_what_a_slave_has(autojump_clock: MockC
         await trio.sleep(1)
         assert (await them.master.send("T", b"together again")).code == 0
         them.same_log()
+
+
+def recorded() -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """What RocketMQ's slave was asked, and what it answered."""
+    path = Path(__file__).parents[1] / "vectors" / "frames" / "errors-slave.jsonl"
+    frames = [json.loads(line) for line in path.read_text().splitlines()]
+    asked = {frame["seq"]: frame for frame in frames if not frame["response"] and frame["to"] == "broker"}
+    answers = [frame for frame in frames if frame["response"] and frame["from"] == "broker"]
+    return [(asked[answer["request"]["seq"]], answer) for answer in answers if answer["request"]["seq"] in asked]
+
+
+async def test_a_slave_answers_as_rocketmqs(autojump_clock: MockClock) -> None:
+    async with pair() as them:
+        for _ in range(2):
+            await them.master.send("TopicM", b"hi")
+        await them.caught_up()
+        await trio.sleep(2)
+        slave = them.slave()
+        for asked, answered in recorded():
+            frame = base64.b64decode(asked["b64"])
+            head = int.from_bytes(frame[4:8], "big") & 0xFFFFFF
+            answer = await slave.call(asked["code"], asked["header"].get("extFields"), frame[8 + head :])
+            assert answer.code == answered["code"], (asked["name"], answer.code, answer.remark)
+            wanted = answered["header"].get("extFields") or {}
+            for name in ("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset", "offset"):
+                if name in wanted and name in (answer.ext or {}):
+                    assert (answer.ext or {})[name] == wanted[name], (asked["name"], name)
+        assert len(recorded()) >= 9
+        assert slave.store.log.end == them.master.store.log.end
