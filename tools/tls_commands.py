@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from rocketlet.common import platform_files
 from rocketlet.common.clock import system_clock
 from rocketlet.common.errors import RocketletError
 from rocketlet.tools.output import print_json
@@ -81,7 +82,7 @@ def _write(directory: Path, files: dict[str, bytes], *, force: bool) -> None:
         path = directory / name
         path.unlink(missing_ok=True)
         mode = 0o600 if name.endswith(".key") else 0o644
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        descriptor = os.open(path, platform_files.CREATE, mode)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
 
