@@ -443,9 +443,9 @@ class MessageStore(Lookup):
             queue, offset, max_count, self.config, match, match_unit, match_record, max_bytes, record_cost
         )
 
-    def at(self, spans: list[Span]) -> GetResult:
-        """Records at places that their queues tell: a slice for each, or `cold`, as with `get`."""
-        return self._reading.at(spans, self.config)
+    def at(self, spans: list[Span], size: int) -> GetResult:
+        """Records at known places, `size` bytes in all: a slice for each part, or `cold`, as with `get`."""
+        return self._reading.at(spans, size, self.config)
 
     async def load(self, result: GetResult) -> GetResult:
         """Read the messages of a cold result, in a worker thread. Returns the same result, warm."""

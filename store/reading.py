@@ -203,10 +203,9 @@ class Reading:
             return True  # its file is gone: the caller checks the tags again
         return match(unit.tags_code) and (match_unit is None or match_unit(unit))
 
-    def at(self, spans: list[Span], config: StoreConfig) -> GetResult:
-        """Records at places that are known, as a pull hands them out. REQUIRES that they are in the log."""
-        result = GetResult(GetStatus.FOUND, 0, 0, 0, count=len(spans), spans=spans)
-        result.size = sum(size for _, size in spans)
+    def at(self, spans: list[Span], size: int, config: StoreConfig) -> GetResult:
+        """Known parts of the log, `size` bytes in all, as a pull hands them out. REQUIRES that they are there."""
+        result = GetResult(GetStatus.FOUND, 0, 0, 0, count=len(spans), size=size, spans=spans)
         recent = self._memory * config.access_message_in_memory_max_ratio // 100
         self._take(result, max(self.hot_from, self._log.end - recent))
         return result

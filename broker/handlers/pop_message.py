@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import trio
 
@@ -122,7 +121,7 @@ class PopMessage:
 
     def _answer(self, request: Request, taken: Taken) -> Answer | Deferred:
         header: PopMessageHeader = request.header
-        result = self._store.at(_spans(taken.deliveries))
+        result = self._store.at(*_spans(taken.deliveries))
         self._count(header, taken, result, request.received_at)
         if result.cold:
             self._nursery.start_soon(self._answer_cold, request, taken, result)
@@ -145,12 +144,12 @@ class PopMessage:
         starts, offsets, tries = {}, {}, []
         for delivery in taken.deliveries:
             place = (0, delivery.queue_id)
-            numbers = [found.offset for found, _ in delivery.messages]
-            starts[place] = numbers[0]
-            offsets[place] = ",".join(map(str, numbers))
+            starts[place] = delivery.offsets[0]
+            offsets[place] = ",".join(map(str, delivery.offsets))
             if header.order:
-                tries += [(0, f"qo{delivery.queue_id}%{found.offset}", before) for found, before in delivery.messages]
-                tries.append((0, str(delivery.queue_id), delivery.messages[0][1]))
+                pairs = zip(delivery.offsets, delivery.before, strict=True)
+                tries += [(0, f"qo{delivery.queue_id}%{offset}", before) for offset, before in pairs]
+                tries.append((0, str(delivery.queue_id), delivery.before[0]))
         answer = PopMessageAnswerHeader(
             taken.pop_time,
             header.invisibleTime,
@@ -171,12 +170,11 @@ class PopMessage:
         for delivery in taken.deliveries:
             key = (header.consumerGroup, header.topic, delivery.queue_id)
             flow = statistics.pull_flows.get(key) or statistics.pull_flow(*key)
-            size = sum(found.size for found, _ in delivery.messages)
             for one in (flow, statistics.got):
                 one.calls += 1
-                one.extra += len(delivery.messages) - 1
-                one.bytes += size
-            flow.pulled_to = max(flow.pulled_to, delivery.messages[-1][0].offset + 1)
+                one.extra += len(delivery.offsets) - 1
+                one.bytes += delivery.bytes
+            flow.pulled_to = max(flow.pulled_to, delivery.offsets[-1] + 1)
             flow.milliseconds += int((trio.current_time() - received_at) * 1000)
         statistics.pulls_found += 1
 
@@ -208,17 +206,11 @@ class PopMessage:
         header: PeekMessageHeader = request.header
         ask = self._ask(header)
         shares = [share for share in self._pops.plan(ask) if share]
-        deliveries = [
-            Delivery(
-                share.key.queue_id,
-                sorted([(found, entry.times) for entry, found in share.again] + [(found, 0) for _, found in share.new]),
-            )
-            for share in shares
-        ]
+        deliveries = [share.as_it_is() for share in shares]
         if not deliveries:
             return Reply(ResponseCode.PULL_NOT_FOUND, PopMessageAnswerHeader(self._clock(), 0, 0, 0))
-        result = await self._store.load(self._store.at(_spans(deliveries)))
-        starts = {(0, one.queue_id): one.messages[0][0].offset for one in deliveries}
+        result = await self._store.load(self._store.at(*_spans(deliveries)))
+        starts = {(0, one.queue_id): one.offsets[0] for one in deliveries}
         answer = PopMessageAnswerHeader(self._clock(), 0, 0, 0, info_text(starts))
         return Reply(ResponseCode.SUCCESS, answer, _bodies(deliveries, result.slices), "FOUND")
 
@@ -262,9 +254,8 @@ class PopMessage:
             return ask
         if header.invisibleTime < 0:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"invisibleTime is {header.invisibleTime} ms; it is 0 or more")
-        return replace(
-            ask, most=header.maxMsgNums, invisible_ms=header.invisibleTime, from_max=header.initMode == FROM_MAX
-        )
+        ask.most, ask.invisible_ms, ask.from_max = header.maxMsgNums, header.invisibleTime, header.initMode == FROM_MAX
+        return ask
 
     def _turned(self, ask: Ask) -> Ask:
         """Each time another queue comes first, or the last ones would get none of many consumers' attention."""
@@ -273,7 +264,8 @@ class PopMessage:
             return ask
         self._turn += 1
         at = self._turn % count
-        return replace(ask, queue_ids=[*ask.queue_ids[at:], *ask.queue_ids[:at]])
+        ask.queue_ids = [*ask.queue_ids[at:], *ask.queue_ids[:at]]
+        return ask
 
     def _park(
         self,
@@ -293,11 +285,11 @@ class PopMessage:
             self._waiting.ring(header.consumerGroup, header.topic)
 
 
-def _spans(deliveries: Sequence[Delivery]) -> list[Span]:
-    return [Span(found.log_offset, found.size) for one in deliveries for found, _ in one.messages]
+def _spans(deliveries: Sequence[Delivery]) -> tuple[list[Span], int]:
+    return [span for one in deliveries for span, _ in one.parts], sum([one.bytes for one in deliveries])
 
 
 def _bodies(deliveries: Sequence[Delivery], slices: Sequence[Buffer]) -> list[Buffer]:
     """The records in their order; those that were delivered before say how often."""
-    before = [times for one in deliveries for _, times in one.messages]
+    before = [times for one in deliveries for _, times in one.parts]
     return [tried_again(record, times) if times else record for record, times in zip(slices, before, strict=True)]

@@ -80,17 +80,30 @@ def popped(key: Key, pop_time: int, due: int, next_offset: int, entries: Sequenc
 
     `attempt` is None where it is not in order.
     """
+    offsets, times = [entry.offset for entry in entries], [entry.times for entry in entries]
+    return popped_columns(
+        key, pop_time, due, next_offset, offsets, _shorts(times), _longs([entry.key for entry in entries]), attempt
+    )
+
+
+def popped_columns(
+    key: Key, pop_time: int, due: int, next_offset: int, offsets: Sequence[int], times: bytes, keys: bytes,
+    attempt: str | None = None,
+) -> bytes:  # fmt: skip
+    """The same of columns."""
     name = (attempt or "").encode()
     return _fact(
         Kind.POPPED,
         key,
-        _POPPED.pack(pop_time, due, next_offset, len(entries), len(name))
-        + _longs([entry.offset for entry in entries])
-        + _shorts([entry.times for entry in entries])
-        + _longs([entry.key for entry in entries])
-        + name,
+        _POPPED.pack(pop_time, due, next_offset, len(offsets), len(name)) + _longs(offsets) + times + keys + name,
         0 if attempt is None else IN_ORDER,
     )
+
+
+def popped_first(key: Key, pop_time: int, due: int, offsets: range) -> bytes:
+    """Of messages without a group that are delivered for the first time, and are the next of their queue."""
+    count = len(offsets)
+    return popped_columns(key, pop_time, due, offsets.stop, offsets, b"\0\1" * count, bytes(8 * count))
 
 
 def done(key: Key, offsets: Sequence[int]) -> bytes:

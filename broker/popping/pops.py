@@ -33,7 +33,7 @@ from rocketlet.broker.popping import facts
 from rocketlet.broker.popping.dead_letters import DeadLetters
 from rocketlet.broker.popping.facts import FactError, Key, Kind
 from rocketlet.broker.popping.in_flight import MOST_TIMES, NEVER, Counts, Entry, InFlight, in_order
-from rocketlet.broker.popping.picking import Found, group_key, pick, place_of
+from rocketlet.broker.popping.picking import Found, Run, group_key, next_run, pick, place_of
 from rocketlet.broker.subscription_groups import SubscriptionGroups
 from rocketlet.broker.topic_table import TopicTable
 from rocketlet.common.clock import WallClock
@@ -42,6 +42,7 @@ from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.store.consume_queue import ConsumeQueue
 from rocketlet.store.errors import MessageIllegal, NotWritable, PutRefused
 from rocketlet.store.message_store import MessageStore
+from rocketlet.store.reading import Span
 
 log = logging.getLogger("rocketlet.broker.popping.pops")
 
@@ -61,7 +62,7 @@ IDLE_MS: Final = 60_000
 _AT_ONCE: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ask:
     """What a pop wants. `queue_ids` in the order in which they are looked at."""
 
@@ -84,22 +85,42 @@ class Share:
     key: Key
     state: QueueState
     again: list[tuple[Entry, Found]] = field(default_factory=list)
-    new: list[tuple[int, Found]] = field(default_factory=list)  # (key of the message group, message)
+    run: Run | None = None  # what is new, where it follows without gaps
+    new: list[tuple[int, Found]] = field(default_factory=list)  # else (key of the message group, message)
     held: list[tuple[int, Found]] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
     following: int = 0
     same: bool = False
 
     def __len__(self) -> int:
-        return len(self.again) + len(self.new)
+        return len(self.again) + len(self.new) + (len(self.run.offsets) if self.run is not None else 0)
+
+    def as_it_is(self) -> Delivery:
+        """What it would deliver."""
+        one_by_one = sorted(
+            [(found, entry.times) for entry, found in self.again] + [(found, 0) for _, found in self.new]
+        )
+        run = self.run
+        return Delivery(
+            self.key.queue_id,
+            [found.offset for found, _ in one_by_one] + list(run.offsets if run is not None else ()),
+            [before for _, before in one_by_one] + [0] * (len(run.offsets) if run is not None else 0),
+            [(Span(found.log_offset, found.size), before) for found, before in one_by_one]
+            + [(span, 0) for span in (run.spans if run is not None else ())],
+            sum(found.size for found, _ in one_by_one) + (run.bytes if run is not None else 0),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Messages of one queue, in the order of their offsets, each with how often it was delivered before."""
+    """Messages of one queue, in the order of their offsets, how often each was delivered before, and where they stand:
+    parts of the log, with 0 or how often the one message in it was delivered before."""
 
     queue_id: int
-    messages: list[tuple[Found, int]]
+    offsets: Sequence[int]
+    before: Sequence[int]
+    parts: list[tuple[Span, int]]
+    bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +206,7 @@ class Pops:
                 room_bytes -= self._plan_in_order(ask, share, queue, now, room, room_bytes)
             else:
                 room_bytes -= self._plan_any(ask, share, queue, now, room, room_bytes)
-            if share.again or share.new or share.held or share.gone or share.following > state.table.next:
+            if len(share) or share.held or share.gone or share.following > state.table.next:
                 shares.append(share)
                 room -= len(share)
             if room <= 0 or room_bytes <= 0:
@@ -199,6 +220,11 @@ class Pops:
             size = self._again_of(share, queue, table.due(now, room), room_bytes)
         room -= len(share.again)
         if room > 0 and size < room_bytes and table.next < queue.end and self._in_flight < MOST_IN_FLIGHT:
+            if ask.wanted is EVERYTHING:
+                share.run = next_run(self._store, queue, table.next, room, room_bytes - size)
+                if share.run is not None:
+                    share.following = share.run.offsets.stop
+                    return size + share.run.bytes
             picked = pick(self._store, queue, table.next, room, ask.wanted, room_bytes - size)
             share.new = [(0, found) for found in picked.messages]
             share.following = picked.following
@@ -266,47 +292,69 @@ class Pops:
             buried |= self._bury_dead(share, most_times)
             if share.gone:
                 self._facts.note(facts.done(share.key, share.gone))
-            entries, messages = self._entries_of(share, pop_time, due)
-            if entries:
-                self._facts.note(
-                    facts.popped(share.key, pop_time, due, share.following, entries, ask.attempt if ask.order else None)
-                )
-            if messages:
-                deliveries.append(Delivery(share.key.queue_id, messages))
-            self._commit(share, entries, pop_time, ask, now)
+            delivery = self._deliver(share, pop_time, due, ask)
+            if delivery.offsets:
+                deliveries.append(delivery)
+            share.state.used_at = now
         self._write()
         if buried:
             self._settle()
         return Taken(pop_time, deliveries, self._rest(ask), bool(shares))
 
-    def _entries_of(self, share: Share, pop_time: int, due: int) -> tuple[list[Entry], list[tuple[Found, int]]]:
-        entries, messages = [], []
-        for entry, found in share.again:
-            before = entry.times - 1 if share.same else entry.times
-            entries.append(Entry(entry.offset, due, pop_time, min(before + 1, MOST_TIMES), entry.key))
-            messages.append((found, before))
-        for key, found in share.new:
-            entries.append(Entry(found.offset, due, pop_time, 1, key))
-            messages.append((found, 0))
-        entries += [Entry(found.offset, 0, 0, 0, key) for key, found in share.held]
-        entries.sort()
-        return entries, messages
-
-    def _commit(self, share: Share, entries: list[Entry], pop_time: int, ask: Ask, now: int) -> None:
-        state = share.state
-        before = state.table.count
+    def _deliver(self, share: Share, pop_time: int, due: int, ask: Ask) -> Delivery:
+        """Put a share into its table, and note that."""
+        state, table = share.state, share.state.table
+        count = table.count
+        delivery = Delivery(share.key.queue_id, [], [], [])
         for offset in share.gone:
-            state.table.done(offset)
-        for entry in entries:
-            state.table.put(entry)
-        state.table.next = max(state.table.next, share.following)
-        state.used_at = now
+            table.done(offset)
+        if share.again or share.new or share.held:
+            delivery = self._deliver_entries(share, pop_time, due, ask)
+        run = share.run
+        if run is not None:
+            table.append(run.offsets, due, pop_time)
+            self._facts.note(facts.popped_first(share.key, pop_time, due, run.offsets))
+            delivery = Delivery(
+                share.key.queue_id,
+                [*delivery.offsets, *run.offsets],
+                [*delivery.before, *([0] * len(run.offsets))],
+                delivery.parts + [(span, 0) for span in run.spans],
+                delivery.bytes + run.bytes,
+            )
+        table.next = max(table.next, share.following)
         state.in_order = ask.order
         if ask.order and len(share):
             state.attempt, state.attempt_time = ask.attempt, pop_time
-        self._in_flight += state.table.count - before
+        self._in_flight += table.count - count
         self._popped += len(share)
         self._again += len(share.again)
+        return delivery
+
+    def _deliver_entries(self, share: Share, pop_time: int, due: int, ask: Ask) -> Delivery:
+        """Those that have to be looked at one by one."""
+        table = share.state.table
+        entries, given = [], []
+        for entry, found in share.again:
+            before = entry.times - 1 if share.same else entry.times
+            entries.append(Entry(entry.offset, due, pop_time, min(before + 1, MOST_TIMES), entry.key))
+            given.append((found, before))
+        for key, found in share.new:
+            entries.append(Entry(found.offset, due, pop_time, 1, key))
+            given.append((found, 0))
+        entries += [Entry(found.offset, 0, 0, 0, key) for key, found in share.held]
+        entries.sort()
+        for entry in entries:
+            table.put(entry)
+        following = max(table.next, share.following) if share.run is None else table.next
+        attempt = ask.attempt if ask.order else None
+        self._facts.note(facts.popped(share.key, pop_time, due, following, entries, attempt))
+        return Delivery(
+            share.key.queue_id,
+            [found.offset for found, _ in given],
+            [before for _, before in given],
+            [(Span(found.log_offset, found.size), before) for found, before in given],
+            sum(found.size for found, _ in given),
+        )
 
     def _rest(self, ask: Ask) -> int:
         states = self._states.get((ask.group, ask.topic), {})

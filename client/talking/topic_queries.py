@@ -50,7 +50,7 @@ class TopicQueries:
             raise InvalidUse("the result has no recall handle", advice="only a message sent with deliver_at has one")
         queue = self._wire(sent.queue)
         header = RecallMessageHeader(group, queue.topic, sent.recall_handle, queue.broker_name)
-        return await self._session.brokers.recall(await self._session.master_of(queue), header)
+        return await self._session.brokers.recall(await self._session.reader_of(queue), header)
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """The offset that the queue's next message gets."""

@@ -124,7 +124,11 @@ class World:
         taken = None
         for _ in range(100):  # a dead one or two at each
             taken = self.pops.take(Ask(GROUP, TOPIC, queues, most, invisible, order=self.order))
-            got = [(one.queue_id, found.offset, before) for one in taken.deliveries for found, before in one.messages]
+            got = [
+                (one.queue_id, offset, before)
+                for one in taken.deliveries
+                for offset, before in zip(one.offsets, one.before, strict=True)
+            ]
             if got or not taken.progress:
                 break
         assert taken is not None
