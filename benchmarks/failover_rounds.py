@@ -143,10 +143,10 @@ class Ledger:
 def broker_port(random: Random) -> int:
     """One that is free, as are those beside it for slaves and VIP clients; below those that systems give out."""
     while True:
-        port = random.randrange(12_000, 32_000, 10)
-        probes = [socket.socket() for _ in range(3)]
+        port = random.randrange(12_000, 32_000, 10) + 4
+        probes = [socket.socket() for _ in range(4)]
         try:
-            for probe, at in zip(probes, (port - 2, port, port + 1), strict=True):
+            for probe, at in zip(probes, (port - 2, port, port + 1, port + 2), strict=True):
                 probe.bind(("127.0.0.1", at))
         except OSError:
             continue
@@ -186,7 +186,6 @@ class Rounds:
             "brokerName": "broker-a", "listenPort": node.port, "namesrvAddr": self.namesrv,
             "storePathRootDir": node.folder, "failoverEnable": "true", "replicaId": node.number,
             "replicaAddress": f"127.0.0.1:{node.replica.port}",
-            "replicaListenPort": node.replica.target.rpartition(":")[2],
             "etcdEndpoints": ",".join(f"http://127.0.0.1:{proxy.port}" for proxy in node.etcd),
             "flushDiskType": self.chosen.flush, "mappedFileSizeCommitLog": 1 << 26, "logLevel": "INFO",
             "defaultTopicQueueNums": QUEUES, "minInSyncReplicas": self.chosen.min_in_sync,
@@ -417,7 +416,7 @@ class Rounds:
                 for port, endpoint in zip(mine[5:8], self.etcd.endpoints, strict=True)
             ]
             folder = self.directory / f"store-{number}"
-            self.nodes.append(Node(number, folder, mine[0], Proxy(mine[3], f"127.0.0.1:{mine[4]}"), etcd))
+            self.nodes.append(Node(number, folder, mine[0], Proxy(mine[3], f"127.0.0.1:{mine[0] + 2}"), etcd))
         for number in range(3):
             self.etcd.start(number)
         self.start_namesrv()

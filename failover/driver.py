@@ -279,7 +279,8 @@ class Driver:
         if self._trouble:
             log.warning("the coordinator answers again")
             self._trouble = ""
-            self._announced = None  # what it knew of us may be gone
+        if self._ground.member not in view.members:
+            self._announced = None  # our lease has ended, and others cannot find us
         self._answered_at = trio.current_time()
         self._view = view
         if self.in_sync is not None:
@@ -425,6 +426,7 @@ class Driver:
         mark = self._store.confirmed
         assert mark is not None
         if confirmed > mark.value:
+            self._ground.state_file.log_began(self.joined.state)
             self._store.confirm(confirmed, self._stage.settle)
         if in_sync.replaced:
             self._fence()
@@ -449,6 +451,7 @@ class Driver:
             if proposal is not None:
                 await self._propose(proposal)
             await self._keep_lease(in_sync)
+            await self._announce(vacant=False)
             self._changed()
             self._judge()
             with trio.move_on_after(_LOOK_SECONDS):

@@ -242,8 +242,10 @@ class Joined:
                         )
                     self._append(piece)
                 end = store.log.end
-                if end > before and is_sync:
-                    store.want_flush()
+                if end > before:
+                    ground.state_file.log_began(self.state)
+                    if is_sync:
+                        store.want_flush()
                 store.confirm(min(confirmed, end), ground.settle)
             with trio.move_on_after(ground.silence_seconds) as waited:
                 data = await stream.receive_some(_READ)

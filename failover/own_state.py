@@ -50,6 +50,7 @@ class _File(msgspec.Struct):
     promised: int
     epochs: list[tuple[int, int]]
     boot: str = ""
+    log: bool = False  # whether there were messages when this was written
 
 
 class OwnStateFile:
@@ -60,6 +61,8 @@ class OwnStateFile:
         self._root = config.store_path_root_dir
         self._is_sync = config.is_sync_flush
         self._path = f"{self._root}/{FILE}"
+        self._log = config.commit_log_path
+        self._has_log = False
         self._boot = (disk.read_file(_BOOT_ID) or b"").decode("ascii", "replace").strip()
 
     def open(self, new_id: str) -> OwnState:
@@ -80,7 +83,12 @@ class OwnStateFile:
                 f"{self._path} cannot be read ({error}). To go on with what the other replicas have, empty this store"
                 f" with `rocketlet store reseed {self._root}`"
             ) from error
-        if found.boot != self._boot:
+        self._has_log = found.log
+        if found.log and not self._log_is_there():
+            log.warning("the log of this replica is gone: it is a new member, which is in sync once it has caught up")
+            state = OwnState(new_id)
+            self.write(state)
+        elif found.boot != self._boot:
             if self._disk.exists(f"{self._root}/{ABORT}") and not self._is_sync:
                 log.warning(
                     "this machine was started anew, and with ASYNC_FLUSH some of the log may be lost: this replica is"
@@ -92,8 +100,15 @@ class OwnStateFile:
 
     def write(self, state: OwnState) -> None:
         """Durably. Raises OSError."""
+        self._has_log = self._log_is_there()
         entries = [(epoch.number, epoch.begin) for epoch in state.epochs.entries]
-        self._disk.write_file(
-            self._path,
-            msgspec.json.encode(_File(state.store, state.group, state.promised, entries, self._boot)) + b"\n",
-        )
+        known = _File(state.store, state.group, state.promised, entries, self._boot, self._has_log)
+        self._disk.write_file(self._path, msgspec.json.encode(known) + b"\n")
+
+    def log_began(self, state: OwnState) -> None:
+        """There are messages now: should they be gone at the next start, this is another member. Raises OSError."""
+        if not self._has_log:
+            self.write(state)
+
+    def _log_is_there(self) -> bool:
+        return bool(self._disk.entries(self._log))
