@@ -59,7 +59,7 @@ class QueueHolder(GroupMember):
             wire = self.wire_queue(queue)
             done = self.offsets.noted(wire)
             if done is None:
-                await self.session.master_of(wire)
+                await self.session.reader_of(wire)  # so that the route is known
                 done = await self.offsets.read(wire)
             if done is None:
                 done = await self.queries.min_offset(queue)

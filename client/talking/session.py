@@ -350,6 +350,16 @@ class Session:
 
     # ---- a queue's broker
 
+    async def master_of(self, queue: MessageQueue) -> str:
+        """The address of who takes what is sent to a queue. Raises NoRoute."""
+        address = self.routes.master(queue.broker_name)
+        if address is None:
+            await self.refresh(queue.topic)
+            address = self.routes.master(queue.broker_name)
+        if address is None:
+            raise NoRoute("the queue's broker has no master in the route", topic=queue.topic, broker=queue.broker_name)
+        return address
+
     async def reader_of(self, queue: MessageQueue) -> str:
         """The address to ask about a queue: its master's, or a slave's while the master is gone. Raises NoRoute."""
         address = self.routes.reader(queue.broker_name)

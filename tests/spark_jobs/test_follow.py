@@ -18,6 +18,7 @@ import pytest
 from rocketlet import Message, Producer, PullConsumer
 from rocketlet.tools.local import LocalSettings
 from rocketlet.tools.thread_stack import ThreadStack
+from tests.support.java_programs import JavaBroker, JavaPrograms, Missing
 from tests.support.killing import REPOSITORY, Sending, free_port, kill_group, start
 from tests.support.programs import name_server, program
 
@@ -79,13 +80,13 @@ def test_what_cannot_be_done_is_said_before_spark_starts(words: list[str], said:
     assert said in done.stderr
 
 
-def kill_one_worker(process: subprocess.Popen[bytes], chance: Random) -> None:
-    """One of the Python processes that Spark's tasks run in, if there is one just now."""
+def kill_one(process: subprocess.Popen[bytes], chance: Random, what: bytes) -> None:
+    """One of the processes that Spark's tasks run in, if there is one just now."""
     workers = []
     for entry in Path("/proc").iterdir():
         try:
             ours = entry.name.isdigit() and os.getsid(int(entry.name)) == process.pid
-            if ours and b"pyspark.daemon" in (entry / "cmdline").read_bytes():
+            if ours and what in (entry / "cmdline").read_bytes():
                 workers.append(int(entry.name))
         except OSError:
             pass  # it has ended meanwhile
@@ -109,29 +110,59 @@ def wait_for_batches(out: Path, folder: Path, count: int) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("victims", ["driver", "worker", "broker"])
+class OurBroker:
+    """A broker as a process, that can be killed and comes back where it was."""
+
+    def __init__(self, folder: Path, namesrv: str, held: ExitStack) -> None:
+        settings = {"storePathRootDir": folder / "store", "flushDiskType": "SYNC_FLUSH", "listenPort": free_port()}
+        words = [word for key, value in settings.items() for word in (f"--{key}", str(value))]
+        self._words = [*words, "-n", namesrv]
+        self._held = held
+        self.start()
+
+    def start(self) -> None:
+        self._running = self._held.enter_context(program("broker", *self._words))
+        self._running.line_with("boot success")
+
+    def kill(self) -> None:
+        self._running.process.kill()
+
+
+def java_broker(folder: Path, namesrv: str, held: ExitStack) -> JavaBroker:
+    try:
+        programs = JavaPrograms.prepare()
+    except Missing as missing:
+        pytest.skip(str(missing))
+    return held.enter_context(programs.broker(folder / "java", namesrv, flushDiskType="SYNC_FLUSH"))
+
+
+# Those that take long are killed where more rounds are asked for, too.
+SLOW = pytest.mark.skipif(ROUNDS <= 2, reason="KILL_ROUNDS=3 or more kills these too")
+VICTIMS = ["driver", "worker", "broker", pytest.param("executor", marks=SLOW)]
+
+
+@pytest.mark.parametrize("victims", [*VICTIMS, pytest.param("java broker", marks=[SLOW, pytest.mark.interop])])
 def test_kills_lose_nothing_and_double_nothing(tmp_path: Path, victims: str) -> None:
     chance, out = Random(victims), tmp_path / "out"
-    settings = {"storePathRootDir": tmp_path / "store", "flushDiskType": "SYNC_FLUSH", "listenPort": free_port()}
-    words = [word for key, value in settings.items() for word in (f"--{key}", str(value))]
     with name_server(tmp_path / "namesrv") as (_, namesrv), ExitStack() as held:
-        broker = held.enter_context(program("broker", *words, "-n", namesrv))
-        broker.line_with("boot success")
+        broker = (java_broker if victims == "java broker" else OurBroker)(tmp_path, namesrv, held)
         sending = Sending(namesrv, "Ledger")
+        master = "local-cluster[2,1,1024]" if victims == "executor" else "local[2,4]"
         follow = command(
             "follow", "--namesrv", namesrv, "--topics-pattern", "Ledger", "--out", str(out), "--every", "1 second",
-            "--master", "local[2,4]", "--conf", "spark.sql.shuffle.partitions=2",
+            "--master", master, "--conf", "spark.sql.shuffle.partitions=2",
         )  # fmt: skip
         following = start(follow, tmp_path / "follow.log")
         for _ in range(ROUNDS):
             wait_for_batches(out, tmp_path, 2)
             time.sleep(chance.random() * 1.5)
-            if victims == "broker":
-                broker.process.kill()
-                broker = held.enter_context(program("broker", *words, "-n", namesrv))
-                broker.line_with("boot success")
+            if victims.endswith("broker"):
+                broker.kill()
+                broker.start()
             elif victims == "worker":
-                kill_one_worker(following, chance)
+                kill_one(following, chance, b"pyspark.daemon")
+            elif victims == "executor":
+                kill_one(following, chance, b"CoarseGrainedExecutorBackend")
             else:
                 kill_group(following)
             if victims == "driver" or following.poll() is not None:
