@@ -115,6 +115,7 @@ class Proxy:
                 task_status.started(address)
                 await trio.sleep_forever()
             finally:
+                self._receives.end_all_polls()
                 with trio.CancelScope(shield=True):
                     await self.server.drain()
 

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 
 import trio
 
-from rocketlet.proxy.call import Method
+from rocketlet.proxy.call import Call, Method
 from rocketlet.proxy.connection import Admit, CallEvents, GrpcConnection
+from rocketlet.proxy.grpc_wire import GrpcStatus
 from rocketlet.proxy.http2.frames import PREFACE
 from rocketlet.remoting.own_context import OwnContext
 from rocketlet.remoting.tls import PrefixedStream, TlsContexts, secured
@@ -49,7 +50,7 @@ class GrpcServer:
         self.refused = 0
         self._network = network
         self._methods = methods
-        self._events = events
+        self._counts = events
         self._admit = admit
         self._tls = tls
         self._plain = plain
@@ -57,7 +58,7 @@ class GrpcServer:
         self._most_held = most_held
         self._drain_seconds = drain_seconds
         self._greeting = 0  # connections whose first byte, or handshake, has not come yet
-        self._one_has_closed = trio.lowlevel.ParkingLot()
+        self._one_is_over = trio.lowlevel.ParkingLot()
 
     async def serve(
         self, host: str, port: int, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED
@@ -97,13 +98,13 @@ class GrpcServer:
                 self._greeting -= 1
             if found is None:
                 return
-            connection = GrpcConnection(found[0], self._methods, self._events, self._admit)
+            connection = GrpcConnection(found[0], self._methods, self, self._admit)
             self.connections.add(connection)
             try:
                 await connection.run(found[1])
             finally:
                 self.connections.discard(connection)
-                self._one_has_closed.unpark_all()
+                self._one_is_over.unpark_all()
         finally:
             with trio.CancelScope(shield=True):
                 await raw.aclose()
@@ -151,10 +152,16 @@ class GrpcServer:
             total -= size
             connection.close(f"all connections together hold more than {most} bytes, and this one holds {size}")
 
+    def over(self, call: Call, status: GrpcStatus, now: float) -> None:
+        """See CallEvents."""
+        self._counts.over(call, status, now)
+        if self._one_is_over:
+            self._one_is_over.unpark_all()
+
     async def drain(self) -> None:
         """Ask all clients to leave, and wait until what is in progress has been answered."""
         for connection in list(self.connections):
             connection.go_away()
         with trio.move_on_after(self._drain_seconds):
             while any(not call.method.is_stream for one in self.connections for call in one.calls):
-                await self._one_has_closed.park()
+                await self._one_is_over.park()

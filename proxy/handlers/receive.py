@@ -54,6 +54,8 @@ _MOST_ENTRIES = 1024  # of one acknowledgement
 _TO_DEAD_LETTERS = -1  # as a delay level
 _LONGEST_ATTEMPT = 128
 _LONGEST_EXPRESSION = 16 << 10
+MOST_POPS = 20_000
+"""Pops that wait at brokers; one goes on for a while after its client has reset the call."""
 
 
 @dataclass(slots=True)
@@ -87,6 +89,7 @@ class Receives:
         self._clock = clock
         self._nursery: trio.Nursery | None = None
         self._polls: dict[str, set[_Poll]] = {}  # by client
+        self._pops = 0
 
     async def run(self) -> None:
         """What goes on beside the calls, until cancelled."""
@@ -102,6 +105,8 @@ class Receives:
         check_topic(topic)
         check_group(group)
         client_id = call.client_id
+        if self._pops >= MOST_POPS:
+            raise Refusal(Code.TOO_MANY_REQUESTS, f"{MOST_POPS} receives wait already")
         invisible = self._invisible(request)
         subscription = _subscription(topic, request.filter_expression)
         known = await self._brokers.topic(topic)
@@ -147,6 +152,11 @@ class Receives:
         for poll in self._polls.get(client_id, ()):
             poll.is_over = True
             poll.done.set()
+
+    def end_all_polls(self) -> None:
+        """This endpoint stops: all receives are answered now, with nothing."""
+        for client_id in list(self._polls):
+            self.end_polls(client_id)
 
     def _answer(
         self, call: Call, request: m.ReceiveMessageRequest, topic: str, group: str, messages: Sequence[Popped]
@@ -200,6 +210,7 @@ class Receives:
         return max(min(poll, left - _MARGIN_MS), 0)
 
     async def _pop(self, address: str, header: PopMessageHeader, subscription: Subscription, poll: _Poll) -> None:
+        self._pops += 1
         try:
             answer = await self._brokers.ask(
                 address,
@@ -221,6 +232,8 @@ class Receives:
                     self._ack_soon(address, header.consumerGroup, header.topic, one.handle)  # a hash was alike
                 else:
                     poll.messages.append(one)
+        finally:
+            self._pops -= 1
         poll.done.set()
 
     # ---- what becomes of messages

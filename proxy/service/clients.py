@@ -14,11 +14,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from rocketlet.proxy.call import Call
+from rocketlet.common.topic import is_topic_name
+from rocketlet.proxy.call import Call, Refusal
 from rocketlet.proxy.wire import messages as m
+from rocketlet.proxy.wire.codes import Code
 
 MOST_TOPICS = 1000
 """Of one client's settings; more of them are not remembered."""
+MOST_BYTES = 64 << 20
+"""Of names that all clients together may have in their settings; those of further clients are not remembered."""
+_CLIENT_SIZE = 1024
 
 
 class Client:
@@ -30,6 +35,7 @@ class Client:
         self.kind = m.CLIENT_TYPE_UNSPECIFIED
         self.group = ""
         self.topics: set[str] = set()
+        self.size = 0
         self.is_leaving = False
 
     def __repr__(self) -> str:
@@ -43,6 +49,7 @@ class Clients:
         self._by_id: dict[str, Client] = {}
         self._producers: dict[str, dict[str, Client]] = {}
         self._random = random
+        self.size = 0
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -56,8 +63,15 @@ class Clients:
     def told(self, call: Call, settings: m.Settings) -> Client:
         """A client has sent its settings on this telemetry, the first or further ones. Raises Refusal."""
         client = self._by_id.get(call.client_id)
+        names = {topic.name for topic in settings.publishing.topics[:MOST_TOPICS] if is_topic_name(topic.name)}
+        size = _CLIENT_SIZE + sum(map(len, names))
+        before = client.size if client is not None else 0
+        if self.size - before + size > MOST_BYTES:
+            raise Refusal(Code.TOO_MANY_REQUESTS, f"the settings of all clients together exceed {MOST_BYTES} bytes")
         if client is None:
             client = self._by_id[call.client_id] = Client(call.client_id, call)
+        self.size += size - before
+        client.size = size
         client.telemetry = call
         call.when_over = self._over
         client.kind = settings.client_type
@@ -65,12 +79,11 @@ class Clients:
         if settings.WhichOneof("pub_sub") == "subscription":
             client.group = settings.subscription.group.name
         else:
-            topics = {topic.name for topic in settings.publishing.topics[:MOST_TOPICS]}
-            for topic in client.topics - topics:
+            for topic in client.topics - names:
                 self._no_longer(topic, client)
-            for topic in topics:
+            for topic in names:
                 self._producers.setdefault(topic, {})[client.id] = client
-            client.topics = topics
+            client.topics = names
         return client
 
     def producers(self, topic: str) -> list[Client]:
@@ -94,6 +107,7 @@ class Clients:
         if client is None or client.telemetry is not call:
             return  # it has opened another one meanwhile
         del self._by_id[client.id]
+        self.size -= client.size
         for topic in client.topics:
             self._no_longer(topic, client)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable
 
@@ -34,6 +35,13 @@ def test_each_test_has_a_stack_of_its_own(rocketmq: ThreadStack) -> None:
 def test_and_so_has_the_next(rocketmq: ThreadStack) -> None:
     with Producer("g", namesrv=rocketmq.namesrv) as producer:
         assert producer.send(Message("plugin", b"1")).offset_message_id.endswith("0" * 16)
+
+
+def test_clients_of_rocketmq_5_have_an_endpoint_once_it_is_asked_for(rocketmq: ThreadStack) -> None:
+    with socket.create_connection(("127.0.0.1", int(rocketmq.endpoints.rpartition(":")[2])), 10) as client:
+        client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000"))
+        assert client.recv(9)[3] == 4  # its SETTINGS
+    assert rocketmq.endpoints == rocketmq.endpoints
 
 
 def test_a_scripted_answer_is_met_so_often_and_then_no_more(rocketmq: ThreadStack) -> None:

@@ -1,0 +1,71 @@
+"""The table of clients: who produces what, for as long as a telemetry is open, within its bounds."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from rocketlet.proxy.call import Call, Method, Refusal
+from rocketlet.proxy.http2.protocol import Stream
+from rocketlet.proxy.service import clients as module
+from rocketlet.proxy.service.clients import Clients
+from rocketlet.proxy.wire import messages as m
+
+
+def telemetry(client_id: str) -> Call:
+    method = Method("Telemetry", m.TelemetryCommand, m.TelemetryCommand, lambda *_: None, is_stream=True)
+    owner: Any = None
+    return Call(owner, Stream(1, 0), method, {b"x-mq-client-id": client_id.encode()}, 0.0, None)
+
+
+def producing(*topics: str) -> m.Settings:
+    return m.Settings(
+        client_type=m.PRODUCER, publishing=m.Publishing(topics=[m.Resource(name=topic) for topic in topics])
+    )
+
+
+def end(call: Call) -> None:
+    assert call.when_over is not None
+    call.when_over(call)
+
+
+def test_producers_are_those_whose_settings_name_the_topic() -> None:
+    clients = Clients(Random(1))
+    one, two = telemetry("a"), telemetry("b")
+    clients.told(one, producing("T", "U"))
+    clients.told(two, producing("T"))
+    assert {client.id for client in clients.producers("T")} == {"a", "b"}
+    clients.told(one, producing("U"))
+    assert [client.id for client in clients.producers("T")] == ["b"]
+    end(two)
+    assert clients.topics() == {"U"}
+    end(one)
+    assert (len(clients), clients.size, clients.topics()) == (0, 0, set())
+
+
+def test_a_client_that_has_opened_another_telemetry_outlives_the_first() -> None:
+    clients = Clients(Random(1))
+    first, second = telemetry("a"), telemetry("a")
+    clients.told(first, producing("T"))
+    clients.told(second, producing("T"))
+    end(first)
+    (client,) = clients
+    assert client.telemetry is second
+
+
+def test_names_that_are_none_are_not_remembered() -> None:
+    clients = Clients(Random(1))
+    clients.told(telemetry("a"), producing("x" * 1000, "a/b", "T"))
+    assert clients.topics() == {"T"}
+
+
+def test_all_settings_together_have_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_BYTES", 10_000)
+    clients = Clients(Random(1))
+    with pytest.raises(Refusal):
+        for number in range(100):
+            clients.told(telemetry(str(number)), producing(*(f"topic-{n}" for n in range(10))))
+    assert clients.size <= 10_000
+    assert len(clients) == number
