@@ -195,6 +195,29 @@ def _java(quick: bool) -> Figures:
     return figures
 
 
+def _replication(quick: bool) -> Figures:
+    from benchmarks.replication import measured
+
+    return measured(rounds=1 if quick else 3, gigabytes=0.25 if quick else 4.0, count=20_000 if quick else 60_000)
+
+
+def _replication_figures() -> dict[str, Figure]:
+    return {
+        "sync_ratio": Figure("SYNC_MASTER, 64 in flight: rate / a Java pair's", "x", at_least=1.0),
+        "sync_ours_rate": Figure("SYNC_MASTER: ours", "/s"),
+        "sync_java_rate": Figure("SYNC_MASTER: Java's", "/s"),
+        "cost_ratio": Figure("ASYNC_MASTER with a slave: CPU / without", "x", at_most=1.1),
+        "cost_alone_cpu": Figure("ASYNC_MASTER without a slave", "µs"),
+        "cost_followed_cpu": Figure("ASYNC_MASTER with a slave", "µs"),
+        "seed_ratio": Figure("a new slave: bytes a second / a Java pair's", "x", at_least=1.0),
+        "seed_ours": Figure("a new slave: ours", "B/s"),
+        "seed_java": Figure("a new slave: Java's", "B/s"),
+        "delay_ours": Figure("slave's delay at half load, median", "ms", at_most=10.0),
+        "delay_ours_p99": Figure("slave's delay at half load, 99 of 100", "ms"),
+        "delay_java": Figure("Java slave's delay at half load, median", "ms"),
+    }
+
+
 def _java_figures() -> dict[str, Figure]:
     figures: dict[str, Figure] = {}
     for load, name in (("sync", "64 threads"), ("async", "4 threads, asynchronous")):
@@ -294,4 +317,7 @@ CHAPTERS: dict[str, Chapter] = {
         once=True,
     ),
     "java": Chapter("beside a Java broker and client", _java, _java_figures(), _java_lacks, once=True),
+    "replication": Chapter(
+        "a master and a slave beside a Java pair", _replication, _replication_figures(), _java_lacks, once=True
+    ),
 }  # fmt: skip
