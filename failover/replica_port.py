@@ -29,6 +29,7 @@ from rocketlet.failover.stream_codec import (
     greeting,
     read_greeting,
 )
+from rocketlet.remoting.accepting import accepted
 from rocketlet.remoting.config import TlsMode
 from rocketlet.remoting.first_byte import told_apart
 from rocketlet.remoting.transport import ByteStream, Listener, Network, split_address
@@ -49,7 +50,6 @@ GREETING_SECONDS = 5.0
 BEAT_SECONDS = 0.5  # between signs of life
 _SLICE = 128 << 10
 _TELL_CONFIRMED_SECONDS = 0.01  # unless there are bytes to send anyway
-_ACCEPT_AGAIN_SECONDS = 0.1
 _SLICES_A_TURN = 4
 
 
@@ -110,12 +110,7 @@ class ReplicaPort:
                 await self._accept(listener, nursery)
 
     async def _accept(self, listener: Listener, nursery: trio.Nursery) -> None:
-        try:
-            stream = await listener.accept()
-        except OSError as error:
-            log.error("cannot accept replicas on %s: %s; trying again", listener.address, error)
-            await trio.sleep(_ACCEPT_AGAIN_SECONDS)
-            return
+        stream = await accepted(listener, log)
         if not is_allowed(split_address(stream.peer)[0], self._allowed()):
             log.warning("%s is not among haAllowed: it may not join", stream.peer)
         elif self._connections >= MOST_CONNECTIONS:

@@ -21,6 +21,7 @@ import trio
 from rocketlet.common.clock import stopwatch
 from rocketlet.metrics.loop_delay import LoopDelay
 from rocketlet.metrics.page import Page, Source
+from rocketlet.remoting.accepting import accepted
 from rocketlet.remoting.transport import ByteStream, Network
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ IDLE_SECONDS = 30.0
 """How long a connection may take for its next request, or to take an answer."""
 FRESH_SECONDS = 1.0
 _SLICE_SECONDS = 0.002
-_ACCEPT_AGAIN_SECONDS = 0.1
 _TEXT = "text/plain; charset=utf-8"
 
 
@@ -68,12 +68,7 @@ class Endpoint:
                 self.address = listener.address
                 task_status.started(listener.address)
                 while True:
-                    try:
-                        stream = await listener.accept()
-                    except OSError as error:
-                        log.warning("cannot accept a connection for metrics: %s", error)
-                        await trio.sleep(_ACCEPT_AGAIN_SECONDS)
-                        continue
+                    stream = await accepted(listener, log)
                     if self._connections >= MOST_CONNECTIONS:
                         await stream.aclose()
                     else:

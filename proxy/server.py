@@ -17,6 +17,7 @@ from rocketlet.proxy.call import Call, Method
 from rocketlet.proxy.connection import Admit, CallEvents, GrpcConnection
 from rocketlet.proxy.grpc_wire import GrpcStatus
 from rocketlet.proxy.http2.frames import PREFACE
+from rocketlet.remoting.accepting import accepted
 from rocketlet.remoting.own_context import OwnContext
 from rocketlet.remoting.tls import PrefixedStream, TlsContexts, secured
 from rocketlet.remoting.transport import ByteStream, Listener, Network
@@ -25,7 +26,6 @@ log = logging.getLogger("rocketlet.proxy.server")
 
 FIRST_BYTE_SECONDS = 10.0
 _LOOK_EVERY = 5.0
-_ACCEPT_AGAIN_SECONDS = 0.1
 _CLIENT_HELLO = 0x16
 _ALPN = ["h2"]  # what gRPC clients insist on
 
@@ -76,12 +76,7 @@ class GrpcServer:
 
     async def _accept(self, listener: Listener, nursery: trio.Nursery) -> None:
         while True:
-            try:
-                stream = await listener.accept()
-            except OSError as error:
-                log.error("cannot accept connections on %s: %s; trying again", listener.address, error)
-                await trio.sleep(_ACCEPT_AGAIN_SECONDS)
-                continue
+            stream = await accepted(listener, log)
             if len(self.connections) + self._greeting >= self._most_connections:
                 self.refused += 1
                 log.warning("%s is refused: %d connections are open", stream.peer, len(self.connections))

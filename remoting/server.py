@@ -15,7 +15,6 @@ Java: remoting/netty/NettyRemotingServer.java
 
 from __future__ import annotations
 
-import errno
 import itertools
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from rocketlet.remoting.accepting import accepted
 from rocketlet.remoting.config import ServerConfig, TlsMode
 from rocketlet.remoting.connection import Connection, Limits
 from rocketlet.remoting.dispatch import DEFAULT_LIMITS, Admit, Dispatch, FamilyLimit
@@ -40,11 +40,6 @@ if TYPE_CHECKING:
     from rocketlet.remoting.tls import TlsContexts
 
 log = logging.getLogger("rocketlet.remoting.server")
-
-_ACCEPT_AGAIN_SECONDS = 0.1
-# The system has nothing left to accept with: trying again at once would only burn the CPU. All other errors of accept
-# belong to the one connection that was about to be accepted.
-_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,23 +122,15 @@ class Server:
 
     async def _accept(self, listener: Listener, nursery: trio.Nursery, ours: set[Connection]) -> None:
         while True:
-            try:
-                stream = await listener.accept()
-            except OSError as error:
-                if error.errno in _EXHAUSTED:
-                    log.error("cannot accept connections on %s: %s; trying again", listener.address, error)
-                    await trio.sleep(_ACCEPT_AGAIN_SECONDS)
-                else:
-                    log.info("a connection to %s ended before it was accepted: %s", listener.address, error)
+            stream = await accepted(listener, log)
+            host = host_of(stream.peer)
+            limit = self.peers.connected(host)
+            if limit is None:
+                nursery.start_soon(self._greet, stream, host, ours)
             else:
-                host = host_of(stream.peer)
-                limit = self.peers.connected(host)
-                if limit is None:
-                    nursery.start_soon(self._greet, stream, host, ours)
-                else:
-                    if self.peers.may_log(host, trio.current_time()):
-                        log.warning("a connection of %s is closed: %s allows no more", stream.peer, limit)
-                    await stream.aclose()
+                if self.peers.may_log(host, trio.current_time()):
+                    log.warning("a connection of %s is closed: %s allows no more", stream.peer, limit)
+                await stream.aclose()
 
     async def _greet(self, raw: ByteStream, host: str, ours: set[Connection]) -> None:
         try:

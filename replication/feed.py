@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from rocketlet.remoting.accepting import accepted
 from rocketlet.remoting.config import TlsMode
 from rocketlet.remoting.first_byte import told_apart
 from rocketlet.remoting.transport import ByteStream, Listener, Network, split_address
@@ -40,7 +41,6 @@ log = logging.getLogger("rocketlet.replication.feed")
 
 MOST_CONNECTIONS = 64
 STALLED_SECONDS = 6.0  # twice the default of slaveTimeout
-_ACCEPT_AGAIN_SECONDS = 0.1  # after running out of descriptors
 _SLICES_A_TURN = 8  # until other tasks get their turn; 256 KiB by default, a tenth of a millisecond
 
 
@@ -146,12 +146,7 @@ class Feed:
                 await self._accept(listener, nursery)
 
     async def _accept(self, listener: Listener, nursery: trio.Nursery) -> None:
-        try:
-            stream = await listener.accept()
-        except OSError as error:
-            log.error("cannot accept slaves on %s: %s; trying again", listener.address, error)
-            await trio.sleep(_ACCEPT_AGAIN_SECONDS)
-            return
+        stream = await accepted(listener, log)
         allowed = self._config().ha_allowed
         if not is_allowed(split_address(stream.peer)[0], allowed):
             log.warning("%s is not among haAllowed=%s: not fed", stream.peer, ";".join(allowed))
