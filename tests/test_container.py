@@ -151,3 +151,24 @@ def _free_port() -> int:
 def test_no_registry_is_named() -> None:
     for path in (CONTAINERFILE, COMPOSE):
         assert not re.search(r"(docker|ghcr|quay|gcr)\.io", path.read_text())
+
+
+def test_the_compose_file_of_failover_is_sound() -> None:
+    yaml = pytest.importorskip("yaml", reason="PyYAML reads the compose file; mkdocs brings it along")
+    from rocketlet.broker.config import BrokerConfig
+    from rocketlet.common.config_file import load
+    from rocketlet.failover.config import FailoverConfig
+    from rocketlet.store.config import StoreConfig
+
+    services = yaml.safe_load((ROOT / "container" / "failover.yaml").read_text())["services"]
+    replicas = set()
+    for name in ("broker-1", "broker-2", "broker-3"):
+        loaded = load(BrokerConfig, StoreConfig, FailoverConfig, environment=services[name]["environment"])
+        config, broker = loaded[FailoverConfig], loaded[BrokerConfig]
+        assert config.failover_enable
+        assert {endpoint.partition("://")[2].partition(":")[0] for endpoint in config.etcd_endpoints} <= set(services)
+        assert (broker.broker_name, broker.broker_ip1, broker.namesrv_addr) == ("broker-a", name, ("namesrv:9876",))
+        replicas.add(config.replica_id)
+    assert replicas == {1, 2, 3}
+    for name in ("etcd-1", "etcd-2", "etcd-3"):
+        assert f"{name}=http://{name}:2380" in services[name]["environment"]["ETCD_INITIAL_CLUSTER"]
