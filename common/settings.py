@@ -161,7 +161,7 @@ def setting(
         if not minimum <= default <= maximum:  # type: ignore[operator]
             raise TypeError(f"{doc!r}: the default {default} is not between {minimum} and {maximum}")
     known = {name: value for name, value in locals().items() if name != "default"}
-    return dataclasses.field(default=default, metadata={_METADATA: known})
+    return dataclasses.field(default=default, repr=not secret, metadata={_METADATA: known})
 
 
 def settings_of(config_type: type) -> tuple[Setting, ...]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,12 +17,13 @@ import pytest
 from rocketlet.access.account_files import read_accounts
 from tests.support.java_programs import JavaPrograms
 from tests.support.memory_folder import account, accounts
-from tests.support.programs import Program, broker, name_server
+from tests.support.programs import REPOSITORY, Program, broker, name_server
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 CLIENT = Path(__file__).parent / "SignedClient.java"
 SECRET = "correct-horse"
+SHORT = " ".join(["1s"] * 18)  # delay levels, for retries
 TOPIC, GROUP = "signed", "signed-group"
 ADMIN, GOOD, PUBLISHER = "operator", "worker-1", "publisher"
 OUTCOMES = {
@@ -92,12 +96,26 @@ def outcomes(java: JavaPrograms, namesrv: str, folder: Path) -> dict[str, str]:
     return dict(steps)  # type: ignore[arg-type]
 
 
+def mqadmin(*arguments: str, namesrv: str) -> str:
+    """Ours, signed by its environment."""
+    done = subprocess.run(
+        [sys.executable, "-m", "rocketlet.tools.admin", *arguments, "-n", namesrv],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "ROCKETLET_ACCESS_KEY": ADMIN, "ROCKETLET_SECRET_KEY": SECRET},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def differences(found: dict[str, str]) -> list[str]:
     return [f"{step}: {found.get(step)}" for step, want in OUTCOMES.items() if not found.get(step, "").startswith(want)]
 
 
 def test_the_official_client_against_ours_and_its_mqadmin(signed: JavaPrograms, tmp_path: Path) -> None:
-    with ours(tmp_path / "ours") as (namesrv, address, program):
+    with ours(tmp_path / "ours", messageDelayLevel=SHORT) as (namesrv, address, program):
         signed.admin("updateTopic", "-n", namesrv, "-b", address, "-t", TOPIC, "-r", "4", "-w", "4")
         found = outcomes(signed, namesrv, tmp_path)
         assert differences(found) == []
@@ -115,8 +133,10 @@ def test_the_official_client_against_ours_and_its_mqadmin(signed: JavaPrograms, 
         assert made.permissions == {"signed": 4, "other": 8}
         assert (made.secret_key, made.addresses.text, made.admin) == ("battery-staple", "127.0.0.1", False)
         assert str(path) in signed.admin("clusterAclConfigVersion", "-n", namesrv, "-b", address)
-        signed.admin("updateGlobalWhiteAddr", "-n", namesrv, "-b", address, "-g", "10.1.*.*,10.2.0.7")
-        signed.admin("deleteAclConfig", "-n", namesrv, "-b", address, "-a", "newcomer")
+        said = signed.admin("updateGlobalWhiteAddr", "-n", namesrv, "-b", address, "-g", "10.1.*.*,10.2.0.7")
+        assert "success" in said, said
+        said = signed.admin("deleteAclConfig", "-n", namesrv, "-b", address, "-a", "newcomer")
+        assert "success" in said, said
         after = read_accounts("plain_acl.yml", path.read_bytes())
         assert [one.access_key for one in after.accounts] == [ADMIN, GOOD, PUBLISHER]
         assert [one.text for one in after.everywhere] == ["10.1.*.*", "10.2.0.7"]
@@ -130,7 +150,19 @@ def test_the_official_client_against_ours_and_its_mqadmin(signed: JavaPrograms, 
 def test_the_same_beside_a_java_broker(signed: JavaPrograms, tmp_path: Path) -> None:
     with (
         name_server(tmp_path / "ns") as (_, namesrv),
-        signed.broker(tmp_path / "java", namesrv, aclEnable="true") as one,
+        signed.broker(tmp_path / "java", namesrv, aclEnable="true", messageDelayLevel=SHORT) as one,
     ):
-        signed.admin("updateTopic", "-n", namesrv, "-b", one.address, "-t", TOPIC, "-r", "4", "-w", "4")
+        mqadmin("updateTopic", "-b", one.address, "-t", TOPIC, "-r", "4", "-w", "4", namesrv=namesrv)
         assert differences(outcomes(signed, namesrv, tmp_path)) == []
+        file = signed.stack.parent / "conf" / "plain_acl.yml"
+        change = ("-a", "newcomer", "-s", "battery-staple", "-t", "signed=PUB", "-i", "DENY", "-u", "SUB", "-w", "")
+        mqadmin("updateAclConfig", "-b", one.address, *change, namesrv=namesrv)
+        (made,) = (found for found in read_accounts("f", file.read_bytes()).accounts if found.access_key == "newcomer")
+        assert (made.secret_key, made.permissions, made.default_group) == ("battery-staple", {"signed": 4}, 8)
+        versions = mqadmin("clusterAclConfigVersion", "-b", one.address, "--json", namesrv=namesrv)
+        assert json.loads(versions)["counter"] >= 1
+        mqadmin("updateGlobalWhiteAddr", "-b", one.address, "-g", "10.1.2.*", namesrv=namesrv)
+        mqadmin("deleteAclConfig", "-b", one.address, "-a", "newcomer", namesrv=namesrv)
+        after = read_accounts("f", file.read_bytes())
+        assert "newcomer" not in [found.access_key for found in after.accounts]
+        assert [found.text for found in after.everywhere] == ["10.1.2.*"]
