@@ -225,12 +225,14 @@ async def grpc_client(network: Network, address: str) -> AsyncIterator[GrpcClien
     """A client, connected."""
     stream = await network.dial(address)
     client = GrpcClient(stream)
-    async with trio.open_nursery() as nursery:
-        await client.raw.greet()
-        nursery.start_soon(client.read)
-        try:
-            yield client
-        finally:
-            nursery.cancel_scope.cancel()
-            with trio.CancelScope(shield=True):
-                await stream.aclose()
+    try:
+        async with trio.open_nursery() as nursery:
+            await client.raw.greet()
+            nursery.start_soon(client.read)
+            try:
+                yield client
+            finally:
+                nursery.cancel_scope.cancel()
+    finally:
+        with trio.CancelScope(shield=True):
+            await stream.aclose()
