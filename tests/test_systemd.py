@@ -45,7 +45,7 @@ def test_systemd_understands_it(unit: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.stem)
 @pytest.mark.process
 def test_the_program_takes_its_flags(unit: Path, tmp_path: Path) -> None:
-    program, *words = (word.replace("%S", str(tmp_path)) for word in command(unit))
+    program, *words = (word.replace("%S", str(tmp_path)).replace("%i", "small") for word in command(unit))
     name = Path(program).name
     assert name in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     words = [word.replace("/etc/rocketlet", str(ROOT / "conf")) for word in words]
@@ -53,5 +53,5 @@ def test_the_program_takes_its_flags(unit: Path, tmp_path: Path) -> None:
         [sys.executable, "-m", MODULES[name], "-p", *words], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
-    state = f"{tmp_path}/{unit.stem}/"
+    state = f"{tmp_path}/{unit.stem.replace('@', '-small')}/"
     assert state in done.stdout

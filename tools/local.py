@@ -12,6 +12,7 @@ Java: test/base/IntegrationTestBase.java, which starts them for RocketMQ's own t
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -79,6 +80,8 @@ class LocalSettings:
     replicas: int = 1
     """Copies of each broker's messages: a master, SYNC_MASTER unless `settings` say otherwise, and its slaves. Three
     and more elect their master, and so do two with `failoverEnable=true` among the settings."""
+    processes: bool = False
+    """Each broker in a process of its own, to use more than one core."""
     breakable: bool = False
     """Whether brokers can be killed, paused and parted from each other (`kill`, `pause`, `partition`)."""
     metrics_port: int | None = None
@@ -158,7 +161,8 @@ class LocalStack:
             namesrvs = tuple([await self._start_namesrv(sheltered, n) for n in range(self._chosen.namesrvs)])
             async with trio.open_nursery() as nursery:
                 self._nursery, self._namesrv_addresses = nursery, namesrvs
-                told = {member.name: await self._start_member(member) for member in self._members}
+                start = self._start_process if self._chosen.processes else self._start_member
+                told = {member.name: await start(member) for member in self._members}
                 for number in range(len(self._groups)):
                     await self.elected(_name(number))
                 here = {
@@ -305,6 +309,16 @@ class LocalStack:
 
     # ---- start
 
+    async def _start_process(self, member: Member) -> str:
+        from rocketlet.tools import broker_process
+
+        assert self._nursery is not None
+        file = self._chosen.file.name if self._chosen.file is not None else None
+        flags = self._flags(member, self._namesrv_addresses)
+        flags.setdefault("logLevel", logging.getLevelName(logging.getLogger("rocketlet").getEffectiveLevel()))
+        address: str = await self._nursery.start(broker_process.serve, member.name, flags, file)
+        return address
+
     async def _start_member(self, member: Member) -> str:
         loaded = self._broker_settings(member, self._namesrv_addresses)
         network = self._breakable.of(member.name) if self._breakable is not None else self._network
@@ -413,7 +427,8 @@ class LocalStack:
         host, _, port = address.rpartition(":")
         return f"{LOOPBACK}:{port}" if host in ("0.0.0.0", "[::]") else address
 
-    def _broker_settings(self, member: Member, namesrvs: tuple[str, ...]) -> Loaded:
+    def _flags(self, member: Member, namesrvs: tuple[str, ...]) -> dict[str, str]:
+        """The settings of one broker that this stack chooses, and those given for all."""
         chosen = self._chosen
         flags = {
             "brokerName": _name(member.number),
@@ -436,6 +451,9 @@ class LocalStack:
             flags["metricsExporterType"] = "DISABLE"  # one page has the metrics of all
         if chosen.advertise:
             flags["brokerIP1"] = chosen.advertise
+        return flags | given
+
+    def _broker_settings(self, member: Member, namesrvs: tuple[str, ...]) -> Loaded:
         return load(
             BrokerConfig,
             StoreConfig,
@@ -445,8 +463,8 @@ class LocalStack:
             MetricsConfig,
             FailoverConfig,
             AccessConfig,
-            file=chosen.file,
-            flags=flags | given,
+            file=self._chosen.file,
+            flags=self._flags(member, namesrvs),
         )
 
     def _disk(self) -> Disk:

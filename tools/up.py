@@ -57,6 +57,11 @@ class ConsoleFailed(RocketletError):
 )
 @click.option("--brokers", type=click.IntRange(1, 8), default=1, show_default=True, help="Number of brokers.")
 @click.option(
+    "--processes",
+    is_flag=True,
+    help="Run each broker in a process of its own, to use more cores.",
+)
+@click.option(
     "--replicas", type=click.IntRange(1, 4), default=1, show_default=True,
     help="Copies of each broker's messages: 2 are a SYNC_MASTER and a slave, 3 elect their master.",
 )  # fmt: skip
@@ -89,6 +94,8 @@ def up(print_addr: bool, as_json: bool, verbose: bool, with_console: bool, **cho
     from rocketlet.common.settings import SettingsError
     from rocketlet.tools.local import LocalSettings, LocalStack
 
+    if chosen["processes"] and (chosen["memory"] or chosen["replicas"] > 1):
+        raise click.UsageError("--processes is for brokers with a directory and without replicas")
     set_up(LogConfig(log_level=LogLevel.INFO if verbose else LogLevel.WARNING))
     file = chosen["config_file"]
     try:
@@ -100,6 +107,7 @@ def up(print_addr: bool, as_json: bool, verbose: bool, with_console: bool, **cho
             broker_port=chosen["broker_port"],
             brokers=chosen["brokers"],
             replicas=chosen["replicas"],
+            processes=chosen["processes"],
             metrics_port=_metrics_port(chosen["metrics_port"], chosen["port"]),
             grpc_port=chosen["grpc_port"],
             metrics_port_may_differ=chosen["metrics_port"] is None,

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -44,6 +45,11 @@ def up(*arguments: str, directory: Path) -> Iterator[subprocess.Popen[str]]:
             if process.poll() is None:
                 process.terminate()
                 process.communicate(timeout=30)
+
+
+def children_of(pid: int) -> list[int]:
+    """Each thread has a list of its own."""
+    return [int(word) for path in Path(f"/proc/{pid}/task").glob("*/children") for word in path.read_text().split()]
 
 
 def first_line(process: subprocess.Popen[str]) -> str:
@@ -91,6 +97,36 @@ def test_what_a_person_is_told(tmp_path: Path) -> None:
     assert f"data          {tmp_path}/rocketlet-data" in said
     assert f"Ctrl-C, or kill {process.pid}" in said
     assert "It listens on this host only; --listen 0.0.0.0" in said
+
+
+def test_brokers_in_processes_of_their_own_serve_one_cluster_and_end_together(tmp_path: Path) -> None:
+    with up(*FREE_PORTS, "--brokers", "2", "--processes", "--json", directory=tmp_path) as process:
+        told = ready(process)
+        assert set(told["brokers"]) == {"broker-a", "broker-b"}
+        with Producer("up", namesrv=told["namesrv"]) as producer:
+            used = {producer.send(Message("up", b"%d" % number)).queue.broker_name for number in range(16)}
+        assert used == {"broker-a", "broker-b"}
+        if Path("/proc/self/task").exists():
+            assert len(children_of(process.pid)) == 2
+        process.terminate()
+        _, said = process.communicate(timeout=60)
+        assert (process.returncode, said) == (0, "")
+        for address in told["brokers"].values():
+            host, _, port = address.rpartition(":")
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection((host, int(port)), timeout=5)
+
+
+def test_a_broker_process_that_dies_ends_all_and_is_named(tmp_path: Path) -> None:
+    if not Path("/proc/self/task").exists():
+        pytest.skip("no /proc on this machine to find the broker's process in")
+    with up(*FREE_PORTS, "--brokers", "2", "--processes", "--json", directory=tmp_path) as process:
+        ready(process)
+        first = children_of(process.pid)[0]
+        os.kill(first, signal.SIGKILL)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 1
+        assert f"process {first}, has ended with -9" in said
 
 
 def test_metrics_of_all_that_runs_are_on_one_page(tmp_path: Path) -> None:
