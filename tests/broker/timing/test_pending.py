@@ -7,20 +7,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from rocketlet.broker.timing import pending as pending_module
 from rocketlet.broker.timing.pending import NEVER, Pending
 
+LARGE = pending_module._LARGE
 dues = st.one_of(st.integers(0, 2_000), st.integers(0, 1_000_000), st.sampled_from([255, 256, 65_535, 65_536, 131_072]))
 
 
 class Model(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
+        pending_module._LARGE = 8  # type: ignore[misc]
         self.pending = Pending()
         self.model: set[tuple[int, int]] = set()
         self.places = 0
         self.now = 0
 
-    @rule(due=dues, count=st.integers(1, 3))
+    def teardown(self) -> None:
+        pending_module._LARGE = LARGE  # type: ignore[misc]
+
+    @rule(due=dues, count=st.integers(1, 30))
     def add(self, due: int, count: int) -> None:
         for _ in range(count):
             self.pending.add(due, self.places)
