@@ -20,8 +20,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-import numpy
-
 DONE: Final = -1  # as `due`
 NEVER: Final = (1 << 63) - 1
 MOST_TIMES: Final = 0xFFFF
@@ -74,6 +72,8 @@ class Block:
 
     def due_at(self, now: int, most: int) -> list[int]:
         """The places of entries that are due, the first `most`."""
+        import numpy  # 60 ms that a broker without pop does not pay
+
         if self.soonest > now:
             return []
         due = numpy.frombuffer(self.due, numpy.int64)
@@ -85,6 +85,8 @@ class Block:
 
     def dead_at(self, now: int, most_times: int) -> list[int]:
         """The places of entries that are due and were delivered so often."""
+        import numpy  # 60 ms that a broker without pop does not pay
+
         if self.soonest > now:
             return []
         due, times = numpy.frombuffer(self.due, numpy.int64), numpy.frombuffer(self.times, numpy.uint16)
@@ -93,6 +95,8 @@ class Block:
 
     def soonest_after(self, now: int) -> int:
         """When the next entry is due that is not due yet; may be too early."""
+        import numpy  # 60 ms that a broker without pop does not pay
+
         if self.soonest > now:
             return self.soonest
         due = numpy.frombuffer(self.due, numpy.int64)
@@ -101,6 +105,8 @@ class Block:
 
     def shrink(self) -> None:
         """Let go of what is done."""
+        import numpy  # 60 ms that a broker without pop does not pay
+
         keep = numpy.frombuffer(self.due, numpy.int64) != DONE
         for name in ("offsets", "due", "popped", "times", "keys"):
             old = getattr(self, name)
@@ -214,6 +220,8 @@ class InFlight:
     @property
     def floor(self) -> int:
         """The lowest offset that is not done: where a group would go on that knows nothing of this table."""
+        import numpy  # 60 ms that a broker without pop does not pay
+
         if not self._blocks:
             return self.next
         block = self._blocks[0]
@@ -257,6 +265,8 @@ class InFlight:
         return len(gone)
 
     def counts(self, now: int) -> Counts:
+        import numpy  # 60 ms that a broker without pop does not pay
+
         found = Counts()
         for block in self._blocks:
             due = numpy.frombuffer(block.due, numpy.int64)
