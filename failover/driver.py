@@ -31,6 +31,7 @@ from rocketlet.failover.in_sync import InSync, Proposal
 from rocketlet.failover.own_state import OwnState
 from rocketlet.failover.replica_port import Leading, ReplicaPort
 from rocketlet.store.disk import Disk
+from rocketlet.store.errors import Closed
 from rocketlet.store.offload import offload
 
 log = logging.getLogger("rocketlet.failover.driver")
@@ -199,7 +200,10 @@ class Driver:
         assert self._store.confirmed is not None
         proposal: Proposal | None = None
         with trio.move_on_after(_RESIGN_SECONDS):
-            await self._store.confirmed.reach(end)
+            try:
+                await self._store.confirmed.reach(end)
+            except Closed as error:
+                raise NotNow(str(error)) from None
             while (proposal := in_sync.resign(heir)) is None:
                 if in_sync.replaced:
                     raise NotNow("another replica was elected meanwhile")
@@ -411,9 +415,10 @@ class Driver:
         nursery.start_soon(self._confirm_own)
         self._changed()
         assert store.confirmed is not None
-        await store.confirmed.reach(end)
-        if in_sync.replaced:
-            return
+        try:
+            await store.confirmed.reach(end)
+        except Closed:
+            return  # another one was elected meanwhile
         await self._stage.lead()
         self._now(State.LEADING)
         self._judge()
