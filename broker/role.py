@@ -25,6 +25,7 @@ from rocketlet.broker.config import BrokerConfig
 from rocketlet.broker.identity import Identity
 from rocketlet.broker.run_time_settings import RunTimeSettings
 from rocketlet.common.config_file import Loaded
+from rocketlet.common.errors import RocketletError
 from rocketlet.common.settings import SettingsError
 from rocketlet.replication.config import ReplicationConfig
 from rocketlet.store.config import BrokerRole, StoreConfig
@@ -109,6 +110,10 @@ class RoleFile:
         self._disk.write_file(self._path, text + b"\n")
 
 
+class Superseded(RocketletError):
+    """Another change of the role came before this one was done."""
+
+
 class Duty(Protocol):
     """What is done in one role, until cancelled; `task_status` says that it has begun."""
 
@@ -133,6 +138,7 @@ class Role:
         self._scope = trio.CancelScope()
         self._settled = trio.lowlevel.ParkingLot()
         self._wanted = standing
+        self._has_begun = False  # the duty of `now`
         self.now = standing
 
     async def run(
@@ -142,7 +148,7 @@ class Role:
         started = False
         while True:
             async with trio.open_nursery() as nursery:
-                self._scope = nursery.cancel_scope
+                self._scope, self._has_begun = nursery.cancel_scope, False
                 await nursery.start(as_slave if self.now.is_slave else as_master)
                 if started:
                     log.warning("this broker is a %s now, with id %d", self.now.role.value, self.now.broker_id)
@@ -150,13 +156,17 @@ class Role:
                 else:
                     started = True
                     task_status.started()
+                self._has_begun = True
                 self._settled.unpark_all()
             # Cancelled from outside the nursery raises and does not come here.
             self._take(self._wanted)
 
     async def become(self, standing: Standing) -> None:
-        """Change the role; returns when the new duty has begun. The decision is durable before. Raises OSError."""
-        if standing == self.now:
+        """Change the role; returns when the new duty has begun. The decision is durable before.
+
+        Raises OSError, or Superseded where somebody wanted another role before that.
+        """
+        if standing == self._wanted == self.now:
             return
         if self._file is not None:  # where replicas elect, nothing is to be remembered
             self._file.write(standing)
@@ -165,7 +175,10 @@ class Role:
         self._identity.slave = True
         self._changed()
         self._scope.cancel()
-        while self.now != standing:
+        self._settled.unpark_all()  # those whose wish this replaces
+        while not self._has_begun or self.now != standing:
+            if self._wanted != standing:
+                raise Superseded(f"somebody made this broker a {self._wanted.role.value} meanwhile")
             await self._settled.park()
 
     def _take(self, standing: Standing) -> None:

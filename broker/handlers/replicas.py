@@ -25,7 +25,7 @@ import trio
 from rocketlet.broker.consumer_offsets import OffsetChange, OffsetRefused
 from rocketlet.broker.followed_tables import OFFSETS_AT_ONCE, FollowedTables
 from rocketlet.broker.identity import Identity
-from rocketlet.broker.role import MASTER_ID, Role, Standing
+from rocketlet.broker.role import MASTER_ID, Role, Standing, Superseded
 from rocketlet.broker.tables import Tables
 from rocketlet.remoting.command import request as command
 from rocketlet.remoting.connection_pool import ConnectionPool
@@ -343,6 +343,8 @@ class Replicas:
         try:
             await self._role.become(standing)
             await self._registered()  # so that clients find it from when the answer says that it is so
+        except Superseded as error:
+            raise Refused(ResponseCode.SYSTEM_BUSY, str(error)) from None
         except OSError as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"the role cannot be kept, so it stays: {error}") from None
 

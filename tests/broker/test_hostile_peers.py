@@ -32,9 +32,10 @@ from rocketlet.remoting.command import Command
 from rocketlet.remoting.config import ServerConfig
 from rocketlet.remoting.handler import Handler, Request
 from rocketlet.remoting.memory_network import MemoryNetwork
+from rocketlet.remoting.protocol.header import Header
 from rocketlet.remoting.protocol.membership import LockBatchBody
 from rocketlet.remoting.protocol.queue import WireQueue
-from rocketlet.remoting.protocol.replication import DEMOTE, RESUME, STOP, DemoteHeader, HandOverHeader
+from rocketlet.remoting.protocol.replication import DEMOTE, RESUME, STOP, DemoteHeader, HandOverHeader, PromoteHeader
 from rocketlet.remoting.protocol.sending import ConsumerSendMsgBackHeader
 from rocketlet.remoting.protocol.transactions import CheckTransactionStateHeader
 from rocketlet.remoting.request_codes import RequestCode
@@ -458,3 +459,29 @@ async def test_a_heartbeat_is_answered_when_the_name_server_knows_the_retry_topi
             assert (await one.heartbeat("c", "late", tags("T"))).code == 0
             assert trio.current_time() - began < 2
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("steps", range(0, 40, 3))
+async def test_changes_of_the_role_in_the_middle_of_another_are_answered(autojump_clock: MockClock, steps: int) -> None:
+    """A promotion that was overtaken waited for ever, and no later one was let through."""
+    disk = MemoryDisk()
+    async with memory_broker(disk=disk) as one:
+        assert (await one.call(RequestCode.DEMOTE_MASTER, DemoteHeader(3, "10.0.0.9:1"))).code == 0
+        codes: list[int] = []
+
+        async def ask(code: RequestCode, header: Header, after: int) -> None:
+            for _ in range(after):
+                await trio.lowlevel.checkpoint()
+            async with one.client() as client:
+                codes.append((await client.call(code, header)).code)
+
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask, RequestCode.PROMOTE_SLAVE, PromoteHeader(force=True), 0)
+                nursery.start_soon(ask, RequestCode.DEMOTE_MASTER, DemoteHeader(4, "10.0.0.9:2"), steps)
+                nursery.start_soon(ask, RequestCode.DEMOTE_MASTER, DemoteHeader(5, "10.0.0.9:3"), steps + 5)
+        assert len(codes) == 3
+        if one.broker.identity.slave:
+            assert (await one.call(RequestCode.PROMOTE_SLAVE, PromoteHeader(force=True))).code == 0
+        await serves(one)
+    await serves_after_a_restart(disk)
