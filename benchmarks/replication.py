@@ -293,7 +293,7 @@ def measured(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", default=list(PARTS), choices=PARTS)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all of them by default")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--gigabytes", type=float, default=4.0, help="of the log that a new slave takes")
     parser.add_argument("--steady", metavar="PORT,RATE", help=argparse.SUPPRESS)
@@ -302,9 +302,11 @@ def main() -> None:
         port, rate = options.steady.split(",")
         steady(int(port), float(rate))
         return
+    if unknown := set(options.parts) - set(PARTS):
+        parser.error(f"no part {', '.join(unknown)}")
     if missing():
         print(f"without Java's side; missing: {', '.join(missing())}")
-    for name, value in measured(tuple(options.parts), options.rounds, options.gigabytes).items():
+    for name, value in measured(tuple(options.parts) or PARTS, options.rounds, options.gigabytes).items():
         print(f"{name:24} {value:>16,.2f}", flush=True)
 
 

@@ -41,6 +41,8 @@ log = logging.getLogger("rocketlet.replication.feed")
 
 MOST_CONNECTIONS = 64
 STALLED_SECONDS = 6.0  # twice the default of slaveTimeout
+_COLLECT_SECONDS = 0.002
+_JOINED = 16 << 10  # to copy so much costs less than another call of the system, and another wake at the slave
 _SLICES_A_TURN = 8  # until other tasks get their turn; 256 KiB by default, a tenth of a millisecond
 
 
@@ -268,15 +270,19 @@ class Feed:
             # Before it is written: the acknowledgement may come while the rest still waits for room.
             view.sending(len(piece), trio.current_time())
             await _write(stream, SLICE.pack(offset, len(piece)), piece)
+            if view.sent >= source.value and not self.replicated.statistics().waiting:
+                # Nobody waits for this slave: what comes in the next moment goes in one piece, and is acknowledged in
+                # one. Without the pause a slave costs its master's CPU 3 µs a message, with it 1.
+                await trio.sleep(_COLLECT_SECONDS)
             in_turn += 1
             if in_turn >= _SLICES_A_TURN:
                 in_turn = 0
                 await trio.lowlevel.checkpoint()
 
 
-async def _write(stream: ByteStream, *parts: bytes | memoryview) -> None:
-    """Hand parts over one by one: a slice of the mapping is not copied to stand after its header."""
-    for part in parts:
+async def _write(stream: ByteStream, head: bytes, piece: bytes | memoryview = b"") -> None:
+    """Hand both over: a large slice of the mapping is not copied to stand after its header."""
+    for part in (head, piece) if len(piece) > _JOINED else (b"".join((head, piece)),):
         sent = stream.send_now(part)
         if sent < len(part):
             await stream.send_all(memoryview(part)[sent:])
