@@ -359,7 +359,13 @@ class Broker:
         else:
             self.finder.look_again()
             self.follower = by_settings = Follower(
-                self._dial, self.pool, self._replication_config, self.store, self._replica, self.finder.place
+                self._dial,
+                self.pool,
+                self._replication_config,
+                self.store,
+                self._replica,
+                self.finder.place,
+                self.registration.register_soon,  # the answer of a name server tells where the master is
             )
         self.followed_tables = FollowedTables(self.tables, self.store, self.pool, self.follower, self._clock)
         try:

@@ -36,7 +36,7 @@ log = logging.getLogger("rocketlet.replication.follow")
 
 DIAL_SECONDS = 3.0
 _READ = 128 << 10  # about 4 ms of filing small messages, so that the loop is not held longer
-_ADDRESS_SECONDS = 10.0  # a name server answers a registration sooner
+_ADDRESS_SECONDS = 5.0  # a name server answers a registration sooner
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 
 
@@ -95,7 +95,11 @@ class Follower:
         store: MessageStore,
         replica: Replica,
         place: MasterPlace,
+        look_for: Callable[[], None] = lambda: None,
     ) -> None:
+        """`look_for` is called when the master is lost, and while it is looked for: whoever knows where it is now is
+        to tell `place`."""
+        self._look_for = look_for
         self._dial = dial
         self._pool = pool
         self._config = config
@@ -132,6 +136,7 @@ class Follower:
                         await self._place.change()
                     if waited.cancelled_caught:
                         self._say("no master is known: neither haMasterAddress nor the name servers name one")
+                        self._look_for()
                     continue
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._until_moved, nursery.cancel_scope)
@@ -158,6 +163,7 @@ class Follower:
         finally:
             self.following = None
             self.changed.unpark_all()
+        self._look_for()
         await trio.sleep(self._pause)
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
 

@@ -142,6 +142,7 @@ class Model:
         await trio.sleep(30)
         self.look()
         await them.caught_up()
+        await trio.sleep(10)  # tables come after the log
         them.same_log()
         for member in them.members.values():
             await self.is_complete(member)

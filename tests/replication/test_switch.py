@@ -169,3 +169,14 @@ async def test_a_sync_master_is_replaced_by_one(autojump_clock: MockClock) -> No
         await trio.sleep(5)
         await fill(them, them.slave(), 3)
         them.same_log()
+
+
+async def test_another_slave_follows_the_new_master_soon(autojump_clock: MockClock) -> None:
+    async with pair(slaves=2) as them:
+        await fill(them, them.master, 3)
+        await them.caught_up()
+        await them.kill("master")
+        await promote(them.slave(1), force=True)
+        await fill(them, them.slave(1), 3)
+        await trio.sleep(15)
+        assert them.slave(2).store.log.end == them.slave(1).store.log.end
