@@ -18,8 +18,8 @@ import pytest
 from rocketlet import Message, Producer, PullConsumer
 from rocketlet.tools.local import LocalSettings
 from rocketlet.tools.thread_stack import ThreadStack
-from tests.support.java_programs import JavaBroker, JavaPrograms, Missing
-from tests.support.killing import REPOSITORY, Sending, free_port, kill_group, start
+from tests.support.java_programs import JavaBroker, JavaPrograms, Missing, free_broker_port
+from tests.support.killing import REPOSITORY, Sending, kill_group, start
 from tests.support.programs import name_server, program
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -114,7 +114,11 @@ class OurBroker:
     """A broker as a process, that can be killed and comes back where it was."""
 
     def __init__(self, folder: Path, namesrv: str, held: ExitStack) -> None:
-        settings = {"storePathRootDir": folder / "store", "flushDiskType": "SYNC_FLUSH", "listenPort": free_port()}
+        settings = {
+            "storePathRootDir": folder / "store",
+            "flushDiskType": "SYNC_FLUSH",
+            "listenPort": free_broker_port(),
+        }
         words = [word for key, value in settings.items() for word in (f"--{key}", str(value))]
         self._words = [*words, "-n", namesrv]
         self._held = held
