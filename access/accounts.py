@@ -121,10 +121,18 @@ class Rules:
     _found: dict[tuple[str, str], bool] = field(default_factory=dict, repr=False, compare=False)
 
     def comes_from(self, account: Account, host: str) -> bool:
-        """Whether the host is among the account's own addresses. Reading an address takes 3 µs, so it is remembered."""
-        known = self._found.get((account.access_key, host))
+        """Whether the host is among the account's own addresses."""
+        return self._match(account.access_key, account.addresses, host)
+
+    def is_white(self, host: str) -> bool:
+        """Whether the host is among the global white addresses."""
+        return self._match("", self.everywhere, host)
+
+    def _match(self, name: str, addresses: Addresses, host: str) -> bool:
+        """Reading an address takes 3 µs, so it is remembered."""
+        known = self._found.get((name, host))
         if known is None:
             if len(self._found) >= _REMEMBERED_HOSTS:
                 self._found.clear()
-            known = self._found[account.access_key, host] = account.addresses.match(host)
+            known = self._found[name, host] = addresses.match(host)
         return known

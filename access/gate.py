@@ -22,8 +22,6 @@ from collections.abc import Callable, Mapping
 from rocketlet.access.accounts import Account, Rules
 from rocketlet.access.verdicts import Denied, Reason, as_java_does, check_strictly, strictly
 from rocketlet.remoting.access import Access, Need, Permission, Resource
-from rocketlet.remoting.claims import Claim
-from rocketlet.remoting.errors import FrameError
 from rocketlet.remoting.handler import Refused, Request
 from rocketlet.remoting.peers import Peers
 from rocketlet.remoting.rates import Rates
@@ -62,17 +60,7 @@ class Gate:
         connection = request.connection
         certified = self._certified(connection.certified_names) if connection.certified_names else ""
         try:
-            account = self._judge(
-                self._rules(),
-                access,
-                request.code,
-                request.version,
-                _claim_of(request),
-                request.header,
-                request.body,
-                connection.host,
-                certified,
-            )
+            account = self._judge(self._rules(), access, request, certified)
             if account is not None:
                 request.account = account.access_key
                 limit = self._rate()
@@ -121,14 +109,6 @@ class Gate:
         except Denied as denied:
             self.denied[denied.reason] += 1
             raise
-
-
-def _claim_of(request: Request) -> Claim:
-    """Of all fields; the typed header has some of them only, so it may have been read where not all can be."""
-    try:
-        return Claim(request.header_type, request.raw_header)
-    except FrameError as error:
-        raise Denied(Reason.SIGNATURE, f"the signature cannot be checked: {error}") from None
 
 
 def _too_fast(account: Account, limit: int) -> Denied:

@@ -28,6 +28,8 @@ from rocketlet.common.errors import RocketletError
 from rocketlet.common.topic import RETRY_PREFIX, TRACE_TOPIC
 from rocketlet.remoting.access import Access, NotNamed, Permission, Resource
 from rocketlet.remoting.claims import Claim
+from rocketlet.remoting.errors import FrameError
+from rocketlet.remoting.handler import Request
 from rocketlet.remoting.protocol.membership import HeartbeatData
 from rocketlet.remoting.request_codes import RequestCode, request_name
 
@@ -60,28 +62,19 @@ class Denied(RocketletError):
 _PERMISSION_WORDS = {Permission.PUBLISH: "publish to", Permission.SUBSCRIBE: "subscribe to"}
 
 
-def strictly(
-    rules: Rules,
-    access: Access,
-    code: int,
-    version: int,
-    claim: Claim,
-    header: Any,
-    body: Body,
-    host: str,
-    certified: str,
-) -> Account:
-    """The account that sent the request, which may. Raises Denied, BodyError."""
-    account = _account(rules, claim, certified, code)
-    if claim.access_key:
-        _check_signature(account, claim, body, version)
+def strictly(rules: Rules, access: Access, request: Request, certified: str) -> Account:
+    """The account that sent the request and may; `certified` is its certificate's. Raises Denied, BodyError."""
+    claim = _claim_of(request)
+    account = _account(rules, claim, certified, request.code)
+    _check_signature(account, claim, request)
+    host = request.connection.host
     if account.addresses and not rules.comes_from(account, host):
         raise Denied(
             Reason.ADDRESS,
             f"account {account.access_key} may not sign from {host}: its whiteRemoteAddress names where it may",
             account.access_key,
         )
-    check_strictly(account, access, code, header, body)
+    check_strictly(account, access, request.code, request.header, request.body)
     return account
 
 
@@ -106,28 +99,19 @@ def check_strictly(account: Account, access: Access, code: int, header: Any, bod
                 raise _lacks(account, need.permission, need.resource, name)
 
 
-def as_java_does(
-    rules: Rules,
-    access: Access,
-    code: int,
-    version: int,
-    claim: Claim,
-    header: Any,
-    body: Body,
-    host: str,
-    certified: str,
-) -> Account | None:
+def as_java_does(rules: Rules, access: Access, request: Request, certified: str) -> Account | None:
     """None for a request that a global white address lets in unsigned. Raises Denied, BodyError."""
+    code, host = request.code, request.connection.host
     if code not in JUDGED_BY_JAVA:
-        return strictly(rules, access, code, version, claim, header, body, host, certified)
-    if rules.everywhere and rules.everywhere.match(host):
+        return strictly(rules, access, request, certified)
+    if rules.everywhere and rules.is_white(host):
         return None
+    claim = _claim_of(request)
     account = _account(rules, claim, certified, code)
     if account.addresses and rules.comes_from(account, host):
         return account
-    if claim.access_key:
-        _check_signature(account, claim, body, version)
-    asked = asked_of_java(code, claim.ext, body)
+    _check_signature(account, claim, request)
+    asked = asked_of_java(code, claim.ext, request.body)
     if (Permission.PUBLISH, Resource.TOPIC, TRACE_TOPIC) in asked:
         return account
     if code in JAVAS_ADMIN_CODES:
@@ -154,8 +138,17 @@ def _account(rules: Rules, claim: Claim, certified: str, code: int) -> Account:
     return account
 
 
-def _check_signature(account: Account, claim: Claim, body: Body, version: int) -> None:
-    if not claim.is_signed_with(account.secret, body, version):
+def _claim_of(request: Request) -> Claim:
+    """Of all fields; the typed header has some of them only, so it may have been read where not all can be."""
+    try:
+        return Claim(request.header_type, request.raw_header)
+    except FrameError as error:
+        raise Denied(Reason.SIGNATURE, f"the signature cannot be checked: {error}") from None
+
+
+def _check_signature(account: Account, claim: Claim, request: Request) -> None:
+    """Of a claim without account there is none: a certificate has shown who it is."""
+    if claim.access_key and not claim.is_signed_with(account.secret, request.body, request.version):
         raise Denied(
             Reason.SIGNATURE,
             f"the signature is not that of account {account.access_key}: check its secret key",

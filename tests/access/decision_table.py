@@ -127,6 +127,7 @@ BROKER: Mapping[int, tuple[str, str]] = {
     R.PROMOTE_SLAVE: ("A", SAME),
     R.HAND_OVER: ("A", SAME),
     R.DEMOTE_MASTER: ("A", SAME),
+    R.SHOW_IN_FLIGHT: ("A", SAME),
     R.RESIGN_MASTER: ("A", SAME),
     R.CHANGE_IN_SYNC: ("A", SAME),
 }
