@@ -251,6 +251,7 @@ class Broker:
             clock,
             self._metrics_config.metrics_lag_per_queue,
         )
+        self._watched.group = self.group
         self.metrics = BrokerSource(self._watched)
 
     def _new_delays(self) -> DelayedDelivery:

@@ -72,6 +72,7 @@ def of_broker(watched: Watched, page: Page) -> Iterator[None]:
     ):
         used.add((*this, name), value)
         limits.add((*this, name), limit)
+    _of_group(watched, page)
     peers = watched.access.peers
     refused = page.counter(
         "rocketlet_peer_refused_total", "What peers wanted beyond a limit, by its setting", (*_BROKER, "setting")
@@ -97,6 +98,31 @@ def of_broker(watched: Watched, page: Page) -> Iterator[None]:
     for address, is_known in watched.registration.places():
         registered.add((*this, address), 1 if is_known else 0)
     yield
+
+
+def _of_group(watched: Watched, page: Page) -> None:
+    """Where replicas elect their master."""
+    driver = watched.group.driver if watched.group is not None else None
+    if driver is None:
+        return
+    this, status = (watched.identity.cluster, watched.identity.name), driver.status()
+    for name, help, value in (
+        ("failover_epoch", "Of the leader that this replica is, or follows", status.epoch),
+        ("failover_leads", "1 while this replica leads", 1 if status.state == "leading" else 0),
+        ("failover_in_sync", "Replicas that an acknowledgement waits for, the leader counted", len(status.insync)),
+        ("failover_confirmed_offset", "Up to where all of them have the log", status.confirmed),
+        ("failover_coordinator_up", "1 while etcd answers", 0 if status.coordinator else 1),
+        ("failover_cut_off_bytes", "Bytes that were cut off the log and are kept aside", status.cut_bytes),
+    ):
+        page.gauge(f"rocketlet_{name}", help, _BROKER).add(this, value)
+    page.counter("rocketlet_failover_elections_total", "Elections that this replica won", _BROKER).add(
+        this, status.elections
+    )
+    if driver.in_sync is not None:
+        lag = page.gauge("rocketlet_failover_replica_lag_bytes", "What a replica lacks", (*_BROKER, "replica"))
+        end = watched.store.log.end
+        for member, one in driver.in_sync.replicas.items():
+            lag.add((*this, member.partition("/")[0]), max(end - one.acked, 0))
 
 
 def of_clients(watched: Watched, page: Page) -> Iterator[None]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from rocketlet.access.control import AccessControl
 from rocketlet.broker.clients import Clients
@@ -25,6 +26,9 @@ from rocketlet.broker.timing.timers import Timers
 from rocketlet.broker.topic_table import Topic
 from rocketlet.remoting.server import Server
 from rocketlet.store.message_store import MessageStore
+
+if TYPE_CHECKING:
+    from rocketlet.broker.replica_group import ReplicaGroup
 
 
 @dataclass(slots=True)
@@ -49,6 +53,7 @@ class Watched:
     queue_lag: bool
     servers: dict[str, Server] = field(default_factory=dict)
     state: BrokerState | None = None
+    group: ReplicaGroup | None = None
 
     def in_progress(self) -> Mapping[str, int]:
         """Requests by family, over all ports."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 import trio
 from trio.testing import MockClock
 
+from rocketlet.metrics.page import Page
+from rocketlet.remoting.protocol.kv import KVTable
+from rocketlet.remoting.request_codes import RequestCode
 from tests.support.memory_broker import Client
 from tests.support.replicas import Replicas, replicas
 
@@ -89,3 +92,17 @@ async def test_what_a_returning_master_had_alone_is_cut_and_kept_aside(autojump_
         assert (status.cut_files, status.cut_bytes > 0) == (1, True)
         kept = [data for path, data in old.disk.files().items() if path.startswith("store/rocketlet/cut/")]
         assert any(b"alone" in data for data in kept)
+
+
+async def test_metrics_and_runtime_info_tell_of_the_group(autojump_clock: MockClock) -> None:
+    async with replicas() as them:
+        leader = await them.all_in_sync()
+        assert leader.broker is not None
+        page = Page(100_000)
+        for _ in leader.broker.metrics.fill(page):
+            pass
+        in_sync = page.gauge("rocketlet_failover_in_sync", "", ("cluster", "broker"))
+        assert in_sync.samples == {("", ("DefaultCluster", "broker-a")): 3}
+        table = KVTable.from_json((await leader.call(RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
+        assert (table["failoverState"], table["epoch"]) == ("leading", "1")
+        assert table["inSyncReplicas"].count("/") == 3
