@@ -16,7 +16,8 @@ Clients of RocketMQ 5 connect to `rocketmq.endpoints` (with the extra grpc).
 
 After a test that had `rocketmq` or `rocketmq_cluster`, clients that are still connected are an error that names them
 (`rocketmq_leaks = warn` or `off` in the ini file makes it less). Settings of the broker go by a marker:
-`@pytest.mark.rocketmq(messageDelayLevel="1s 2s", autoCreateTopicEnable=False)`.
+`@pytest.mark.rocketmq(messageDelayLevel="1s 2s", autoCreateTopicEnable=False)`; with `fast_retries=True` each retry
+comes after a second.
 
 Nothing of the stack is imported before a test asks for it.
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from rocketlet.tools.thread_stack import ThreadStack
     from rocketlet.tools.virtual_cluster import VirtualCluster
 
+FAST_RETRIES = " ".join(["1s"] * 18)  # all delay levels, which retries go through from 10 s to 2 h otherwise
 LEAK_GRACE_SECONDS = 2.0  # a client that was closed at the very end may still be unregistering
 _LOOK_EVERY = 0.01
 
@@ -132,7 +134,12 @@ def _stack(**chosen: Any) -> ThreadStack:
 
 def _marked(request: pytest.FixtureRequest) -> dict[str, str]:
     marker = request.node.get_closest_marker("rocketmq")
-    return _texts(marker.kwargs) if marker else {}
+    if marker is None:
+        return {}
+    settings = dict(marker.kwargs)
+    if settings.pop("fast_retries", False):
+        settings.setdefault("messageDelayLevel", FAST_RETRIES)
+    return _texts(settings)
 
 
 def _texts(settings: dict[str, Any]) -> dict[str, str]:

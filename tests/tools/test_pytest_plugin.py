@@ -5,9 +5,11 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable
+from queue import Queue
 
 import pytest
 
+from rocketlet import PushConsumer, ReceivedMessage
 from rocketlet.client import Message, Producer, PullConsumer, Refused, SendFailed, TimedOut
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
@@ -109,6 +111,23 @@ def test_a_cluster_spreads_a_topic_over_its_brokers(rocketmq_cluster: Callable[.
 def test_settings_go_by_a_marker(rocketmq: ThreadStack) -> None:
     with Producer("g", namesrv=rocketmq.namesrv) as producer, pytest.raises(Exception, match="no broker serves"):
         producer.send(Message("not-there", b"1"))
+
+
+@pytest.mark.rocketmq(fast_retries=True)
+def test_retries_come_after_a_second(rocketmq: ThreadStack) -> None:
+    tries: Queue[int] = Queue()
+
+    def listener(message: ReceivedMessage) -> None:
+        tries.put(message.reconsume_times)
+        if message.reconsume_times < 2:
+            raise ValueError("not yet")
+
+    with (
+        Producer("g", namesrv=rocketmq.namesrv) as producer,
+        PushConsumer("c", listener, topics={"T": "*"}, namesrv=rocketmq.namesrv),
+    ):
+        producer.send(Message("T", b"1"))
+        assert [tries.get(timeout=10) for _ in range(3)] == [0, 1, 2]
 
 
 def test_what_was_sent_can_be_found_at_once(rocketmq: ThreadStack) -> None:
