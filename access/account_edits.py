@@ -25,7 +25,7 @@ class _ByLinesImpossible(Exception):
 
 
 def with_account(name: str, text: bytes, access_key: str, values: Mapping[str, Value], version: DataVersion) -> bytes:
-    """The file with these values of an account, which is added where the file has none of the name. Raises FileError.
+    """The file with these values of an account, which is added if the file has no such name. Raises FileError.
 
     What `values` does not name stays as it was.
     """
@@ -65,7 +65,7 @@ def without_account(name: str, text: bytes, access_key: str, version: DataVersio
 
 
 def with_global_addresses(name: str, text: bytes, addresses: Sequence[str], version: DataVersion) -> bytes:
-    """The file with these addresses for everybody. Raises FileError."""
+    """The file with these addresses for all accounts. Raises FileError."""
     values: dict[str, Value] = {GLOBAL: list(addresses)}
     return _edited(name, text, lambda lines: lines.set_top(values), lambda data: data.update(values), version)
 

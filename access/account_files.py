@@ -66,7 +66,7 @@ _ACCOUNT_KEYS = (
     "groupPerms",
 )
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # of libyaml, ten times as fast
-# Loops of anchors and references would have to be bounded, and nobody needs them here.
+# Loops of anchors and references would have to be bounded, and are not needed here.
 _ALIAS = "an alias (*name), which is not read here; write the value out"
 
 Node = Any  # PyYAML has no types
@@ -179,7 +179,7 @@ class _Reader:
                 raise self._error(key_node, f"{key} is there twice")
             if key not in known:
                 close = difflib.get_close_matches(key[:100], known, n=1)
-                # The key itself is not told: a secret in the wrong place would be.
+                # The key itself is not shown: it may be a secret in the wrong place.
                 advice = f"; did you mean {close[0]}?" if close else ""
                 self._warn(key_node, f"a key that access control does not know{advice}")
             found[key] = value

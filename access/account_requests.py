@@ -3,7 +3,7 @@ UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: accounts, changed and versioned; for administr
 
 What fails is 209, 210 or 211. 50 leaves what a request does not name; an empty list of permissions empties it. No
 request says which file is written, but for a file of access control that is there already. No answer has a secret, nor
-tells which accounts there are: 54, which told them, is gone from 4.9.8 too (CVE-2024-23321).
+says which accounts exist: 54, which did, is gone from 4.9.8 too (CVE-2024-23321).
 
 Java: broker/processor/AdminBrokerProcessor.java (updateAndCreateAccessConfig and its neighbours)
 """

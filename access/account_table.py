@@ -79,7 +79,7 @@ class AccountTable:
         return {file.name: file.version for file in self._loaded.files}
 
     def version(self) -> DataVersion:
-        """That of plain_acl.yml, as RocketMQ tells it."""
+        """That of plain_acl.yml, as RocketMQ reports it."""
         return self.versions().get(self._folder.default_path, DataVersion(0, 0))
 
     async def watch(self) -> None:

@@ -1,4 +1,4 @@
-"""Addresses that an account, or everybody, may come from: RocketMQ's patterns.
+"""Addresses that an account, or all accounts, may come from: RocketMQ's patterns.
 
     *                                     any address
     10.1.2.3  2001:db8::7                 one
@@ -28,7 +28,7 @@ _between = re.compile(r",(?![^{]*})")
 
 
 class AddressError(ValueError):
-    """A pattern that is none; the message says what is wrong with it."""
+    """An invalid pattern; the message says what is wrong with it."""
 
 
 Part = Callable[[int], bool]

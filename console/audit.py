@@ -1,4 +1,4 @@
-"""One line for each change that somebody made or tried to make: JSON, to stderr or a file.
+"""One line for each change that a user made or tried to make: JSON, to stderr or a file.
 
 Java: rocketmq-dashboard's aspect/admin (which logs to its own file)
 """

@@ -26,7 +26,7 @@ class Shown:
 
 
 def shown(body: bytes, wanted: str = "") -> Shown:
-    """The body as it is best read, or as somebody wants it."""
+    """The body in the most readable form, or in the requested one."""
     if not body:
         return Shown("empty", "")
     kinds = [wanted] if wanted else ["json", "text", "msgpack"]

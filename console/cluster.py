@@ -1,7 +1,7 @@
 """What the console knows of a cluster: answers of name servers and brokers, kept for a few seconds.
 
-A page of a list asks for the whole list once in `FRESH_SECONDS`, whoever looks at it, and for details of the rows that
-it shows. So ten thousand topics cost a page no more than fifty do.
+A page of a list requests the whole list once in `FRESH_SECONDS`, however many users look at it, and for details of the
+rows that it shows. So ten thousand topics cost a page no more than fifty do.
 
 Java: rocketmq-dashboard's service/impl/
 """
@@ -328,7 +328,7 @@ class Cluster:
         return await self._kept.get(("offsets", topic), ask)
 
     async def members(self, group: str) -> ConsumerConnection | None:
-        """Who consumes in a group now."""
+        """The consumers of a group now."""
         return await self._kept.get(("members", group), lambda: self.calls.consumers(group))
 
     async def delays(self, group: str, topic: str) -> dict[MessageQueue, int]:

@@ -1,4 +1,4 @@
-"""What the console is told on its command line.
+"""The command line settings of the console.
 
 Java: rocketmq-dashboard's config/RMQConfigure.java
 """

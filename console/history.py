@@ -27,7 +27,7 @@ class History:
         self._series: dict[str, deque[float]] = {}
 
     def add(self, now: float, values: Mapping[str, float]) -> None:
-        """One sample of everything; what is not told this time is missing."""
+        """One sample of everything; what was not reported this time is missing."""
         for name in values:
             if name not in self._series and self._has_room(values):
                 self._series[name] = deque([_MISSING] * len(self._times), maxlen=self._length)
@@ -35,10 +35,10 @@ class History:
         for name, samples in list(self._series.items()):
             samples.append(values.get(name, _MISSING))
             if len(samples) == self._length and all(value != value for value in samples):
-                del self._series[name]  # nobody has told of it for a day
+                del self._series[name]  # it was not reported for a day
 
     def _has_room(self, values: Mapping[str, float]) -> bool:
-        """Whether a series can be added: one that nobody tells of makes place for it."""
+        """Whether a series can be added: one that is no longer reported makes place for it."""
         if len(self._series) < MOST_SERIES:
             return True
         silent = next((name for name, told in self._series.items() if name not in values and told[-1] != told[-1]), "")

@@ -1,6 +1,6 @@
 """Changes that take a while, such as sending thousands of dead letters again: done beside the pages that ask for them.
 
-A job tells how far it is, can be stopped, and goes on when the browser leaves. It ends with the console.
+A job reports its progress, can be stopped, and continues when the browser leaves. It ends with the console.
 
 Java: (none; rocketmq-dashboard has the browser wait)
 """
@@ -52,7 +52,7 @@ class Jobs:
         self._begun = 0
 
     def begin(self, about: str, link: str, work: Callable[[Job], Awaitable[str]], ended: Callable[[Job], None]) -> Job:
-        """`work` gives what came of it; `ended` is told when it is over, however that was. Raises TooManyJobs."""
+        """`work` returns the outcome; `ended` is called when it is over, in any case. Raises TooManyJobs."""
         if sum(job.runs for job in self._jobs.values()) >= MOST_RUNNING:
             raise TooManyJobs(f"{MOST_RUNNING} jobs run already; wait for one of them, or stop it")
         while len(self._jobs) >= MOST_KEPT:

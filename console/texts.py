@@ -1,4 +1,4 @@
-"""What the pages say in Chinese, by the English text that stands in the templates. A test looks for what is missing.
+"""The Chinese texts of the pages, by the English text in the templates. A test looks for missing ones.
 
 Java: rocketmq-dashboard's resources/static/src/i18n/
 """

@@ -1,4 +1,4 @@
-"""What is wrong now, as far as brokers and name servers tell it: one line each, with where to look.
+"""What is wrong now, as far as brokers and name servers report it: one line each, with where to look.
 
 Java: (none; rocketmq-dashboard's monitor compares the lag of groups that were entered by hand)
 """
@@ -17,7 +17,7 @@ LONG_LAG_MS = 300_000
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """`grave`: messages are refused or lost; else somebody should look."""
+    """`grave`: messages are refused or lost; otherwise it needs attention."""
 
     text: str
     link: str

@@ -1,7 +1,7 @@
 """Who may do what: visitors by cookie, log-in by token, forms that only our own pages can send.
 
 Every browser gets a random id in a cookie that scripts cannot read and other sites do not send. A form carries a code
-made of that id, so a page of somebody else's cannot send one. Where a token is set, an id is worth something only after
+made of that id, so a foreign page cannot send one. Where a token is set, an id is worth something only after
 it was shown; the id is changed then, so that one planted beforehand is worth nothing. Pure but for chance: the time is
 given.
 
@@ -35,7 +35,7 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Somebody who has logged in."""
+    """A user who has logged in."""
 
     role: Role
     ends: float
@@ -72,7 +72,7 @@ class Visitors:
         return min(session.role, self._most)
 
     def log_in(self, said: str, now: float) -> str | None:
-        """A new id for who knows a token; None for who does not, or when too many have guessed of late."""
+        """A new id for a user with a token; None for a wrong token, or after too many wrong ones of late."""
         self._guesses = [time for time in self._guesses if now - time < GUESS_SECONDS]
         if len(self._guesses) >= MOST_GUESSES:
             return None
@@ -102,7 +102,7 @@ class Visitors:
         return bool(visitor) and hmac.compare_digest(self.form_code(visitor).encode(), code.encode())
 
     def sealed(self, value: object) -> str:
-        """A value as text that nobody else can make."""
+        """A value as text that only we can make."""
         text = base64.urlsafe_b64encode(json.dumps(value).encode()).decode()
         return f"{text}.{self._sign(text)}"
 

@@ -48,7 +48,7 @@ log = logging.getLogger("rocketlet.console.web")
 
 PAGE_ROWS = 50
 LARGEST_FORM = 6 << 20
-LARGEST_STRANGERS_FORM = 16 << 10  # of somebody who has not logged in
+LARGEST_STRANGERS_FORM = 16 << 10  # of a user who has not logged in
 VISITOR, FLASH, LANGUAGE, THEME = "rocketlet_id", "rocketlet_flash", "rocketlet_lang", "rocketlet_theme"
 _SECURITY = {
     "Content-Security-Policy": (
@@ -146,7 +146,7 @@ class View:
         return self.form.get(name, default).strip()
 
     def number(self, text: str, name: str, least: int = 0, most: int = 1 << 62) -> int:
-        """Raises Refused where it is none, or out of bounds."""
+        """Raises Refused where it is not a number, or out of bounds."""
         try:
             value = int(text)
         except ValueError:
@@ -259,7 +259,7 @@ class View:
     def begin(
         self, action: str, about: Mapping[str, object], work: Callable[[Job], Awaitable[str]], then: str
     ) -> Response:
-        """Begin a change that takes a while, and go to the page that tells how far it is."""
+        """Begin a change that takes a while, and go to the page that shows its progress."""
         self._check_change(action, about)
 
         def ended(job: Job) -> None:

@@ -6,7 +6,7 @@ Who still hears a leader whose lease is gone (the leader has lost the coordinato
 
 The first election of a group may be won by any replica, so all of them say how far their logs go and the longest wins.
 A coordinator that has forgotten a group, or remembers an older epoch than a replica does, has lost its data: then
-nobody can tell who has everything, and a person has to say it (`mqadmin addInSync`).
+it is unknown which replica has everything, and an administrator has to say so (`mqadmin addInSync`).
 
 Java: controller/elect/impl/DefaultElectPolicy.java of 5.x
 """
@@ -19,7 +19,7 @@ from rocketlet.failover.coordinator import GroupState, Presence, View, replica_o
 
 ENDS_SAID_SECONDS = 0.3  # until the others have said how far their logs go
 FIRST_SECONDS = 1.0  # the same, for the first election ever: the brokers of a group are started one by one
-NEXT_SECONDS = 0.7  # between those who could not tell that they are the furthest
+NEXT_SECONDS = 0.7  # between replicas that could not know that they are the furthest
 
 
 @dataclass(frozen=True, slots=True)

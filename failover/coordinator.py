@@ -75,12 +75,12 @@ class Coordinator(Protocol):
 
     async def elect(self, state: GroupState, revision: int, *, over: bool) -> int:
         """Replace the state of that revision and take the leader's lease, which must be free; unless `over`, with
-        which whoever holds it loses it. The new revision; 0 where somebody else was faster. Raises
+        which its holder loses it. The new revision; 0 where another replica was faster. Raises
         CoordinatorAway."""
 
     async def replace(self, state: GroupState, revision: int, *, release: bool = False) -> int:
         """Replace the state of that revision; with `release` give the leader's lease back too. The new revision; 0
-        where somebody else was faster. Raises CoordinatorAway."""
+        where another replica was faster. Raises CoordinatorAway."""
 
     async def renew(self, revision: int) -> bool:
         """Take the leader's lease again, if it is free and the state is still of that revision. Raises

@@ -3,7 +3,7 @@
 A replica follows, or stands for election, or leads. To lead it ends its stream, promises the new epoch durably, lets
 the other replicas join, and takes sends once all that its log had is confirmed again: what a consumer has seen at the
 old leader is then seen here. It leads until it hears of a newer epoch, or resigns. Then, and where some of its log is
-to be cut, the broker is started anew within its process (`Stage.start_anew`): nobody keeps a view of bytes that go.
+to be cut, the broker is restarted within its process (`Stage.start_anew`): no view of deleted bytes is kept.
 
 What is not confirmed within `inSyncTimeout` although the coordinator cannot be reached, so that nobody can be removed
 from the in-sync set, has sends refused until it is: clients then look elsewhere, and do not wait for time-outs.
@@ -43,7 +43,7 @@ _SHORTEST_WAIT = 0.01
 
 
 class State(Enum):
-    """What a replica is doing, as people are told."""
+    """What a replica is doing, for people."""
 
     RECOVERING = "recovering"
     FOLLOWING = "following"
@@ -77,7 +77,7 @@ class NotNow(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What people are told."""
+    """The state, for people."""
 
     member: str
     state: str
@@ -238,7 +238,7 @@ class Driver:
             raise NotNow(f"the coordinator did not take it: {self._trouble or 'the state has changed'}; try again")
 
     async def claim(self) -> None:
-        """Be the only one in sync, by a person's word; whoever else was is lost. Raises NotNow."""
+        """Be the only replica in sync, by an administrator's word; all others in sync are lost. Raises NotNow."""
         view = self._view
         if self.in_sync is not None or view is None or view.leased:
             raise NotNow("a replica leads already" if view is not None else f"the coordinator is away: {self._trouble}")
@@ -437,7 +437,7 @@ class Driver:
             self._fence()
 
     async def _confirm_own(self) -> None:
-        """Confirm as our own log grows: others may have it before our disk does, and alone we wait for nobody."""
+        """Confirm as our own log grows: others may have it before our disk does, and alone we wait for no other."""
         store = self._store
         mark = store.flushed if store.config.is_sync_flush else store.appended
         while True:
@@ -524,7 +524,7 @@ class Driver:
             self._stage.refuse_sends(why)
 
     def _fence(self) -> None:
-        """Another one leads: acknowledge nothing, feed nobody, and begin anew as its follower."""
+        """Another replica leads: acknowledge nothing, feed none, and start again as its follower."""
         if self.state is not State.FENCED:
             self._start_anew("another replica leads")
 

@@ -27,7 +27,7 @@ MOST_EPOCHS = 1000
 
 
 class BadEpochs(RocketletError):
-    """What was to be epochs is none."""
+    """The content is not a list of epochs."""
 
 
 class Epoch(NamedTuple):

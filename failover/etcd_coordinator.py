@@ -154,7 +154,7 @@ class EtcdCoordinator:
                     if self._presence is not None:
                         await self.announce(self._presence)
             except CoordinatorAway:
-                pause = _ASK_AGAIN_SECONDS  # whoever reads tells about it
+                pause = _ASK_AGAIN_SECONDS  # the readers report it
 
     async def aclose(self) -> None:
         """See Coordinator."""

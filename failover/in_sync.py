@@ -8,16 +8,16 @@ seen by consumers, once it is confirmed. Counted is the in-sync set as the coord
 - every set that was proposed and of which nothing was heard: the proposal may take effect at any time, until the state
   that it was to replace is known to be gone.
 
-A leader that others have replaced confirms nothing any more, because its set holds at least the one that was elected,
+A leader that was replaced confirms nothing any longer, because its set holds at least the one that was elected,
 which acknowledges nothing to a lower epoch. That needs no lease, no clock, and no word from the coordinator.
 
 A member is added only if it has all that the leader had at its election: what an earlier leader confirmed is somewhere
-in there, and nobody knows up to where.
+in there, and it is unknown up to where.
 
 Invariants, with L(m) the log of member m: confirmed <= L(m) for each m that the coordinator has or may get in the set;
 confirmed never goes back; only what a member said at this epoch counts.
 
-Java: store/ha/autoswitch/AutoSwitchHAService.java of 5.x, which by default waits for nobody
+Java: store/ha/autoswitch/AutoSwitchHAService.java of 5.x, which by default waits for no slave
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class InSync:
         return self._proposing(wanted, why)
 
     def resign(self, heir: str) -> Proposal | None:
-        """Have somebody else elected; None while a set is proposed."""
+        """Have another replica elected; None while a set is proposed."""
         if self.replaced or self._proposed is not None:
             return None
         state = msgspec.structs.replace(self.state, resigned=True, heir=heir)

@@ -55,7 +55,7 @@ class MemoryCoordination:
         return MemoryCoordinator(self, mine)
 
     def stop(self) -> None:
-        """Answer nobody."""
+        """Answer no request."""
         self.is_down = True
 
     def go_on(self) -> None:
@@ -67,7 +67,7 @@ class MemoryCoordination:
         self.changed()
 
     def changed(self) -> None:
-        """Wake whoever waits for a change."""
+        """Wake all that wait for a change."""
         self._changed.unpark_all()
 
     def expire(self) -> None:

@@ -1,12 +1,12 @@
 """What a replica knows of itself and must not forget: `rocketlet/failover.json` in its store.
 
-Who it is (the store's id comes into being with the file, so a wiped disk is another member), the epochs of its log, and
+Its identity (the store's id is created with the file, so a wiped disk is another member), the epochs of its log, and
 `promised`: the newest epoch that it has joined or led. It never acknowledges anything to a lower one, so this is on the
 disk before its first acknowledgement of an epoch.
 
-With ASYNC_FLUSH an acknowledgement says that the kernel has the bytes, not the disk. When the machine was started anew
+With ASYNC_FLUSH an acknowledgement says that the kernel has the bytes, not the disk. When the machine was restarted
 since (its boot id is another one) and the store had not been closed, they may be gone. Then the store takes a new id:
-it is a new member, which nobody counts on until it has caught up.
+it is a new member, which does not count until it has caught up.
 
 Java: store/ha/autoswitch/BrokerMetadata.java, EpochFileCache.java of 5.x
 """
@@ -31,7 +31,7 @@ _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 class StateUnreadable(RocketletError):
-    """The file cannot be read, and without it nobody can tell what this replica has promised."""
+    """The file cannot be read, and without it what this replica has promised is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class OwnStateFile:
             state = OwnState(found.store, found.group, found.promised, Epochs(found.epochs))
         except (msgspec.DecodeError, BadEpochs) as error:
             raise StateUnreadable(
-                f"{self._path} cannot be read ({error}). To go on with what the other replicas have, empty this store"
+                f"{self._path} cannot be read ({error}). To take what the other replicas have, empty this store"
                 f" with `rocketlet store reseed {self._root}`"
             ) from error
         self._has_log = found.log

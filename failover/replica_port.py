@@ -63,7 +63,7 @@ class Leading:
     connections: set[trio.CancelScope] = field(default_factory=set)
 
     def end(self) -> None:
-        """Feed nobody any more."""
+        """Feed no replica any longer."""
         for scope in self.connections:
             scope.cancel()
 

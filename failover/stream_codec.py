@@ -5,7 +5,7 @@
     leader →   int64 log offset, int32 size, int64 confirmed, size bytes
                                                size 0: a sign of life; `confirmed` is up to where all counted have it
 
-The first byte tells it from TLS, whose ClientHello begins with 22.
+The first byte distinguishes it from TLS, whose ClientHello begins with 22.
 
 Java: store/ha/autoswitch/AutoSwitchHAClient.java of 5.x (handshake)
 """
@@ -71,7 +71,7 @@ def greeting(what: Hello | Welcome) -> bytes:
 def read_greeting(data: bytes, kind: type[G]) -> tuple[G, bytes] | None:
     """A greeting and what came after it; None where more has to come. Raises StreamBroken."""
     if not MAGIC.startswith(data[:4]):
-        raise StreamBroken(f"{data[:8]!r} is no greeting of a replica")
+        raise StreamBroken(f"{data[:8]!r} is not the greeting of a replica")
     if len(data) < _HEAD.size:
         return None
     size = _HEAD.unpack_from(data)[1]

@@ -1,6 +1,6 @@
 """Cutting off what a returning replica has alone: bytes of its log that no leader has confirmed.
 
-It is decided while the store is open and done before it is opened again, so nobody has a view of what is cut:
+It is decided while the store is open and done before it is opened again, so there is no view of what is cut:
 
     intend   an intent, `rocketlet/truncation.json`, is made durable; the store is closed
     finish   1  the bytes to be cut are copied into a file of `rocketlet/cut/`, for a person to look at
@@ -10,7 +10,7 @@ It is decided while the store is open and done before it is opened again, so nob
              5  the epochs are cut
              6  the intent goes
 
-Each step may be done twice: after a crash `finish` begins anew, and what was copied is not copied again. Until the
+Each step may be done twice: after a crash `finish` starts again, and what was copied is not copied again. Until the
 intent is gone, the store is not opened.
 
 Java: store/ha/autoswitch/AutoSwitchHAService.java#truncateInvalidMsg of 5.x, which leaves valid records behind

@@ -40,7 +40,7 @@ _signed = re.compile(
 
 
 class Admission:
-    """Who may call what. Without access control, `gate` is None and everybody may."""
+    """Who may call what. Without access control `gate` is None and every call is allowed."""
 
     def __init__(self, gate: Gate | None, clock: WallClock) -> None:
         self._gate = gate

@@ -99,7 +99,7 @@ class Call:
 
     @property
     def client_id(self) -> str:
-        """Who calls. Raises Refusal where it does not say."""
+        """The id of the calling client. Raises Refusal where the call has none."""
         found = self.metadata.get(b"x-mq-client-id")
         if not found:
             raise Refusal(Code.CLIENT_ID_REQUIRED, "the metadata has no x-mq-client-id")

@@ -49,7 +49,7 @@ Admit = Callable[[Call, Any], None]
 
 
 class CallEvents(Protocol):
-    """Who counts calls and connections."""
+    """Counts calls and connections."""
 
     def over(self, call: Call, status: GrpcStatus, now: float) -> None: ...
 

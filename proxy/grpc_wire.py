@@ -1,4 +1,4 @@
-"""gRPC on HTTP/2: how messages lie in the data, how statuses and deadlines lie in the headers. Pure.
+"""gRPC on HTTP/2: messages in the data, statuses and deadlines in the headers. Pure.
 
 A message has five bytes before it: whether it is compressed (0, for none of our answers is, and we accept none), and
 its length. Header blocks are written out here once and for all, without compression state: an answer's headers cost a
@@ -55,7 +55,7 @@ def trailers(status: GrpcStatus, message: str = "") -> bytes:
 
 
 def framed(message: bytes) -> bytes:
-    """A message as it lies in the data."""
+    """A message as it is in the data."""
     return MESSAGE_HEAD.pack(0, len(message)) + message
 
 

@@ -1,4 +1,4 @@
-"""What the endpoint tells of itself: calls by method and status, their times, connections, clients, bytes held.
+"""The metrics of the endpoint: calls by method and status, their times, connections, clients, bytes held.
 
 Java: proxy/metrics/ProxyMetricsManager.java
 """
@@ -56,7 +56,7 @@ class CallCounts:
 
 
 class ProxyMetrics:
-    """A source of metrics: what is counted, and what is there when somebody asks."""
+    """A source of metrics: what is counted, and what is there at the time of a scrape."""
 
     def __init__(
         self,

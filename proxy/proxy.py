@@ -50,7 +50,7 @@ SERVICE = f"/{PACKAGE}.MessagingService/"
 
 
 class Proxy:
-    """One endpoint. `run` once an object. Of `servers` only what concerns TLS is looked at.
+    """One endpoint. `run` once an object. Of `servers` only what concerns TLS is used.
 
     `accounts` is the folder of the accounts' files, where `access` does not say.
 

@@ -1,7 +1,7 @@
-"""The port: accepts connections, tells TLS from plain by their first byte, and looks after all of them.
+"""The port: accepts connections, distinguishes TLS from plain by the first byte, and supervises all of them.
 
 HTTP/2 in plain text begins with `P`, TLS with 22, so both are served on one port; Java's and Go's clients speak TLS
-unless they are told otherwise.
+unless configured otherwise.
 
 Java: proxy/grpc/GrpcServer.java, ProxyAndTlsProtocolNegotiator.java
 """

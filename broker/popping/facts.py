@@ -3,12 +3,12 @@
     1 kind   1 flags   2 length of group   2 length of topic   4 queue id   4 length of what follows the names
     group, topic, then by kind:
 
-    START       8 next offset             the table is empty, and goes on there
+    START       8 next offset             the table is empty, and continues there
     POPPED      8 popTime, 8 due, 8 next, 4 n, 2 length of attempt id, n offsets (8), n times (2), n keys (8), then it
     DONE        4 n, n offsets            acknowledged, or gone to the dead letters
     CHANGED     8 popTime, 8 due, 4 n, n offsets
     ENTRIES     4 n, n offsets, n due (8), n popped (8), n times (2), n keys (8)   part of a snapshot
-    DROPPED                               nobody needs the table any more
+    DROPPED                               the table is no longer needed
 
 Of POPPED, an entry whose times are 0 was held, and flag 1 says that it was in order. Big-endian throughout. DO NOT
 CHANGE: on disk (docs/formats/state_log.md).

@@ -24,7 +24,7 @@ _LOOKED_INTO: Final = 200
 
 
 class Found(NamedTuple):
-    """A message and where it stands in the log."""
+    """A message and its place in the log."""
 
     offset: int
     log_offset: int
@@ -33,7 +33,7 @@ class Found(NamedTuple):
 
 @dataclass(slots=True)
 class Picked:
-    """`following` lies behind all entries that were looked at; `bytes` is what the messages take."""
+    """`following` is after all entries that were examined; `bytes` is what the messages take."""
 
     following: int
     messages: list[Found] = field(default_factory=list)
@@ -88,7 +88,7 @@ class Run(NamedTuple):
 
 
 def next_run(store: MessageStore, queue: ConsumeQueue, offset: int, most: int, most_bytes: int) -> Run | None:
-    """Up to `most` messages from an offset on, where nothing has to be looked at one by one; else None: `pick` them."""
+    """Up to `most` messages from an offset on, where nothing has to be examined one by one; else None: `pick` them."""
     if offset < queue.begin:
         return None
     rows = list(ENTRY.iter_unpack(queue.entries(offset, most)))
@@ -132,7 +132,7 @@ def place_of(store: MessageStore, queue: ConsumeQueue, offset: int) -> Found | N
 
 
 def group_key(store: MessageStore, found: Found) -> int:
-    """What stands for a message's group (its sharding key); 0 where it has none."""
+    """A number for a message's group (its sharding key); 0 where it has none."""
     record = store.log.read(found.log_offset, found.size)
     name = find(properties_of(record), b"__SHARDINGKEY") if record is not None else None
     return hash_of(name) if name else 0

@@ -1,4 +1,4 @@
-"""Pops of one broker: who has which messages, until when, and what becomes of those that nobody acknowledges.
+"""Pops of one broker: who has which messages, until when, and what becomes of those that are not acknowledged.
 
 A group takes messages of a queue from its offset on. Each is its consumer's for a while; one that is not acknowledged
 by then comes again, from where it stands in the log, with one delivery more, up to `retryMaxTimes` + 1 deliveries, and
@@ -7,7 +7,7 @@ a group form one.
 
 Each change is written down (`facts.py`, `fact_log.py`) in the turn that makes it, before its answer. The offset that
 the group commits is its *floor*, the first message that is not done: a pull consumer, or a broker that knows nothing of
-pops, goes on there and misses nothing. An offset that somebody else commits sets the group there, and everything in
+pops, continues there and misses nothing. An offset that another client commits sets the group there, and everything in
 flight is forgotten.
 
 Invariants: a message is with at most one consumer until it is due; an ack that was written is never forgotten; what a
@@ -64,7 +64,7 @@ _AT_ONCE: Final = 64
 
 @dataclass(slots=True)
 class Ask:
-    """What a pop wants. `queue_ids` in the order in which they are looked at."""
+    """What a pop wants. `queue_ids` in the order in which they are tried."""
 
     group: str
     topic: str
@@ -79,7 +79,7 @@ class Ask:
 
 @dataclass(slots=True)
 class Share:
-    """What there is for a pop in one queue. `again` was delivered before, `new` was not; `held` is passed over for now.
+    """What there is for a pop in one queue. `again` was delivered before, `new` was not; `held` is skipped for now.
     `same` says that `again` is what this attempt was given already."""
 
     key: Key
@@ -157,7 +157,7 @@ class PopStatistics:
 
 
 class Pops:
-    """One object for the whole broker. `changed` is told of (group, topic) where something may be there to pop now."""
+    """One object for the whole broker. `changed` is called with (group, topic) when there may be something to pop."""
 
     def __init__(
         self,
@@ -331,7 +331,7 @@ class Pops:
         return delivery
 
     def _deliver_entries(self, share: Share, pop_time: int, due: int, ask: Ask) -> Delivery:
-        """Those that have to be looked at one by one."""
+        """Those that have to be examined one by one."""
         table = share.state.table
         entries, given = [], []
         for entry, found in share.again:
@@ -370,7 +370,7 @@ class Pops:
     def acknowledge(self, key: Key, offsets: Sequence[int]) -> None:
         """Note that messages are done. Their answer waits for `write_acked`. Raises Refused.
 
-        With whichever handle: once somebody has said that a message is done, nobody needs it again.
+        With whichever handle: once a message was acknowledged, it is not needed again.
         """
         self._check_open()
         state = self._states.get((key.group, key.topic), {}).get(key.queue_id)
@@ -399,7 +399,7 @@ class Pops:
 
     @property
     def log_end(self) -> int:
-        """What has to be safe for everything that was written here to be."""
+        """The end up to which the log has to be safe for everything written here to be safe."""
         return self._store.log.end
 
     def change(self, key: Key, offset: int, popped: int, invisible_ms: int) -> tuple[int, int]:
@@ -410,7 +410,7 @@ class Pops:
         now = self._clock()
         invisible_ms = min(max(invisible_ms, 0), LONGEST_INVISIBLE_MS)
         if state is None or entry is None:
-            return now, invisible_ms  # it is done, and so whoever asks has what he wants
+            return now, invisible_ms  # it is done, which is what was asked for
         if entry.popped != popped:
             raise Refused(
                 ResponseCode.NO_MESSAGE,
@@ -429,7 +429,7 @@ class Pops:
     # ---- what others ask
 
     def next_due(self, group: str, topic: str) -> int:
-        """When a message of theirs comes again at the earliest, ms since 1970; NEVER where none does."""
+        """When a message of theirs is redelivered at the earliest, ms since 1970; NEVER where none is."""
         now = self._clock()
         states = self._states.get((group, topic), {}).values()
         return min((state.table.soonest_after(now) for state in states), default=NEVER)
@@ -497,7 +497,7 @@ class Pops:
         return state
 
     def _first_offset(self, queue: ConsumeQueue, from_max: bool) -> int:
-        """Where a group begins that has no offset: the end only where the queue is no young one, as in RocketMQ."""
+        """Where a group begins that has no offset: the end only where the queue is not young, as in RocketMQ."""
         if not from_max:
             return queue.begin
         first = queue.entry(0) if queue.begin == 0 and queue.end else None
@@ -593,7 +593,7 @@ class Pops:
             await self._snapshot()
 
     def _look_at(self, key: Key, state: QueueState) -> None:
-        """Everything that is due now and then: dead letters, offsets, tables that nobody needs any more."""
+        """Everything that is due now and then: dead letters, offsets, tables that are no longer needed."""
         states = self._states.get((key.group, key.topic))
         if states is None or states.get(key.queue_id) is not state:
             return
@@ -641,7 +641,7 @@ class Pops:
                 self._commit_floor(key, state)
 
     async def _snapshot(self) -> None:
-        """Write down all tables, a piece at a time, while pops go on."""
+        """Write down all tables, a piece at a time, while pops continue."""
         try:
             self._note_acked()
             self._facts.begin_snapshot()

@@ -1,11 +1,11 @@
-"""Pops that found nothing and wait: woken in the turn that brings a message, and when one comes again.
+"""Pops that found nothing and wait: woken in the turn that brings a message, and when one is due again.
 
-Those that want the same (group, topic, queues and filter) stand in one line, first come, first served. What concerns a
+Those for the same group, topic, queues and filter wait in one line, first come, first served. What concerns a
 group and a topic rings its *bell*: a message for one of the topic's queues, an ack that frees a message group, a change
 of an invisible time, the moment at which a message is due again. `drain`, once a turn, has the first of each line try,
 and the next, until one finds nothing; so a message costs one try, however many wait.
 
-Invariants: each request is answered once, or dropped with its connection; a bell without anybody waiting holds nothing.
+Invariants: each request is answered once, or dropped with its connection; a bell without waiting pops holds nothing.
 
 Java: broker/longpolling/PopLongPollingService.java
 """
@@ -40,7 +40,7 @@ CLOCK_STEP_MS: Final = 100  # by which the wall clock may move against trio's be
 
 
 class Found(Enum):
-    """What a try finds that is no answer."""
+    """What a try finds that is not an answer."""
 
     NOTHING = "wait on"
     MORE = "try again soon: there is more to look through"
@@ -90,7 +90,7 @@ class WaitingStatistics:
 
 
 class Waiting(ConnectionEvents):
-    """All pops of one broker that wait. `next_due` tells when a message of a group and topic comes again."""
+    """All pops of one broker that wait. `next_due` says when a message of a group and topic is due again."""
 
     def __init__(
         self,
@@ -274,7 +274,7 @@ class Waiting(ConnectionEvents):
                 self._close(parked.bell)
 
     def _let_go(self) -> None:
-        """Of what was answered or dropped, and stands in heaps and lines until its time comes."""
+        """Removes entries of answered or dropped pops that are still in heaps and lines."""
         parked = sum(bell.waiting for bell in self._bells.values()) if len(self._deadlines) > 64 else 0
         if len(self._deadlines) > 2 * parked + 64:
             self._deadlines = sorted(one for one in self._deadlines if one.attempt is not None)

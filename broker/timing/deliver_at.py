@@ -1,7 +1,7 @@
 """When a message is to be delivered, of what its sender says; and its form until then. Pure.
 
 One property of three: TIMER_DELIVER_MS (ms since 1970), TIMER_DELAY_MS, TIMER_DELAY_SEC (from now). A delay level
-beside them counts alone. A moment that has passed is now. The waiting form stands in the timer's topic; it keeps its
+beside them counts alone. A moment that has passed is now. The waiting form is in the timer's topic; it keeps its
 properties and gets three: TIMER_OUT_MS, the moment, and REAL_TOPIC and REAL_QID, where it goes. All stay in the text
 when it is delivered.
 
@@ -32,7 +32,7 @@ _LONGEST_NUMBER: Final = 19
 
 
 class InvalidMoment(RocketletError):
-    """A moment that is no number, or too far ahead; the message was not stored."""
+    """A time that is not a number, or too far ahead; the message was not stored."""
 
 
 def moment(properties: Mapping[str, str], now: int, most_seconds: int) -> int | None:

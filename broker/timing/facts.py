@@ -10,7 +10,7 @@
 
 What waits is all of ENTRIES and of the timer's queue from START on, without what was delivered or removed since; no
 place comes back, so the order of the facts does not matter. A DELIVERING that nothing follows is the last one before a
-crash: the log behind it tells how many copies there are. DO NOT CHANGE: on disk (docs/formats/state_log.md).
+crash: the log after it tells how many copies there are. DO NOT CHANGE: on disk (docs/formats/state_log.md).
 """
 
 from __future__ import annotations

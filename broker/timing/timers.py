@@ -2,7 +2,7 @@
 
 Neither lost nor doubled, whatever ends the process: a batch of copies follows the fact that names them, in the same
 turn and in the same order, so the log itself tells after a crash which copies there are (`facts.py`). Facts are in the
-log too, so a slave that becomes the master goes on where the old one ended.
+log too, so a slave that becomes the master continues where the old one ended.
 
 A message waits longer than the log keeps it (`fileReservedTime`)? One that is half as old as that is stored again, by
 the same rule: the copy is its successor.
@@ -157,8 +157,8 @@ class Timers:
         return made == len(copies)
 
     def _store_copies(self, copies: list[Copy]) -> int:
-        """The rule that the module's head tells. Returns how many of `copies` were stored, and takes one that never
-        can be out of them."""
+        """The rule that the module's docstring gives. Returns how many of `copies` were stored, and takes one that
+        never can be out of them."""
         made = 0
         try:
             if copies or self._useless:
@@ -261,7 +261,7 @@ class Timers:
 
     @property
     def log_end(self) -> int:
-        """What has to be safe for everything that was written here to be."""
+        """The end up to which the log has to be safe for everything written here to be safe."""
         return self._store.log.end
 
     # ---- what others ask
@@ -377,7 +377,7 @@ class Timers:
         return len(places)
 
     def _next_record(self, log_offset: int) -> tuple[int, bytes] | None:
-        """The record that stands there, or at the beginning of the next file of the log."""
+        """The record at that place, or at the beginning of the next file of the log."""
         raw = self._store.record_at(log_offset)
         if raw is None:
             size = self._store.log.file_size

@@ -1,7 +1,7 @@
 """Access control: which brokers ask for accounts, changes to accounts, and what an account may do in effect.
 
-No broker tells what its accounts are: RocketMQ 4.9.8 took that question away, because the answer told secrets. Changes
-go to the brokers. The accounts are shown where the console is told the folder of the files, and without secrets.
+Brokers do not report their accounts: RocketMQ 4.9.8 removed that request, because the answer revealed secrets. Changes
+go to the brokers. The accounts are shown where the console is given the folder of the files, and without secrets.
 
 Java: rocketmq-dashboard's controller/AclController.java
 """

@@ -76,7 +76,7 @@ def _is_secret(key: str) -> bool:
 
 @cache
 def _defaults() -> dict[str, str]:
-    """What RocketMQ's settings are where nobody has set them, as far as our brokers have them too."""
+    """The defaults of RocketMQ's settings, as far as our brokers have them too."""
     from rocketlet.tools.settings_table import PROGRAMS
 
     served = (one for config in PROGRAMS["mqbroker"] for one in settings_of(config))
@@ -92,7 +92,7 @@ async def _broker(view: View) -> Broker:
 
 
 async def _replicas(view: View, one: Broker) -> HARuntimeInfo | None:
-    """Who follows whom; None where the broker does not know the question, as those of 4.9.8 do not."""
+    """Which broker follows which; None where the broker does not know the request, as those of 4.9.8 do not."""
     if one.problem:
         return None
     try:

@@ -31,7 +31,7 @@ TAIL_PAUSE = 0.5
 TAIL_MOST = 50  # messages a look; what is above is left out and counted
 TAIL_SECONDS = 3600.0
 MOST_TAILS = 32
-LOOKED_AT = 8  # newest messages of each queue that tell who sends and how large messages are
+LOOKED_AT = 8  # newest messages of each queue that show who sends and how large messages are
 MOST_QUEUES = 16
 
 
@@ -89,7 +89,7 @@ async def topic(view: View) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """What some of the newest messages tell of a topic, and when the oldest one was stored."""
+    """What some of the newest messages show about a topic, and when the oldest one was stored."""
 
     senders: list[tuple[str, int, str]]
     """Host and port, how many of the messages, and the producer's group and id if it is still there."""
@@ -165,7 +165,7 @@ async def delete(view: View) -> Response:
 
 
 async def send(view: View) -> Response:
-    """One message, as somebody wrote it."""
+    """One message, as a user wrote it."""
     name = view.part("topic")
     body = view.form.get("body", "").encode()
     tags, keys = view.said("tags") or None, view.said("keys").split()

@@ -1,6 +1,6 @@
 """The story of a message: who sent it, where it was stored, who was given it, how long that took and how it came out.
 
-"None was recorded" is told apart from "the question failed": the first is an answer, the second an error.
+"None was recorded" is distinguished from "the request failed": the first is an answer, the second an error.
 
 Java: rocketmq-dashboard's controller/MessageTraceController.java
 """
@@ -18,7 +18,7 @@ from rocketlet.tools.admin import trace
 from rocketlet.tools.admin.reading import by_key
 
 _MOST = 64
-_LATEST = 1 << 47  # a time in milliseconds; what a trace says is anybody's
+_LATEST = 1 << 47  # a time in milliseconds; any client can write a trace
 _ROW, _LEFT, _WIDTH = 28, 190, 900
 
 

@@ -1,4 +1,4 @@
-"""Telemetry, Heartbeat, NotifyClientTermination: who is there, and what they are told to do.
+"""Telemetry, Heartbeat, NotifyClientTermination: which clients there are, and the commands they get.
 
 Java: proxy/grpc/v2/client/ClientActivity.java
 """

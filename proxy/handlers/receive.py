@@ -92,7 +92,7 @@ class Receives:
         self._pops = 0
 
     async def run(self) -> None:
-        """What goes on beside the calls, until cancelled."""
+        """The background work beside the calls, until cancelled."""
         async with trio.open_nursery() as self._nursery:
             self._nursery.start_soon(self._renewals.run)
             await trio.sleep_forever()
@@ -289,7 +289,7 @@ class Receives:
             self._brokers.ask_soon(connection, _ack_command(group, topic, handle), lambda answer: None)
 
     async def change(self, call: Call, request: m.ChangeInvisibleDurationRequest) -> m.ChangeInvisibleDurationResponse:
-        """A message comes again after this time, counted from now."""
+        """A message is redelivered after this time, counted from now."""
         group, topic = request.group.name, request.topic.name
         check_topic(topic)
         check_group(group)

@@ -5,7 +5,7 @@ the peer (servers open none here), and is forgotten as soon as both sides have e
 
 Flow control is what bounds memory. Inwards: a peer may send as many bytes as it was granted, WINDOW a connection; they
 are granted again when `release` says that they are no longer held. Outwards: what a peer has not granted waits in its
-stream; `unsent` tells how much, and the owner of the connection ends it above a limit.
+stream; `unsent` says how much, and the owner of the connection ends it above a limit.
 
 A breach that concerns one stream resets the stream; all others raise Breach, after which `out` has the GOAWAY and
 nothing more is read. Headers of refused streams are decoded all the same, or the compression state of both sides would
@@ -51,7 +51,7 @@ class Breach(RocketletError):
 
 
 class Stream:
-    """One call's two directions. `context` is for who uses the connection."""
+    """One call's two directions. `context` is for the user of the connection."""
 
     __slots__ = (
         "context",
@@ -217,10 +217,10 @@ class Http2Server:
             self._reset(number, payload, now, events)
         elif kind == frames.GOAWAY:
             self._spend(patience.CONTROL, now)
-            self.goes_away = True  # the peer opens no further streams; those that are open go on
+            self.goes_away = True  # the peer opens no further streams; those that are open continue
         elif kind == frames.PUSH_PROMISE:
             raise Breach(ErrorCode.PROTOCOL_ERROR, "a client cannot push")
-        else:  # PRIORITY, which nobody needs, and what later standards add
+        else:  # PRIORITY, which is not needed, and what later standards add
             self._spend(patience.CONTROL, now)
 
     def _spend(self, cost: float, now: float) -> None:
@@ -304,7 +304,7 @@ class Http2Server:
         if stream is None or stream.ended_by_peer:
             if number > self.last_stream or not number:
                 raise Breach(ErrorCode.PROTOCOL_ERROR, f"data on stream {number}, which was never opened")
-            self._spend(patience.TINY_DATA, now)  # it was on its way when the call ended
+            self._spend(patience.TINY_DATA, now)  # it was in flight when the call ended
             self._give_back(size)
             return
         if size > stream.granted:

@@ -1,4 +1,4 @@
-"""The brokers behind the endpoint: connections to them, and what is known of topics and groups.
+"""The brokers behind the endpoint: connections to them, and what is known about topics and groups.
 
 A topic's route and message type, and a group's settings, are kept for REFRESH_SECONDS; a look-up after that uses what
 is known and asks again in the background, so that no call waits for a name server but the first of a topic. What does
@@ -152,7 +152,7 @@ class Brokers:
         """The topic, where it is known already: for the path of a send."""
 
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
-        """What goes on in the background, until cancelled."""
+        """The background work, until cancelled."""
         async with trio.open_nursery() as nursery:
             self._topics.nursery = self._groups.nursery = nursery
             nursery.start_soon(self.deadlines.run)
@@ -188,7 +188,7 @@ class Brokers:
         return found
 
     async def group(self, name: str) -> SubscriptionGroupConfig:
-        """A group's settings; those of a group that is made by itself where no broker tells of it."""
+        """A group's settings; those of an automatically created group where no broker knows it."""
         try:
             found = await self._groups.get(name)
         except ClientError as error:

@@ -1,4 +1,4 @@
-"""The clients that have told what they are, each with its open Telemetry.
+"""The clients that have sent their settings, each with its open Telemetry.
 
 A client is what it says for as long as one of its telemetries is open. No call needs it: one that comes before its
 settings, or after a restart of ours, when some clients repeat them only every five minutes, is served all the same.
@@ -87,7 +87,7 @@ class Clients:
         return client
 
     def producers(self, topic: str) -> list[Client]:
-        """Who produces to a topic, in an order by chance."""
+        """The producers of a topic, in random order."""
         found = list(self._producers.get(topic, {}).values())
         self._random.shuffle(found)
         return found

@@ -1,7 +1,7 @@
 """Messages that push consumers hold: their invisible time is renewed for as long as they need, up to a limit.
 
 A push consumer asks for no invisible time of its own. What it got is invisible for defaultInvisibleTimeMills, and
-shortly before that is over we change it anew, until the consumer acknowledges, changes it itself, or its connection is
+shortly before that is over we extend it, until the consumer acknowledges, changes it itself, or its connection is
 gone; then others get it a second later. The consumer keeps the handle that it was given; here is which one is valid.
 
 Java: proxy/processor/ReceiptHandleProcessor.java, proxy/service/receipt/DefaultReceiptHandleManager.java
@@ -145,7 +145,7 @@ class Renewals:
         return handle.changed(found.popTime, found.invisibleTime, found.reviveQid)
 
     def give_back(self, group: str, topic: str, handle: ReceiptHandle) -> None:
-        """Nobody has the message: others shall get it soon."""
+        """No consumer has the message: others should get it soon."""
         if self._nursery is not None:
             self._nursery.start_soon(self._return, group, topic, handle)
 

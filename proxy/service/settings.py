@@ -1,7 +1,7 @@
-"""What a client is told when it has told what it is: the settings, echoed with the server's own words in them. Pure.
+"""The answer to a client's settings: the settings, echoed with the server's own values in them. Pure.
 
 A producer's back-off has to be exponential and a consumer's, for the Python client, customized; `metric` has to be
-there and off. Topics that nobody may name are left out rather than refused: a client that has once tried one would send
+there and off. Illegal topics are left out rather than refused: a client that has once tried one would send
 it with its settings for ever.
 
 Java: proxy/grpc/v2/common/GrpcClientSettingsManager.java
@@ -56,7 +56,7 @@ def max_attempts(group: SubscriptionGroupConfig) -> int:
 
 
 def backoff_policy(group: SubscriptionGroupConfig) -> m.RetryPolicy:
-    """When a message of the group that failed comes again."""
+    """When a failed message of the group is redelivered."""
     policy = m.RetryPolicy(max_attempts=max_attempts(group))
     own = group.groupRetryPolicy
     if isinstance(own, GroupRetryPolicy):

@@ -225,5 +225,5 @@ class Transactions(ConnectionEvents):
                 del self._told[address]
 
     def connected(self, connection: Connection) -> None:
-        """See ConnectionEvents: a broker that restarted knows nobody."""
+        """See ConnectionEvents: a broker that restarted knows no clients."""
         self._told.pop(connection.peer, None)
