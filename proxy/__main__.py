@@ -67,7 +67,7 @@ async def _start(nursery: trio.Nursery, loaded: Loaded) -> str:
         host = config.metrics_prom_exporter_host or loaded[ProxyConfig].bind_address
         served = await nursery.start(endpoint.serve, host, config.metrics_prom_exporter_port)
         metrics = f", metrics at http://{served}/metrics"
-    servers = ";".join(loaded[ProxyConfig].namesrv_addr)
+    servers = ";".join(loaded[ProxyConfig].name_servers)
     return f"proxy boot success, gRPC with and without TLS at {address}, name servers {servers}{metrics}"
 
 

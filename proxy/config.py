@@ -11,14 +11,17 @@ from rocketlet.common.settings import setting
 
 DAY = 24 * 3600 * 1000
 
+_DEFAULT_NAMESRV = "127.0.0.1:9876"  # as our client has it
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyConfig:
     """The gRPC endpoint for clients of RocketMQ 5."""
 
     namesrv_addr: tuple[str, ...] = setting(
-        ("127.0.0.1:9876",),
+        (),
         "Name servers, host:port.",
+        default_note="127.0.0.1:9876",
         env="NAMESRV_ADDR",
         flag="-n",
         separator=";",
@@ -91,3 +94,8 @@ class ProxyConfig:
     )
     grpc_client_producer_backoff_max_millis: int = setting(1000, "Its longest pause.", unit="milliseconds", minimum=0)
     grpc_client_producer_backoff_multiplier: int = setting(2, "By what each pause is longer.", minimum=1, maximum=100)
+
+    @property
+    def name_servers(self) -> tuple[str, ...]:
+        """Those that are asked."""
+        return self.namesrv_addr or (_DEFAULT_NAMESRV,)

@@ -80,7 +80,7 @@ class Proxy:
             self._network, pool, self.transactions.table(), hooks=[self.access.own], events=[self.transactions]
         )
         self.brokers = self.transactions.brokers = Brokers(
-            self._pool, config.namesrv_addr, random, lambda: self.access.own.is_signing
+            self._pool, config.name_servers, random, lambda: self.access.own.is_signing
         )
         self.renewals = Renewals(config, self.brokers, clock)
         self._routes = Routes(config, self.brokers)
