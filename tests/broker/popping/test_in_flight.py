@@ -37,6 +37,13 @@ class Model(RuleBasedStateMachine):
         for offset in offsets:
             assert self.table.done(offset) == (self.model.pop(offset, None) is not None)
 
+    @rule(first=st.integers(0, 100), count=st.integers(1, 12), step=st.integers(1, 2))
+    def done_all(self, first: int, count: int, step: int) -> None:
+        offsets = list(range(first, first + count * step, step))
+        assert list(self.table.done_all(offsets)) == [
+            offset for offset in offsets if self.model.pop(offset, None) is not None
+        ]
+
     @rule(now=st.integers(0, 60), most=st.integers(1, 10))
     def due(self, now: int, most: int) -> None:
         expected = [entry for _, entry in sorted(self.model.items()) if entry.due <= now]
