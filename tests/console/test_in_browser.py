@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import re
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -31,6 +32,13 @@ from tests.support.programs import program
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 HOSTILE = '<script>window.bad=1</script><img src=x onerror="window.bad=2">\'&'
+ACCOUNTS = """\
+accounts:
+- accessKey: billing1
+  secretKey: correct-horse
+  topicPerms:
+  - orders=PUB
+"""
 WAYS = [("en", False), ("zh", True)]
 if os.environ.get("BROWSER_MATRIX") == "all":
     WAYS = list(itertools.product(("en", "zh"), (False, True)))
@@ -38,7 +46,7 @@ PAGES = [
     "/", "/ops", "/cluster", "/cluster/broker-a/0", "/topics", "/topics?kind=all", "/topics/orders",
     "/topics/orders/tail", "/consumers", "/consumers/billing", "/producers", "/messages", "/messages?topic=orders",
     "/messages?q=order-3", "/messages?q=hostile", "/dead-letters", "/dead-letters/ledger", "/traces",
-    "/traces?q=order-3", "/access", "/topics/nowhere",
+    "/traces?q=order-3", "/access", "/access/billing1", "/topics/nowhere",
 ]  # fmt: skip
 
 
@@ -77,7 +85,10 @@ class Shop:
             assert self.taken.acquire(timeout=60)
         for _ in range(3):
             assert self.refused.acquire(timeout=60)
-        console = held.enter_context(program("console", "-n", namesrv, "--port", "0", "--print-addr"))
+        accounts = Path(held.enter_context(tempfile.TemporaryDirectory()))
+        (accounts / "plain_acl.yml").write_text(ACCOUNTS)
+        words = ["-n", namesrv, "--port", "0", "--accounts", str(accounts), "--print-addr"]
+        console = held.enter_context(program("console", *words))
         self.console = console.line_with("http://")
 
     def send(self, body: object, key: str, tags: str = "new") -> None:
@@ -305,6 +316,13 @@ def test_traces(visitor: Visitor) -> None:
 def test_access(visitor: Visitor) -> None:
     visitor.go("Access", "a")
     visitor.sees("broker-a")
+    visitor.press(visitor.link("billing1"))
+    visitor.write(visitor.page.locator("#filter"), "orders")
+    visitor.press(visitor.button("Filter"))
+    visitor.page.wait_for_url("**filter=orders*")
+    row = visitor.page.locator("tbody tr", has_text="orders").last
+    assert row.locator(".tag").all_inner_texts() == [visitor.t("yes"), visitor.t("no")]
+    assert "correct-horse" not in visitor.page.content()
 
 
 def test_operations(visitor: Visitor, shop: Shop) -> None:
