@@ -134,6 +134,17 @@ def test_elsewhere_a_refusal_is_an_error(monkeypatch: pytest.MonkeyPatch) -> Non
         platform_files.Deleted().delete("file")
 
 
+def test_without_it_a_mapping_is_flushed_before_its_file(calls: Calls, tmp_path: Path) -> None:
+    class Mapping:
+        def flush(self) -> None:
+            calls.append("mapping")
+
+    platform_files.flush_mapping(Mapping())
+    with (tmp_path / "file").open("wb") as file:
+        platform_files.flush(file.fileno())
+    assert calls in (["mapping", "F_FULLFSYNC"], ["mapping", "fsync"])
+
+
 def test_with_fdatasync_a_mapping_needs_nothing_else(tmp_path: Path) -> None:
     class Mapping:
         def flush(self) -> None:

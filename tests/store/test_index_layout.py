@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketlet.common.java_numbers import index_key_hash
-from rocketlet.store.layout.index_layout import IndexColumns, IndexGeometry, IndexTable, decode_header
+from rocketlet.store.layout.index_layout import (
+    IndexColumns,
+    IndexGeometry,
+    IndexTable,
+    chains,
+    decode_header,
+    seconds_since,
+)
 
 SMALL = IndexGeometry(100, 10)
 FOREVER = (0, (1 << 63) - 1)
@@ -73,6 +80,19 @@ def test_time_backwards_and_far_ahead_is_clamped() -> None:
     index.put(5, 2, 4_000)
     index.put(5, 3, 10_000 + (1 << 31) * 1000)
     assert [index.entry(n)[2] for n in (1, 2, 3)] == [0, 0, 0x7FFFFFFF]
+
+
+def test_seconds_count_from_the_file_before_for_its_first_entry_alone() -> None:
+    times = np.array([5_000, 9_999, 2_000])
+    assert seconds_since(times, 3_000).tolist() == [2, 6, 0]
+    assert seconds_since(times, 3_000, 1_000).tolist() == [4, 6, 0]
+    assert seconds_since(times, 3_000, 0).tolist() == [0, 6, 0], "there was no file before"
+    assert seconds_since(times, 0).tolist() == [0, 0, 0]
+
+
+def test_chains_lead_from_the_newest_entry_of_a_slot_to_the_oldest() -> None:
+    heads, previous, slots_used = chains(np.array([3, 7, 11, 4]), 4)
+    assert (heads.tolist(), previous.tolist(), slots_used) == ([4, 0, 0, 3], [0, 1, 2, 0], 2)
 
 
 def test_a_chain_that_points_forward_ends_the_query() -> None:

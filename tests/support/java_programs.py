@@ -11,7 +11,6 @@ of the sources' digest; later runs, and runs at the same time, use what is there
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -221,6 +220,8 @@ def _build(source: Path, built: Path) -> None:
 
 @contextmanager
 def _only_one(lock: Path) -> Iterator[None]:
+    import fcntl  # not on Windows, which has no scripts for Java's programs either
+
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
