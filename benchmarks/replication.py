@@ -296,6 +296,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all of them by default")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--gigabytes", type=float, default=4.0, help="of the log that a new slave takes")
+    parser.add_argument("--count", type=int, default=60_000, help="sends of a run")
     parser.add_argument("--steady", metavar="PORT,RATE", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.steady:
@@ -306,7 +307,9 @@ def main() -> None:
         parser.error(f"no part {', '.join(unknown)}")
     if missing():
         print(f"without Java's side; missing: {', '.join(missing())}")
-    for name, value in measured(tuple(options.parts) or PARTS, options.rounds, options.gigabytes).items():
+    for name, value in measured(
+        tuple(options.parts) or PARTS, options.rounds, options.gigabytes, options.count
+    ).items():
         print(f"{name:24} {value:>16,.2f}", flush=True)
 
 

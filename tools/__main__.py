@@ -21,13 +21,18 @@ COMMANDS: Commands = {
     "tail": ("rocketlet.tools.message_commands", "tail", "Print the messages of a topic as they come."),
     "topics": ("rocketlet.tools.look_commands", "topics", "List topics with their queues and messages."),
     "groups": ("rocketlet.tools.look_commands", "groups", "List consumer groups with their lag."),
+    "brokers": ("rocketlet.tools.look_commands", "brokers", "List masters, and slaves with what they lack."),
     "export": ("rocketlet.tools.message_commands", "export", "Write the messages of a topic to a file."),
     "dead-letters": (
         "rocketlet.tools.dead_letter_commands",
         "dead_letters",
         "Look at dead letters, send them again.",
     ),
-    "store": ("rocketlet.tools.store_commands", "store", "Check, repair and print a store's files, without a broker."),
+    "store": (
+        "rocketlet.tools.store_commands",
+        "store",
+        "Check, repair, print, empty a store's files, without a broker.",
+    ),
     "tls": ("rocketlet.tools.tls_commands", "tls", "Make certificates for TLS."),
     "completion": (
         "rocketlet.tools.completion",

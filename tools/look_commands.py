@@ -1,4 +1,5 @@
-"""`rocketlet topics` and `rocketlet groups`: topics with their messages, and consumer groups with their lag.
+"""`rocketlet topics`, `rocketlet groups`, `rocketlet brokers`: topics with their messages, consumer groups with their
+lag, masters and slaves with what these lack.
 
 Java: tools/command/topic/TopicListSubCommand.java, tools/command/consumer/ConsumerProgressSubCommand.java
 """
@@ -113,4 +114,46 @@ async def _groups(namesrv: str | None, names: tuple[str, ...], by_queue: bool) -
                     "last consumed": time_of(last),
                 }
                 rows.append(row)
+    return rows
+
+
+@click.command()
+@NAMESRV
+@JSON
+def brokers(namesrv: str | None, as_json: bool) -> None:
+    """List brokers: masters, and slaves with how far they have followed."""
+    import trio
+
+    heads = ["broker", "id", "role", "address", "log end", "missing", "state"]
+    print_rows(heads, trio.run(_brokers, namesrv), as_json=as_json)
+
+
+async def _brokers(namesrv: str | None) -> list[dict[str, Any]]:
+    from rocketlet.remoting.errors import RemotingError
+    from rocketlet.remoting.protocol.replication import HARuntimeInfo
+    from rocketlet.remoting.request_codes import RequestCode
+    from rocketlet.tools.admin.calls import MASTER, AdminRefused, admin, chosen_name_servers
+    from rocketlet.tools.admin.credentials import signer
+
+    rows: list[dict[str, Any]] = []
+    async with admin(chosen_name_servers(namesrv, os.environ), hooks=signer(os.environ)) as calls:
+        for name, one in sorted((await calls.cluster()).brokerAddrTable.items()):
+            for number, address in sorted(one.brokerAddrs.items()):
+                row: dict[str, Any] = {"broker": name, "id": number, "address": address}
+                row |= {"role": "master" if number == MASTER else "slave", "log end": "", "missing": "", "state": ""}
+                rows.append(row)
+                try:
+                    info = HARuntimeInfo.from_json((await calls.ask(address, RequestCode.GET_BROKER_HA_STATUS)).body)
+                except (AdminRefused, RemotingError) as error:
+                    row["state"] = str(error)
+                    continue
+                client = info.haClientRuntimeInfo
+                row["log end"] = info.masterCommitLogMaxOffset if info.master else client.maxOffset
+                if info.master:
+                    slaves = len(info.haConnectionInfo)
+                    row["state"] = f"{info.inSyncSlaveNums} of {slaves} slaves in sync" if slaves else "no slave"
+                else:
+                    row["state"] = f"follows {client.masterAddr}" if client.isActivated else client.trouble
+                    if client.masterFlushOffset >= 0:
+                        row["missing"] = max(client.masterFlushOffset - client.maxOffset, 0)
     return rows

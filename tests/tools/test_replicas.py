@@ -22,6 +22,7 @@ from rocketlet.client import (
     SendFailed,
 )
 from rocketlet.common.errors import RocketletError
+from rocketlet.tools.__main__ import rocketlet
 from rocketlet.tools.admin.__main__ import mqadmin
 from rocketlet.tools.thread_stack import ThreadStack
 from rocketlet.tools.virtual_cluster import VirtualCluster
@@ -49,6 +50,10 @@ def test_a_master_that_is_killed_is_replaced_and_nothing_acknowledged_is_lost(ro
         assert status[0]["inSyncSlaveNums"] == 1
         text = admin(stack, "haStatus", "-b", stack.addresses.brokers["broker-a-1"])
         assert "follows its master" in text
+        listed = CliRunner().invoke(rocketlet, ["brokers", "-n", stack.namesrv, "--json"]).output.splitlines()
+        rows = [json.loads(line) for line in listed]
+        assert [row["role"] for row in rows] == ["master", "slave"]
+        assert rows[0]["state"] == "1 of 1 slaves in sync"
         stack.kill("broker-a")
         with pytest.raises((SendFailed, RocketletError)):
             producer.send(Message("T", b"nobody"), timeout=0.5)
