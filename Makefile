@@ -18,7 +18,7 @@ PYTEST = $(PY) -m pytest --durations=25 --durations-min=0.1
 # Files of tests are divided among the workers; those of one file share their fixtures.
 IN_PARALLEL = -n $(WORKERS) --dist loadfile
 # All that some test or type needs; the same for both, so that both see the same.
-EVERYTHING := dev console browser rocketmq5 spark plot lz4 zstd
+EVERYTHING := dev console browser rocketmq5 spark plot lz4 zstd etcd
 
 .PHONY: help
 help: ## this list

@@ -127,9 +127,10 @@ def main() -> None:
     for kind, measured in runs.items():
         rate = statistics.median(run.rate for run in measured)
         cpu = statistics.median(run.cpu_micros for run in measured)
+        tail = statistics.median(tails[kind])
         print(
-            f"{kind:24} {rate:>9,.0f}/s ({rate / alone:.2f})"
-            f"   {cpu:6.1f} µs of the master's CPU ({cpu / alone_cpu:.2f})   p99 at half load {statistics.median(tails[kind]):6.1f} ms"
+            f"{kind:24} {rate:>9,.0f}/s ({rate / alone:.2f})   {cpu:6.1f} µs of the master's CPU"
+            f" ({cpu / alone_cpu:.2f})   p99 at half load {tail:6.1f} ms"
         )
 
 
