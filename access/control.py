@@ -8,8 +8,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+import trio
+
 from rocketlet.access.account_files import Credentials, read_credentials
-from rocketlet.access.account_table import AccountTable
+from rocketlet.access.account_table import LOOK_SECONDS, AccountTable
 from rocketlet.access.config import AccessConfig
 from rocketlet.access.explain import of_start
 from rocketlet.access.folder import TOOLS_FILE, Folder
@@ -30,8 +32,9 @@ class AccessControl:
     def __init__(
         self, config: Callable[[], AccessConfig], folder: Folder, clock: WallClock, peers: Peers | None = None
     ) -> None:
-        """`config` is asked each time: the rate may change while the server runs."""
+        """`config` gives the settings as they are; the rate may change while the server runs."""
         now = config()
+        self._config = config
         self._folder = folder
         self.enabled, self.strict = now.acl_enable, now.acl_strict
         self.table = AccountTable(folder, clock)
@@ -40,7 +43,7 @@ class AccessControl:
             lambda: self.table.rules,
             strict=now.acl_strict,
             certificates=now.accounts_by_certificate,
-            rate=lambda: config().requests_per_second_by_account,
+            rate=now.requests_per_second_by_account,
             peers=self.peers,
         )
         self.own = OwnSignature()
@@ -70,9 +73,17 @@ class AccessControl:
             log.warning("%s", line)
 
     async def watch(self) -> None:
-        """Follow the files until cancelled."""
+        """Follow the files and the settings until cancelled."""
         if self.enabled:
-            await self.table.watch()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.table.watch)
+                nursery.start_soon(self._follow_settings)
+
+    async def _follow_settings(self) -> None:
+        """The gate asks for the rate at each request, which to look up there costs 1 µs."""
+        while True:
+            self.gate.rate = self._config().requests_per_second_by_account
+            await trio.sleep(LOOK_SECONDS)
 
 
 class OwnSignature:

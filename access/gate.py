@@ -34,7 +34,8 @@ JAVAS_EXCEPTION = "org.apache.rocketmq.acl.common.AclException"
 
 
 class Gate:
-    """`rules` gives what is in force, `rate` the requests a second of one account; `certificates` are `tlsAccounts`."""
+    """`rules` gives what is in force, `rate` is how many requests a second an account may send, `certificates` are the
+    accounts of `tlsAccounts`."""
 
     def __init__(
         self,
@@ -42,13 +43,13 @@ class Gate:
         *,
         strict: bool = True,
         certificates: Mapping[str, str] | None = None,
-        rate: Callable[[], int] = lambda: 0,
+        rate: int = 0,
         peers: Peers | None = None,
     ) -> None:
         self._rules = rules
         self._judge = strictly if strict else as_java_does
         self._certificates = certificates or {}
-        self._rate = rate
+        self.rate = rate
         self._rates = Rates()
         self._peers = peers or Peers()
         self.denied: Counter[Reason] = Counter()
@@ -63,9 +64,8 @@ class Gate:
             account = self._judge(self._rules(), access, request, certified)
             if account is not None:
                 request.account = account.access_key
-                limit = self._rate()
-                if limit and not self._rates.take(account.access_key, limit, request.received_at):
-                    raise _too_fast(account, limit)
+                if self.rate and not self._rates.take(account.access_key, self.rate, request.received_at):
+                    raise _too_fast(account, self.rate)
         except Denied as denied:
             raise self._refused(request, denied) from None
 

@@ -354,7 +354,7 @@ def test_lines_about_one_address_have_a_rate(caplog: pytest.LogCaptureFixture) -
 
 
 def test_an_account_has_a_rate() -> None:
-    gate = desk(rate=lambda: 3)
+    gate = desk(rate=3)
     refusals = [gate.refusal(signed(send())) for _ in range(5)]
     assert refusals[:3] == [None] * 3
     assert all("requestsPerSecondByAccount=3" in str(one) for one in refusals[3:])

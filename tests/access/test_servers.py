@@ -191,6 +191,19 @@ async def test_rules_are_read_again_under_load_and_no_send_is_judged_by_half_of_
     assert all(tuple(pair) == new for moment, *pair in codes if moment > switched + 1)
 
 
+async def test_the_rate_of_an_account_changes_while_the_broker_runs(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with guarded() as one, signed(one, "operator") as operator, signed(one, "webshop") as shop:
+        assert [(await shop.send("orders")).code for _ in range(6)] == [0] * 6
+        body = b"requestsPerSecondByAccount=2\n"
+        assert (await operator.call(RequestCode.UPDATE_BROKER_CONFIG, body=body)).code == 0
+        await trio.sleep(2)
+        codes = [(await shop.send("orders")).code for _ in range(6)]
+        assert codes.count(ResponseCode.SYSTEM_BUSY) >= 3
+        assert one.broker.access.gate.denied["rate"] >= 3  # type: ignore[index]
+
+
 async def test_without_access_control_the_codes_for_accounts_say_so(autojump_clock: trio.testing.MockClock) -> None:
     async with memory_broker() as one:
         for code, expected in (
