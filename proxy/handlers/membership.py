@@ -56,9 +56,9 @@ class Membership:
             call.send(m.TelemetryCommand(status=m.Status(code=Code.OK, message="OK"), settings=answer))
 
     def heartbeat(self, call: Call, request: m.HeartbeatRequest) -> None:
-        """A sign of life. A client whose settings we do not have is taken for what it says here."""
+        """A sign of life. A client is what it says here, whatever settings we have of its id, or have not."""
         client = self._clients.get(call.client_id)
-        kind = client.kind if client is not None else request.client_type
+        kind = request.client_type or (client.kind if client is not None else m.CLIENT_TYPE_UNSPECIFIED)
         if kind in _CONSUMERS:
             check_group(request.group.name)
         elif kind != m.PRODUCER:
