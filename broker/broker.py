@@ -338,15 +338,18 @@ class Broker:
             self._random,
             self.settle,
         )
-        async with trio.open_nursery() as nursery:
-            await nursery.start(self._delays.run)
-            await nursery.start(self.pops.run)
-            await nursery.start(self.timers.run)
-            nursery.start_soon(check.run)
-            bound: str = await nursery.start(self.feed.serve, self.settings.now.bind_address, self._ha_port())
-            self._settle_ha_address(split_address(bound)[1])
-            self._serve_sends(True)
-            task_status.started()
+        try:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(self._delays.run)
+                await nursery.start(self.pops.run)
+                await nursery.start(self.timers.run)
+                nursery.start_soon(check.run)
+                bound: str = await nursery.start(self.feed.serve, self.settings.now.bind_address, self._ha_port())
+                self._settle_ha_address(split_address(bound)[1])
+                self._serve_sends(True)
+                task_status.started()
+        finally:
+            self.waiting_pops.answer_all()  # by what a slave answers
 
     async def _as_slave(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """What only a slave does, until cancelled."""

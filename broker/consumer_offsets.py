@@ -101,6 +101,10 @@ class ConsumerOffsets:
         """0 where there is no offset, or one out of the file."""
         return self._changes.get((group, topic, queue_id), _UNKNOWN)[1]
 
+    def is_own(self, group: str, topic: str, queue_id: int) -> bool:
+        """Whether an offset was committed here, and not taken over from another broker or from the file."""
+        return self._changes.get((group, topic, queue_id), _UNKNOWN)[2]
+
     def changed_since(self, version: int, most: int) -> tuple[list[OffsetChange], int]:
         """At most so many of the offsets that have changed since a version, the earliest first; and the version that
         they bring whoever knows them up to."""

@@ -49,6 +49,8 @@ log = logging.getLogger("rocketlet.broker.popping.pops")
 FACTS_QUEUE: Final = 0
 # Messages in flight: 140 MB. Pops that would take more find nothing but what is due again.
 MOST_IN_FLIGHT: Final = 4_000_000
+# Tables, one for each queue of each group, 700 bytes each. Those that nobody uses are forgotten after a minute.
+MOST_TABLES: Final = 200_000
 # Of one queue in order, messages that were read and wait for another of their group.
 MOST_HELD: Final = 1024
 # And those that consumers have of it: each pop looks at all of them, 2 ms.
@@ -184,6 +186,7 @@ class Pops:
         self._used = trio.Event()
         self.is_open = False
         self.changed: Callable[[str, str], None] = lambda group, topic: None
+        self._tables = 0
         self._popped = self._acknowledged = self._again = self._dead = self._in_flight = 0
 
     # ---- taking
@@ -483,11 +486,16 @@ class Pops:
         state = states.get(key.queue_id)
         committed = self._offsets.of(key.group, key.topic).get(key.queue_id, -1)
         if state is None:
+            if self._tables >= MOST_TABLES:
+                raise Refused(
+                    ResponseCode.SYSTEM_BUSY, f"{MOST_TABLES} queues of groups are popped from already; wait a minute"
+                )
+            self._tables += 1
             begin = committed if committed >= 0 else self._first_offset(queue, from_max)
             state = states[key.queue_id] = QueueState(min(begin, queue.end), None, now)
             self._facts.note(facts.start(key, state.table.next))
             self._commit_floor(key, state)
-        elif committed != (state.committed if state.committed is not None else -1):
+        elif self._was_set(key, state, committed):
             begin = committed if committed >= 0 else self._first_offset(queue, from_max)
             self._reset(key, state, min(begin, queue.end))
         elif state.table.next > queue.end:
@@ -496,6 +504,17 @@ class Pops:
             self._in_flight -= state.table.count
             state.table.clear(queue.end)
         return state
+
+    def _was_set(self, key: Key, state: QueueState, committed: int) -> bool:
+        """Whether somebody else has set the group to another offset. What came from another broker is older than what
+        the log says, and is replaced by our own."""
+        if committed == (state.committed if state.committed is not None else -1):
+            return False
+        if committed >= 0 and not self._offsets.is_own(key.group, key.topic, key.queue_id):
+            state.committed = None
+            self._commit_floor(key, state)
+            return False
+        return True
 
     def _first_offset(self, queue: ConsumeQueue, from_max: bool) -> int:
         """Where a group begins that has no offset: the end only where the queue is not young, as in RocketMQ."""
@@ -604,7 +623,7 @@ class Pops:
             self._forget(key, state)
             return
         committed = self._offsets.of(key.group, key.topic).get(key.queue_id, -1)
-        if committed != (state.committed if state.committed is not None else -1):
+        if self._was_set(key, state, committed):
             self._reset(key, state, min(committed if committed >= 0 else queue.begin, queue.end))
         elif state.table.count:
             most = self._most_times(key.group)
@@ -625,6 +644,7 @@ class Pops:
         self._in_flight -= state.table.count
         states = self._states[key.group, key.topic]
         del states[key.queue_id]
+        self._tables -= 1
         if not states:
             del self._states[key.group, key.topic]
 
@@ -639,7 +659,10 @@ class Pops:
         for key, state in self._all():
             committed = self._offsets.of(key.group, key.topic).get(key.queue_id, -1)
             if committed == state.committed:
-                self._commit_floor(key, state)
+                try:
+                    self._commit_floor(key, state)
+                except Refused as refused:
+                    log.warning("pops of group %s: %s", key.group, refused)
 
     async def _snapshot(self) -> None:
         """Write down all tables, a piece at a time, while pops continue."""
@@ -679,6 +702,7 @@ class Pops:
                 log.warning("%s", refused)
             self._in_flight += state.table.count
         self._settle_dead()
+        self._tables = len(self._all())
         if records:
             log.info("pops: %d messages are in flight, after %d records", self._in_flight, records)
 

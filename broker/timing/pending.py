@@ -104,15 +104,21 @@ class Pending:
 
     def at(self, due: int, most: int) -> list[int]:
         """The places of messages for exactly that moment, at most so many."""
-        bucket = self._coarse.get(due >> COARSE_BITS) or self._fine.get(due >> FINE_BITS)
-        found = []
-        if bucket:
-            pairs = _pairs(bucket)
-            found = pairs[pairs[:, 0] == due][:, 1].tolist()
-        else:
-            found = [place for at, place in self._near if at == due]
-            found += self._sorted[self._sorted[:, 0] == due][:, 1].tolist()
+        rows = self._rows_near(due)
+        found = rows[rows[:, 0] == due][: most + len(self._gone), 1].tolist()
         return [place for place in found if place not in self._gone][:most]
+
+    def has(self, due: int, place: int) -> bool:
+        """Whether a message waits."""
+        rows = self._rows_near(due)
+        return place not in self._gone and bool(((rows[:, 0] == due) & (rows[:, 1] == place)).any())
+
+    def _rows_near(self, due: int) -> NDArray[numpy.int64]:
+        """What is in the bucket of a moment."""
+        bucket = self._coarse.get(due >> COARSE_BITS) or self._fine.get(due >> FINE_BITS)
+        if bucket:
+            return _pairs(bucket)
+        return numpy.concatenate([self._sorted, numpy.array(self._near, numpy.int64).reshape(-1, 2)])
 
     def remove(self, due: int, place: int) -> None:
         """REQUIRES that it is here."""

@@ -255,9 +255,8 @@ class Timers:
         places = self._pending.at(due, _SAME_MOMENT + 1)
         if len(places) <= _SAME_MOMENT:
             return places
-        every = set(self._pending.at(due, len(self._pending)))
         found = self._store.find_by_key(TIMER_TOPIC, message_id, _SAME_MOMENT, 0, NEVER)
-        return [place for _, raw in found.records if (place := decode(raw).queue_offset) in every]
+        return [place for _, raw in found.records if self._pending.has(due, place := decode(raw).queue_offset)]
 
     @property
     def log_end(self) -> int:
@@ -286,7 +285,7 @@ class Timers:
             copies = []
             for due, place in old[at : at + BATCH]:
                 record = self._record(place)
-                if record is not None and place in self._pending.at(due, len(self._pending)):
+                if record is not None and self._pending.has(due, place):
                     copies.append(Copy(due, place, put_again(record, TIMER_TOPIC, QUEUE)))
             before = len(copies)
             made = self._store_copies(copies)

@@ -45,7 +45,9 @@ class Model(RuleBasedStateMachine):
     def remove(self, data: st.DataObject) -> None:
         due, place = data.draw(st.sampled_from(sorted(self.model)))
         assert place in self.pending.at(due, 1000)
+        assert self.pending.has(due, place)
         self.pending.remove(due, place)
+        assert not self.pending.has(due, place)
         self.model.discard((due, place))
 
     @rule()
