@@ -124,8 +124,8 @@ def load(master: Server, count: int, in_flight: int = IN_FLIGHT) -> Measured:
 
 
 def catch_up(master: Server, slave: Server) -> None:
-    until = time.monotonic() + 600
-    while log_end(slave.port) < log_end(master.port):
+    end, until = log_end(master.port), time.monotonic() + 600
+    while log_end(slave.port) < end:
         if time.monotonic() > until:
             raise RuntimeError(f"the slave at 127.0.0.1:{slave.port} does not catch up")
         time.sleep(0.1)
@@ -167,6 +167,8 @@ def cost(rounds: int, count: int) -> dict[str, list[Measured]]:
                 run = load(master, count)
                 if name == "followed":
                     catch_up(followed, slave)  # what is sent to the slave after the last answer counts too
+                else:
+                    log_end(alone.port)
                 run = Measured(run.requests, run.seconds, cpu_seconds(master.pid) - before, run.received)
                 found.setdefault(name, []).append(run)
     return found
