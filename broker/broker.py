@@ -456,6 +456,8 @@ class Broker:
 
         table = handler_table([*self._handlers(answers, durability, background), acks, self._account_requests])
         table = self.overload.around(audited(table, self._audited_changes()))
+        if self.group is not None:
+            table = self.group.around(table)
         if self._faults is not None:
             table = self._faults.around(table)
         main = self._server(table, after_turn)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
 import trio
 
@@ -23,6 +24,7 @@ from rocketlet.failover.follow import Ground
 from rocketlet.failover.own_state import OwnState, OwnStateFile
 from rocketlet.failover.replica_port import ReplicaPort, Self
 from rocketlet.remoting.config import ServerConfig
+from rocketlet.remoting.handler import Answer, Deferred, HandlerTable, PlainFunction, Refused, Request
 from rocketlet.remoting.protocol.replication import HAConnectionRuntimeInfo
 from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.remoting.transport import Network, join_address, split_address
@@ -144,6 +146,31 @@ class ReplicaGroup:
             )
             for member, one in in_sync.replicas.items()
         ]
+
+    def around(self, table: HandlerTable) -> HandlerTable:
+        """The same table, where nobody pulls before all that the log had at the start is known to be confirmed.
+
+        The opening of a store files all that it finds, and some of that may still be cut off.
+        """
+        opened_at: int | None = None
+
+        def guarded(function: PlainFunction) -> PlainFunction:
+            def pull(request: Request) -> Answer | Deferred:
+                nonlocal opened_at
+                if opened_at is None:
+                    opened_at = self._store.report.log_end
+                if self.confirmed.value < opened_at:
+                    raise Refused(ResponseCode.SYSTEM_BUSY, "this replica does not know yet what is confirmed")
+                return function(request)
+
+            return pull
+
+        return {
+            code: replace(handler, function=guarded(cast(PlainFunction, handler.function)))
+            if handler.family == "pull"
+            else handler
+            for code, handler in table.items()
+        }
 
     def guarantee(self, config: Callable[[], ReplicationConfig], nursery: trio.Nursery) -> ByInSync:
         """What an acknowledgement of a leader promises."""

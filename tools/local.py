@@ -251,10 +251,11 @@ class LocalStack:
         return None
 
     async def elected(self, name: str = "broker-a", *, but: str = "") -> str:
-        """Wait until a member leads, another one than `but`; which."""
+        """Wait until a member leads, another one than `but`, and the name servers know it; which."""
         while (found := self.master(name)) in (None, but):
             await trio.sleep(_LOOK_SECONDS)
         assert found is not None
+        await self.brokers[found].registration.known()
         return found
 
     def kill_master(self, name: str = "broker-a") -> str:

@@ -8,6 +8,7 @@ from trio.testing import MockClock
 from rocketlet.metrics.page import Page
 from rocketlet.remoting.protocol.kv import KVTable
 from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.response_codes import ResponseCode
 from tests.support.memory_broker import Client
 from tests.support.replicas import Replicas, replicas
 
@@ -106,3 +107,22 @@ async def test_metrics_and_runtime_info_tell_of_the_group(autojump_clock: MockCl
         table = KVTable.from_json((await leader.call(RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
         assert (table["failoverState"], table["epoch"]) == ("leading", "1")
         assert table["inSyncReplicas"].count("/") == 3
+
+
+async def test_nobody_reads_what_a_restarted_replica_has_before_it_is_confirmed(autojump_clock: MockClock) -> None:
+    async with replicas() as them:
+        leader = await them.all_in_sync()
+        wanted = await fill(them, 5)
+        await trio.sleep(2)
+        slave = next(member for member in them.members.values() if member is not leader)
+        await them.kill(slave.number)
+        them.network.separate(slave.host, "*")
+        them.coordination.cut_off.add(str(slave.number))
+        them.network.unite(slave.host, "*")
+        them.network.separate(slave.host, leader.host)
+        await them.start(slave.number)
+        assert (await slave.pull("T", 0, 0)).code == ResponseCode.SYSTEM_BUSY
+        them.network.unite(slave.host, leader.host)
+        them.coordination.cut_off.clear()
+        await them.all_in_sync()
+        assert await bodies_at(slave) == wanted
