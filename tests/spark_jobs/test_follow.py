@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 
 import pyarrow.dataset as ds
+import pyspark
 import pytest
 
 from rocketlet import Message, Producer, PullConsumer
@@ -146,8 +147,9 @@ VICTIMS = ["driver", "worker", "broker", pytest.param("executor", marks=SLOW)]
 
 
 @pytest.mark.parametrize("victims", [*VICTIMS, pytest.param("java broker", marks=[SLOW, pytest.mark.interop])])
-def test_kills_lose_nothing_and_double_nothing(tmp_path: Path, victims: str) -> None:
+def test_kills_lose_nothing_and_double_nothing(tmp_path: Path, victims: str, monkeypatch: pytest.MonkeyPatch) -> None:
     chance, out = Random(victims), tmp_path / "out"
+    monkeypatch.setenv("SPARK_HOME", str(Path(pyspark.__file__).parent))  # executors are started from there
     with name_server(tmp_path / "namesrv") as (_, namesrv), ExitStack() as held:
         broker = (java_broker if victims == "java broker" else OurBroker)(tmp_path, namesrv, held)
         sending = Sending(namesrv, "Ledger")
