@@ -32,6 +32,7 @@ log = logging.getLogger("rocketlet.proxy.connection")
 READ_SIZE = 32 << 10
 """A turn over so much takes 10 ms at most, which is what others may have to wait for theirs."""
 MOST_UNREAD = 16 << 20
+HOLDS_MUCH = 1 << 20
 REQUEST_SECONDS = 30.0
 GREETING_SECONDS = 10.0
 IDLE_SECONDS = 120.0
@@ -49,16 +50,23 @@ Admit = Callable[[Call, Any], None]
 
 
 class CallEvents(Protocol):
-    """Counts calls and connections."""
+    """Counts calls."""
 
     def over(self, call: Call, status: GrpcStatus, now: float) -> None: ...
+
+
+class ConnectionEvents(CallEvents, Protocol):
+    """Has all connections."""
+
+    def holds_much(self, now: float) -> None:
+        """A connection holds more than HOLDS_MUCH; all of them together may hold too much."""
 
 
 class GrpcConnection:
     """See the module. `run` is called once."""
 
     def __init__(
-        self, stream: ByteStream, methods: Mapping[bytes, Method], events: CallEvents, admit: Admit | None
+        self, stream: ByteStream, methods: Mapping[bytes, Method], events: ConnectionEvents, admit: Admit | None
     ) -> None:
         self.peer = stream.peer
         self.local = stream.local
@@ -184,6 +192,8 @@ class GrpcConnection:
         finally:
             self._in_turn = False
         self._flush()
+        if self.held + self.unread > HOLDS_MUCH:
+            self._events.holds_much(now)
 
     def _handle(self, event: Event, now: float) -> None:
         kind = type(event)
