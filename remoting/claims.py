@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hmac
 
-from rocketlet.remoting import header_rocketmq_typed
+from rocketlet.remoting import header_json, header_rocketmq_typed
 from rocketlet.remoting.frame_codec import ext_of
 from rocketlet.remoting.header_rocketmq import begin_of_map
 from rocketlet.remoting.protocol.access import ACCESS_KEY
@@ -31,7 +31,7 @@ class Claim:
             if found is not None:
                 self.access_key, self._signature, self._content = found
                 return
-        self._ext = ext_of(header_type, raw)
+        self._ext = (header_json.decode_ext(raw) if header_type == 0 else None) or ext_of(header_type, raw)
         self.access_key = self._ext.get(ACCESS_KEY) or ""
         """The account; C++ clients without credentials send an empty one."""
 

@@ -64,7 +64,7 @@ class Secret:
         claimed = ext.get(SIGNATURE, "").encode("utf-8", "replace")
         if UNIQUE_KEY_QUERY in ext and version <= V4_9_3:
             return self._signed(ext, (UNIQUE_KEY_QUERY,), body, claimed)
-        if self._signed(ext, (), body, claimed):
+        if hmac.compare_digest(self.sign(content_of(ext), body), claimed):
             return True
         unsigned = tuple(name for name in ext if name == UNIQUE_KEY_QUERY or name.startswith(ZONE_PREFIX))
         return bool(unsigned) and self._signed(ext, unsigned, body, claimed)
@@ -72,32 +72,34 @@ class Secret:
     def _signed(
         self, ext: Mapping[str, str], left_out: tuple[str, ...], body: bytes | memoryview, claimed: bytes
     ) -> bool:
-        if left_out:
-            ext = {name: value for name, value in ext.items() if name not in left_out}
+        ext = {name: value for name, value in ext.items() if name not in left_out}
         return hmac.compare_digest(self.sign(content_of(ext), body), claimed)
 
 
 def content_of(ext: Mapping[str, str]) -> bytes:
     """What is signed of the fields."""
-    return "".join(_values(ext)).encode("utf-8", "surrogatepass")
+    names = tuple(ext)
+    take = _orders.get(names)
+    joined = "".join(take(ext) if take is not None else _values(names, ext))
+    try:
+        return joined.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return joined.encode("utf-8", "surrogatepass")
 
 
 _orders: dict[tuple[str, ...], Callable[[Mapping[str, str]], tuple[str, ...]]] = {}
 
 
-def _values(ext: Mapping[str, str]) -> tuple[str, ...]:
+def _values(names: tuple[str, ...], ext: Mapping[str, str]) -> tuple[str, ...]:
     """The values in the order of their names, without the signature's. Sorting each time costs 0.5 µs more."""
-    names = tuple(ext)
-    take = _orders.get(names)
-    if take is None:
-        order = sorted(name for name in names if name != SIGNATURE)
-        if len(order) < 2:  # itemgetter of one name gives no tuple
-            return tuple(ext[name] for name in order)
-        take = itemgetter(*order)
-        if sum(map(len, names)) <= _LONGEST_ORDER:
-            if len(_orders) >= _REMEMBERED_ORDERS:
-                _orders.clear()
-            _orders[names] = take
+    order = sorted(name for name in names if name != SIGNATURE)
+    if len(order) < 2:  # itemgetter of one name gives no tuple
+        return tuple(ext[name] for name in order)
+    take = itemgetter(*order)
+    if sum(map(len, names)) <= _LONGEST_ORDER:
+        if len(_orders) >= _REMEMBERED_ORDERS:
+            _orders.clear()
+        _orders[names] = take
     return take(ext)
 
 
