@@ -95,7 +95,7 @@ def _values(names: tuple[str, ...], ext: Mapping[str, str]) -> tuple[str, ...]:
     order = sorted(name for name in names if name != SIGNATURE)
     if len(order) < 2:  # itemgetter of one name gives no tuple
         return tuple(ext[name] for name in order)
-    take = itemgetter(*order)
+    take: Callable[[Mapping[str, str]], tuple[str, ...]] = itemgetter(*order)
     if sum(map(len, names)) <= _LONGEST_ORDER:
         if len(_orders) >= _REMEMBERED_ORDERS:
             _orders.clear()
