@@ -131,7 +131,7 @@ class SendMessage:
         flow = topic.flows.get(queue_id) or self._flow(topic, queue_id)
         if not (topic.plain and _REDIRECTING.isdisjoint(named)):
             recall = self._redirect(request, header, put)
-            if put.topic in (SCHEDULE_TOPIC, TIMER_TOPIC):  # its own topic counts it when it is delivered
+            if put.topic == SCHEDULE_TOPIC:  # its own topic counts it when it is delivered
                 flow = self._statistics.put_flow(put.topic, put.queue_id)
         if self._filter_bits is not None:
             put.filter_bits = self._filter_bits(put.topic, put.properties)
