@@ -414,7 +414,8 @@ class SendPipeline:
         return all(routes.master(queue.broker_name) is None for queue in route.readable)
 
     def _refresh_soon(self, topic: str) -> None:
-        if topic not in self._refreshing and self._nursery is not None:
+        # A nursery without tasks has ended: connections break after it when a client is cancelled.
+        if topic not in self._refreshing and self._nursery is not None and self._nursery.child_tasks:
             self._refreshing.add(topic)
             self._nursery.start_soon(self._refresh, topic)
 
