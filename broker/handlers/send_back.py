@@ -30,6 +30,7 @@ from rocketlet.broker.put_again import FilterBits, put_again
 from rocketlet.broker.statistics import Statistics
 from rocketlet.broker.subscription_groups import SubscriptionGroups
 from rocketlet.broker.topic_table import Topic, TopicTable
+from rocketlet.common.java_numbers import INT32_MAX
 from rocketlet.common.message_id import offset_message_id
 from rocketlet.common.message_properties import DELAY, ORIGIN_MESSAGE_ID, RETRY_TOPIC, WAIT, decode_bytes
 from rocketlet.common.message_record import Record, decode
@@ -169,6 +170,6 @@ class SendBack:
         else:
             message = put_again(record, retry.name, self._random.randrange(max(retry.write, 1)))
             delay(message, properties, verdict.level, self._levels)
-        message.reconsume_times = record.reconsume_times + 1
+        message.reconsume_times = min(record.reconsume_times + 1, INT32_MAX)
         message.filter_bits = self._filter_bits(message.topic, message.properties)
         return message

@@ -485,3 +485,13 @@ async def test_changes_of_the_role_in_the_middle_of_another_are_answered(autojum
             assert (await one.call(RequestCode.PROMOTE_SLAVE, PromoteHeader(force=True))).code == 0
         await serves(one)
     await serves_after_a_restart(disk)
+
+
+async def test_a_message_that_came_back_as_often_as_can_be_counted_comes_back_again(autojump_clock: MockClock) -> None:
+    async with memory_broker() as one:
+        await one.send("T", fields={"reconsumeTimes": (1 << 31) - 1})
+        (record,) = (await one.pull("T", 0, 0)).records
+        await one.heartbeat("c", "g", tags("T"))
+        header = ConsumerSendMsgBackHeader(offset=record.log_offset, group="g", delayLevel=1, originTopic="T")
+        assert (await one.call(RequestCode.CONSUMER_SEND_MSG_BACK, header)).code == 0
+        await serves(one)
