@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from rocketlet.common.message import Message as Message
     from rocketlet.common.message import MessageQueue as MessageQueue
     from rocketlet.common.message import ReceivedMessage as ReceivedMessage
+    from rocketlet.common.message import Serializer as Serializer
 
 if __name__ == "client":
     # The general name, for applications. The parts are imported by their real name only, so that no class exists twice.
@@ -126,7 +127,7 @@ _HOMES = {
         "TransactionState",
     ),
     "rocketlet.client.sending.transaction_producer": ("Transaction",),
-    "rocketlet.common.message": ("Message", "MessageQueue", "ReceivedMessage"),
+    "rocketlet.common.message": ("Message", "MessageQueue", "ReceivedMessage", "Serializer"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -1,9 +1,11 @@
-"""Messages whose bodies are values as JSON."""
+"""Messages whose bodies are values: as JSON, or as a serialiser of the user writes them."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
+import msgspec
 import pytest
 
 from rocketlet import Message
@@ -28,3 +30,28 @@ def test_what_is_no_json_is_refused() -> None:
         Message.json("T", {1, 2})
     with pytest.raises(json.JSONDecodeError):
         received(b"text").json()
+
+
+@dataclass(frozen=True)
+class Order:
+    number: int
+    what: str
+
+
+class Orders:
+    """A serialiser of a user's."""
+
+    def dumps(self, value: Order, /) -> bytes:
+        return msgspec.msgpack.encode(value)
+
+    def loads(self, body: bytes, /) -> Order:
+        return msgspec.msgpack.decode(body, type=Order)
+
+
+def test_a_serialiser_writes_and_reads_values_of_its_kind() -> None:
+    message = Message.of("T", Order(7, "tea"), Orders(), tags="new")
+    assert (message.topic, message.tags) == ("T", "new")
+    read: Order = received(message.body).value(Orders())
+    assert read == Order(7, "tea")
+    with pytest.raises(msgspec.DecodeError):
+        received(b"\xc1").value(Orders())
