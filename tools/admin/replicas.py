@@ -23,7 +23,7 @@ from rocketlet.remoting.protocol.replication import (
     ResignMasterHeader,
 )
 from rocketlet.remoting.request_codes import RequestCode
-from rocketlet.tools.admin.calls import Admin
+from rocketlet.tools.admin.calls import MASTER, Admin
 from rocketlet.tools.admin.command import BROKER, Result, Said, command, one_of, wire_time
 
 # A hand-over waits for what the slave lacks, at most 10 s at each of its three steps.
@@ -175,30 +175,36 @@ async def demote_master(calls: Admin, address: str, number: int, master: str) ->
     "-r", "--replica", metavar="REPLICA_ID", default="", help="Who is to lead; without it any that is in sync."
 )
 async def switch_master(calls: Admin, address: str, replica: str) -> Result:
-    """Have a replica lead instead of this master, and wait until it does.
+    """Have a replica lead instead of this master; wait until it does, and until clients are told so.
 
     The master takes no more sends, waits until all that it took is confirmed, and gives its lease back. Nothing that
     was acknowledged is lost, and our clients' sends go on at the new master.
     """
     import trio
 
-    before = (await _failover_of(calls, address)).get("epoch", "0")
+    before = int((await _failover_of(calls, address)).get("epoch", "0"))
+    name = await _name_of(calls, address)
     await calls.ask(address, RequestCode.RESIGN_MASTER, ResignMasterHeader(replica), timeout=_SWITCH_SECONDS)
+    leader = ""
     with trio.move_on_after(_SWITCH_SECONDS):
         while True:
             await trio.sleep(0.05)
-            for other in await _replicas_of(calls, address):
+            for number, other in await _replicas_of(calls, name):
                 try:
                     told = await _failover_of(calls, other)
                 except RocketletError:
                     continue  # it begins anew at this moment
-                if told.get("failoverState") == "leading" and int(told["epoch"]) > int(before):
-                    return Said(
-                        [f"{other} leads now, in epoch {told['epoch']}."],
-                        {"broker": other, "epoch": int(told["epoch"])},
-                    )
+                if told.get("failoverState") == "leading" and int(told["epoch"]) > before:
+                    leader = other
+                    if number == MASTER:
+                        return Said(
+                            [f"{other} leads now, in epoch {told['epoch']}."],
+                            {"broker": other, "epoch": int(told["epoch"])},
+                        )
     raise RocketletError(
-        f"{address} has resigned, and no other replica leads after {_SWITCH_SECONDS:g} s: mqadmin haStatus"
+        f"{address} has resigned, and "
+        + (f"{leader} leads, but its name servers do not know it as" if leader else "no other replica leads as")
+        + f" master after {_SWITCH_SECONDS:g} s: mqadmin haStatus"
     )
 
 
@@ -238,10 +244,14 @@ async def _failover_of(calls: Admin, address: str) -> dict[str, str]:
     return HARuntimeInfo.from_json((await calls.ask(address, RequestCode.GET_BROKER_HA_STATUS)).body).failover
 
 
-async def _replicas_of(calls: Admin, address: str) -> list[str]:
-    """All brokers of the name that this address belongs, or belonged, to."""
-    info = await calls.cluster()
-    for one in info.brokerAddrTable.values():
-        if address in one.brokerAddrs.values():
-            return [other for _, other in sorted(one.brokerAddrs.items())]
-    return sorted({other for one in info.brokerAddrTable.values() for other in one.brokerAddrs.values()})
+async def _name_of(calls: Admin, address: str) -> str:
+    """The brokerName that this address is registered under; empty where it is under none."""
+    table = (await calls.cluster()).brokerAddrTable
+    return next((name for name, one in table.items() if address in one.brokerAddrs.values()), "")
+
+
+async def _replicas_of(calls: Admin, name: str) -> list[tuple[int, str]]:
+    """Ids and addresses of the brokers of a name; of all names where it is empty."""
+    table = (await calls.cluster()).brokerAddrTable
+    chosen = [one for other, one in table.items() if name in ("", other)]
+    return sorted(pair for one in chosen for pair in one.brokerAddrs.items())
