@@ -125,7 +125,10 @@ async def switch(view: View) -> Response:
 
     async def do() -> str:
         said = await switch_master.run(view.calls, address=one.address, replica=replica)
-        return " ".join(said.lines) if isinstance(said, Said) else ""
+        assert isinstance(said, Said)
+        return view.t("{address} leads now, in epoch {epoch}").format(
+            address=said.data["broker"], epoch=said.data["epoch"]
+        )
 
     return await view.change("switchMaster", {"broker": one.name, "to": replica or "any"}, do, "/cluster")
 
@@ -139,10 +142,10 @@ async def in_sync(view: View) -> Response:
 
     async def do() -> str:
         if removed:
-            said = await remove_in_sync.run(view.calls, address=one.address, replica=removed)
-        else:
-            said = await add_in_sync.run(view.calls, address=one.address, force=True)
-        return " ".join(said.lines) if isinstance(said, Said) else ""
+            await remove_in_sync.run(view.calls, address=one.address, replica=removed)
+            return view.t("{name} is not in sync any more").format(name=removed)
+        await add_in_sync.run(view.calls, address=one.address, force=True)
+        return view.t("{address} alone is in sync now, and will lead").format(address=one.address)
 
     about = {"broker": one.name, "address": one.address, "removed": removed}
     return await view.change("removeInSync" if removed else "addInSync", about, do, "/cluster")
