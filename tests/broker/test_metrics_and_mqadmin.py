@@ -1,0 +1,172 @@
+"""The page of metrics of a running broker beside what mqadmin says of it at that moment, value by value.
+
+Rates move while nobody looks. So the page is read before mqadmin is asked, again and again meanwhile (Java's takes
+its time), and after it: what mqadmin says of a name must lie between what the pages say of it. What stands still must
+be the same to the last digit. Where a rate's span moves on between two looks, all is asked once more.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from rocketlet.client import ConsumeFrom, LitePullConsumer, Message, Producer
+from rocketlet.tools.admin.__main__ import mqadmin
+from rocketlet.tools.late_group import run
+from tests.support.java_programs import JavaPrograms, Missing
+from tests.support.metrics_page import EXPORTER, Page, runtime_value
+from tests.support.programs import broker, name_server
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
+SENT, TAKEN = 40, 25
+PAGE_LIVES_S = 1.0
+ROUNDS = 5
+
+Admin = Callable[..., str]
+
+
+@pytest.fixture(params=["ours", pytest.param("java", marks=pytest.mark.interop)])
+def admin(request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str]) -> Admin:
+    """mqadmin's output: of ours, or of RocketMQ's."""
+    if request.param == "java":
+        try:
+            return JavaPrograms.prepare().admin
+        except Missing as missing:
+            pytest.skip(str(missing))
+
+    def ours(*words: str) -> str:
+        capfd.readouterr()
+        assert run(mqadmin, "mqadmin", list(words)) == 0
+        return capfd.readouterr().out
+
+    return ours
+
+
+class Shop:
+    """A broker with messages, of which a group that is connected has taken a part."""
+
+    def __init__(self, folder: Path, held: ExitStack) -> None:
+        _, self.namesrv = held.enter_context(name_server(folder))
+        running, self.broker = held.enter_context(
+            broker(folder, namesrvAddr=self.namesrv, metricsExporterType="PROM", metricsPromExporterPort=0)
+        )
+        (line,) = [line for line in running.said if "/metrics" in line]
+        self.url = re.findall(r"http://\S+/metrics", line)[0]
+        with Producer("shop", namesrv=self.namesrv) as producer:
+            for number in range(SENT):
+                producer.send(Message("orders", b"x" * (number + 1), keys=[str(number)]))
+        consumer = held.enter_context(
+            LitePullConsumer(
+                "billing", topics={"orders": "*"}, namesrv=self.namesrv, consume_from=ConsumeFrom.FIRST_OFFSET
+            )
+        )
+        for number, _ in enumerate(consumer, 1):
+            if number == TAKEN:
+                break
+        consumer.commit()
+
+    def page(self) -> Page:
+        time.sleep(PAGE_LIVES_S + 0.1)
+        with urllib.request.urlopen(self.url, timeout=30) as answer:
+            return Page(answer.read().decode())
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    with ExitStack() as held:
+        yield Shop(tmp_path, held)
+
+
+# ---- what mqadmin prints, by the page's names
+
+Values = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def rows(text: str) -> list[list[str]]:
+    """A table's rows, without its heads and what stands below."""
+    lines = [line.split() for line in text.splitlines()]
+    return [words for words in lines if len(words) > 3 and not words[0].startswith("#")]
+
+
+def told(admin: Admin, shop: Shop) -> Values:
+    """All that the three commands say, by name and labels of the page."""
+    asked = ("-n", shop.namesrv)
+    lines = admin("brokerStatus", "-b", shop.broker, *asked).splitlines()
+    table = {key.strip(): value.strip() for key, mark, value in (line.partition(":") for line in lines) if mark}
+    values: Values = {}
+
+    def say(name: str, value: float, **labels: str) -> None:
+        place = (name, frozenset(labels.items()))
+        values[place] = values.get(place, 0.0) + value
+
+    for name in EXPORTER:
+        if name.startswith("rocketmq_brokeruntime_"):
+            say(name, runtime_value(name, table), boottime=table["bootTimestamp"])
+    for _, _, low, high, *_ in rows(admin("topicStatus", "-t", "orders", *asked)):
+        say("rocketmq_producer_offset", int(high), topic="orders")
+        say("rocketmq_messages_in_total", int(high) - int(low), topic="orders")
+    text = admin("consumerProgress", "-g", "billing", *asked)
+    for topic, _, queue, end, place, behind, *_ in rows(text):
+        of = {"topic": topic, "group": "billing"}
+        say("rocketlet_consumer_lag_messages", int(behind), queue=queue, **of)
+        if topic == "orders":
+            assert int(end) - int(place) == int(behind)
+            say("rocketmq_consumer_offset", int(place), **of)
+            say("rocketmq_group_consume_total_offset", int(place), **of)
+            say("rocketmq_group_diff", int(behind), **of)
+            say("rocketmq_consumer_lag_messages", int(behind), topic=topic, consumer_group="billing")
+    say("rocketmq_group_consume_tps", float(re.findall(r"Consume TPS: (\S+)", text)[0]), group="billing")
+    for group, count, *_, total in rows(admin("consumerProgress", *asked)):
+        if group == "billing":
+            say("rocketmq_group_count", int(count), group=group)
+            say("rocketlet_consumer_lag_messages", int(total), group=group)
+    return values
+
+
+# Printed with one or two digits; the file system is others' too.
+ROUNDED = {
+    "rocketmq_brokeruntime_commitlogdir_capacity_total": 0.1,
+    "rocketmq_brokeruntime_commitlogdir_capacity_free": 0.1,
+    "rocketmq_group_consume_tps": 0.01,
+}
+
+
+def differing(values: Values, pages: list[Page]) -> list[str]:
+    """What the pages say otherwise."""
+    found = []
+    for (name, labels), value in values.items():
+        seen = [page.value(name, **dict(labels)) for page in pages]
+        room = ROUNDED.get(name, 0.0) * max(1.0, value)
+        if not min(seen) - room <= value <= max(seen) + room:
+            found.append(f"{name} {dict(labels)}: {value} by mqadmin, {seen} on the pages")
+    return found
+
+
+def test_the_page_says_what_mqadmin_says(admin: Admin, shop: Shop) -> None:
+    for _ in range(ROUNDS):
+        pages = [shop.page()]
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(told, admin, shop)
+            while not asked.done():
+                pages.append(shop.page())
+        pages.append(shop.page())
+        values = asked.result()
+        differences = differing(values, pages)
+        if not differences:
+            break
+    assert differences == []
+    assert len([name for name, _ in values if name.startswith("rocketmq_brokeruntime_")]) == 63
+    page = pages[0]
+    assert page.value("rocketmq_producer_offset", topic="orders") == SENT
+    assert page.value("rocketmq_consumer_offset", topic="orders", group="billing") == TAKEN
+    assert page.value("rocketmq_group_diff", topic="orders", group="billing") == SENT - TAKEN
+    assert page.value("rocketmq_brokeruntime_msg_put_total_today_now") >= SENT
+    assert page.value("rocketmq_group_count", group="billing") == 1
