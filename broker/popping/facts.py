@@ -21,8 +21,6 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from struct import Struct, error
 
-import numpy
-
 from rocketlet.broker.popping.in_flight import Entry, InFlight
 from rocketlet.common.errors import RocketletError
 
@@ -202,18 +200,26 @@ def _fact(kind: Kind, key: Key, data: bytes, flags: int = 0) -> bytes:
 
 
 def _longs(values: Sequence[int]) -> bytes:
+    import numpy
+
     return Struct(f">{len(values)}q").pack(*values) if len(values) < 64 else numpy.array(values, ">i8").tobytes()
 
 
 def _shorts(values: Sequence[int]) -> bytes:
+    import numpy
+
     return Struct(f">{len(values)}H").pack(*values) if len(values) < 64 else numpy.array(values, ">u2").tobytes()
 
 
 def _read_longs(data: bytes, at: int, count: int) -> list[int]:
+    import numpy
+
     values: list[int] = numpy.frombuffer(data, ">i8", count, at).tolist()
     return values
 
 
 def _read_shorts(data: bytes, at: int, count: int) -> list[int]:
+    import numpy
+
     values: list[int] = numpy.frombuffer(data, ">u2", count, at).tolist()
     return values

@@ -21,11 +21,10 @@ from enum import IntEnum
 from struct import Struct, error
 from typing import TYPE_CHECKING
 
-import numpy
-
 from rocketlet.common.errors import RocketletError
 
 if TYPE_CHECKING:
+    import numpy
     from numpy.typing import NDArray
 
 
@@ -63,6 +62,8 @@ def entries(rows: NDArray[numpy.int64]) -> bytes:
 
 
 def delivering(places: Sequence[int]) -> bytes:
+    import numpy
+
     return _HEAD.pack(Kind.DELIVERING, len(places)) + numpy.array(places, ">i8").tobytes()
 
 
@@ -71,11 +72,15 @@ def delivered(count: int) -> bytes:
 
 
 def removed(places: Sequence[int]) -> bytes:
+    import numpy
+
     return _HEAD.pack(Kind.REMOVED, len(places)) + numpy.array(places, ">i8").tobytes()
 
 
 def read(data: bytes) -> Iterator[Fact]:
     """The facts of a record. Raises FactError."""
+    import numpy
+
     at = 0
     while at < len(data):
         try:
@@ -121,8 +126,12 @@ class Gathered:
 
     def pending(self) -> NDArray[numpy.int64]:
         """Rows that still wait, of ENTRIES alone."""
+        import numpy
+
         rows = numpy.concatenate(self.rows) if self.rows else numpy.empty((0, 2), numpy.int64)
         return rows[~numpy.isin(rows[:, 1], self.all_gone())]
 
     def all_gone(self) -> NDArray[numpy.int64]:
+        import numpy
+
         return numpy.concatenate(self.gone) if self.gone else numpy.empty(0, numpy.int64)

@@ -16,9 +16,8 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy
-
 if TYPE_CHECKING:
+    import numpy
     from numpy.typing import NDArray
 
 COARSE_BITS: Final = 16
@@ -62,6 +61,8 @@ class Pending:
 
     def add_many(self, pairs: NDArray[numpy.int64]) -> None:
         """Rows of due and place. REQUIRES that nothing was opened yet."""
+        import numpy
+
         if not len(pairs):
             return
         numbers = pairs[:, 0] >> COARSE_BITS
@@ -115,10 +116,12 @@ class Pending:
 
     def _rows_near(self, due: int) -> NDArray[numpy.int64]:
         """What is in the bucket of a moment."""
+        import numpy
+
         bucket = self._coarse.get(due >> COARSE_BITS) or self._fine.get(due >> FINE_BITS)
         if bucket:
             return _pairs(bucket)
-        return numpy.concatenate([self._sorted, numpy.array(self._near, numpy.int64).reshape(-1, 2)])
+        return numpy.concatenate([_rows(self._sorted), _rows(self._near)])
 
     def remove(self, due: int, place: int) -> None:
         """REQUIRES that it is here."""
@@ -129,8 +132,10 @@ class Pending:
 
     def rows(self) -> NDArray[numpy.int64]:
         """All of them, in no order: rows of due and place."""
+        import numpy
+
         parts = [_pairs(bucket) for buckets in (self._coarse, self._fine) for bucket in buckets.values()]
-        parts += [self._sorted, numpy.array(self._near, numpy.int64).reshape(-1, 2)]
+        parts += [_rows(self._sorted), _rows(self._near)]
         rows = numpy.concatenate(parts)
         return self._without_gone(rows)
 
@@ -163,6 +168,8 @@ class Pending:
 
     def _spread_out(self, number: int) -> None:
         """Move a bucket of 65 s into those of 256 ms."""
+        import numpy
+
         pairs = _pairs(self._coarse.pop(number))
         steps = ((pairs[:, 0] >> FINE_BITS) - (number << COARSE_BITS >> FINE_BITS)).astype(numpy.uint16)
         order = numpy.argsort(steps, kind="stable")
@@ -180,6 +187,8 @@ class Pending:
             self._fine[bucket].frombytes(pairs[begin:end].tobytes())
 
     def _open_fine(self) -> None:
+        import numpy
+
         number = heappop(self._fine_order)
         pairs = _pairs(self._fine.pop(number))
         self._opened_fine = max(self._opened_fine, number)
@@ -204,8 +213,10 @@ class Pending:
         self._gone.clear()
 
     def _without_gone(self, rows: NDArray[numpy.int64]) -> NDArray[numpy.int64]:
-        if not self._gone:
+        if not self._gone or not len(rows):
             return rows
+        import numpy
+
         gone = numpy.fromiter(self._gone, numpy.int64, len(self._gone))
         return rows[~numpy.isin(rows[:, 1], gone)]
 
@@ -213,7 +224,7 @@ class Pending:
         return f"<Pending {self._count}>"
 
 
-_NOTHING: Final[Any] = numpy.empty((0, 2), numpy.int64)
+_NOTHING: Final[Any] = ()  # no array: a broker that delays nothing does not load numpy, 60 ms and 15 MB
 
 
 def _put(buckets: dict[int, array[int]], order: list[int], number: int, pair: tuple[int, int]) -> int:
@@ -228,4 +239,12 @@ def _put(buckets: dict[int, array[int]], order: list[int], number: int, pair: tu
 
 def _pairs(bucket: array[int]) -> NDArray[numpy.int64]:
     """A copy: a view would keep the array from growing."""
+    import numpy
+
     return numpy.array(bucket, numpy.int64).reshape(-1, 2)
+
+
+def _rows(found: Any) -> NDArray[numpy.int64]:
+    import numpy
+
+    return numpy.asarray(found, numpy.int64).reshape(-1, 2)

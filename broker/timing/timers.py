@@ -344,6 +344,8 @@ class Timers:
         queue = self._store.queue(TIMER_TOPIC, QUEUE)
         begin, end = (queue.begin, queue.end) if queue is not None else (0, 0)
         self._read_to = max(min(gathered.read_to, end), begin)
+        if begin == end:
+            return  # nothing was ever delayed, or all of it is gone
         rows = gathered.pending()
         self._pending.add_many(rows[(rows[:, 1] >= begin) & (rows[:, 1] < self._read_to)])
         await self._read_again(end, gathered.all_gone())

@@ -113,6 +113,7 @@ def test_settings_go_by_a_marker(rocketmq: ThreadStack) -> None:
         producer.send(Message("not-there", b"1"))
 
 
+@pytest.mark.slow
 @pytest.mark.rocketmq(fast_retries=True)
 def test_retries_come_after_a_second(rocketmq: ThreadStack) -> None:
     tries: Queue[int] = Queue()
