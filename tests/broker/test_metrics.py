@@ -90,6 +90,7 @@ async def test_every_name_of_the_exporter_and_of_rocketmq_5_is_told(autojump_clo
         await trio.sleep(65)
         page = await scrape(one)
     assert len(EXPORTER) == 83
+    assert sum(len(family.samples) for family in page.families.values()) == len(page.samples), "a family comes twice"
     assert [name for name in EXPORTER if page.families[name].type != "gauge"] == []
     # A master without slaves has no difference to tell; nothing was sent back.
     empty = [name for name in EXPORTER if not page.families[name].samples]

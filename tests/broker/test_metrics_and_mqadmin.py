@@ -7,12 +7,15 @@ be the same to the last digit. Where a rate's span moves on between two looks, a
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,6 +23,7 @@ import pytest
 from rocketlet.client import ConsumeFrom, LitePullConsumer, Message, Producer
 from rocketlet.tools.admin.__main__ import mqadmin
 from rocketlet.tools.late_group import run
+from tests.support.etcd import free_ports
 from tests.support.java_programs import JavaPrograms, Missing
 from tests.support.metrics_page import EXPORTER, Page, runtime_value
 from tests.support.programs import broker, name_server
@@ -29,6 +33,8 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 SENT, TAKEN = 40, 25
 PAGE_LIVES_S = 1.0
 ROUNDS = 5
+EXPORTER_SECONDS = 60.0
+EXPORTER_TASKS = ("TopicOffset", "Producer", "ConsumerOffset", "BrokerStatsTopic", "BrokerStats", "BrokerRuntimeStats")
 
 Admin = Callable[..., str]
 
@@ -170,3 +176,56 @@ def test_the_page_says_what_mqadmin_says(admin: Admin, shop: Shop) -> None:
     assert page.value("rocketmq_group_diff", topic="orders", group="billing") == SENT - TAKEN
     assert page.value("rocketmq_brokeruntime_msg_put_total_today_now") >= SENT
     assert page.value("rocketmq_group_count", group="billing") == 1
+
+
+# ---- rocketmq-exporter, which no registry has: built from its sources, and named by ROCKETMQ_EXPORTER
+
+
+JAR = os.environ.get("ROCKETMQ_EXPORTER", "")
+
+
+@contextmanager
+def exporter(folder: Path, namesrv: str) -> Iterator[str]:
+    """A running one, which asks the brokers every two seconds; where its page is."""
+    port, other = free_ports(2)
+    words = [
+        f"-Duser.home={folder}", "-jar", JAR, f"--server.port={port}", f"--grpc.server.port={other}",
+        f"--rocketmq.config.namesrvAddr={namesrv}",
+        *(f"--task.collect{task}.cron=*/2 * * * * ?" for task in EXPORTER_TASKS),
+    ]  # fmt: skip
+    with (folder / "exporter.log").open("wb") as log:
+        process = subprocess.Popen(["java", *words], cwd=folder, stdout=log, stderr=log)
+    try:
+        yield f"http://127.0.0.1:{port}/metrics"
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.interop
+@pytest.mark.skipif(not JAR, reason="ROCKETMQ_EXPORTER names no jar of it (mvn package makes …-exec.jar)")
+@pytest.mark.skipif(shutil.which("java") is None, reason="no java on the PATH")
+def test_the_exporter_reads_our_answers_and_says_the_same(shop: Shop, tmp_path: Path) -> None:
+    labels = {"topic": "orders", "group": "billing"}
+    # Its rates are as old as its last round.
+    still = [
+        (name, frozenset[tuple[str, str]]()) for name in EXPORTER if "_brokeruntime_" in name and "tps" not in name
+    ]
+    still.append(("rocketmq_producer_offset", frozenset({"topic": "orders"}.items())))
+    still += [(name, frozenset(labels.items())) for name in ("rocketmq_consumer_offset", "rocketmq_group_diff")]
+    with exporter(tmp_path, shop.namesrv) as url:
+        found = ["it says nothing yet"]
+        deadline = time.monotonic() + EXPORTER_SECONDS
+        while found and time.monotonic() < deadline:
+            page = shop.page()
+            try:
+                with urllib.request.urlopen(url, timeout=30) as answer:
+                    theirs = Page(answer.read().decode())
+            except OSError:
+                continue  # it starts
+            found = [f"{name} {dict(of)}" for name, of in still if not theirs.values(name, **dict(of))]
+            if found:
+                continue  # it has not asked everything yet
+            values = {(name, of): theirs.value(name, **dict(of)) for name, of in still}
+            found = differing(values, [page, shop.page()])
+    assert found == []

@@ -98,8 +98,10 @@ class Page:
     """A scrape: `page.value(name, label=value…)` is the one series that has these labels, or the sum of several."""
 
     def __init__(self, text: str) -> None:
-        self.families = {family.name: family for family in text_string_to_metric_families(text)}
-        self.samples = [sample for family in self.families.values() for sample in family.samples]
+        families = list(text_string_to_metric_families(text))
+        self.families = {family.name: family for family in families}
+        # rocketmq-exporter's page has some families more than once; ours must not.
+        self.samples = [sample for family in families for sample in family.samples]
 
     def values(self, name: str, **labels: str) -> list[float]:
         return [one.value for one in self.samples if one.name == name and labels.items() <= one.labels.items()]
