@@ -33,7 +33,9 @@ async def table(folder: MemoryFolder, autojump_clock: MockClock, nursery: trio.N
     nursery.cancel_scope.cancel()
 
 
-async def test_a_change_counts_within_five_seconds(table: AccountTable, folder: MemoryFolder) -> None:
+async def test_a_change_counts_within_five_seconds(
+    autojump_clock: MockClock, table: AccountTable, folder: MemoryFolder
+) -> None:
     folder.write(accounts(ADMIN, account("newcomer")))
     began = trio.current_time()
     while set(table.rules.accounts) != {"operator", "newcomer"}:
@@ -43,7 +45,7 @@ async def test_a_change_counts_within_five_seconds(table: AccountTable, folder: 
 
 
 async def test_a_broken_file_leaves_the_old_rules_in_force_and_tells_the_line(
-    table: AccountTable, folder: MemoryFolder, caplog: pytest.LogCaptureFixture
+    autojump_clock: MockClock, table: AccountTable, folder: MemoryFolder, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = table.rules
     folder.write(accounts(ADMIN, account("webshop", topics=("orders",))))
@@ -57,7 +59,9 @@ async def test_a_broken_file_leaves_the_old_rules_in_force_and_tells_the_line(
     assert table.problem == ""
 
 
-async def test_of_two_files_one_of_which_is_broken_neither_counts(table: AccountTable, folder: MemoryFolder) -> None:
+async def test_of_two_files_one_of_which_is_broken_neither_counts(
+    autojump_clock: MockClock, table: AccountTable, folder: MemoryFolder
+) -> None:
     folder.write(accounts(account("third-one")), f"{HOME}/acl/more.yml")
     folder.write("accounts: [\n")
     await trio.sleep(10)
@@ -68,7 +72,7 @@ async def test_of_two_files_one_of_which_is_broken_neither_counts(table: Account
 
 
 async def test_a_file_that_is_being_written_is_left_alone_until_it_is_whole(
-    table: AccountTable, folder: MemoryFolder
+    autojump_clock: MockClock, table: AccountTable, folder: MemoryFolder
 ) -> None:
     whole = accounts(ADMIN, account("webshop"), account("newcomer"))
     lines = whole.splitlines(keepends=True)
@@ -83,7 +87,7 @@ async def test_a_file_that_is_being_written_is_left_alone_until_it_is_whole(
 
 
 async def test_a_file_that_is_emptied_or_removed_takes_no_accounts_away(
-    table: AccountTable, folder: MemoryFolder
+    autojump_clock: MockClock, table: AccountTable, folder: MemoryFolder
 ) -> None:
     folder.write("")
     await trio.sleep(10)
@@ -93,7 +97,9 @@ async def test_a_file_that_is_emptied_or_removed_takes_no_accounts_away(
     assert set(table.rules.accounts) == {"operator", "webshop"}
 
 
-async def test_changes_are_written_and_counted_at_once(table: AccountTable, folder: MemoryFolder) -> None:
+async def test_changes_are_written_and_counted_at_once(
+    autojump_clock: MockClock, table: AccountTable, folder: MemoryFolder
+) -> None:
     await table.set_account("newcomer", {"secretKey": "battery-staple", "topicPerms": ["orders=SUB"]})
     assert table.rules.accounts["newcomer"].permissions == {"orders": 8}
     assert table.version().counter == 1
@@ -106,7 +112,9 @@ async def test_changes_are_written_and_counted_at_once(table: AccountTable, fold
     assert table.rules.everywhere.match("10.1.2.3")
 
 
-async def test_an_account_is_changed_in_the_file_that_holds_it(table: AccountTable, folder: MemoryFolder) -> None:
+async def test_an_account_is_changed_in_the_file_that_holds_it(
+    autojump_clock: MockClock, table: AccountTable, folder: MemoryFolder
+) -> None:
     folder.write(accounts(account("third-one")), f"{HOME}/acl/more.yml")
     await trio.sleep(5)
     await table.set_account("third-one", {"admin": True})
@@ -115,7 +123,7 @@ async def test_an_account_is_changed_in_the_file_that_holds_it(table: AccountTab
     assert table.versions()[f"{HOME}/acl/more.yml"].counter == 1
 
 
-async def test_the_last_administrator_stays(table: AccountTable) -> None:
+async def test_the_last_administrator_stays(autojump_clock: MockClock, table: AccountTable) -> None:
     with pytest.raises(AccountsRefused, match="no administrator would be left"):
         await table.delete_account("operator")
     with pytest.raises(AccountsRefused, match="no administrator would be left"):
@@ -123,13 +131,17 @@ async def test_the_last_administrator_stays(table: AccountTable) -> None:
     assert table.rules.accounts["operator"].admin
 
 
-async def test_no_path_comes_from_a_request(table: AccountTable, folder: MemoryFolder) -> None:
+async def test_no_path_comes_from_a_request(
+    autojump_clock: MockClock, table: AccountTable, folder: MemoryFolder
+) -> None:
     with pytest.raises(AccountsRefused, match="none of the files"):
         await table.set_global_addresses(["*"], "/etc/passwd")
     assert "/etc/passwd" not in folder.held
 
 
-async def test_what_the_disk_refuses_changes_nothing(table: AccountTable, folder: MemoryFolder) -> None:
+async def test_what_the_disk_refuses_changes_nothing(
+    autojump_clock: MockClock, table: AccountTable, folder: MemoryFolder
+) -> None:
     folder.fails = True
     with pytest.raises(AccountsRefused, match="nothing was"):
         await table.set_account("newcomer", {"secretKey": "battery-staple"})
@@ -137,7 +149,9 @@ async def test_what_the_disk_refuses_changes_nothing(table: AccountTable, folder
     assert b"newcomer" not in folder.held[folder.default_path]
 
 
-async def test_a_damaged_file_is_not_written_over(table: AccountTable, folder: MemoryFolder) -> None:
+async def test_a_damaged_file_is_not_written_over(
+    autojump_clock: MockClock, table: AccountTable, folder: MemoryFolder
+) -> None:
     folder.write("accounts: [\n")
     with pytest.raises(AccountsRefused, match=r"plain_acl.yml line 2"):
         await table.set_account("newcomer", {"secretKey": "battery-staple"})
