@@ -39,7 +39,8 @@ class Stopwatch:
         cpu = time.process_time() - self._cpu
         if self._stalled is None or (stalled := stalled_seconds()) is None:
             return cpu
-        return max(cpu, time.monotonic() - self._wall - (stalled - self._stalled))
+        # Waits count half: a disk that flushes for a second is not always told as a stall.
+        return max(cpu, (time.monotonic() - self._wall - (stalled - self._stalled)) / 2)
 
 
 def stalled_seconds() -> float | None:
