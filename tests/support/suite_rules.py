@@ -22,7 +22,8 @@ import pytest
 
 from tests.support import properties
 
-LIMIT_SECONDS = 1.0
+# Twice as much in continuous integration, whose machines are shared and of any speed, and which runs every Python.
+LIMIT_SECONDS = 2.0 if os.environ.get("CI") else 1.0
 FREE_OF_RULES = {"slow", "spark", "interop"}
 PRESSURE = [Path("/proc/pressure/cpu"), Path("/proc/pressure/io")]
 STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"}
