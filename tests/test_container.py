@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parent.parent
 CONTAINERFILE = ROOT / "container" / "Containerfile"
@@ -119,7 +120,7 @@ def test_the_steps_run_in_a_clean_environment(tmp_path: Path) -> None:
     subprocess.run(program, env=environment, check=True, capture_output=True, timeout=300)
     size = sum(path.stat().st_size for path in (venv / "lib").rglob("*") if path.is_file() and "pip" not in path.parts)
     assert size < 150 << 20
-    free = str(_free_port())
+    free = str(free_port())
     up = [word.replace("/var/lib/rocketlet", str(home)) for word in command(last("CMD"))]
     with subprocess.Popen(
         [*up, "--port", "0", "--broker-port", free, "--print-addr"],
@@ -140,12 +141,6 @@ def test_the_steps_run_in_a_clean_environment(tmp_path: Path) -> None:
             server.terminate()
     assert server.returncode == 0
     assert [path.name for path in home.iterdir()] == ["broker-a"]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_no_registry_is_named() -> None:

@@ -23,9 +23,9 @@ import pytest
 from rocketlet.client import ConsumeFrom, LitePullConsumer, Message, Producer
 from rocketlet.tools.admin.__main__ import mqadmin
 from rocketlet.tools.late_group import run
-from tests.support.etcd import free_ports
 from tests.support.java_programs import JavaPrograms, Missing
 from tests.support.metrics_page import EXPORTER, Page, runtime_value
+from tests.support.ports import free_ports
 from tests.support.programs import broker, name_server
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]

@@ -16,7 +16,7 @@ from rocketlet.client import (
     PushConsumer,
     ReceivedMessage,
 )
-from tests.support.java_programs import free_broker_port
+from tests.support.ports import free_broker_port
 from tests.support.programs import broker, name_server
 
 EACH = 1500

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.java_programs import JavaPrograms, Outcome, free_broker_port
+from tests.support.java_programs import QUICK_BROKER, JavaPrograms, Outcome
+from tests.support.ports import free_broker_port
 from tests.support.programs import name_server, program
 
 pytestmark = pytest.mark.interop
@@ -22,12 +23,6 @@ pytestmark = pytest.mark.interop
 VARIANTS = ["one broker, JSON", "two brokers, binary"]
 SCENARIOS = 78
 SLOW = 4  # times as patient as alone
-QUICK = {
-    "transactionCheckInterval": 2000,
-    "transactionTimeOut": 1000,
-    "traceTopicEnable": "true",
-    "messageDelayLevel": "1s 2s 1s 2s 3s 4s 5s 6s 7s 8s 9s 10s 11s 12s 13s 14s 15s 16s",
-}
 
 
 def run(java: JavaPrograms, folder: Path, brokers: int, *, binary: bool) -> dict[str, Outcome]:
@@ -39,7 +34,7 @@ def run(java: JavaPrograms, folder: Path, brokers: int, *, binary: bool) -> dict
                 "brokerName": f"broker-{'ab'[number]}",
                 "storePathRootDir": _made(folder / f"broker-{number}"),
                 "listenPort": free_broker_port(),
-                **QUICK,
+                **QUICK_BROKER,
             }
             words = [word for key, value in given.items() for word in (f"--{key}", str(value))]
             held.enter_context(program("broker", *words, "-n", ";".join(namesrvs))).line_with("is ready")

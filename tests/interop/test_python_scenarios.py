@@ -7,20 +7,18 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests.interop.python_scenarios.catalogue import all_scenarios
-from tests.support.java_programs import REPOSITORY, JavaPrograms
+from tests.support.java_programs import QUICK_BROKER, REPOSITORY, JavaPrograms
 
 pytestmark = pytest.mark.interop
 
-ALONE = "routes"  # it registers brokers that do not exist, which the others would count
-TOGETHER = [group for group in dict.fromkeys(one.group for one in all_scenarios()) if group != ALONE]
+GROUPS = list(dict.fromkeys(one.group for one in all_scenarios()))
 PATIENCE = 4  # times as long a limit as alone on a quiet machine
-QUICK = {"transactionCheckInterval": 2000, "transactionTimeOut": 1000, "traceTopicEnable": "true"}
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +27,8 @@ def java_stack(java: JavaPrograms, tmp_path_factory: pytest.TempPathFactory) -> 
     folder = tmp_path_factory.mktemp("java")
     with (
         java.name_server(folder / "namesrv") as address,
-        java.broker(folder / "a", address, brokerName="broker-a", **QUICK),
-        java.broker(folder / "b", address, brokerName="broker-b", **QUICK),
+        java.broker(folder / "a", address, brokerName="broker-a", **QUICK_BROKER),
+        java.broker(folder / "b", address, brokerName="broker-b", **QUICK_BROKER),
     ):
         yield address
 
@@ -57,21 +55,14 @@ def outcomes_of(namesrv: str, folder: Path, *names: str) -> list[dict[str, str]]
 
 @pytest.fixture(scope="module")
 def runs(java_stack: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[dict[str, str]]]]:
-    """All groups that may run together; they mostly wait."""
-    with ThreadPoolExecutor(len(TOGETHER)) as pool:
-        yield {group: pool.submit(run_group, java_stack, group, tmp_path_factory.mktemp(group)) for group in TOGETHER}
+    """All groups at once; they mostly wait."""
+    with ThreadPoolExecutor(len(GROUPS)) as pool:
+        yield {group: pool.submit(run_group, java_stack, group, tmp_path_factory.mktemp(group)) for group in GROUPS}
 
 
-@pytest.mark.parametrize("group", TOGETHER)
+@pytest.mark.parametrize("group", GROUPS)
 def test_our_client_is_at_home_on_a_java_stack(runs: dict[str, Future[dict[str, str]]], group: str) -> None:
     assert runs[group].result() == {}
-
-
-def test_our_client_asks_a_java_name_server_for_routes(
-    runs: dict[str, Future[dict[str, str]]], java_stack: str, tmp_path: Path
-) -> None:
-    wait(runs.values())
-    assert run_group(java_stack, ALONE, tmp_path) == {}
 
 
 def test_every_scenario_of_the_official_client_has_its_twin(java: JavaPrograms) -> None:

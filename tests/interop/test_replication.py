@@ -32,7 +32,8 @@ from rocketlet.remoting.transport import TcpNetwork
 from rocketlet.store.check import NOTE, check
 from rocketlet.store.config import StoreConfig
 from rocketlet.store.disk import RealDisk
-from tests.support.java_programs import JavaBroker, JavaPrograms, Missing, free_broker_port
+from tests.support.java_programs import JavaBroker, JavaPrograms, Missing
+from tests.support.ports import free_broker_port
 from tests.support.programs import Program, name_server
 
 pytestmark = [pytest.mark.slow]

@@ -26,8 +26,9 @@ from rocketlet.remoting.protocol.transactions import (
 )
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.transport import TcpNetwork
-from tests.support.java_programs import JavaPrograms, free_broker_port
+from tests.support.java_programs import JavaPrograms
 from tests.support.memory_broker import Client
+from tests.support.ports import free_broker_port
 from tests.support.programs import Program, name_server, program
 
 pytestmark = pytest.mark.interop

@@ -12,6 +12,7 @@ from rocketlet.proxy.wire.codes import Code
 from rocketlet.remoting.transport import TcpNetwork
 from tests.proxy.test_proxy import message, send
 from tests.support.grpc_client import grpc_client
+from tests.support.ports import free_port
 from tests.support.programs import program
 
 pytestmark = pytest.mark.process
@@ -49,9 +50,7 @@ def test_mqproxy_serves_before_the_brokers_that_a_name_server_tells() -> None:
 
 
 def test_mqproxy_waits_for_name_servers_that_are_not_there_yet() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     with program("proxy", "-n", address, "--grpc-port", "0") as proxy:
         endpoint = proxy.line_with("boot success").split(" at ")[1].split(",")[0]
         assert sent(endpoint, "T") == Code.INTERNAL_SERVER_ERROR

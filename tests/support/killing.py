@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -39,14 +38,6 @@ class Sending:
         self._stop.set()
         self._thread.join()
         return self.acknowledged
-
-
-def free_port() -> int:
-    """A port that nobody has at the moment, for a server that comes back where it was."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 def start(words: list[str], log: Path) -> subprocess.Popen[bytes]:

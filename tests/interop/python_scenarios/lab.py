@@ -54,9 +54,11 @@ from rocketlet.remoting.protocol.registration import (
 from rocketlet.remoting.protocol.routing import ClusterInfo, GetRouteInfoHeader, TopicRouteData
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.transport import TcpNetwork
+from tests.support.ports import free_port
 
 _ASK = 5.0
 _POLL = 0.02
+_OURS = "py-"  # how every name that a scenario gives begins
 
 
 class Skip(Exception):
@@ -146,7 +148,7 @@ class Lab:
     # ---- names
 
     def name(self, what: str) -> str:
-        return f"py-{self._scenario}-{what}-{self._run}"
+        return f"{_OURS}{self._scenario}-{what}-{self._run}"
 
     @property
     def topic(self) -> str:
@@ -224,9 +226,10 @@ class Lab:
         return ClusterInfo.from_json(self.admin.ask(self.name_servers[0], RequestCode.GET_BROKER_CLUSTER_INFO).body)
 
     def brokers(self) -> list[tuple[str, str]]:
-        """Name and address of each master, by name."""
+        """Name and address of each master, by name. Ghosts are none: other scenarios, which run now, may have some."""
         table = self.cluster_info().brokerAddrTable
-        return sorted((name, data.brokerAddrs[0]) for name, data in table.items() if 0 in data.brokerAddrs)
+        masters = ((name, data.brokerAddrs[0]) for name, data in table.items() if 0 in data.brokerAddrs)
+        return sorted((name, address) for name, address in masters if not name.startswith(_OURS))
 
     @property
     def broker_addresses(self) -> list[str]:
@@ -234,7 +237,7 @@ class Lab:
 
     @property
     def cluster(self) -> str:
-        return next(iter(self.cluster_info().clusterAddrTable))
+        return next(name for name in self.cluster_info().clusterAddrTable if not name.startswith(_OURS))
 
     def route(self, topic: str) -> TopicRouteData:
         answer = self.admin.ask(
@@ -287,14 +290,14 @@ class Lab:
 
 
 class GhostBroker:
-    """A broker that only registers: its address accepts connections and never answers."""
+    """A broker that only registers, by a name of `Lab.name`: its address accepts connections and never answers."""
 
     def __init__(self, lab: Lab, cluster: str, name: str, number: int = 0) -> None:
         self.lab = lab
         self.cluster = cluster
         self.name = name
         self.number = number
-        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._listening = socket.create_server(("127.0.0.1", free_port()))  # nobody else gets it, once it is dead
         self.address = f"127.0.0.1:{self._listening.getsockname()[1]}"
         # Its own connections: they are what it is known by.
         self._admin = Admin(lab.header_type)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Mapping
 
 from rocketlet import Message
@@ -36,6 +35,7 @@ from tests.interop.python_scenarios.lab import (
     same,
     until,
 )
+from tests.support.ports import free_port
 
 GROUP = "routes"
 NO_TOPIC, NO_KEY, NOT_PERMITTED, ERROR = 17, 22, 16, 1
@@ -299,8 +299,7 @@ def namesrv_configuration(lab: Lab) -> None:
 def rotation(lab: Lab) -> None:
     """a client that finds the first name server dead goes to the next"""
     topic = lab.create_topic(lab.topic, 1)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        dead = listening.getsockname()[1]
+    dead = free_port()
     # The client shuffles its list, so some of these start with the dead one.
     for n in range(4):
         producer = lab.producer(lab.name(f"p{n}"), namesrv=f"127.0.0.1:{dead};{lab.namesrv}")

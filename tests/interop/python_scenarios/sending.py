@@ -314,7 +314,7 @@ def retries(lab: Lab) -> None:
     ghost = GhostBroker(lab, lab.cluster, lab.name("b"))
     ghost.register(TopicConfig(topicName=topic, readQueueNums=4, writeQueueNums=4))
     ghost.stop_listening()
-    lab.await_route(topic, len(lab.brokers()))
+    lab.await_route(topic, len(lab.brokers()) + 1)
     producer = lab.producer()
     for n in range(20):
         result = ok(producer.send(Message(topic, b"r%d" % n), timeout=3.0))
