@@ -64,7 +64,7 @@ class Shop:
 
     def __init__(self, namesrv: str, held: ExitStack) -> None:
         self.namesrv = namesrv
-        self.producer = held.enter_context(Producer("shop", namesrv=namesrv, trace=True))
+        self.producer = held.enter_context(Producer("shop", namesrv=namesrv, trace=True, send_timeout=30.0))
         for number in range(20):
             self.send({"order": number, "to": "北京"}, f"order-{number}")
         hostile = Message("orders", HOSTILE.encode(), tags="<i>tag</i>", keys=["hostile", "<b>key</b>"])
