@@ -24,6 +24,7 @@ import trio
 
 from rocketlet.broker.config import Settings
 from rocketlet.common.clock import stopwatch
+from rocketlet.remoting.connection import Connection
 from rocketlet.remoting.handler import Answer, Deferred, Refused, Reply, Request
 from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.store.watermark import Waiter, Watermark
@@ -49,7 +50,7 @@ class Parked:
 
     def __init__(self, request: Request, watermark: Watermark, deadline: float, order: int, attempt: Attempt) -> None:
         self.request = request
-        self.connection: Hashable = request.connection
+        self.connection = request.connection
         self.watermark = watermark
         self.deadline = deadline
         self.order = order
@@ -75,6 +76,7 @@ class LongPoll:
         self._ready: list[Parked] = []
         self._deadlines: list[Parked] = []  # a heap; those answered meanwhile stay until they surface
         self._orders = count()
+        self._answers: dict[Connection, list[tuple[Request, Answer]]] = {}  # of the turn, not given yet
         self._sooner = trio.Event()
 
     def park(self, request: Request, watermark: Watermark, offset: int, hold_ms: int, attempt: Attempt) -> None:
@@ -114,6 +116,7 @@ class LongPoll:
             if stopwatch() > end:
                 self._ready = ready[number:] + self._ready
                 break
+        self._give_answers()
         if self._ready:
             self._sooner.set()
 
@@ -131,6 +134,7 @@ class LongPoll:
             end = stopwatch() + AT_ONCE
             while self._deadlines and self._deadlines[0].deadline <= now and stopwatch() <= end:
                 self._try(heappop(self._deadlines), last=True)
+            self._give_answers()
             if len(self._deadlines) > 2 * self._parked + 64:
                 self._deadlines = [parked for parked in self._deadlines if parked.attempt is not None]
                 heapify(self._deadlines)
@@ -142,6 +146,7 @@ class LongPoll:
         """Answer everything that waits as it stands: the broker stops."""
         for parked in [parked for parked_set in self._of_connection.values() for parked in parked_set]:
             self._try(parked, last=True)
+        self._give_answers()
 
     def statistics(self) -> LongPollStatistics:
         return LongPollStatistics(self._parked)
@@ -178,7 +183,13 @@ class LongPoll:
                 del self._of_connection[parked.connection]
         self._forget(parked)
         if not isinstance(answer, Deferred):
-            parked.request.reply(answer)
+            self._answers.setdefault(parked.connection, []).append((parked.request, answer))
+
+    def _give_answers(self) -> None:
+        """Write those of a connection at once, and now: its writer would come a round of the loop later."""
+        while self._answers:
+            connection, answers = self._answers.popitem()
+            connection.answer_together(answers)
 
     def _forget(self, parked: Parked) -> None:
         if parked.attempt is not None:

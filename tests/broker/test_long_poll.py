@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -17,11 +18,22 @@ from rocketlet.remoting.handler import Answer, Refused, Reply
 from rocketlet.store.watermark import Watermark
 
 
+@dataclass(frozen=True)
+class FakeConnection:
+    """Two of one name are one."""
+
+    name: object
+
+    def answer_together(self, answers: list[tuple[FakeRequest, Answer]]) -> None:
+        for request, answer in answers:
+            request.reply(answer)
+
+
 class FakeRequest:
     """Records its answer."""
 
     def __init__(self, connection: object = "connection") -> None:
-        self.connection = connection
+        self.connection = FakeConnection(connection)
         self.answers: list[Any] = []
         self.time: float | None = None
         self.received_at = trio.current_time()
@@ -127,8 +139,8 @@ async def test_pulls_of_a_closed_connection_are_forgotten(autojump_clock: trio.t
     async with long_poll() as poll:
         queue = Watermark(0)
         gone, stays = Pull(poll, queue, connection="gone"), Pull(poll, queue, connection="stays")
-        poll.dropped("gone")
-        poll.dropped("unknown")
+        poll.dropped(FakeConnection("gone"))
+        poll.dropped(FakeConnection("unknown"))
         queue.advance(1)
         poll.drain()
         await trio.sleep(20)
@@ -188,8 +200,8 @@ def test_each_pull_is_answered_once_or_dropped(script: list[tuple[str, int]]) ->
                 elif step == "drain":
                     poll.drain()
                 elif step == "drop":
-                    dropped |= {id(pull) for pull in pulls if pull.request.connection == n and pull.code is None}
-                    poll.dropped(n)
+                    dropped |= {id(pull) for pull in pulls if pull.request.connection.name == n and pull.code is None}
+                    poll.dropped(FakeConnection(n))
                 else:
                     await trio.sleep(n * 4)
             await trio.sleep(16)
