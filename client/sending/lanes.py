@@ -206,10 +206,9 @@ class Lanes:
 
 
 def _frame(template: SendTemplate, line: Connection, opaque: int, send: Send, text: str, body: bytes) -> bytes:
-    queue_id = send.queue.queue_id
     if line.header_type is HeaderType.JSON and not line.has_hooks:
-        return template.frame(opaque, queue_id, send.sys_flag, send.born, send.flag, text, body, send.oneway)
-    command = template.command(line.header_type, queue_id, send.sys_flag, send.born, send.flag, text, body, send.oneway)
+        return template.frame(opaque, *send.parts(text, body))
+    command = template.command(line.header_type, *send.parts(text, body))
     command.opaque = opaque
     line.sign(command)
     return encode(command)

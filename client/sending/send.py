@@ -106,6 +106,10 @@ class Send:
         self.error: ClientError | None = None
         self._wakers: list[Callable[[], object]] = []
 
+    def parts(self, text: str, body: bytes) -> tuple[int, int, int, int, str, bytes, bool]:
+        """What templates make frames of. `text` and `body` are those of a batch where it leaves with others."""
+        return self.queue.queue_id, self.sys_flag, self.born, self.flag, text, body, self.oneway
+
     def settle(self, result: SendResult | None, error: ClientError | None) -> None:
         """The send is over. Wakes whoever waits."""
         self.result = result
