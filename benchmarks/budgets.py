@@ -13,6 +13,11 @@ from dataclasses import dataclass, field
 
 Figures = dict[str, float]
 
+OUR_CLIENT = "rocketlet"
+PEER_NAMES = {OUR_CLIENT: "ours", "nats": "NATS JetStream", "redis": "Redis streams"}
+# One thread that waits for each answer: Redis stores a message with a fifth of the work, and waits for no disk either.
+_BEHIND_IS_FINE = {("sync", "redis")}
+
 
 @dataclass(frozen=True, slots=True)
 class Figure:
@@ -165,6 +170,46 @@ def _latency(quick: bool) -> Figures:
     }
 
 
+def _peers(quick: bool) -> Figures:
+    from benchmarks.peer_clients.load import LOADS
+    from benchmarks.peers import OURS, PEERS, compare, missing
+
+    names = [OURS, *(name for name in PEERS if not missing(name))]
+    runs = compare(names, LOADS, 10_000 if quick else 60_000, 1 if quick else 3)
+    found: Figures = {}
+    for (load, name), one in runs.items():
+        if load == "latency":
+            found |= {f"{name}_{what}": one[what] for what in ("p50", "p99", "p99.9")}
+            continue
+        found[f"{name} {load}"], found[f"{name} {load} cpu"] = one["rate"], one["cpu"]
+        if name != OURS:
+            found[f"{load} beside {name}"] = runs[load, OURS]["rate"] / one["rate"]
+    return found
+
+
+def _peer_figures() -> dict[str, Figure]:
+    from benchmarks.peer_clients.load import LOADS
+
+    figures = {f"{OUR_CLIENT}_p50": Figure("send to listener at 500/s, ours, median", "µs", at_most=300)}
+    for name, shown in PEER_NAMES.items():
+        figures |= {f"{name}_{p}": Figure(f"send to listener at 500/s, {shown}, {p}", "µs") for p in ("p99", "p99.9")}
+        figures.setdefault(f"{name}_p50", Figure(f"send to listener at 500/s, {shown}, median", "µs"))
+        for load in LOADS[:-1]:
+            figures[f"{name} {load}"] = Figure(f"{load}: {shown}", "/s")
+            figures[f"{name} {load} cpu"] = Figure(f"{load}: {shown}, client", "µs")
+            if name != OUR_CLIENT:
+                bound = None if (load, name) in _BEHIND_IS_FINE else 1.0
+                figures[f"{load} beside {name}"] = Figure(f"{load}: ours / {shown}", "x", at_least=bound)
+    return figures
+
+
+def _peers_lack() -> list[str]:
+    from benchmarks.peers import PEERS, missing
+
+    lacking = {name: missing(name) for name in PEERS}
+    return [what for missed in lacking.values() for what in missed] if all(lacking.values()) else []
+
+
 def _startup(quick: bool) -> Figures:
     from benchmarks.startup import Up
     from benchmarks.support.processes import scratch
@@ -304,6 +349,7 @@ CHAPTERS: dict[str, Chapter] = {
         {f"latency_{p}": Figure(f"latency, {p} %", "ms") for p in ("50", "90", "99", "99.9", "100")}
         | {f"waking_{p}": Figure(f"how late a thread that waits is woken, {p} %", "ms") for p in ("50", "90", "99")},
     ),
+    "peers": Chapter("beside NATS JetStream and Redis streams", _peers, _peer_figures(), _peers_lack, once=True),
     "startup": Chapter(
         "rocketlet up", _startup,
         {"ready": Figure("rocketlet up: ready", "s"), "resident": Figure("rocketlet up: resident", "MB")},
