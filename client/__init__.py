@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rocketlet.client.consuming.idempotence import MemoryKeys as MemoryKeys
     from rocketlet.client.consuming.idempotence import SqliteKeys as SqliteKeys
     from rocketlet.client.consuming.idempotence import once as once
+    from rocketlet.client.consuming.message_batch import MessageBatch as MessageBatch
     from rocketlet.client.consuming.selector import Sql as Sql
     from rocketlet.client.errors import BadAnswer as BadAnswer
     from rocketlet.client.errors import ClientClosed as ClientClosed
@@ -100,6 +101,7 @@ _HOMES = {
         "SimpleConfig",
     ),
     "rocketlet.client.consuming.consume_results": ("ConsumeContext", "ConsumeStatus", "Later"),
+    "rocketlet.client.consuming.message_batch": ("MessageBatch",),
     "rocketlet.client.errors": (
         "BadAnswer",
         "ClientClosed",

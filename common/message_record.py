@@ -126,6 +126,20 @@ Fields: TypeAlias = tuple[
 ]  # fmt: skip
 
 
+class Place(NamedTuple):
+    """Where a record and its parts are, and what of it is needed before it is decoded."""
+
+    at: int
+    body_at: int
+    body_end: int
+    properties_at: int
+    end: int
+    queue_offset: int
+    sys_flag: int
+    born_timestamp: int
+    store_timestamp: int
+
+
 class BatchItem(NamedTuple):
     """One message inside the body of a batch send."""
 
@@ -267,6 +281,41 @@ def fields(buffer: Buffer, at: int, end: int) -> Fields:
         bytes(buffer[body_at : body_at + body_size]), bytes(buffer[properties_at:limit]), flag, sys_flag,
         born_timestamp, born_host, store_timestamp, store_host, reconsume_times, prepared_offset, crc, magic, size,
     )  # fmt: skip
+
+
+def places(buffer: bytes) -> list[Place]:
+    """Where the records are that lie here one after the other: half of what it takes to decode them.
+
+    Raises RecordError.
+    """
+    found = []
+    at, end = 0, len(buffer)
+    make = Place._make
+    while at < end:
+        if end - at < FIXED:
+            raise RecordError(at, _short(buffer, at, end))
+        size, magic, _, _, _, queue_offset, _, sys_flag, born, _, stored, _, _, _, body_size = HEAD.unpack_from(
+            buffer, at
+        )
+        limit = at + size
+        body_at = at + HEAD_SIZE
+        properties_at = body_at + body_size + 3
+        is_usual = magic == MAGIC_V1 and not sys_flag & 0x30 and body_size >= 0 and size >= FIXED
+        if is_usual and properties_at <= limit <= end:
+            properties_at += buffer[properties_at - 3]
+            if properties_at > limit or _SHORT.unpack_from(buffer, properties_at - 2)[0] != limit - properties_at:
+                raise RecordError(at, Fault.LENGTHS)
+        else:
+            record = fields(buffer, at, end)
+            stored = record[10]
+            properties_at = limit - len(record[5])
+            body_at = at + HEAD_SIZE - 16 + len(record[9]) + len(record[11])
+            body_size = len(record[4])
+        found.append(
+            make((at, body_at, body_at + body_size, properties_at, limit, queue_offset, sys_flag, born, stored))
+        )
+        at = limit
+    return found
 
 
 def properties_of(buffer: Buffer, at: int = 0) -> bytes:

@@ -370,16 +370,31 @@ class Connection:
 
         Cancelled, it leaves nothing behind; the peer may still do what it was asked, and its answer is dropped.
         """
-        opaque = self.take_opaque()
-        command.opaque = opaque
-        command.flag = 0
-        command.header_type = self.header_type
-        for hook in self._hooks:
-            hook.before(self.peer, command)
-        answer = await self.call_frame(opaque, encode(command), timeout, command.code)
+        frame = self._frame_of(command)
+        answer = await self.call_frame(command.opaque, frame, timeout, command.code)
         for hook in self._hooks:
             hook.after(self.peer, command, answer)
         return answer
+
+    def call_soon(self, command: Command, on_answer: OnAnswer) -> int:
+        """`call` without a task, as `call_frame_soon` is without one; the opaque, by which to `forget` it."""
+        frame = self._frame_of(command)
+
+        def answered(answer: Command | RemotingError) -> None:
+            if isinstance(answer, Command):
+                for hook in self._hooks:
+                    hook.after(self.peer, command, answer)
+            on_answer(answer)
+
+        self.call_frame_soon(command.opaque, frame, answered if self._hooks else on_answer)
+        return command.opaque
+
+    def _frame_of(self, command: Command) -> bytes:
+        command.opaque = self.take_opaque()
+        command.flag = 0
+        command.header_type = self.header_type
+        self.sign(command)
+        return encode(command)
 
     def take_opaque(self) -> int:
         """The number of the next call. For who formats frames himself: see `call_frame`."""

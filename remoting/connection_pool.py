@@ -118,9 +118,13 @@ class ConnectionPool:
         try:
             return await connection.call(command, deadline - sent)
         except CallTimeout:
-            if connection.received_at < sent and self._config.client_close_socket_if_timeout:
-                connection.close(TimeoutError("nothing came while a call ran out of its time"))
+            self.unanswered(connection, sent)
             raise
+
+    def unanswered(self, connection: Connection, sent: float) -> None:
+        """A call that was sent then has run out of its time."""
+        if connection.received_at < sent and self._config.client_close_socket_if_timeout:
+            connection.close(TimeoutError("nothing came while a call ran out of its time"))
 
     async def oneway(self, address: str, command: Command) -> None:
         """Send what is not answered. Raises ConnectFailed, ConnectionLost, TooManyRequests."""

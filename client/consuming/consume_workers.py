@@ -187,9 +187,11 @@ class ThreadWorkers(OffLoopWorkers):
     def submit(self, jobs: Iterable[ConsumeJob]) -> None:
         self._add(jobs)
         if self._jobs:
-            if len(self._idle) == len(self._threads):
+            all_sleep = len(self._idle) == len(self._threads)
+            if all_sleep:
                 self._wake_one()
-            self._backlog.set()
+            if not all_sleep or len(self._jobs) > 1:
+                self._backlog.set()
 
     def _wake_one(self) -> None:
         try:

@@ -19,14 +19,16 @@ from collections.abc import Callable, Iterable, Mapping
 import trio
 
 from rocketlet.client.config import PullConfig
-from rocketlet.client.consuming.message_buffer import Batch, MessageBuffer
+from rocketlet.client.consuming.message_buffer import MessageBuffer
 from rocketlet.client.consuming.process_queue import ProcessQueue
 from rocketlet.client.consuming.pull_loop import PullTerms
+from rocketlet.client.consuming.pulled_queue import Pulled, PulledQueue
 from rocketlet.client.consuming.queue_holder import QueueHolder
 from rocketlet.client.consuming.selector import Selection, subscription_of
 from rocketlet.client.errors import ClientError, InvalidUse
 from rocketlet.client.talking.session import World
-from rocketlet.common.message import MessageQueue, ReceivedMessage
+from rocketlet.common.message import MessageQueue
+from rocketlet.common.message_record import Buffer
 from rocketlet.common.subscription import Subscription
 from rocketlet.remoting.protocol import pulling
 
@@ -48,11 +50,11 @@ class LitePullEngine(QueueHolder):
             flags=pulling.SUSPEND | pulling.LITE_PULL,
             send_subscription=True,
         )
-        super().__init__(group, config, world, terms=terms)
+        super().__init__(group, config, world, terms=terms, kind=PulledQueue)
         self.pull_config = config
         self.buffer = MessageBuffer()
-        self.finished: deque[Batch] = deque()
-        """What users have finished with; appended by any thread, applied by `collect`."""
+        self.finished: deque[tuple[Pulled, int, int]] = deque()
+        """Which parts of which batches users have finished; appended by any thread, applied by `collect`."""
         self._commits = config.auto_commit
         self._filters: dict[str, Subscription] = {}
         self._assigned: dict[MessageQueue, int | None] | None = None
@@ -167,8 +169,8 @@ class LitePullEngine(QueueHolder):
     def collect(self) -> None:
         """Apply what users have finished with."""
         while self.finished:
-            batch = self.finished.popleft()
-            batch.process_queue.finish(batch.messages)
+            batch, begin, end = self.finished.popleft()
+            batch.process_queue.finish_part(batch, begin, end)
             self.progressed(batch.process_queue)
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
@@ -210,11 +212,16 @@ class LitePullEngine(QueueHolder):
 
     # ---- the consumer's side of pulling (pull_loop)
 
-    def pulled(self, process_queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
+    def pulled(
+        self, process_queue: ProcessQueue, records: Buffer, subscription: Subscription, next_offset: int
+    ) -> None:
         """Put messages where `poll` finds them."""
+        assert isinstance(process_queue, PulledQueue)
+        messages = self.session.reader.batch(records, self.shown(process_queue.queue), subscription)
+        batch = process_queue.put_batch(messages, next_offset)
         if messages:
             self.statistics.pulled(process_queue.queue.topic, len(messages))
-            self.buffer.put(Batch(process_queue, messages))
+            self.buffer.put(batch)
 
     def full(self, process_queue: ProcessQueue) -> str:
         if process_queue.queue in self._paused:

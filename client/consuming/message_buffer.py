@@ -12,34 +12,25 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from rocketlet.client.consuming.process_queue import ProcessQueue
-from rocketlet.common.message import ReceivedMessage
-
-
-@dataclass(slots=True, eq=False)
-class Batch:
-    """Messages of one queue, in order."""
-
-    process_queue: ProcessQueue
-    messages: list[ReceivedMessage]
+from rocketlet.client.consuming.pulled_queue import Pulled
 
 
 @dataclass(slots=True, eq=False)
 class MessageBuffer:
     """Batches in the order of their arrival."""
 
-    batches: deque[Batch] = field(default_factory=deque)
+    batches: deque[Pulled] = field(default_factory=deque)
     wakers: deque[Callable[[], object]] = field(default_factory=deque)
     closed: bool = False
 
-    def put(self, batch: Batch) -> None:
+    def put(self, batch: Pulled) -> None:
         """On the engine's loop."""
         self.batches.append(batch)
         self.wake()
 
-    def put_back(self, batch: Batch) -> None:
-        """From the thread or task that took them: these were not handed over after all, and go back to the front."""
-        if batch.messages:
+    def put_back(self, batch: Pulled) -> None:
+        """From the thread or task that took it: the rest was not handed over after all, and goes back to the front."""
+        if batch.handed < len(batch.messages):
             self.batches.appendleft(batch)
             self.wake()
 
@@ -56,7 +47,7 @@ class MessageBuffer:
         while self.wakers:
             self.wake()
 
-    def take(self) -> Batch | None:
+    def take(self) -> Pulled | None:
         """The next batch of a queue that is still ours, if there is one now."""
         while True:
             try:

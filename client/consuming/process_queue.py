@@ -115,7 +115,7 @@ class ProcessQueue:
     @property
     def span(self) -> int:
         """Distance from the first open offset to the last: finished ones between them wait for one that is stuck."""
-        return self._last() - self._first() if self._open else 0
+        return self._last() - self._first() if self.count else 0
 
     def _last(self) -> int:
         """Requires: something is open."""
@@ -146,7 +146,7 @@ class ProcessQueue:
 
     def committable(self) -> int:
         """The offset from which a new owner of this queue should go on."""
-        return self._first() if self._open else self.pulled_to
+        return self._first() if self.count else self.pulled_to
 
     def oldest(self) -> ReceivedMessage | None:
         """The open message with the lowest offset."""
@@ -197,8 +197,8 @@ class ProcessQueue:
             queue=self.queue,
             count=self.count,
             bytes=self.bytes,
-            min_offset=self._first() if self._open else 0,
-            max_offset=self._last() if self._open else 0,
+            min_offset=self._first() if self.count else 0,
+            max_offset=self._last() if self.count else 0,
             pulled_to=self.pulled_to,
             committable=self.committable(),
             locked=self.locked,

@@ -34,7 +34,8 @@ from rocketlet.client.sending.inner_producer import InnerProducer
 from rocketlet.client.talking.session import World
 from rocketlet.client.trace import Tracer
 from rocketlet.common import topic as topics
-from rocketlet.common.message import ReceivedMessage
+from rocketlet.common.message_record import Buffer
+from rocketlet.common.subscription import Subscription
 from rocketlet.remoting.protocol import pulling
 
 log = logging.getLogger("rocketlet.client.push_consumer")
@@ -150,9 +151,14 @@ class PushEngine(QueueHolder):
 
     # ---- the consumer's side of pulling (pull_loop)
 
-    def pulled(self, process_queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
+    def pulled(
+        self, process_queue: ProcessQueue, records: Buffer, subscription: Subscription, next_offset: int
+    ) -> None:
         """Hand messages to the listeners."""
         queue = process_queue.queue
+        shown = self.shown(queue)
+        messages = self.session.reader.pulled(records, shown, subscription)
+        process_queue.put(messages, next_offset)
         if not messages:
             if not process_queue.count:
                 self.offsets.update(queue, process_queue.committable())
@@ -160,8 +166,8 @@ class PushEngine(QueueHolder):
         self.statistics.pulled(queue.topic, len(messages))
         if queue.topic == self._retry_topic:
             for message in messages:
-                restore_topic(message, self.shown(queue).topic, self.config.namespace)
-        self.consumption.submit(process_queue, messages, self.shown(queue))
+                restore_topic(message, shown.topic, self.config.namespace)
+        self.consumption.submit(process_queue, messages, shown)
 
     def full(self, process_queue: ProcessQueue) -> str:
         if self._suspended:

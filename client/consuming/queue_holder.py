@@ -20,7 +20,8 @@ from rocketlet.client.consuming.rebalance import Rebalance
 from rocketlet.client.consuming.selector import Selection
 from rocketlet.client.consuming.start_offset import HALF_AN_HOUR_MS, start_offset
 from rocketlet.client.talking.session import World
-from rocketlet.common.message import MessageQueue, ReceivedMessage
+from rocketlet.common.message import MessageQueue
+from rocketlet.common.message_record import Buffer
 from rocketlet.common.subscription import Subscription
 from rocketlet.remoting.handler import Handler, Reply, Request
 from rocketlet.remoting.protocol.membership import NotifyConsumerIdsChangedHeader
@@ -31,10 +32,17 @@ class QueueHolder(GroupMember):
     """One consumer with queues. Lives on its loop."""
 
     def __init__(
-        self, group: str, config: ConsumerConfig, world: World, *, terms: PullTerms, locking: bool = False
+        self,
+        group: str,
+        config: ConsumerConfig,
+        world: World,
+        *,
+        terms: PullTerms,
+        locking: bool = False,
+        kind: type[ProcessQueue] = ProcessQueue,
     ) -> None:
         super().__init__(group, config, world)
-        self.rebalance = Rebalance(self, locking=locking)
+        self.rebalance = Rebalance(self, locking=locking, kind=kind)
         self.terms = terms
         self._timestamp = config.consume_timestamp
         self._loops: dict[ProcessQueue, tuple[PullLoop, trio.CancelScope]] = {}
@@ -189,8 +197,10 @@ class QueueHolder(GroupMember):
 
     # ---- the consumer's side of pulling (pull_loop)
 
-    def pulled(self, process_queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
-        """Messages have been put into the process queue."""
+    def pulled(
+        self, process_queue: ProcessQueue, records: Buffer, subscription: Subscription, next_offset: int
+    ) -> None:
+        """Take in what a pull has found. Raises RecordError, CannotInflate."""
         raise NotImplementedError
 
     def full(self, process_queue: ProcessQueue) -> str:

@@ -68,12 +68,13 @@ class QueueOwner(Protocol):
 class Rebalance:
     """The queues of one consumer. Lives on the engine's loop."""
 
-    def __init__(self, owner: QueueOwner, *, locking: bool) -> None:
+    def __init__(self, owner: QueueOwner, *, locking: bool, kind: type[ProcessQueue] = ProcessQueue) -> None:
         self.held: dict[MessageQueue, ProcessQueue] = {}
         self.by_hand = False
         """The queues are assigned by the user; there is nothing to balance."""
         self.totals = Totals()
         self.topic_totals: dict[str, Totals] = {}
+        self._kind = kind
         self._owner = owner
         self._group = owner.group
         self._client_id = owner.session.client_id
@@ -220,7 +221,7 @@ class Rebalance:
     def new_process_queue(self, queue: MessageQueue, offset: int) -> ProcessQueue:
         """A process queue that counts in the totals of its topic and of all topics."""
         of_topic = self.topic_totals.setdefault(queue.topic, Totals())
-        return ProcessQueue(queue, offset, trio.current_time() * 1000, (self.totals, of_topic))
+        return self._kind(queue, offset, trio.current_time() * 1000, (self.totals, of_topic))
 
     async def _give_up(self, queues: Iterable[MessageQueue]) -> None:
         """Start releasing, and wait a moment for the queues that have nothing to wait for."""

@@ -9,15 +9,17 @@ Java: client/impl/consumer/PullAPIWrapper.java#processPullResult, common/message
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TypeGuard
 
 from rocketlet.client.compression import inflate
+from rocketlet.client.consuming.message_batch import MessageBatch
 from rocketlet.client.namespace import unwrap
 from rocketlet.common import host
 from rocketlet.common import message_flags as flags
 from rocketlet.common import message_properties as names
 from rocketlet.common.message import MessageQueue, ReceivedMessage
 from rocketlet.common.message_id import offset_message_id
-from rocketlet.common.message_record import Buffer, Fields, fields
+from rocketlet.common.message_record import Buffer, Fields, fields, places
 from rocketlet.common.subscription import TAG, Subscription
 
 _host_text = lru_cache(4096)(host.host_text)
@@ -41,9 +43,27 @@ class MessageReader:
             message = self._message(fields(raw, at, end), queue)
             messages.append(message)
             at += message.store_size
-        if subscription is not None and subscription.expression_type == TAG and subscription.tags:
+        if _names_tags(subscription):
             return [message for message in messages if message.tags in subscription.tags]
         return messages
+
+    def batch(self, body: Buffer, queue: MessageQueue, subscription: Subscription | None = None) -> MessageBatch:
+        """`pulled` by columns. Raises RecordError, CannotInflate."""
+        raw = bytes(body)
+        batch = MessageBatch(self, raw, found := places(raw), queue)
+        if _names_tags(subscription):
+            chosen = [place for place, tags in zip(found, batch.tags, strict=True) if tags in subscription.tags]
+            if len(chosen) < len(found):
+                return MessageBatch(self, raw, chosen, queue)
+        return batch
+
+    def at(self, raw: bytes, at: int, end: int, queue: MessageQueue) -> ReceivedMessage:
+        """The message of one record."""
+        return self._message(fields(raw, at, end), queue)
+
+    def inflated(self, body: bytes, sys_flag: int) -> bytes:
+        """A body as it was before its producer compressed it. Raises CannotInflate."""
+        return inflate(body, sys_flag, self._limit)
 
     def single(self, body: Buffer, broker_name: str = "") -> ReceivedMessage:
         """The one message of a view, a transaction check or a direct consumption."""
@@ -70,7 +90,7 @@ class MessageReader:
         ) = record  # fmt: skip
         properties = names.decode_bytes(raw_properties)
         if sys_flag & flags.COMPRESSED:
-            body = inflate(body, sys_flag, self._limit)
+            body = self.inflated(body, sys_flag)
         if "%" in topic:  # a retry topic or a namespace
             topic = unwrap(self._namespace, topic)
         offset_id = offset_message_id(store_host, log_offset)
@@ -81,6 +101,10 @@ class MessageReader:
             properties.get(names.TAGS), tuple(keys.split()) if keys else (), flag, sys_flag, properties,
             prepared_offset, size,
         )  # fmt: skip
+
+
+def _names_tags(subscription: Subscription | None) -> TypeGuard[Subscription]:
+    return subscription is not None and subscription.expression_type == TAG and bool(subscription.tags)
 
 
 def restore_topic(message: ReceivedMessage, retry_topic: str, namespace: str = "") -> None:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from typing import Any, Self
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, Generic, Self, TypeVar
 
 from rocketlet.client.config import PullConfig
 from rocketlet.client.consuming.lite_pull_consumer import LitePullEngine, QueuesChanged
-from rocketlet.client.consuming.message_buffer import Batch
+from rocketlet.client.consuming.message_batch import MessageBatch
+from rocketlet.client.consuming.pulled_queue import Pulled
 from rocketlet.client.consuming.selector import Selection, check_selection, check_topics
 from rocketlet.client.coroutines import called, completed
 from rocketlet.client.facades.bridges import Bridge
@@ -22,13 +24,14 @@ from rocketlet.client.talking.topic_queries import TopicQueries
 from rocketlet.client.validators import check_queue, check_seconds
 from rocketlet.common.message import MessageQueue, ReceivedMessage
 
+Item = TypeVar("Item")
+
 
 class _Hand:
-    """What a user holds: the messages not finished yet, and the rest of the batch being iterated over."""
+    """What a user holds: the part of a batch that he has not finished, and the batch being iterated over."""
 
-    given: Batch | None = None
-    rest: Batch | None = None
-    """In reverse order, so that `pop` gives the next."""
+    given: tuple[Pulled, int, int] | None = None
+    rest: Pulled | None = None
 
 
 class _HandOfThread(threading.local, _Hand):
@@ -78,12 +81,21 @@ class LitePulled(Facade[LitePullEngine]):
         consumed."""
         check_seconds("timeout", timeout)
         bridge, engine = self._running()
+        messages = await self._whole_batch(bridge, engine, timeout)
+        return [] if messages is None else list(messages)
+
+    async def _whole_batch(self, bridge: Bridge, engine: LitePullEngine, timeout: float) -> MessageBatch | None:
+        """What is left of the next batch, handed over at once; None if none came in time, or it is closed."""
         self._came_back(engine)
         self._leave_iteration()
-        self._hand.given = batch = await self._next(bridge, engine, timeout)
-        return [] if batch is None else list(batch.messages)
+        batch = await self._next(bridge, engine, timeout)
+        if batch is None:
+            return None
+        begin, batch.handed = batch.handed, len(batch.messages)
+        self._hand.given = batch, begin, batch.handed
+        return batch.messages[begin:] if begin else batch.messages
 
-    async def _next(self, bridge: Bridge, engine: LitePullEngine, timeout: float) -> Batch | None:
+    async def _next(self, bridge: Bridge, engine: LitePullEngine, timeout: float) -> Pulled | None:
         buffer = engine.buffer
         batch = buffer.take()
         until = bridge.time() + timeout
@@ -98,23 +110,23 @@ class LitePulled(Facade[LitePullEngine]):
         hand = self._hand
         self._came_back(engine)
         rest = hand.rest
-        if rest is None or not rest.messages or rest.process_queue.dropped:
+        if rest is None or rest.handed == len(rest.messages) or rest.process_queue.dropped:
             return None
-        message = rest.messages.pop()
-        hand.given = Batch(rest.process_queue, [message])
+        message = rest.messages[rest.handed]
+        rest.handed += 1
+        hand.given = rest, rest.handed - 1, rest.handed
         return message
 
     async def _next_batch(self, bridge: Bridge, engine: LitePullEngine) -> bool:
         """Start another batch; False once the consumer is closed."""
-        found = await self._next(bridge, engine, math.inf)
-        self._hand.rest = None if found is None else Batch(found.process_queue, found.messages[::-1])
-        return found is not None
+        self._hand.rest = await self._next(bridge, engine, math.inf)
+        return self._hand.rest is not None
 
     def _leave_iteration(self) -> None:
         """Put the rest of the current batch back."""
         rest, self._hand.rest = self._hand.rest, None
         if rest is not None and self._now is not None:
-            self._now[1].buffer.put_back(Batch(rest.process_queue, rest.messages[::-1]))
+            self._now[1].buffer.put_back(rest)
 
     def _came_back(self, engine: LitePullEngine) -> None:
         given = self._hand.given
@@ -216,6 +228,18 @@ class LitePullConsumer(LitePulled, InThreads):
 
     _hand_type = _HandOfThread
 
+    def batches(self) -> Iterator[MessageBatch]:
+        """Iterate over what the pulls bring, by columns: each batch is of one queue.
+
+            for batch in consumer.batches():
+                table.insert(zip(batch.offsets, batch.bodies))
+
+        A batch counts as consumed when the next one is asked for, or when the block ends without an error.
+        """
+        bridge, engine = self._running()
+        while (batch := completed(self._whole_batch(bridge, engine, math.inf))) is not None:
+            yield batch
+
     def __iter__(self) -> Iterator[ReceivedMessage]:
         bridge, engine = self._running()
         try:
@@ -239,23 +263,40 @@ class AsyncLitePullConsumer(LitePulled, OnEventLoop):
     A message counts as consumed when the next one is asked for, or when the block ends without an error.
     """
 
+    def batches(self) -> AsyncIterator[MessageBatch]:
+        """Iterate over what the pulls bring, by columns: each batch is of one queue.
+
+            async for batch in consumer.batches():
+                table.insert(zip(batch.offsets, batch.bodies))
+
+        A batch counts as consumed when the next one is asked for, or when the block ends without an error.
+        """
+        bridge, engine = self._running()
+        return _Iterator(partial(self._whole_batch, bridge, engine, math.inf))
+
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
-        return _Messages(self, *self._running())
+        bridge, engine = self._running()
+
+        async def next_message() -> ReceivedMessage | None:
+            while (message := self._next_of_batch(engine)) is None:
+                if not await self._next_batch(bridge, engine):
+                    return None
+            return message
+
+        return _Iterator(next_message)
 
 
-class _Messages:
-    """Iterates over a consumer. Not an async generator, which its user would have to close if left early."""
+class _Iterator(Generic[Item]):
+    """Iterates until there is nothing. Not an async generator, which its user would have to close if left early."""
 
-    def __init__(self, consumer: AsyncLitePullConsumer, bridge: Bridge, engine: LitePullEngine) -> None:
-        self._consumer = consumer
-        self._bridge = bridge
-        self._engine = engine
+    def __init__(self, following: Callable[[], Awaitable[Item | None]]) -> None:
+        self._following = following
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> ReceivedMessage:
-        while (message := self._consumer._next_of_batch(self._engine)) is None:
-            if not await self._consumer._next_batch(self._bridge, self._engine):
-                raise StopAsyncIteration
-        return message
+    async def __anext__(self) -> Item:
+        item = await self._following()
+        if item is None:
+            raise StopAsyncIteration
+        return item

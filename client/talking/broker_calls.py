@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from rocketlet.client.errors import BadAnswer, ClientError, Refused, TimedOut, Unreachable
 from rocketlet.client.sending.send_result import STATUS_BY_CODE
@@ -40,6 +40,9 @@ POP_CODES = frozenset({SUCCESS, int(ResponseCode.PULL_NOT_FOUND), POLLING_FULL, 
 SEND_CODES = frozenset(STATUS_BY_CODE)
 OFFSET_TIMEOUT = 5.0  # RocketMQ's, for offsets and for sending back
 LOCK_TIMEOUT = 1.0
+
+
+PullAnswer: TypeAlias = tuple[int, pulling.PullMessageAnswerHeader, bytes | memoryview]
 
 
 class Calls(Protocol):
@@ -187,18 +190,12 @@ class BrokerCalls:
 
     # ---- messages
 
-    async def pull(
-        self, address: str, header: pulling.PullMessageHeader, timeout: float
-    ) -> tuple[int, pulling.PullMessageAnswerHeader, bytes | memoryview]:
+    async def pull(self, address: str, header: pulling.PullMessageHeader, timeout: float) -> PullAnswer:
         """11: the code (0, 19, 20 or 21), where to go on, and the records. The VIP port does not serve it."""
         answer = await self._ask(
             address, RequestCode.PULL_MESSAGE, header, topic=header.topic, timeout=timeout, good=PULL_CODES
         )
-        with readable("the answer to a pull", address, header.topic):
-            found = from_ext(pulling.PullMessageAnswerHeader, answer.ext)
-        if found.nextBeginOffset < 0:
-            raise BadAnswer(f"the answer to a pull says to go on at {found.nextBeginOffset}", broker=address)
-        return answer.code, found, answer.body
+        return read_pull(answer, address, header.topic)
 
     # ---- pop
 
@@ -354,6 +351,17 @@ def readable(what: str, address: str, topic: str = "") -> Iterator[None]:
         yield
     except (remoting_errors.HeaderError, remoting_errors.BodyError, RecordError) as error:
         raise BadAnswer(f"{what} cannot be read: {error}", topic=topic, broker=address) from error
+
+
+def read_pull(answer: Command, address: str, topic: str) -> PullAnswer:
+    """What `BrokerCalls.pull` returns. Raises Refused, BadAnswer."""
+    if answer.code not in PULL_CODES:
+        raise refusal(answer, request_name(RequestCode.PULL_MESSAGE), address, topic)
+    with readable("the answer to a pull", address, topic):
+        found = from_ext(pulling.PullMessageAnswerHeader, answer.ext)
+    if found.nextBeginOffset < 0:
+        raise BadAnswer(f"the answer to a pull says to go on at {found.nextBeginOffset}", broker=address)
+    return answer.code, found, answer.body
 
 
 def refusal(answer: Command, what: str, address: str, topic: str) -> Refused:

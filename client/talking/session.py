@@ -138,6 +138,10 @@ class Session:
         """The connection to an address, opened if there is none. Raises RemotingError."""
         return await self._opened_pool().connection(address)
 
+    def unanswered(self, connection: Connection, sent: float) -> None:
+        """A call on this connection has run out of its time."""
+        self._opened_pool().unanswered(connection, sent)
+
     def _opened_pool(self) -> ConnectionPool:
         if self._pool is None:
             raise ClientClosed("the client is not running", advice="start it, or use it in a with block")

@@ -171,3 +171,19 @@ def test_what_keeps_a_client_from_starting_is_raised(namesrv: str) -> None:
             await producer.send(Message("T", b"x"))
 
     run(test)
+
+
+def test_batches_are_iterated_over(namesrv: str) -> None:
+    async def test() -> None:
+        async with AsyncProducer("p", namesrv=namesrv) as producer:
+            sent = {(await producer.send(Message("by-columns", b"%d" % n))).message_id for n in range(20)}
+        consumer = AsyncLitePullConsumer(
+            "by-columns", topics={"by-columns": "*"}, namesrv=namesrv, consume_from=ConsumeFrom.FIRST_OFFSET
+        )
+        async with consumer:
+            async for batch in consumer.batches():
+                sent.difference_update(batch.message_ids)
+                if not sent:
+                    break
+
+    run(test)

@@ -116,6 +116,28 @@ def test_a_lite_pull_consumer_is_iterated(namesrv: str) -> None:
         assert consumer.poll(0.2) == []
 
 
+def test_batches_are_iterated_over_by_threads(namesrv: str) -> None:
+    with Producer("batching", namesrv=namesrv) as producer:
+        sent = [producer.send(Message("batched", b"%d" % n)).message_id for n in range(200)]
+    got: Queue[str] = Queue()
+    with LitePullConsumer(
+        "batched", topics={"batched": "*"}, namesrv=namesrv, consume_from=ConsumeFrom.FIRST_OFFSET
+    ) as consumer:
+
+        def read() -> None:
+            for batch in consumer.batches():
+                for message_id in batch.message_ids:
+                    got.put(message_id)
+
+        threads = [threading.Thread(target=read) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        assert sorted(got.get(timeout=10) for _ in sent) == sorted(sent)
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive(), "the end of the consumer ends the loops over it"
+
+
 def test_a_loop_left_early_leaves_the_rest_to_the_next(namesrv: str) -> None:
     with Producer("early", namesrv=namesrv) as producer:
         producer.create_topic("early", 1)

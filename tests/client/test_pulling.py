@@ -249,3 +249,97 @@ async def test_a_consumer_tells_how_far_it_is_behind(autojump_clock: trio.testin
         assert numbers(await consumer.poll()) == [0, 1]
         await consumer.commit()
         assert await consumer.lag() == {QUEUE: 3}
+
+
+async def test_batches_are_pulls_by_columns(autojump_clock: trio.testing.MockClock) -> None:
+    async with filled(7) as (cluster, producer):
+        await producer.send(Message("T", b"7", keys=["k"], properties={"a": "b"}))
+        async with lite(cluster, topics={"T": "*"}, pull_batch=3) as consumer:
+            seen: list[bytes] = []
+            async for batch in consumer.batches():
+                assert (batch.queue, batch.offsets) == (QUEUE, list(range(len(seen), len(seen) + len(batch))))
+                assert batch.bodies == [message.body for message in batch]
+                seen += batch.bodies
+                if len(seen) == 8:
+                    break
+                await trio.sleep(6)
+                assert await consumer.committed(QUEUE) == len(seen) - len(batch), "it is still being worked on"
+            assert (batch.keys[-1], batch.tags, batch.properties[-1]["a"]) == (("k",), ["a", None], "b")
+            await consumer.commit()
+            assert await consumer.committed(QUEUE) == 8
+        assert seen == [b"%d" % n for n in range(8)]
+
+
+async def test_a_batch_of_a_failed_block_comes_again(autojump_clock: trio.testing.MockClock) -> None:
+    async with filled(6) as (cluster, _):
+        with pytest.raises(ValueError, match="over the second"):
+            async with lite(cluster, topics={"T": "*"}, pull_batch=2) as consumer:
+                async for batch in consumer.batches():
+                    if batch.offsets[0] == 2:
+                        raise ValueError("over the second")
+        async with lite(cluster, topics={"T": "*"}) as consumer:
+            async for batch in consumer.batches():
+                assert batch.offsets == [2, 3, 4, 5]
+                break
+
+
+async def test_batches_hold_what_the_filter_lets_through(autojump_clock: trio.testing.MockClock) -> None:
+    async with filled(6) as (cluster, _), lite(cluster, topics={"T": "b"}) as consumer:
+        async for batch in consumer.batches():
+            assert (batch.offsets, batch.tags) == ([1, 3, 5], ["b"] * 3)
+            break
+
+
+async def test_a_batch_begins_where_a_loop_over_messages_was_left(autojump_clock: trio.testing.MockClock) -> None:
+    async with filled(5) as (cluster, _), lite(cluster, topics={"T": "*"}) as consumer:
+        async for message in consumer:
+            if message.queue_offset == 1:
+                break
+        async for batch in consumer.batches():
+            assert (batch.offsets, batch.bodies[0]) == ([2, 3, 4], b"2")
+            break
+        await consumer.commit()
+        assert await consumer.committed(QUEUE) == 5
+
+
+async def test_batches_of_a_queue_that_was_taken_away_are_not_handed_over(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with filled(40, queues=4) as (cluster, _):
+        got: set[tuple[MessageQueue, int]] = set()
+        async with lite(cluster, topics={"T": "*"}) as first:
+            await trio.sleep(3)
+            async with lite(cluster, topics={"T": "*"}) as second:
+                await trio.sleep(30)
+                for consumer in (first, second):
+                    mine = consumer.assignment()
+                    left = len(mine) * 10
+                    async for batch in consumer.batches():
+                        assert batch.queue in mine
+                        got.update((batch.queue, offset) for offset in batch.offsets)
+                        left -= len(batch)
+                        if not left:
+                            break
+        assert len(got) == 40
+
+
+async def test_pulling_by_columns_outlives_a_broker_that_restarts(autojump_clock: trio.testing.MockClock) -> None:
+    async with filled(3) as (cluster, producer), lite(cluster, topics={"T": "*"}) as consumer:
+        batches = consumer.batches()
+        assert (await anext(batches)).offsets == [0, 1, 2]
+        await cluster.kill("broker-a")
+        await cluster.start("broker-a")
+        await trio.sleep(10)
+        await producer.send(Message("T", b"3"))
+        assert (await anext(batches)).offsets == [3]
+
+
+async def test_the_end_ends_batches(autojump_clock: trio.testing.MockClock) -> None:
+    async with filled(0) as (cluster, _), trio.open_nursery() as nursery, lite(cluster, topics={"T": "*"}) as consumer:
+
+        async def read() -> None:
+            async for _batch in consumer.batches():
+                raise AssertionError("nothing was sent")
+
+        nursery.start_soon(read)
+        await trio.sleep(1)
