@@ -240,7 +240,8 @@ class Joined:
                         raise StreamBroken(
                             f"leader {leader.leader} sent bytes of {offset}, where {replica.end} is next"
                         )
-                    self._append(piece)
+                    self._write(piece)
+                replica.file()
                 end = store.log.end
                 if end > before:
                     ground.state_file.log_began(self.state)
@@ -254,11 +255,11 @@ class Joined:
             if not data:
                 raise StreamBroken(f"leader {leader.leader} closed the connection")
 
-    def _append(self, piece: memoryview) -> None:
+    def _write(self, piece: memoryview) -> None:
         replica = self._ground.replica
         while piece:
             part = piece[: replica.room_in_file()]
-            replica.append(part)
+            replica.write(part)
             self.received += len(part)
             piece = piece[len(part) :]
 

@@ -35,7 +35,7 @@ from rocketlet.store.replica import Replica
 log = logging.getLogger("rocketlet.replication.follow")
 
 DIAL_SECONDS = 3.0
-_READ = 128 << 10  # about 4 ms of filing small messages, so that the loop is not held longer
+_READ = 256 << 10  # about 5 ms of filing the smallest messages, so that the loop is not held longer
 _ADDRESS_SECONDS = 5.0  # a name server answers a registration sooner
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 
@@ -240,8 +240,9 @@ class Follower:
                         f"master {master.ha_address} has larger log files: set mappedFileSizeCommitLog as it is there"
                     )
                 if piece:
-                    replica.append(piece)
+                    replica.write(piece)
                     self.received += len(piece)
+            replica.file()
             if self.following is None:
                 self._followed(master)
 

@@ -18,8 +18,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import groupby
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from rocketlet.common.java_hashes import hash_column, string_hashes
 from rocketlet.common.java_numbers import INT32_MAX
@@ -32,11 +33,15 @@ from rocketlet.store.message_index import MessageIndex
 from rocketlet.store.message_run import NotedRun
 from rocketlet.store.watermark import Watermark
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 # queue, queue offset (-1: no entry, for transactions and deleted queues), log offset, size, tags code, store timestamp,
 # keys, filter bits
 Noted = tuple[ConsumeQueue, int, int, int, int, int, "tuple[bytes, ...] | list[bytes]", bytes]
 
-_MANY = 40  # from this many keys on numpy is faster
+_MANY = 40  # from this many keys on numpy is faster ...
+_MANY_ENTRIES = 8  # ... and from so many entries of a queue
 
 
 class LastRecord(NamedTuple):
@@ -45,6 +50,61 @@ class LastRecord(NamedTuple):
     log_offset: int
     size: int
     store_timestamp: int
+
+
+class NotedEntries(NamedTuple):
+    """Entries of one queue that follow each other."""
+
+    queue: ConsumeQueue
+    queue_offset: int
+    log_offsets: NDArray[Any]
+    sizes: NDArray[Any]
+    tags_codes: NDArray[Any]
+
+    def parted(self, log_offset: int) -> tuple[NotedEntries, NotedEntries]:
+        """Those below a log offset, and the others."""
+        queue, first, *columns = self
+        count = int(self.log_offsets.searchsorted(log_offset))
+        below, rest = zip(*((column[:count], column[count:]) for column in columns), strict=True)
+        return NotedEntries(queue, first, *below), NotedEntries(queue, first + count, *rest)
+
+
+@dataclass(slots=True, eq=False)
+class NotedRecords:
+    """Records that follow each other in the log, of any queues. `entries` and `keys` are those not filed yet."""
+
+    log_offsets: NDArray[Any]
+    sizes: NDArray[Any]
+    timestamps: NDArray[Any]
+    entries: list[NotedEntries]
+    keys: IndexColumns
+
+    @property
+    def last(self) -> LastRecord:
+        return LastRecord(int(self.log_offsets[-1]), int(self.sizes[-1]), int(self.timestamps[-1]))
+
+    @property
+    def first_end(self) -> int:
+        return int(self.log_offsets[0] + self.sizes[0])
+
+    def split_off(self, limit: int) -> NotedRecords:
+        """Part with the records that end at or before a log offset. REQUIRES that some do and some do not."""
+        count = int((self.log_offsets + self.sizes).searchsorted(limit, "right"))
+        begin = int(self.log_offsets[count])
+        parted = [entries.parted(begin) for entries in self.entries]
+        keys = int(self.keys.log_offsets.searchsorted(begin))
+        below = NotedRecords(
+            self.log_offsets[:count], self.sizes[:count], self.timestamps[:count],
+            [entries for entries, _ in parted if len(entries.sizes)], self.keys.first(keys),
+        )  # fmt: skip
+        self.log_offsets, self.sizes = self.log_offsets[count:], self.sizes[count:]
+        self.timestamps = self.timestamps[count:]
+        self.entries = [entries for _, entries in parted if len(entries.sizes)]
+        self.keys = self.keys.behind(keys)
+        return below
+
+
+AnyNoted = Noted | NotedRun | NotedRecords
 
 
 class Dispatch:
@@ -60,23 +120,25 @@ class Dispatch:
         self._hashed: list[list[IndexItem] | IndexColumns] = []  # not entered yet
         self._touched: list[ConsumeQueue] = []  # queues with a watermark that is waited for
         self.dispatched = Watermark()
-        self.noted: list[Noted | NotedRun] = []
+        self.noted: list[AnyNoted] = []
         self.last: LastRecord | None = None  # newest record whose queue entry is written
         self.limit: int | None = None  # records that end past it stay noted
 
     @property
     def is_behind(self) -> bool:
         """Whether something that may be filed is not filed yet."""
-        due = self.noted and (self.limit is None or _end_of(self.noted[0]) <= self.limit)
+        due = self.noted and (self.limit is None or _first_end_of(self.noted[0]) <= self.limit)
         return bool(due or self._keys or self._hashed)
 
     def settle(self, *, all_of_it: bool = False) -> None:
         """File what was noted, below the limit unless all of it is wanted. Raises OSError where the disk has no room,
         and can be called again."""
-        noted, held = self.noted, list[Noted | NotedRun]()
+        noted, held = self.noted, list[AnyNoted]()
         if self.limit is not None and not all_of_it and noted:
             below = bisect_right(noted, self.limit, key=_end_of)
             noted, held = noted[:below], noted[below:]
+            if held and isinstance(held[0], NotedRecords) and held[0].first_end <= self.limit:
+                noted.append(held[0].split_off(self.limit))
         if not noted and not self._hashed:
             return
         filed = 0
@@ -84,6 +146,8 @@ class Dispatch:
             for filed, note in enumerate(noted):  # noqa: B007 - after an error it says how far we came
                 if isinstance(note, NotedRun):
                     self._file_run(note)
+                elif isinstance(note, NotedRecords):
+                    self._file_records(note)
                 else:
                     self._file(note)
             filed = len(noted)
@@ -106,6 +170,8 @@ class Dispatch:
             if isinstance(note, NotedRun):
                 if note.queue in gone:
                     note.queue_offset = -1
+            elif isinstance(note, NotedRecords):
+                note.entries = [entries for entries in note.entries if entries.queue not in gone]
             elif note[0] in gone:
                 self.noted[place] = (note[0], -1, *note[2:])
 
@@ -138,6 +204,19 @@ class Dispatch:
             if len(hashes):
                 places = log_offsets if keys_each == 1 else log_offsets.repeat(keys_each)
                 self._hashed.append(IndexColumns(hashes, places, note.timestamp))
+
+    def _file_records(self, note: NotedRecords) -> None:
+        while note.entries:  # what is filed is gone from here, should the disk be full half-way
+            queue, queue_offset, log_offsets, sizes, tags_codes = note.entries[-1]
+            if len(sizes) >= _MANY_ENTRIES:
+                queue.write_many(queue_offset, log_offsets, sizes, tags_codes)
+            else:
+                queue.write_each(queue_offset, log_offsets, sizes, tags_codes)
+            self._touch(queue)
+            note.entries.pop()
+        if self._with_index and len(note.keys.hashes):
+            self._hash_keys()
+            self._hashed.append(note.keys)
 
     def _touch(self, queue: ConsumeQueue) -> None:
         if not queue.is_dirty:
@@ -202,12 +281,18 @@ def _append_unit(ext: ConsumeQueueExt, tags_code: int, timestamp: int, bits: byt
         return tags_code
 
 
-def _end_of(note: Noted | NotedRun) -> int:
+def _end_of(note: AnyNoted) -> int:
     last = _last_of(note)
     return last.log_offset + last.size
 
 
-def _last_of(note: Noted | NotedRun) -> LastRecord:
+def _first_end_of(note: AnyNoted) -> int:
+    return note.first_end if isinstance(note, NotedRecords) else _end_of(note)
+
+
+def _last_of(note: AnyNoted) -> LastRecord:
+    if isinstance(note, NotedRecords):
+        return note.last
     if isinstance(note, NotedRun):
         return LastRecord(int(note.log_offsets[-1]), int(note.sizes[-1]), note.timestamp)
     return LastRecord(note[2], note[3], note[5])

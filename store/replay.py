@@ -11,16 +11,29 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from rocketlet.common.message_flags import gets_index_entry, gets_queue_entry
+from rocketlet.common.message_flags import (
+    COMMIT,
+    NOT_TRANSACTION,
+    ROLLBACK,
+    TRANSACTION_MASK,
+    gets_index_entry,
+    gets_queue_entry,
+)
 from rocketlet.common.message_properties import tags_and_keys
-from rocketlet.common.message_record import Outline
+from rocketlet.common.message_record import Buffer, Outline
 from rocketlet.common.topic import is_legal_name
 from rocketlet.store.consume_queue import LOST, ConsumeQueue
 from rocketlet.store.consume_queue_table import ConsumeQueueTable
-from rocketlet.store.dispatch import Dispatch
+from rocketlet.store.dispatch import Dispatch, NotedEntries, NotedRecords
 from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE
+from rocketlet.store.layout.index_layout import IndexColumns
 from rocketlet.store.layout.queue_rules import entry_code
+from rocketlet.store.record_columns import RecordColumns, record_columns
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _log = logging.getLogger("rocketlet.store.replay")
 
@@ -63,6 +76,59 @@ class Replay:
             bits = self._filter_bits(queue.topic, properties) if queue.ext is not None else b""
         self._dispatch.noted.append((queue, queue_offset, log_offset, size, code, timestamp, keys, bits))
 
+    def note_many(self, buffer: Buffer, places: list[int], end: int, base: int) -> bool:
+        """`note` of all records at these places of a log file that begins at `base`, together. False, with nothing
+        noted, where one of them is no record, or its queue does not simply go on; then they have to come one by one.
+
+        REQUIRES: each is as long as it says, and ends before `end`.
+        """
+        import numpy
+
+        found = record_columns(buffer, places, end, base, self._queues.delays)
+        if found is None:
+            return False
+        is_filed = numpy.array([is_legal_name(topic.decode("utf-8", "replace")) for topic in found.topics])[
+            found.topic_of
+        ] & (found.queue_ids >= 0)
+        kinds = found.sys_flags & TRANSACTION_MASK
+        rows = (is_filed & ((kinds == NOT_TRANSACTION) | (kinds == COMMIT))).nonzero()[0]
+        noted: list[NotedEntries] = []
+        for group in _grouped(rows, (found.topic_of << 32 | found.queue_ids)[rows]):
+            queue = self._queue_that_goes_on(found, group)
+            if queue is None:
+                return False
+            noted.append(
+                NotedEntries(
+                    queue, int(found.queue_offsets[group[0]]), found.log_offsets[group], found.sizes[group],
+                    found.tags_codes[group],
+                )
+            )  # fmt: skip
+        for entries in noted:
+            entries.queue.next_offset = entries.queue_offset + len(entries.sizes)
+        key_rows, hashes = found.key_rows, found.key_hashes
+        has_keys = is_filed & (kinds != ROLLBACK)
+        if not has_keys.all():
+            is_key = has_keys[key_rows]
+            key_rows, hashes = key_rows[is_key], hashes[is_key]
+        keys = IndexColumns(hashes, found.log_offsets[key_rows], found.timestamps[key_rows])
+        self._dispatch.noted.append(NotedRecords(found.log_offsets, found.sizes, found.timestamps, noted, keys))
+        return True
+
+    def _queue_that_goes_on(self, found: RecordColumns, rows: NDArray[Any]) -> ConsumeQueue | None:
+        """The queue of these records; None where their offsets are not the next ones, or entries need more than they
+        have."""
+        topic, queue_id = found.topics[found.topic_of[rows[0]]], int(found.queue_ids[rows[0]])
+        queue = self._by_name.get((topic, queue_id))
+        if queue is None or self._queues.queues.get((queue.topic, queue_id)) is not queue:
+            queue = self._queue_of(topic, queue_id)
+        offsets = found.queue_offsets[rows]
+        first = int(offsets[0])
+        if queue is None or queue.ext is not None or first < 0:
+            return None
+        if first != queue.next_offset and (queue.files.files or queue.next_offset):
+            return None
+        return queue if bool((offsets[1:] - offsets[:-1] == 1).all()) else None
+
     def _queue_of(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
         name = topic.decode("utf-8", "replace")
         if not is_legal_name(name) or queue_id < 0:
@@ -92,3 +158,14 @@ class Replay:
         again = self._queues.find_or_make(topic, queue_id)
         self._by_name[topic.encode(), queue_id] = again
         return again
+
+
+def _grouped(rows: NDArray[Any], names: NDArray[Any]) -> list[NDArray[Any]]:
+    """The rows by the name of each, those of one name in their order."""
+    import numpy
+
+    if not len(rows) or bool((names == names[0]).all()):
+        return [rows] if len(rows) else []
+    order = names.argsort(kind="stable")
+    ordered = names[order]
+    return numpy.split(rows[order], (ordered[1:] != ordered[:-1]).nonzero()[0] + 1)

@@ -49,7 +49,7 @@ def feed(replica: Replica, data: bytes, random: Random) -> None:
     """Bytes cut anywhere, but not across the end of a file."""
     at = 0
     while at < len(data):
-        size = min(random.choice([1, 7, 50, 200, 1000]), len(data) - at, replica.room_in_file())
+        size = min(random.choice([1, 7, 50, 200, 1000, 1 << 20]), len(data) - at, replica.room_in_file())
         replica.append(data[at : at + size])
         at += size
 
