@@ -102,6 +102,8 @@ def join_address(host: str, port: int) -> str:
 
 
 LARGEST_READ = 256 << 10
+SENDS_FILES = hasattr(os, "sendfile")
+_MORE = getattr(socket, "MSG_MORE", 0)
 
 
 class _Scratch(threading.local):
@@ -154,6 +156,28 @@ class TcpStream:
         left = memoryview(data)
         while left := left[self.send_now(left) :]:
             await trio.lowlevel.wait_writable(self._socket)
+
+    async def send_file(self, head: bytes, descriptor: int, at: int, size: int) -> None:
+        """`send_all` of a few bytes, and of bytes of a file behind them, which the kernel takes from where it keeps the
+        file. Does not yield where there is room. REQUIRES that they are in memory, or the disk is waited for."""
+        try:
+            if (sent := self._socket.send(head, _MORE)) < len(head):
+                await self.send_all(head[sent:])
+        except BlockingIOError:
+            await self.send_all(head)
+        except OSError as error:
+            raise trio.BrokenResourceError(str(error)) from error
+        while size:
+            try:
+                sent = os.sendfile(self._socket.fileno(), descriptor, at, size)
+            except BlockingIOError:
+                await trio.lowlevel.wait_writable(self._socket)
+                continue
+            except OSError as error:
+                raise trio.BrokenResourceError(str(error)) from error
+            if not sent:
+                raise trio.BrokenResourceError("the file that is sent is shorter than it was")
+            at, size = at + sent, size - sent
 
     async def aclose(self) -> None:
         """See ByteStream."""

@@ -1,7 +1,8 @@
 """Settings of replication, by RocketMQ's keys. `brokerRole` is the store's, `brokerId` the broker's.
 
-Ours, and not RocketMQ's 4.9.8: `haAllowed`, `haUseTLS`, and a slave that has nothing gets the whole log
-(`syncFromLastFile` has RocketMQ's way; the key is that of 5.x, where the default is this).
+Ours, and not RocketMQ's 4.9.8: `haAllowed`, `haUseTLS`, a `haTransferBatchSize` of 256 and not 32 KiB, for each slice
+costs a call of the system, and a slave that has nothing gets the whole log (`syncFromLastFile` has RocketMQ's way; the
+key is that of 5.x, where the default is this).
 
 Java: store/config/MessageStoreConfig.java
 """
@@ -38,7 +39,11 @@ class ReplicationConfig:
         False, "A new slave gets the last log file only, not the whole log.", updatable=True
     )
     ha_transfer_batch_size: int = setting(
-        32_768, "Bytes of the log sent to a slave at once.", minimum=1, maximum=LARGEST_SLICE, updatable=True
+        256 << 10,
+        "Bytes of the log sent to a slave at once, at most.",
+        minimum=1,
+        maximum=LARGEST_SLICE,
+        updatable=True,
     )
     ha_send_heartbeat_interval: int = setting(
         5000, "How often a side says that it is there where there is nothing else to say.", unit="ms", minimum=1

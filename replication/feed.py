@@ -1,9 +1,9 @@
 """A master's port for slaves: each gets the log from its own end on, and reports what it has.
 
-Two tasks a connection: one sends slices of the log as it grows, at the pace of its slave; the other hears reports. Only
-the kernel's buffers lie between a slow slave and the log, so it costs no memory and delays nothing else. A slave is
-dropped that says nothing for `haHousekeepingInterval`, that reports what it cannot have, or that owes an
-acknowledgement for STALLED_SECONDS: better none than one that every send waits for in vain.
+Two tasks a connection: one sends slices of the log as it grows, at the pace of its slave, large ones straight from the
+file; the other hears reports. Only the kernel's buffers lie between a slow slave and the log, so it costs no memory and
+delays nothing else. A slave is dropped that says nothing for `haHousekeepingInterval`, that reports what it cannot
+have, or that owes an acknowledgement for STALLED_SECONDS: better none than one that every send waits for in vain.
 
 `replicated` is up to where `policy` finds the log confirmed: by default where some slave has confirmed what it was
 sent, for one suffices for a SYNC_MASTER, as in RocketMQ. With SYNC_FLUSH slaves are sent what is flushed, so that none
@@ -18,6 +18,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 import trio
@@ -25,7 +26,7 @@ import trio
 from rocketlet.remoting.accepting import accepted
 from rocketlet.remoting.config import TlsMode
 from rocketlet.remoting.first_byte import told_apart
-from rocketlet.remoting.transport import ByteStream, Listener, Network, split_address
+from rocketlet.remoting.transport import SENDS_FILES, ByteStream, Listener, Network, TcpStream, split_address
 from rocketlet.replication.config import ReplicationConfig, is_allowed
 from rocketlet.replication.slave_view import LogSpan, NotFed, SlaveView, start_for
 from rocketlet.replication.stream_codec import SLICE, ReportReader
@@ -41,9 +42,12 @@ log = logging.getLogger("rocketlet.replication.feed")
 
 MOST_CONNECTIONS = 64
 STALLED_SECONDS = 6.0  # twice the default of slaveTimeout
-_COLLECT_SECONDS = 0.005
-_JOINED = 64 << 10  # to copy so much costs 3 µs, another call of the system 10, and it wakes the slave twice
-_SLICES_A_TURN = 8  # until other tasks get their turn; 256 KiB by default, a tenth of a millisecond
+# Where nobody waits for a slave, what comes within this time goes to it in one piece, and what it reports is read as
+# rarely: a turn of the loop for a few messages, or for a report, costs as much as to take 20 messages.
+_COLLECT_SECONDS = 0.01
+_AWAITED_SECONDS = 1.0  # for so long after somebody waited nothing is collected
+_JOINED = 32 << 10  # to copy so much costs less than another call of the system
+_SLICES_A_TURN = 4  # until other tasks get their turn; 1 MiB by default, some tenths of a millisecond
 
 
 @dataclass(slots=True, eq=False)
@@ -108,6 +112,7 @@ class Feed:
         self._tls = tls
         self._policy = policy
         self._visitors: list[_Visitor] = []
+        self._awaited_at = -inf
         self.slaves: list[FedSlave] = []
         self.replicated = Watermark()
 
@@ -116,6 +121,13 @@ class Feed:
     def settle(self) -> None:
         """Update how far the log is replicated; also called when the inputs of `policy` change."""
         self.replicated.advance(self._policy(self.slaves))
+
+    def _is_awaited(self) -> bool:
+        """Whether somebody waits for slaves, or did just now."""
+        now = trio.current_time()
+        if self.replicated.statistics().waiting:
+            self._awaited_at = now
+        return now - self._awaited_at < _AWAITED_SECONDS
 
     def has_slave_near(self, end: int) -> bool:
         """Whether a slave is connected that lacks less than `haSlaveFallbehindMax` of the log up to there."""
@@ -235,6 +247,8 @@ class Feed:
                     return wrong
             if reports:
                 self.settle()
+                if not self._is_awaited():
+                    await trio.sleep(_COLLECT_SECONDS)
             stalled = view.stalled_for(now)
             if stalled > STALLED_SECONDS:
                 return f"it has confirmed nothing for {stalled:.0f} s of what it was sent from {view.acked} on"
@@ -253,6 +267,7 @@ class Feed:
     async def _send(self, slave: FedSlave) -> None:
         """Send the log as it grows, and a heartbeat where it does not."""
         stream, view, source = slave.stream, slave.view, self._source
+        tcp = stream if isinstance(stream, TcpStream) and SENDS_FILES else None
         in_turn = 0
         while True:
             if view.sent >= source.value:
@@ -264,15 +279,18 @@ class Feed:
                 continue
             offset = view.sent
             most = min(self._config().ha_transfer_batch_size, source.value - offset)
-            piece = self._slices.now(offset, most)
-            if piece is None:
-                piece = await self._slices.wait(offset, most)
-            # Before it is written: the acknowledgement may come while the rest still waits for room.
-            view.sending(len(piece), trio.current_time())
-            await _write(stream, SLICE.pack(offset, len(piece)), piece)
-            if view.sent >= source.value and not self.replicated.statistics().waiting:
-                # Nobody waits for this slave: what comes in the next moment goes in one piece, and is acknowledged in
-                # one. Without the pause a slave costs its master's CPU 3 µs a message, with it 1.
+            part = self._slices.in_file(offset, most) if tcp is not None and most > _JOINED else None
+            if tcp is not None and part is not None:
+                view.sending(part.size, trio.current_time())
+                await tcp.send_file(SLICE.pack(offset, part.size), part.descriptor, part.at, part.size)
+            else:
+                piece = self._slices.now(offset, most)
+                if piece is None:
+                    piece = await self._slices.wait(offset, most)
+                # Before it is written: the acknowledgement may come while the rest still waits for room.
+                view.sending(len(piece), trio.current_time())
+                await _write(stream, SLICE.pack(offset, len(piece)), piece)
+            if view.sent >= source.value and not self._is_awaited():
                 await trio.sleep(_COLLECT_SECONDS)
             in_turn += 1
             if in_turn >= _SLICES_A_TURN:

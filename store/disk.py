@@ -92,6 +92,9 @@ class Region(Protocol):
     def read_now(self, at: int, size: int) -> bytes | None:
         """Bytes of the file, or None where the disk would have to be waited for."""
 
+    def descriptor(self) -> int | None:
+        """Of the file, for as long as this region is held; None where there is none to be had."""
+
     def next_data(self, at: int) -> tuple[int, int] | None:
         """[begin, end) of the next part at or after `at` that may hold something else than zeros; None if there is
         none. Reading holes would fill the page cache with zeros."""
@@ -299,6 +302,11 @@ class RealRegion:
         with self._opened() as descriptor:
             return platform_files.next_data(descriptor, at, self.size)
 
+    def descriptor(self) -> int | None:
+        with suppress(FileNotFoundError), self._opened():
+            return self._descriptor
+        return None
+
     @contextmanager
     def _opened(self) -> Iterator[int]:
         """A descriptor of the file. Raises FileNotFoundError where it was deleted before anybody asked for one."""
@@ -393,6 +401,9 @@ class PrivateRegion:
 
     def read_now(self, at: int, size: int) -> bytes | None:
         return self.read(at, size)
+
+    def descriptor(self) -> int | None:
+        return None  # the file does not have what is written here
 
     def next_data(self, at: int) -> tuple[int, int] | None:
         below = platform_files.next_data(self._descriptor, at, self.size) if self._descriptor is not None else None

@@ -30,6 +30,7 @@ OTHER_DEFAULTS = {
     "enablePropertyFilter": "SQL92 filters are on",
     "waitTimeMillsInSendQueue": "a send that waited 200 ms is not lost yet, for its client waits 3 s",
     "haListenPort": "it is listenPort + 1, which 10912 is for the default alone",
+    "haTransferBatchSize": "each slice costs a call of the system, and RocketMQ's slaves take up to 4 MiB",
     # Of the machine, and so left out of the recorded lists.
     "rocketmqHome": "",
     "kvConfigPath": "",
