@@ -3,7 +3,7 @@
 # Needs Python 3.11 or newer and make; all else comes into .venv (scripts/venv.sh). Nothing outside this directory changes.
 #   make PYTHON=python3.12 …      another interpreter          make VENV=/tmp/venv …      another environment
 #   make test ARGS="-k watermark -x"                           arguments for pytest
-#   make fast WORKERS=0                                        in one process; else the files of tests go to two
+#   make test WORKERS=0                                        in one process; else the files of tests go to several
 #   HYPOTHESIS_PROFILE=thorough make test ARGS=tests/store     1,000 examples a property (tests/support/properties.py)
 
 .DEFAULT_GOAL := help
@@ -13,10 +13,12 @@ export VENV PYTHON
 PY := $(VENV)/bin/python
 INTEROP ?= ../shared/interop
 ARGS ?=
-WORKERS ?= 2
+WORKERS ?=
 PYTEST = $(PY) -m pytest --durations=25 --durations-min=0.1
-# Files of tests are divided among the workers; those of one file share their fixtures.
-IN_PARALLEL = -n $(WORKERS) --dist loadfile
+# Files of tests are divided among workers, long ones first; those of one file share their fixtures.
+IN_PARALLEL = --dist loadfile --no-loadscope-reorder -n $(or $(WORKERS),2)
+# One more, because much of the time of a long test is spent waiting.
+ALL_IN_PARALLEL = --dist loadfile --no-loadscope-reorder -n $(or $(WORKERS),3)
 # All that some test or type needs; the same for both, so that both see the same.
 EVERYTHING := dev console browser rocketmq5 spark plot lz4 zstd etcd
 
@@ -31,7 +33,7 @@ quickstart: ## from a clean clone to a produced and consumed message
 
 .PHONY: test
 test: everything ## the whole test suite (the first time after 2 minutes of installing, PySpark among it)
-	@$(PYTEST) $(ARGS)
+	@$(PYTEST) $(ALL_IN_PARALLEL) $(ARGS)
 
 .PHONY: quick
 quick: ## the tests that start no process, with few examples: half a minute

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from rocketlet.common.clock import TrioWallClock
 from tests.support import bare_platform, properties
+from tests.support.order import LongFilesFirst
 from tests.support.suite_rules import SuiteRules
 from tests.support.virtual_time import START_MS
 
@@ -26,6 +27,7 @@ properties.load_profile()
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(SuiteRules(config), "rocketlet-suite-rules")
     config.pluginmanager.register(properties.FailuresAreKept(), "rocketlet-kept-failures")
+    config.pluginmanager.register(LongFilesFirst(), "rocketlet-long-files-first")
 
 
 @pytest.fixture(scope="session")

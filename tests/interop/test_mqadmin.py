@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Iterator
 
 import pytest
 
 from rocketlet import ConsumeFrom, LitePullConsumer, Message, Producer
 from rocketlet.tools.admin.__main__ import mqadmin
 from rocketlet.tools.late_group import run
+from rocketlet.tools.local import LocalSettings
 from rocketlet.tools.thread_stack import ThreadStack
 from tests.support.java_programs import JavaPrograms
 
@@ -17,20 +19,20 @@ pytestmark = pytest.mark.interop
 
 
 @pytest.fixture(scope="module")
-def stack(_rocketmq_of_the_session: ThreadStack) -> ThreadStack:
-    """With a topic of six messages, of which a group has consumed four."""
-    stack = _rocketmq_of_the_session
-    with Producer("interop", namesrv=stack.namesrv) as producer:
-        for number in range(6):
-            producer.send(Message("interop", b"%d" % number, tags="A", keys=[f"k{number}"], sharding_key="same"))
-    with LitePullConsumer(
-        "interop-readers", topics={"interop": "*"}, namesrv=stack.namesrv, consume_from=ConsumeFrom.FIRST_OFFSET
-    ) as consumer:
-        for number, _ in enumerate(consumer, 1):
-            if number == 4:
-                break
-        consumer.commit()
-    return stack
+def stack() -> Iterator[ThreadStack]:
+    """With a topic of six messages, of which a group has consumed four, and nothing that other tests leave."""
+    with ThreadStack(LocalSettings(namesrv_port=0, broker_port=0)) as stack:
+        with Producer("interop", namesrv=stack.namesrv) as producer:
+            for number in range(6):
+                producer.send(Message("interop", b"%d" % number, tags="A", keys=[f"k{number}"], sharding_key="same"))
+        with LitePullConsumer(
+            "interop-readers", topics={"interop": "*"}, namesrv=stack.namesrv, consume_from=ConsumeFrom.FIRST_OFFSET
+        ) as consumer:
+            for number, _ in enumerate(consumer, 1):
+                if number == 4:
+                    break
+            consumer.commit()
+        yield stack
 
 
 def words(text: str) -> set[str]:

@@ -22,8 +22,10 @@ import pytest
 
 from tests.support import properties
 
-# Twice as much in continuous integration, whose machines are shared and of any speed, and which runs every Python.
-LIMIT_SECONDS = 2.0 if os.environ.get("CI") else 1.0
+# Three times as much in continuous integration, which runs every Python on machines of any speed.
+LIMIT_SECONDS = 3.0 if os.environ.get("CI") else 1.0
+# On a machine with more work than processors the same work costs more of their time: caches and cores are shared.
+BUSY_FACTOR = 3
 FREE_OF_RULES = {"slow", "spark", "interop"}
 PRESSURE = [Path("/proc/pressure/cpu"), Path("/proc/pressure/io")]
 STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"}
@@ -36,12 +38,13 @@ class Stopwatch:
         self._wall, self._cpu, self._stalled = time.monotonic(), time.process_time(), stalled_seconds()
 
     def seconds(self) -> float:
-        """A lower bound."""
-        cpu = time.process_time() - self._cpu
-        if self._stalled is None or (stalled := stalled_seconds()) is None:
+        """A lower bound of what an idle machine takes."""
+        wall, cpu = time.monotonic() - self._wall, time.process_time() - self._cpu
+        if self._stalled is None or (now := stalled_seconds()) is None:
             return cpu
+        stalled = min(now - self._stalled, wall)
         # Waits count half: a disk that flushes for a second is not always told as a stall.
-        return max(cpu, (time.monotonic() - self._wall - (stalled - self._stalled)) / 2)
+        return max(cpu / (1 + (BUSY_FACTOR - 1) * stalled / max(wall, 0.001)), (wall - stalled) / 2)
 
 
 def stalled_seconds() -> float | None:
