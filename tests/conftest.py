@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,9 @@ from tests.support.suite_rules import SuiteRules
 from tests.support.virtual_time import START_MS
 
 VECTORS = Path(__file__).parent / "vectors"
+
+# Programs of Java, Spark among them, live for seconds: to compile them well costs more than it gains, 40 % of a test.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 bare_platform.take_away()
 properties.load_profile()

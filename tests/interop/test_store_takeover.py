@@ -141,8 +141,7 @@ def test_there_and_back_and_there(java: JavaPrograms, namesrv: str, tmp_path: Pa
     config = settings_of(tmp_path)
 
     def leave(broker: JavaBroker) -> None:
-        if killed:
-            broker.kill()
+        (broker.kill if killed else broker.stop)()
 
     with java.broker(tmp_path, namesrv, **SMALL) as broker:
         trio.run(send_to_java, broker.address, sent, 300, "java")
@@ -171,6 +170,7 @@ def test_java_reads_what_we_left_after_a_kill(java: JavaPrograms, namesrv: str, 
     config = settings_of(tmp_path)
     with java.broker(tmp_path, namesrv, **SMALL) as broker:
         trio.run(send_to_java, broker.address, sent, 30, "java")
+        broker.stop()
 
     async def leave_open() -> None:
         store, _ = await opened(config)
@@ -191,6 +191,7 @@ def test_java_reads_what_we_left_after_a_kill(java: JavaPrograms, namesrv: str, 
     trio.run(leave_open)
     with java.broker(tmp_path, namesrv, **SMALL) as broker:
         trio.run(assert_java_has, broker.address, sent)
+        broker.stop()
     trio.run(put_ours, config, sent, 10, "ours")
     is_sound(config)
 
@@ -200,6 +201,7 @@ def test_java_gets_over_damage_that_we_healed(java: JavaPrograms, namesrv: str, 
     config = settings_of(tmp_path)
     with java.broker(tmp_path, namesrv, **SMALL) as broker:
         trio.run(send_to_java, broker.address, sent, 300, "java")
+        broker.stop()
     path = tmp_path / "store/commitlog/00000000000000065536"
     content = bytearray(path.read_bytes())
     content[3000:3020] = b"damaged by something"

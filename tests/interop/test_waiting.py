@@ -142,6 +142,7 @@ def test_java_goes_on_where_ours_stopped(java: JavaPrograms, namesrv: str, tmp_p
 def test_ours_goes_on_where_java_stopped(java: JavaPrograms, namesrv: str, tmp_path: Path) -> None:
     with java.broker(tmp_path, namesrv, **QUICK) as broker:
         trio.run(leave_work, broker.address)
+        broker.stop()
     with our_broker(tmp_path, namesrv) as (_, address):
         assert trio.run(find_work, address) == [b"undecided"]
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -108,7 +109,24 @@ class Visitor:
 
     def sees(self, text: str) -> None:
         """In the page's own part, as text."""
-        self.page.locator("main").get_by_text(text).first.wait_for()
+        from playwright.sync_api import TimeoutError as Waited
+
+        try:
+            self.page.locator("main").get_by_text(text).first.wait_for()
+        except Waited:
+            raise AssertionError(f"no {text!r} at {self.page.url} but:\n{self._shown()}") from None
+
+    def _shown(self) -> str:
+        return self.page.locator("main").inner_text()[:4000]
+
+    def reads_in_time(self, text: str) -> None:
+        """`reads`, of a page that tells how things stand at the moment: it is loaded again until it says so."""
+        wanted = self.page.locator("main").get_by_text(self.t(text)).first
+        deadline = time.monotonic() + PATIENCE_MS / 1000
+        while not wanted.is_visible():
+            assert time.monotonic() < deadline, f"no {text!r} at {self.page.url} but:\n{self._shown()}"
+            self.page.wait_for_timeout(500)
+            self.page.reload()
 
     def reads(self, text: str, /, **values: object) -> None:
         """Something that the console says, in the visitor's language."""
