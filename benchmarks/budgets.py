@@ -95,6 +95,18 @@ def _pull(quick: bool) -> Figures:
     return {"pull_ratio": pulled.rate / rate, "pull_rate": pulled.rate, "pull_cpu": pulled.cpu_micros}
 
 
+def _pop(quick: bool) -> Figures:
+    from benchmarks.pop import measure
+
+    cost = measure(20_000 if quick else 100_000, 2 if quick else 5)
+    return {
+        "pop_ratio": cost.pull / cost.pop,
+        "pop_ack_ratio": cost.pull / cost.acknowledged,
+        "pop_cpu": cost.pop,
+        "pop_ack_cpu": cost.acknowledged,
+    }
+
+
 def _sync_flush(quick: bool) -> Figures:
     from benchmarks.sync_flush import measure
 
@@ -294,6 +306,15 @@ CHAPTERS: dict[str, Chapter] = {
             "pull_ratio": Figure("pull rate / our own send rate", "x", at_least=3.0),
             "pull_rate": Figure("pulled messages", "/s"),
             "pull_cpu": Figure("pulled messages", "µs"),
+        },
+    ),
+    "pop": Chapter(
+        "pop: 32 at a time", _pop,
+        {
+            "pop_ratio": Figure("pops / pulls, messages for a second of CPU", "x", at_least=0.5),
+            "pop_ack_ratio": Figure("pops with a batch ack each / pulls", "x"),
+            "pop_cpu": Figure("a message popped", "µs"),
+            "pop_ack_cpu": Figure("a message popped and acknowledged", "µs"),
         },
     ),
     "sync_flush": Chapter(

@@ -53,14 +53,14 @@ def pull_all(server: Server, topic: str, queue_id: int, count: int) -> Pulled:
             rest += connection.recv(1 << 20)
             at = 0
             while len(rest) - at >= 4 and len(rest) - at - 4 >= (size := int.from_bytes(rest[at : at + 4], "big")):
-                messages += _records(rest, at + 4, at + 4 + size)
+                messages += records(rest, at + 4, at + 4 + size)
                 answered += 1
                 at += 4 + size
             del rest[:at]
         return Pulled(messages, time.perf_counter() - began, meter.read())
 
 
-def _records(data: bytearray, begin: int, end: int) -> int:
+def records(data: bytearray, begin: int, end: int) -> int:
     """How many records an answer holds."""
     at = begin + 4 + (int.from_bytes(data[begin : begin + 4], "big") & 0xFFFFFF)
     found = 0

@@ -47,6 +47,7 @@ from rocketlet.broker.handlers.in_flight import InFlightAdmin
 from rocketlet.broker.handlers.lock_queues import LockQueues
 from rocketlet.broker.handlers.membership import Membership
 from rocketlet.broker.handlers.pop_acks import PopAcks
+from rocketlet.broker.handlers.pop_answers import PopAnswers
 from rocketlet.broker.handlers.pop_message import PopMessage
 from rocketlet.broker.handlers.pull_answers import PullAnswers
 from rocketlet.broker.handlers.pull_checks import PullChecks
@@ -444,17 +445,18 @@ class Broker:
             self.statistics.put_times,
         )
 
-        acks = PopAcks(self.tables.topics, self.pops, durability)
+        pop_answers = PopAnswers(self.pops, durability)
+        self.waiting_pops.tried = pop_answers.finish
         put, times = self.statistics.put, self.statistics.put_times
 
         def after_turn() -> None:
-            acks.write()
+            pop_answers.write()
             self.settle()
             times.turn(put.calls - answers.waits, self.overload.pass_ms())
             answers.after_turn()
-            acks.after_turn()
+            pop_answers.finish()
 
-        table = handler_table([*self._handlers(answers, durability, background), acks, self._account_requests])
+        table = handler_table([*self._handlers(answers, pop_answers, durability, background), self._account_requests])
         table = self.overload.around(audited(table, self._audited_changes()))
         if self.group is not None:
             table = self.group.around(table)
@@ -527,7 +529,9 @@ class Broker:
         if not self.settings.now.namesrv_addr:
             log.warning("no name server is set (-n host:port): clients find this broker only by its address")
 
-    def _handlers(self, answers: SendAnswers, durability: Durability, nursery: trio.Nursery) -> list[HasTable]:
+    def _handlers(
+        self, answers: SendAnswers, pop_answers: PopAnswers, durability: Durability, nursery: trio.Nursery
+    ) -> list[HasTable]:
         identity, settings, store, tables = self.identity, self.settings, self.store, self.tables
         topics, groups, offsets = tables.topics, tables.groups, tables.offsets
         clients, statistics, clock = self.clients, self.statistics, self._clock
@@ -554,7 +558,8 @@ class Broker:
                 store,
                 self.long_poll,
             ),
-            PopMessage(checks, self.pops, self.waiting_pops, store, statistics, clock, nursery),
+            PopMessage(checks, self.pops, self.waiting_pops, store, statistics, clock, nursery, pop_answers),
+            PopAcks(topics, self.pops, pop_answers),
             InFlightAdmin(self.pops, self.waiting_pops, self.timers),
             RecallMessage(identity, settings, self.timers, durability, clock),
             RequestModesAdmin(identity, topics, clients, tables.modes, tables.modes_file, routes),

@@ -67,10 +67,14 @@ class ConsumerOffsets:
         self._changes: dict[Key, tuple[int, int, bool]] = {}
         self.version = 0
         self.on_change: Callable[[], None] | None = None
+        self.on_commit: Callable[[str, str, int, int], None] | None = None
+        """Told of each offset that is committed here, not of those that another broker has."""
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Raises OffsetRefused."""
         self._commit(group, topic, queue_id, offset, None)
+        if self.on_commit is not None:
+            self.on_commit(group, topic, queue_id, offset)
 
     def _commit(self, group: str, topic: str, queue_id: int, offset: int, stamp: int | None) -> None:
         queues = self._groups.get(group, {}).get(topic)

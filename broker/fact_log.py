@@ -1,9 +1,10 @@
 """Facts in the log, in a topic of its own: what makes pops and timers go on after a crash, and on another broker.
 
-A record's body is a version (1 byte) and the queue offset at which the last whole snapshot begins (8 bytes), followed
-by facts. So the newest record tells where reading begins. The facts of a snapshot stand among those of other things
-that happened meanwhile; the last record of a snapshot is the first that names its begin. Replicas have the log, so they
-have the facts.
+A record's body is a version (1 byte) and the queue offset at which the last whole snapshot begins (8 bytes; -1 where
+there is none), followed by facts. So the newest record tells where reading begins. The facts of a snapshot stand among
+those of other things that happened meanwhile; the last record of a snapshot is the first that names its begin. A
+snapshot that a crash cut short is read too, as facts like others: whoever reads them must not take its beginning for
+that of a whole one. Replicas have the log, so they have the facts.
 
 The topic is in no table of topics: no client can read it or send to it, and no name server hears of it.
 """
@@ -20,6 +21,7 @@ import trio
 from rocketlet.common.message_record import decode
 from rocketlet.common.topic import STATE_TOPIC
 from rocketlet.store.consume_queue import LOST
+from rocketlet.store.errors import MessageIllegal
 from rocketlet.store.message import Put
 from rocketlet.store.message_store import MessageStore
 
@@ -32,6 +34,7 @@ LONGEST_RECORD: Final = 256 << 10
 SNAPSHOT_BYTES: Final = 4 << 20
 SNAPSHOT_RECORDS: Final = 20_000
 READ_AT_ONCE: Final = 64
+NO_SNAPSHOT: Final = -1
 
 _HEAD = Struct(">Bq")
 
@@ -43,7 +46,7 @@ class FactLog:
         self._store = store
         self._queue_id = queue_id
         self._noted: list[bytes] = []
-        self._begin = 0  # of the last whole snapshot
+        self._begin = NO_SNAPSHOT  # of the last whole snapshot
         self._new_begin: int | None = None  # of the one that is being written
         self.last_end = 0
         """Where the newest record ends that `read` found, as a log offset."""
@@ -53,21 +56,31 @@ class FactLog:
         """Gather a fact for the next `write`."""
         self._noted.append(fact)
 
-    def write(self) -> int:
-        """Append what was noted; returns where the log ends. Raises PutRefused: what was noted is forgotten then."""
-        noted, self._noted = self._noted, []
+    def forget(self) -> None:
+        """Never write what was noted."""
+        self._noted = []
+
+    def write(self) -> None:
+        """Append what was noted. Raises PutRefused; what is not written yet then stays noted."""
+        noted = self._noted
+        if not noted:
+            return
         longest = min(LONGEST_RECORD, self._store.config.max_message_size) - _HEAD.size
-        body: list[bytes] = []
-        size = 0
-        for fact in noted:
-            if body and size + len(fact) > longest:
-                self._append(b"".join(body))
-                body, size = [], 0
-            body.append(fact)
-            size += len(fact)
-        if body:
-            self._append(b"".join(body))
-        return self._store.log.end
+        written = 0
+        try:
+            size = 0
+            for number, fact in enumerate(noted):
+                if number > written and size + len(fact) > longest:
+                    self._append(b"".join(noted[written:number]))
+                    written, size = number, 0
+                size += len(fact)
+            self._append(b"".join(noted[written:]))
+            written = len(noted)
+        except MessageIllegal:
+            written = len(noted)  # it would be refused again
+            raise
+        finally:
+            del noted[:written]
 
     def _append(self, facts: bytes) -> None:
         self._store.put(Put(STATE_TOPIC, self._queue_id, _HEAD.pack(VERSION, self._begin) + facts))
@@ -81,7 +94,7 @@ class FactLog:
         """Whether reading all facts again would take longer than it should, or the last snapshot is leaving the log."""
         if self._bytes > max(SNAPSHOT_BYTES, 4 * self._snapshot_bytes) or self._records > SNAPSHOT_RECORDS:
             return True
-        return self._store.queue_begin(STATE_TOPIC, self._queue_id) > self._begin
+        return self._store.queue_begin(STATE_TOPIC, self._queue_id) > max(self._begin, 0)
 
     def begin_snapshot(self) -> None:
         """What is noted from now on makes up the whole state."""
@@ -101,29 +114,27 @@ class FactLog:
 
     # ---- after a restart
 
-    async def read(self, take: Callable[[bytes], None]) -> int:
-        """Hand over the facts of each record since the last snapshot's begin; returns how many records there were.
-
-        `take` may raise ValueError for what is no fact; that record is told in the log, and passed over.
-        """
+    async def read(self, take: Callable[[bytes, bool], None]) -> int:
+        """Hand over the facts of each record since the last whole snapshot's begin, and whether they were written while
+        that snapshot was; returns how many records there were."""
         self._noted, self._new_begin = [], None
         queue = self._store.queue(STATE_TOPIC, self._queue_id)
         begin, end = (queue.begin, queue.end) if queue is not None else (0, 0)
-        self._begin = begin
+        self._begin = NO_SNAPSHOT
         self.last_end = queue.log_end() if queue is not None else 0
         for offset in range(end - 1, begin - 1, -1):
             found = self._body(offset)
             if found is not None:
-                self._begin = max(found[0], begin)
+                self._begin = found[0]
                 break
         self._bytes = self._records = 0
-        async for body in self._bodies(self._begin, end):
+        async for named, body in self._bodies(max(self._begin, begin), end):
             self._bytes += len(body)
             self._records += 1
-            take(body)
+            take(body, named != self._begin)
         return self._records
 
-    async def _bodies(self, begin: int, end: int) -> AsyncIterator[bytes]:
+    async def _bodies(self, begin: int, end: int) -> AsyncIterator[tuple[int, bytes]]:
         for number, offset in enumerate(range(begin, end)):
             if number % READ_AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
@@ -131,7 +142,7 @@ class FactLog:
             if found is None:
                 log.error("queue %d of %s: no facts can be read at %d", self._queue_id, STATE_TOPIC, offset)
             else:
-                yield found[1]
+                yield found
 
     def _body(self, offset: int) -> tuple[int, bytes] | None:
         queue = self._store.queue(STATE_TOPIC, self._queue_id)

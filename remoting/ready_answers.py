@@ -1,4 +1,4 @@
-"""Whole frames of the answers that a broker gives most, to a stored message, a batch and a pull, formatted in one go.
+"""Whole frames of a broker's most frequent answers, to a message, a batch, a pull, a pop, formatted in one go.
 
 A Reply through the general encoder costs 4 µs, a frame made here 0.8: all that does not change from answer to answer
 (region, trace switch, store host, names of fields) is laid down once. What is made is byte for byte what the general
@@ -18,6 +18,7 @@ from rocketlet.remoting.command import VERSION, HeaderType
 from rocketlet.remoting.frame_codec import FRAME_LIMIT, Buffer, pack_head
 from rocketlet.remoting.header_rocketmq import HEAD, encode_map
 from rocketlet.remoting.protocol.header import to_ext
+from rocketlet.remoting.protocol.popping import PopMessageAnswerHeader
 from rocketlet.remoting.protocol.pulling import PullMessageAnswerHeader
 from rocketlet.remoting.protocol.sending import SendMessageAnswerHeader
 
@@ -29,6 +30,7 @@ _BEFORE_MAP = HEAD.size + 4
 _ID, _QUEUE, _OFFSET, _OPAQUE = "@id", "@queue", "@offset", 1234567890
 # Names and lengths of queueId and queueOffset in a binary map.
 _TWO_HEADS = 2 + 7 + 4 + 2 + 11 + 4
+_POP_REMARK = "FOUND"
 # More than a header of a pull's answer ever has.
 _LARGEST_BODY = FRAME_LIMIT - 4096
 
@@ -113,6 +115,72 @@ def pull_answer(
         frame = pack_head(4 + length + size, _ROCKETMQ | length) + head + len(fields).to_bytes(4, "big") + fields
         return [frame, *slices]
     return None
+
+
+def pop_answer(
+    header_type: int,
+    opaque: int,
+    numbers: tuple[int, int, int, int],
+    queue_id: int,
+    offsets: Sequence[int],
+    bodies: Sequence[Buffer],
+    size: int,
+) -> list[Buffer] | None:
+    """The same for a pop that found messages of one queue, not in order. `numbers` are popTime, invisibleTime,
+    reviveQid and restNum, `offsets` those of the messages."""
+    if size > _LARGEST_BODY:
+        return None
+    start = b"0 %d %d" % (queue_id, offsets[0])
+    all_offsets = _offset_list(len(offsets)) % (queue_id, *offsets)
+    if header_type == 0:
+        header = _pop_json() % (opaque, *numbers, start, all_offsets)
+        return [pack_head(4 + len(header) + size, len(header)) + header, *bodies]
+    if header_type == 1:
+        popped, invisible, revive, rest = [b"%d" % number for number in numbers]
+        fields = (
+            b"\0\x07popTime\0\0\0%c%b\0\rinvisibleTime\0\0\0%c%b\0\treviveQid\0\0\0%c%b\0\x07restNum\0\0\0%c%b"
+            b"\0\x0fstartOffsetInfo\0\0\0%c%b\0\rmsgOffsetInfo%b%b"
+        ) % (
+            len(popped), popped, len(invisible), invisible, len(revive), revive, len(rest), rest,
+            len(start), start, len(all_offsets).to_bytes(4, "big"), all_offsets,
+        )  # fmt: skip
+        head = HEAD.pack(0, 0, VERSION, opaque, 1, len(_POP_REMARK)) + _POP_REMARK.encode()
+        length = len(head) + 4 + len(fields)
+        frame = pack_head(4 + length + size, _ROCKETMQ | length) + head + len(fields).to_bytes(4, "big") + fields
+        return [frame, *bodies]
+    return None
+
+
+def success(header_type: int, opaque: int) -> bytes | None:
+    """The frame of an answer that says nothing but code 0."""
+    if header_type == 0:
+        header = _success_json() % opaque
+        return pack_head(len(header) + 4, len(header)) + header
+    if header_type == 1:
+        return _pack_frame(_BEFORE_MAP + 4, _ROCKETMQ | _BEFORE_MAP, 0, 0, VERSION, opaque, 1, 0, 0)
+    return None
+
+
+@lru_cache(64)
+def _offset_list(count: int) -> bytes:
+    """For 32 numbers half as long as joining them."""
+    return b"0 %d " + b",".join([b"%d"] * count)
+
+
+@lru_cache(1)
+def _success_json() -> bytes:
+    header = header_json.encode_answer(0, _OPAQUE, VERSION, None, None)
+    return header.replace(b"%", b"%%").replace(str(_OPAQUE).encode(), b"%d", 1)
+
+
+@lru_cache(1)
+def _pop_json() -> bytes:
+    names = list(to_ext(PopMessageAnswerHeader(0, 0, 0, 0, "", "")))
+    header = header_json.encode_answer(0, _OPAQUE, VERSION, _POP_REMARK, {name: f"@{name}" for name in names})
+    header = header.replace(b"%", b"%%").replace(str(_OPAQUE).encode(), b"%d", 1)
+    for name in names:
+        header = header.replace(f"@{name}".encode(), b"%b" if name.endswith("Info") else b"%d", 1)
+    return header
 
 
 @lru_cache(64)

@@ -11,6 +11,8 @@ import struct
 SEND_V2 = 310
 SEND_BATCH = 320
 PULL = 11
+POP = 200050
+BATCH_ACK = 200151
 HEADER_TYPES = {"json": 0, "binary": 1, "msgpack": 2}
 
 
@@ -109,3 +111,27 @@ def pull_frame(header_type: str, topic: str, queue_id: int, offset: int, count: 
         "expressionType": "TAG",
     }
     return frame(header_type, PULL, ext)
+
+
+def pop_frame(header_type: str, group: str, topic: str, queue_id: int, count: int, opaque: int = 1) -> bytes:
+    """A pop that does not wait, with the fields that RocketMQ's own client sends."""
+    ext = {
+        "consumerGroup": group,
+        "topic": topic,
+        "queueId": str(queue_id),
+        "maxMsgNums": str(count),
+        "invisibleTime": "600000",
+        "pollTime": "0",
+        "bornTime": "0",
+        "initMode": "0",
+        "expType": "TAG",
+        "exp": "*",
+        "order": "false",
+    }
+    return frame(header_type, POP, ext, opaque=opaque)
+
+
+def batch_ack_frame(header_type: str, ack: dict[str, object], opaque: int = 2) -> bytes:
+    """One batch of acks: the fields of RocketMQ's BatchAck."""
+    body = json.dumps({"brokerName": "broker-a", "acks": [ack]}, separators=(",", ":")).encode()
+    return frame(header_type, BATCH_ACK, {}, body, opaque)

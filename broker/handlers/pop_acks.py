@@ -10,22 +10,21 @@ Java: broker/processor/AckMessageProcessor.java, ChangeInvisibleTimeProcessor.ja
 
 from __future__ import annotations
 
-from functools import partial
-
-from rocketlet.broker.durability import Durability, Shortfall
+from rocketlet.broker.handlers.pop_answers import PopAnswers
 from rocketlet.broker.popping.facts import Key
 from rocketlet.broker.popping.pops import Pops
 from rocketlet.broker.topic_table import TopicTable
 from rocketlet.common.receipt_handle import ORDERLY_REVIVE_QUEUE, InvalidHandle, ReceiptHandle, parse_receipt_handle
 from rocketlet.remoting.access import Access, Need, Permission, Resource, subscribe
 from rocketlet.remoting.errors import BodyError
-from rocketlet.remoting.handler import DEFERRED, Deferred, Handler, HandlerTable, Refused, Reply, Request
+from rocketlet.remoting.handler import Deferred, Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol.popping import (
     AckMessageHeader,
     BatchAckBody,
     ChangeInvisibleTimeAnswerHeader,
     ChangeInvisibleTimeHeader,
 )
+from rocketlet.remoting.ready_answers import success
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 
@@ -42,13 +41,12 @@ def _groups(body: bytes | memoryview) -> list[str]:
 
 
 class PopAcks:
-    """Takes acknowledgements. Those of a turn wait in here until `after_turn`."""
+    """Takes acknowledgements."""
 
-    def __init__(self, topics: TopicTable, pops: Pops, durability: Durability) -> None:
+    def __init__(self, topics: TopicTable, pops: Pops, answers: PopAnswers) -> None:
         self._topics = topics
         self._pops = pops
-        self._durability = durability
-        self._waiting: list[tuple[Request, Reply]] = []
+        self._later = answers.when_safe
 
     def table(self) -> HandlerTable:
         consume = subscribe(topic="topic", group="consumerGroup")
@@ -67,8 +65,9 @@ class PopAcks:
     def ack(self, request: Request) -> Deferred:
         header: AckMessageHeader = request.header
         _handle(header.extraInfo)
-        self._pops.acknowledge(self._key(header.consumerGroup, header.topic, header.queueId), [header.offset])
-        return self._later(request, Reply())
+        key = self._key(header.consumerGroup, header.topic, header.queueId)
+        self._pops.acknowledge(key, range(header.offset, header.offset + 1))
+        return self._later(request, success(request.header_type, request.opaque) or Reply())
 
     def batch(self, request: Request) -> Deferred:
         body = BatchAckBody.from_json(request.body)
@@ -83,8 +82,9 @@ class PopAcks:
                 raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
             except Refused as refused:
                 refusal = refused  # the others are done all the same
-        reply = Reply() if refusal is None else Reply(refusal.code, remark=refusal.remark)
-        return self._later(request, reply)
+        if refusal is not None:
+            return self._later(request, Reply(refusal.code, remark=refusal.remark))
+        return self._later(request, success(request.header_type, request.opaque) or Reply())
 
     def change(self, request: Request) -> Deferred:
         header: ChangeInvisibleTimeHeader = request.header
@@ -93,27 +93,6 @@ class PopAcks:
         pop_time, invisible = self._pops.change(key, header.offset, handle.pop_time, header.invisibleTime)
         revive = handle.revive_queue if handle.revive_queue == ORDERLY_REVIVE_QUEUE else 0
         return self._later(request, Reply(header=ChangeInvisibleTimeAnswerHeader(pop_time, invisible, revive)))
-
-    def write(self) -> None:
-        """Write down what was acknowledged in this turn; before it is settled."""
-        if not self._waiting:
-            return
-        try:
-            self._pops.write_acked()
-        except Refused as refused:
-            waiting, self._waiting = self._waiting, []
-            for request, _ in waiting:
-                request.reply(Reply(refused.code, remark=refused.remark))
-
-    def after_turn(self) -> None:
-        """Answer those of this turn, now or when the log is safe."""
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            self._durability.call(self._pops.log_end, partial(_answer, waiting))
-
-    def _later(self, request: Request, reply: Reply) -> Deferred:
-        self._waiting.append((request, reply))
-        return DEFERRED
 
     def _key(self, group: str, topic: str, queue_id: int) -> Key:
         found = self._topics.get(topic)
@@ -129,10 +108,3 @@ def _handle(text: str) -> ReceiptHandle:
         return parse_receipt_handle(text)
     except InvalidHandle as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
-
-
-def _answer(waiting: list[tuple[Request, Reply]], shortfall: Shortfall | None) -> None:
-    for request, reply in waiting:
-        if shortfall is not None and shortfall.code is ResponseCode.SYSTEM_ERROR:
-            reply = Reply(ResponseCode.SYSTEM_ERROR, remark=shortfall.remark)
-        request.reply(reply)

@@ -21,8 +21,10 @@ from collections.abc import Callable, Sequence
 import trio
 
 from rocketlet.broker.filter.message_filter import EVERYTHING, MessageFilter
+from rocketlet.broker.handlers.pop_answers import PopAnswers
 from rocketlet.broker.handlers.pull_checks import PullChecks
-from rocketlet.broker.popping.pops import Ask, Delivery, Pops, Taken
+from rocketlet.broker.popping.pops import Pops, Taken
+from rocketlet.broker.popping.sharing import Ask, Delivery
 from rocketlet.broker.popping.waiting import MOST_WAITING, Found, Waiting
 from rocketlet.broker.statistics import Statistics
 from rocketlet.common.clock import WallClock
@@ -44,6 +46,7 @@ from rocketlet.remoting.protocol.popping import (
     PopMessageHeader,
     info_text,
 )
+from rocketlet.remoting.ready_answers import pop_answer
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import POLLING_FULL, POLLING_TIMEOUT, ResponseCode
 from rocketlet.store.message_store import MessageStore
@@ -69,6 +72,7 @@ class PopMessage:
         statistics: Statistics,
         clock: WallClock,
         nursery: trio.Nursery,
+        answers: PopAnswers,
     ) -> None:
         self._checks = checks
         self._pops = pops
@@ -77,6 +81,7 @@ class PopMessage:
         self._statistics = statistics
         self._clock = clock
         self._nursery = nursery
+        self._answers = answers
         self._turn = 0
 
     def table(self) -> HandlerTable:
@@ -126,7 +131,7 @@ class PopMessage:
         if result.cold:
             self._nursery.start_soon(self._answer_cold, request, taken, result)
             return DEFERRED
-        return self._reply(header, taken, result)
+        return self._answers.when_written(request, self._reply(request, taken, result))
 
     async def _answer_cold(self, request: Request, taken: Taken, result: GetResult) -> None:
         try:
@@ -138,18 +143,34 @@ class PopMessage:
                 Reply(ResponseCode.SYSTEM_ERROR, remark=f"the messages cannot be read: {error.strerror or error}")
             )
             return
-        request.reply(self._reply(request.header, taken, result))
+        request.reply(self._reply(request, taken, result))
 
-    def _reply(self, header: PopMessageHeader, taken: Taken, result: GetResult) -> Reply:
+    def _reply(self, request: Request, taken: Taken, result: GetResult) -> Answer:
+        header: PopMessageHeader = request.header
+        bodies = _bodies(taken.deliveries, result.slices)
+        if not header.order and len(taken.deliveries) == 1:
+            delivery = taken.deliveries[0]
+            numbers = (taken.pop_time, header.invisibleTime, 0, taken.rest)
+            frame = pop_answer(
+                request.header_type,
+                request.opaque,
+                numbers,
+                delivery.queue_id,
+                delivery.offsets,
+                bodies,
+                delivery.bytes,
+            )
+            if frame is not None:
+                return frame
         starts, offsets, tries = {}, {}, []
         for delivery in taken.deliveries:
             place = (0, delivery.queue_id)
             starts[place] = delivery.offsets[0]
             offsets[place] = ",".join(map(str, delivery.offsets))
             if header.order:
-                pairs = zip(delivery.offsets, delivery.before, strict=True)
+                pairs = zip(delivery.offsets, delivery.times, strict=True)
                 tries += [(0, f"qo{delivery.queue_id}%{offset}", before) for offset, before in pairs]
-                tries.append((0, str(delivery.queue_id), delivery.before[0]))
+                tries.append((0, str(delivery.queue_id), delivery.times[0]))
         answer = PopMessageAnswerHeader(
             taken.pop_time,
             header.invisibleTime,
@@ -159,7 +180,7 @@ class PopMessage:
             info_text(offsets),
             ";".join(f"{retry} {name} {before}" for retry, name, before in tries) if tries else None,
         )
-        return Reply(ResponseCode.SUCCESS, answer, _bodies(taken.deliveries, result.slices), "FOUND")
+        return Reply(ResponseCode.SUCCESS, answer, bodies, "FOUND")
 
     def _nothing(self, header: PopMessageHeader) -> PopMessageAnswerHeader:
         revive = ORDERLY_REVIVE_QUEUE if header.order else 0
@@ -206,7 +227,7 @@ class PopMessage:
         header: PeekMessageHeader = request.header
         ask = self._ask(header)
         shares = [share for share in self._pops.plan(ask) if share]
-        deliveries = [share.as_it_is() for share in shares]
+        deliveries = [share.delivery() for share in shares]
         if not deliveries:
             return Reply(ResponseCode.PULL_NOT_FOUND, PopMessageAnswerHeader(self._clock(), 0, 0, 0))
         result = await self._store.load(self._store.at(*_spans(deliveries)))
@@ -286,10 +307,14 @@ class PopMessage:
 
 
 def _spans(deliveries: Sequence[Delivery]) -> tuple[list[Span], int]:
-    return [span for one in deliveries for span, _ in one.parts], sum([one.bytes for one in deliveries])
+    if len(deliveries) == 1:
+        return deliveries[0].spans, deliveries[0].bytes
+    return [span for one in deliveries for span in one.spans], sum([one.bytes for one in deliveries])
 
 
-def _bodies(deliveries: Sequence[Delivery], slices: Sequence[Buffer]) -> list[Buffer]:
+def _bodies(deliveries: Sequence[Delivery], slices: Sequence[Buffer]) -> Sequence[Buffer]:
     """The records in their order; those that were delivered before say how often."""
-    before = [times for one in deliveries for _, times in one.parts]
+    if all(one.before is None for one in deliveries):
+        return slices
+    before = [times for one in deliveries for times in (one.before or [0] * len(one.spans))]
     return [tried_again(record, times) if times else record for record, times in zip(slices, before, strict=True)]

@@ -9,6 +9,9 @@
     CHANGED     8 popTime, 8 due, 4 n, n offsets
     ENTRIES     4 n, n offsets, n due (8), n popped (8), n times (2), n keys (8)   part of a snapshot
     DROPPED                               the table is no longer needed
+    FIRST       8 popTime, 8 due, 8 offset, 4 n    POPPED of n messages from there on, of no group, for the first time
+    DONE_RUN    8 offset, 4 n             DONE of n messages from there on
+    TABLE       8 next offset             a snapshot's START: where the table is known already, it says nothing
 
 Of POPPED, an entry whose times are 0 was held, and flag 1 says that it was in order. Big-endian throughout. DO NOT
 CHANGE: on disk (docs/formats/state_log.md).
@@ -19,10 +22,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import lru_cache
 from struct import Struct, error
+from typing import NamedTuple
 
 from rocketlet.broker.popping.in_flight import Entry, InFlight
 from rocketlet.common.errors import RocketletError
+from rocketlet.common.java_numbers import INT64_MAX
 
 
 class FactError(RocketletError):
@@ -36,10 +42,12 @@ class Kind(IntEnum):
     CHANGED = 4
     ENTRIES = 5
     DROPPED = 6
+    FIRST = 7
+    DONE_RUN = 8
+    TABLE = 9
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(NamedTuple):
     """One queue of one group."""
 
     group: str
@@ -67,10 +75,18 @@ _START = Struct(">q")
 _POPPED = Struct(">qqqIH")
 _COUNT = Struct(">I")
 _CHANGED = Struct(">qqI")
+_FIRST = Struct(">qqqI")
+_RUN = Struct(">qI")
+# Of one fact that names a run: more than any pop or ack has.
+_LONGEST_RUN = 1 << 16
 
 
 def start(key: Key, next_offset: int) -> bytes:
     return _fact(Kind.START, key, _START.pack(next_offset))
+
+
+def table(key: Key, next_offset: int) -> bytes:
+    return _fact(Kind.TABLE, key, _START.pack(next_offset))
 
 
 def popped(key: Key, pop_time: int, due: int, next_offset: int, entries: Sequence[Entry], attempt: str | None) -> bytes:
@@ -78,33 +94,28 @@ def popped(key: Key, pop_time: int, due: int, next_offset: int, entries: Sequenc
 
     `attempt` is None where it is not in order.
     """
-    offsets, times = [entry.offset for entry in entries], [entry.times for entry in entries]
-    return popped_columns(
-        key, pop_time, due, next_offset, offsets, _shorts(times), _longs([entry.key for entry in entries]), attempt
-    )
-
-
-def popped_columns(
-    key: Key, pop_time: int, due: int, next_offset: int, offsets: Sequence[int], times: bytes, keys: bytes,
-    attempt: str | None = None,
-) -> bytes:  # fmt: skip
-    """The same of columns."""
     name = (attempt or "").encode()
+    columns = (
+        _longs([entry.offset for entry in entries])
+        + _shorts([entry.times for entry in entries])
+        + _longs([entry.key for entry in entries])
+    )
     return _fact(
         Kind.POPPED,
         key,
-        _POPPED.pack(pop_time, due, next_offset, len(offsets), len(name)) + _longs(offsets) + times + keys + name,
+        _POPPED.pack(pop_time, due, next_offset, len(entries), len(name)) + columns + name,
         0 if attempt is None else IN_ORDER,
     )
 
 
 def popped_first(key: Key, pop_time: int, due: int, offsets: range) -> bytes:
     """Of messages without a group that are delivered for the first time, and are the next of their queue."""
-    count = len(offsets)
-    return popped_columns(key, pop_time, due, offsets.stop, offsets, b"\0\1" * count, bytes(8 * count))
+    return _fact(Kind.FIRST, key, _FIRST.pack(pop_time, due, offsets.start, len(offsets)))
 
 
 def done(key: Key, offsets: Sequence[int]) -> bytes:
+    if isinstance(offsets, range):
+        return _fact(Kind.DONE_RUN, key, _RUN.pack(offsets.start, len(offsets)))
     return _fact(Kind.DONE, key, _COUNT.pack(len(offsets)) + _longs(offsets))
 
 
@@ -145,8 +156,13 @@ def read(data: bytes) -> Iterator[Fact]:
 
 
 def _read(kind: Kind, key: Key, data: bytes, flags: int) -> Fact:
-    if kind is Kind.START:
+    if kind is Kind.START or kind is Kind.TABLE:
         return Fact(kind, key, next=_START.unpack(data)[0])
+    if kind is Kind.FIRST:
+        pop_time, due, first, count = _FIRST.unpack(data)
+        return Fact(kind, key, pop_time=pop_time, due=due, offsets=_run(first, count))
+    if kind is Kind.DONE_RUN:
+        return Fact(kind, key, offsets=_run(*_RUN.unpack(data)))
     if kind is Kind.POPPED:
         pop_time, due, following, count, name_size = _POPPED.unpack_from(data)
         at = _POPPED.size
@@ -177,16 +193,18 @@ def _read(kind: Kind, key: Key, data: bytes, flags: int) -> Fact:
 
 
 def apply(fact: Fact, table: InFlight) -> None:
-    """What a fact other than DROPPED changes in its table."""
+    """What a fact other than DROPPED and TABLE changes in its table."""
     if fact.kind is Kind.START:
         table.clear(fact.next)
+    elif fact.kind is Kind.FIRST:
+        assert isinstance(fact.offsets, range)
+        table.put_first(fact.offsets, fact.due, fact.pop_time)
     elif fact.kind in (Kind.POPPED, Kind.ENTRIES):
         for entry in fact.entries:
             table.put(entry)
         table.next = max(table.next, fact.next)
-    elif fact.kind is Kind.DONE:
-        for offset in fact.offsets:
-            table.done(offset)
+    elif fact.kind in (Kind.DONE, Kind.DONE_RUN):
+        table.done_all(fact.offsets)
     elif fact.kind is Kind.CHANGED:
         for offset in fact.offsets:
             known = table.get(offset)
@@ -194,9 +212,21 @@ def apply(fact: Fact, table: InFlight) -> None:
                 table.put(known._replace(popped=fact.pop_time, due=fact.due))
 
 
+def _run(first: int, count: int) -> range:
+    if count > _LONGEST_RUN or not 0 <= first < INT64_MAX - count:
+        raise ValueError(f"a run of {count} messages from {first} on")
+    return range(first, first + count)
+
+
+@lru_cache(1024)
+def _names(group: str, topic: str) -> tuple[bytes, int, int]:
+    return (group + topic).encode(), len(group.encode()), len(topic.encode())
+
+
 def _fact(kind: Kind, key: Key, data: bytes, flags: int = 0) -> bytes:
-    group, topic = key.group.encode(), key.topic.encode()
-    return _HEAD.pack(kind, flags, len(group), len(topic), key.queue_id, len(data)) + group + topic + data
+    group, topic, queue_id = key
+    names, group_size, topic_size = _names(group, topic)
+    return _HEAD.pack(kind, flags, group_size, topic_size, queue_id, len(data)) + names + data
 
 
 def _longs(values: Sequence[int]) -> bytes:

@@ -103,6 +103,8 @@ class Waiting(ConnectionEvents):
         self._queues_of = queues_of
         self._watch = watch
         self._next_due = next_due
+        self.tried: Callable[[], None] = lambda: None
+        """Called after some have tried: they may have DEFERRED their answers to it."""
         self._bells: dict[tuple[str, str], Bell] = {}
         self._ready: dict[tuple[str, str], None] = {}
         self._of_connection: dict[Hashable, set[Parked]] = {}
@@ -150,6 +152,7 @@ class Waiting(ConnectionEvents):
             bell = self._bells.get(key)
             if bell is not None:
                 self._try_lines(bell, end)
+        self.tried()
         if self._ready:
             self._sooner.set()
 
@@ -162,6 +165,7 @@ class Waiting(ConnectionEvents):
         """Answer everything that waits as it stands: the broker stops, or is no master any more."""
         for parked in [parked for parked_set in list(self._of_connection.values()) for parked in parked_set]:
             self._try(parked, last=True)
+        self.tried()
 
     async def run(self) -> None:
         """Answer at time-outs and ring for what is due, until cancelled."""
@@ -182,6 +186,7 @@ class Waiting(ConnectionEvents):
             end = stopwatch() + AT_ONCE
             while self._deadlines and self._deadlines[0].deadline <= now and stopwatch() <= end:
                 self._try(heappop(self._deadlines), last=True)
+            self.tried()
             self._let_go()
             wake_at = min(
                 now + LONGEST_SLEEP if self._bells else float("inf"),

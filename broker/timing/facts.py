@@ -9,7 +9,8 @@
     REMOVED     n places                                                  recalled, or not deliverable
 
 What waits is all of ENTRIES and of the timer's queue from START on, without what was delivered or removed since; no
-place comes back, so the order of the facts does not matter. A DELIVERING that nothing follows is the last one before a
+place comes back, so the order of the facts does not matter. The START is that of the last whole snapshot: what a crash
+left of a later one says nothing new. A DELIVERING that nothing follows is the last one before a
 crash: the log after it tells how many copies there are. DO NOT CHANGE: on disk (docs/formats/state_log.md).
 """
 
@@ -97,7 +98,7 @@ def read(data: bytes) -> Iterator[Fact]:
 
 @dataclass(slots=True)
 class Gathered:
-    """What facts add up to."""
+    """What facts add up to. The START of a snapshot that was cut short is not among them."""
 
     read_to: int = 0
     rows: list[NDArray[numpy.int64]] = field(default_factory=list)
@@ -108,7 +109,6 @@ class Gathered:
     def take(self, fact: Fact) -> None:
         if fact.kind is Kind.START:
             self.read_to = int(fact.numbers[0])
-            self.rows, self.gone, self.unresolved = [], [], None
         elif fact.kind is Kind.ENTRIES:
             self.rows.append(fact.numbers.reshape(-1, 2))
         elif fact.kind is Kind.REMOVED:
@@ -129,6 +129,8 @@ class Gathered:
         import numpy
 
         rows = numpy.concatenate(self.rows) if self.rows else numpy.empty((0, 2), numpy.int64)
+        # One that a cut snapshot tells again stands here twice.
+        rows = rows[numpy.unique(rows[:, 1], return_index=True)[1]]
         return rows[~numpy.isin(rows[:, 1], self.all_gone())]
 
     def all_gone(self) -> NDArray[numpy.int64]:

@@ -185,7 +185,11 @@ class Timers:
             self._facts.note(facts.removed(self._useless))
         if fact:
             self._facts.note(fact)
-        self._facts.write()
+        try:
+            self._facts.write()
+        except PutRefused:
+            self._facts.forget()
+            raise
         self._skipped += len(self._useless)
         self._undecided, self._useless = None, []
 
@@ -310,8 +314,7 @@ class Timers:
             rows = self._pending.rows()
             self._arrivals = 0
             for at in range(0, len(rows), _PIECE):
-                self._facts.note(facts.entries(rows[at : at + _PIECE]))
-                self._facts.write()
+                self._write_facts(facts.entries(rows[at : at + _PIECE]))
                 self._settle()
                 await trio.lowlevel.checkpoint()
                 await self._read_new()
@@ -321,6 +324,7 @@ class Timers:
             self._facts.end_snapshot()
             self._settle()
         except PutRefused as error:
+            self._facts.forget()
             log.warning("no snapshot of delayed messages can be written: %s", error)
 
     # ---- after a restart
@@ -329,10 +333,12 @@ class Timers:
         gathered = Gathered()
         self._pending, self._undecided, self._useless, self._arrivals = Pending(), None, [], 0
 
-        def take(body: bytes) -> None:
+        def take(body: bytes, of_snapshot: bool) -> None:
             try:
                 for fact in facts.read(body):
-                    gathered.take(fact)
+                    # Another START is that of a snapshot that a crash cut short.
+                    if of_snapshot or fact.kind is not facts.Kind.START:
+                        gathered.take(fact)
             except FactError as error:
                 log.error("delayed messages: %s", error)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import UNSET, UnsetType, field
@@ -170,8 +170,9 @@ class BatchAck(Body, rename={
     invisibleTime: Long = 0
     bits: str = ""
 
-    def offsets(self, most: int) -> list[int]:
-        """The acknowledged offsets. Raises BodyError where there are more than `most`, or no base64."""
+    def offsets(self, most: int) -> Sequence[int]:
+        """The acknowledged offsets; a range where they follow one another. Raises BodyError where there are more than
+        `most`, or no base64."""
         try:
             raw = base64.b64decode(self.bits, validate=True) if len(self.bits) <= _LONGEST_BITS else b""
         except (binascii.Error, ValueError):
@@ -179,6 +180,9 @@ class BatchAck(Body, rename={
         number = int.from_bytes(raw, "little")
         if len(self.bits) > _LONGEST_BITS or number.bit_count() > most:
             raise BodyError(f"a batch of more than {most} acks")
+        first = (number & -number).bit_length() - 1
+        if number and not number >> first & (number >> first) + 1:
+            return range(self.startOffset + first, self.startOffset + number.bit_length())
         found = []
         while number:
             lowest = number & -number

@@ -9,9 +9,10 @@ from rocketlet.common.host import pack_host
 from rocketlet.common.message_id import offset_message_id
 from rocketlet.remoting.command import HeaderType
 from rocketlet.remoting.frame_codec import FRAME_LIMIT, encode_answer
+from rocketlet.remoting.protocol.popping import PopMessageAnswerHeader
 from rocketlet.remoting.protocol.pulling import PullMessageAnswerHeader
 from rocketlet.remoting.protocol.sending import SendMessageAnswerHeader
-from rocketlet.remoting.ready_answers import SendAnswer, pull_answer
+from rocketlet.remoting.ready_answers import SendAnswer, pop_answer, pull_answer, success
 
 HOSTS = st.sampled_from([pack_host("127.0.0.1", 10911), pack_host("2001:db8::1", 65535)])
 REGIONS = st.one_of(st.sampled_from(["DefaultRegion", "%d %s", "@id", '"']), st.text(max_size=20))
@@ -84,3 +85,33 @@ def test_the_answer_to_a_pull(
 def test_pulls_that_the_general_way_answers() -> None:
     assert pull_answer(HeaderType.MSGPACK, 1, 0, "FOUND", (0, 1, 0, 1), [], 0) is None
     assert pull_answer(HeaderType.JSON, 1, 0, "FOUND", (0, 1, 0, 1), [], FRAME_LIMIT) is None
+
+
+@given(
+    st.sampled_from([HeaderType.JSON, HeaderType.ROCKETMQ]),
+    st.integers(-(1 << 31), (1 << 31) - 1),
+    st.tuples(LONG, LONG, st.sampled_from([0, 999]), LONG),
+    st.integers(0, (1 << 31) - 1),
+    st.lists(LONG, min_size=1, max_size=40),
+    st.lists(st.binary(max_size=9), max_size=3),
+)
+def test_the_answer_to_a_pop(
+    header_type: HeaderType,
+    opaque: int,
+    numbers: tuple[int, int, int, int],
+    queue_id: int,
+    offsets: list[int],
+    bodies: list[bytes],
+) -> None:
+    header = PopMessageAnswerHeader(
+        *numbers, f"0 {queue_id} {offsets[0]}", f"0 {queue_id} {','.join(map(str, offsets))}"
+    )
+    expected = encode_answer(header_type, opaque, 0, header, bodies, "FOUND")
+    made = pop_answer(header_type, opaque, numbers, queue_id, offsets, bodies, sum(map(len, bodies)))
+    assert made is not None
+    assert b"".join(made) == b"".join(expected)
+
+
+@given(st.sampled_from([HeaderType.JSON, HeaderType.ROCKETMQ]), st.integers(-(1 << 31), (1 << 31) - 1))
+def test_an_answer_that_says_nothing_but_success(header_type: HeaderType, opaque: int) -> None:
+    assert success(header_type, opaque) == b"".join(encode_answer(header_type, opaque, 0, None, b"", None))

@@ -6,6 +6,7 @@ import trio
 from trio.testing import MockClock
 
 from rocketlet.broker import fact_log
+from rocketlet.common.topic import STATE_TOPIC
 from rocketlet.remoting.protocol.header import from_ext
 from rocketlet.remoting.protocol.offsets import QueryConsumerOffsetHeader
 from rocketlet.remoting.protocol.popping import (
@@ -280,6 +281,32 @@ async def test_a_group_that_is_set_back_begins_there_again(autojump_clock: MockC
         assert bodies(await popper.pop()) == [b"m1", b"m2"]
 
 
+async def test_a_group_that_is_set_back_stays_there_over_a_crash_at_once(autojump_clock: MockClock) -> None:
+    async with memory_broker() as one:
+        await send_some(one, 3, queues=1)
+        popper = Popper(one)
+        await popper.ack_all(await popper.pop())
+        await trio.sleep(2)
+        one.broker.tables.offsets.commit("PG", "T", 0, 1)
+        disk = one.disk.copy()
+    async with memory_broker(disk=disk) as two:
+        assert bodies(await Popper(two).pop()) == [b"m1", b"m2"]
+
+
+async def test_pops_and_acks_of_one_turn_are_one_record(autojump_clock: MockClock) -> None:
+    async with memory_broker() as one:
+        await send_some(one, 40, queues=1)
+        popper = Popper(one)
+        got = await popper.pop(4)
+        before = one.broker.store.queue_end(STATE_TOPIC, 0)
+        async with trio.open_nursery() as nursery:
+            for message in got:
+                nursery.start_soon(popper.ack, message)
+            nursery.start_soon(popper.pop, 4)
+        # The first call leaves alone, the others together.
+        assert one.broker.store.queue_end(STATE_TOPIC, 0) == before + 2
+
+
 async def test_snapshots_and_what_follows_them_make_the_same_tables(
     autojump_clock: MockClock, monkeypatch: object
 ) -> None:
@@ -293,7 +320,7 @@ async def test_snapshots_and_what_follows_them_make_the_same_tables(
             await popper.ack(got[0])
             kept += got[1:]
             await trio.sleep(0.5)
-        assert one.broker.pops._facts._begin > 0
+        assert one.broker.pops._ledger._facts._begin > 0
         disk = one.disk.copy()
     async with memory_broker(disk=disk) as two:
         popper = Popper(two)

@@ -1,0 +1,116 @@
+"""Pops beside pulls of the same messages from one broker, in turns: batches of 32 from one connection.
+
+    python -m benchmarks.pop [--count 100000] [--rounds 5]
+
+The ratios are of messages for each second of the broker's CPU, to those that it answers to pulls: of pops alone, and of
+pops that are acknowledged, each batch by one batch ack (200151), as our own client sends it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import itertools
+import json
+import statistics
+import time
+from dataclasses import dataclass
+
+from benchmarks.pull import BATCH, IN_FLIGHT, Pulled, pull_all, records
+from benchmarks.support.cpu import CpuMeter
+from benchmarks.support.frames import batch_ack_frame, pop_frame, send_frame
+from benchmarks.support.pipeline import check_answer, connect, exchange, pipelined
+from benchmarks.support.processes import Server, stack
+
+TOPIC = "TopicTest"
+QUEUE = 2
+_OPAQUE_OF_POPS, _OPAQUE_OF_ACKS = 1, 2
+_groups = (f"BenchmarkPops{number}" for number in itertools.count())
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Microseconds of the broker's CPU for a message, over all turns: one alone takes a few ticks of the kernel."""
+
+    pull: float
+    pop: float
+    acknowledged: float
+
+
+def pop_all(server: Server, count: int, *, acknowledge: bool) -> Pulled:
+    """Pop `count` messages, as a group of its own, and acknowledge them; each answer has to hold a whole batch."""
+    group = next(_groups)
+    pop = pop_frame("json", group, TOPIC, QUEUE, BATCH, _OPAQUE_OF_POPS)
+    batches = count // BATCH
+    with connect(server.port) as connection:
+        check_answer(exchange(connection, pop))  # makes the group
+        meter, began = CpuMeter(server.pid).start(), time.perf_counter()
+        messages, sent, popped, acked, rest, out = 0, 0, 0, 0, bytearray(), list[bytes]()
+        while popped < batches or (acknowledge and acked < batches):
+            if sent < batches and sent - popped <= IN_FLIGHT // 2:
+                upto = min(batches, popped + IN_FLIGHT)
+                connection.sendall(b"".join(out) + pop * (upto - sent))
+                sent = upto
+                out.clear()
+            elif sent == batches and out:
+                connection.sendall(b"".join(out))
+                out.clear()
+            rest += connection.recv(1 << 20)
+            at = 0
+            while len(rest) - at >= 4 and len(rest) - at - 4 >= (size := int.from_bytes(rest[at : at + 4], "big")):
+                begin, end = at + 4, at + 4 + size
+                header = json.loads(rest[begin + 4 : begin + 4 + (int.from_bytes(rest[begin : begin + 4], "big"))])
+                if header["code"]:
+                    raise RuntimeError(f"answered with {header}")
+                if header["opaque"] == _OPAQUE_OF_POPS:
+                    popped += 1
+                    messages += records(rest, begin, end)
+                    if acknowledge:
+                        out.append(_ack_of(group, header["extFields"]))
+                else:
+                    acked += 1
+                at = end
+            del rest[:at]
+        if messages < batches * BATCH:
+            raise RuntimeError(f"{messages} messages in {batches} answers")
+        return Pulled(messages, time.perf_counter() - began, meter.read())
+
+
+def _ack_of(group: str, fields: dict[str, str]) -> bytes:
+    """The batch ack of all messages of one answer."""
+    offsets = [int(offset) for offset in fields["msgOffsetInfo"].split(" ")[2].split(",")]
+    bits = sum(1 << (offset - offsets[0]) for offset in offsets)
+    ack = {
+        "c": group, "t": TOPIC, "r": "0", "so": offsets[0], "q": QUEUE, "rq": int(fields["reviveQid"]),
+        "pt": int(fields["popTime"]), "it": int(fields["invisibleTime"]),
+        "b": base64.b64encode(bits.to_bytes((bits.bit_length() + 7) // 8, "little")).decode(),
+    }  # fmt: skip
+    return batch_ack_frame("json", ack, _OPAQUE_OF_ACKS)
+
+
+def measure(count: int, rounds: int, size: int = 1024) -> Cost:
+    """Pulls, pops, and pops with their acks in turns."""
+    pulls, pops, acknowledged = [], [], []
+    with stack() as (_, server):
+        pipelined(server.port, send_frame("json", TOPIC, QUEUE, b"x" * size), 64, count + BATCH)
+        pop_all(server, count // 5, acknowledge=True)
+        for _ in range(rounds):
+            pulls.append(pull_all(server, TOPIC, QUEUE, count).cpu_micros)
+            pops.append(pop_all(server, count, acknowledge=False).cpu_micros)
+            acknowledged.append(pop_all(server, count, acknowledge=True).cpu_micros)
+    return Cost(statistics.mean(pulls), statistics.mean(pops), statistics.mean(acknowledged))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    cost = measure(options.count, options.rounds)
+    print(f"pull            {cost.pull:6.2f} µs of the broker's CPU each")
+    for name, micros in (("pop", cost.pop), ("pop and ack", cost.acknowledged)):
+        print(f"{name:15} {micros:6.2f} µs, {cost.pull / micros:.2f} of pulls")
+
+
+if __name__ == "__main__":
+    main()

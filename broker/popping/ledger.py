@@ -1,0 +1,314 @@
+"""The tables of all queues that groups pop from, and the facts that make them: in memory, and in the log.
+
+Whoever changes a table notes the fact here; `write` puts all that was noted in a turn into one record, before anything
+of it is answered. What cannot be written, because the disk is full, stays noted, and goes first when it can.
+
+The offset that a group commits is the *floor* of its table, the first message that is not done: a pull consumer, or a
+broker that knows nothing of pops, continues there and misses nothing. An offset that another client commits sets the
+group there, at once, and everything in flight is forgotten.
+
+Invariant: what a table says follows from the facts in the log, in their order.
+
+Java: store/pop/AckMsg.java, PopCheckPoint.java; broker/processor/PopBufferMergeService.java
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import trio
+
+from rocketlet.broker.consumer_offsets import ConsumerOffsets, OffsetRefused
+from rocketlet.broker.fact_log import FactLog
+from rocketlet.broker.popping import facts
+from rocketlet.broker.popping.facts import Fact, FactError, Key, Kind
+from rocketlet.broker.popping.in_flight import InFlight
+from rocketlet.remoting.handler import Refused
+from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.store.consume_queue import ConsumeQueue
+from rocketlet.store.errors import PutRefused
+from rocketlet.store.message_store import MessageStore
+
+log = logging.getLogger("rocketlet.broker.popping.ledger")
+
+FACTS_QUEUE: Final = 0
+# Tables, one for each queue of each group, 700 bytes each. Those that nobody uses are forgotten after a minute.
+MOST_TABLES: Final = 200_000
+_PIECE: Final = 1024  # entries of one fact of a snapshot: 35 KB
+FirstOffset = Callable[[ConsumeQueue], int]
+"""Where a group begins that has no offset."""
+_NONE: Final[Mapping[int, QueueState]] = {}
+
+
+class QueueState:
+    """One queue of one group. `committed` is the offset that we committed last."""
+
+    __slots__ = ("attempt", "attempt_time", "committed", "in_order", "key", "table", "used_at")
+
+    def __init__(self, key: Key, next_offset: int, committed: int | None, now: int) -> None:
+        self.key = key
+        self.table = InFlight(next_offset)
+        self.committed = committed
+        self.attempt = ""
+        self.attempt_time = 0
+        self.in_order = False
+        self.used_at = now
+
+
+class Ledger:
+    """One object for the whole broker."""
+
+    def __init__(self, store: MessageStore, offsets: ConsumerOffsets, clock: Callable[[], int]) -> None:
+        self._store = store
+        self._offsets = offsets
+        self._clock = clock
+        self._facts = FactLog(store, FACTS_QUEUE)
+        self._states: dict[tuple[str, str], dict[int, QueueState]] = {}
+        self._acked: dict[Key, Sequence[int]] = {}  # not noted yet
+        self._tables = 0
+        self.in_flight = 0
+        self.is_stuck = False
+        """The last write was refused: nothing more may be noted before one succeeds."""
+        self.used = trio.Event()
+        """A first table was made."""
+
+    # ---- tables
+
+    def find(self, key: Key) -> QueueState | None:
+        states = self._states.get((key.group, key.topic))
+        return states.get(key.queue_id) if states is not None else None
+
+    def of(self, group: str, topic: str) -> Mapping[int, QueueState]:
+        """Tables by queue."""
+        return self._states.get((group, topic), _NONE)
+
+    def by_group_and_topic(self) -> list[tuple[tuple[str, str], Mapping[int, QueueState]]]:
+        return list(self._states.items())
+
+    def all(self) -> list[QueueState]:
+        return [state for states in self._states.values() for state in states.values()]
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._states
+
+    def make(self, key: Key, queue: ConsumeQueue, first_offset: FirstOffset) -> QueueState:
+        """The table of a queue that has none. Raises Refused."""
+        if self._tables >= MOST_TABLES:
+            raise Refused(
+                ResponseCode.SYSTEM_BUSY, f"{MOST_TABLES} queues of groups are popped from already; wait a minute"
+            )
+        committed = self._offsets.of(key.group, key.topic).get(key.queue_id, -1)
+        begin = committed if committed >= 0 else first_offset(queue)
+        state = QueueState(key, min(begin, queue.end), None, self._clock())
+        if not self._states:
+            self.used.set()
+        self._states.setdefault((key.group, key.topic), {})[key.queue_id] = state
+        self._tables += 1
+        self.note(facts.start(key, state.table.next))
+        self.commit_floor(state)
+        return state
+
+    def see_to(self, state: QueueState, queue: ConsumeQueue, first_offset: FirstOffset) -> bool:
+        """Set a table anew where somebody has set the group to another offset, or the queue is shorter than it was;
+        whether that was so. Raises Refused."""
+        group, topic, queue_id = state.key
+        committed = self._offsets.of(group, topic).get(queue_id, -1)
+        if committed != state.committed and self._was_set(state, committed):
+            self._reset(state, min(committed if committed >= 0 else first_offset(queue), queue.end))
+            return True
+        if state.table.next > queue.end:
+            self._reset(state, queue.end)
+            return True
+        return False
+
+    def committed(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Somebody commits an offset: write that down at once, or after a crash what was popped before would overtake
+        it again."""
+        state = self.find(Key(group, topic, queue_id))
+        queue = self._store.queue(topic, queue_id)
+        if state is None or queue is None or offset < 0 or offset == state.committed or self.is_stuck:
+            return
+        try:
+            self._reset(state, min(offset, queue.end))
+            self.write()
+        except Refused as refused:
+            log.warning("pops of group %s: %s", group, refused)
+
+    def _was_set(self, state: QueueState, committed: int) -> bool:
+        """Whether somebody else has set the group to another offset. What came from another broker is older than what
+        the log says, and is replaced by our own."""
+        if committed == (state.committed if state.committed is not None else -1):
+            return False
+        if committed >= 0 and not self._offsets.is_own(*state.key):
+            state.committed = None
+            self.commit_floor(state)
+            return False
+        return True
+
+    def _reset(self, state: QueueState, offset: int) -> None:
+        key = state.key
+        log.info("group %s was set to %d in queue %d of %s", key.group, offset, key.queue_id, key.topic)
+        self.in_flight -= state.table.count
+        state.table.clear(offset)
+        state.attempt, state.attempt_time = "", 0
+        self.note(facts.start(key, offset))
+        self.commit_floor(state)
+
+    def forget(self, state: QueueState) -> None:
+        """Let go of a table. Raises Refused."""
+        key = state.key
+        self.note(facts.dropped(key))
+        self.write()
+        self.in_flight -= state.table.count
+        states = self._states[key.group, key.topic]
+        del states[key.queue_id]
+        self._tables -= 1
+        if not states:
+            del self._states[key.group, key.topic]
+
+    def commit_floor(self, state: QueueState) -> None:
+        """Raises Refused."""
+        floor = state.table.floor
+        if floor == state.committed:
+            return
+        before, state.committed = state.committed, floor
+        try:
+            self._offsets.commit(*state.key, floor)
+        except OffsetRefused as refused:
+            state.committed = before
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(refused)) from None
+
+    def commit_floors(self) -> None:
+        """Of all that nobody else has set."""
+        for state in self.all():
+            key = state.key
+            if self._offsets.of(key.group, key.topic).get(key.queue_id, -1) == state.committed:
+                try:
+                    self.commit_floor(state)
+                except Refused as refused:
+                    log.warning("pops of group %s: %s", key.group, refused)
+
+    # ---- facts
+
+    def done(self, state: QueueState, offsets: Sequence[int]) -> int:
+        """Take messages out of a table, and note that; returns how many there were. Those of a turn become one fact."""
+        done = state.table.done_all(offsets)
+        if done:
+            known = self._acked.get(state.key)
+            if known is None:
+                self._acked[state.key] = done if isinstance(done, range) else list(done)
+            elif isinstance(known, range) and isinstance(done, range) and known.stop == done.start:
+                self._acked[state.key] = range(known.start, done.stop)
+            elif isinstance(known, list):
+                known += done
+            else:
+                self._acked[state.key] = [*known, *done]
+            self.in_flight -= len(done)
+        return len(done)
+
+    def note(self, fact: bytes) -> None:
+        """Have a fact written with the others of this turn, in their order."""
+        if self._acked:
+            self._note_acked()
+        self._facts.note(fact)
+
+    def _note_acked(self) -> None:
+        acked, self._acked = self._acked, {}
+        for key, offsets in acked.items():
+            self._facts.note(facts.done(key, offsets))
+
+    def write(self) -> None:
+        """Write what was noted. Raises Refused."""
+        if self._acked:
+            self._note_acked()
+        self.is_stuck = True
+        try:
+            self._facts.write()
+            self.is_stuck = False
+        except PutRefused as error:
+            raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now. {error}") from error
+
+    @property
+    def wants_snapshot(self) -> bool:
+        return bool(self._facts.wants_snapshot and self._states)
+
+    async def snapshot(self, settle: Callable[[], None]) -> None:
+        """Write down all tables, a piece at a time, while pops continue."""
+        try:
+            self.write()
+            self._facts.begin_snapshot()
+            for state in self.all():
+                if self.find(state.key) is not state:
+                    continue
+                self.note(facts.table(state.key, state.table.next))
+                for number, piece in enumerate(state.table.pieces()):
+                    for at in range(0, len(piece), _PIECE):
+                        self.note(facts.part(state.key, piece[at : at + _PIECE]))
+                    self.write()
+                    if number % 4 == 3:
+                        settle()
+                        await trio.lowlevel.checkpoint()
+                self.write()
+                settle()
+                await trio.lowlevel.checkpoint()
+            self._note_acked()
+            self._facts.end_snapshot()
+            settle()
+        except (PutRefused, Refused) as error:
+            log.warning("no snapshot of pops can be written: %s", error)
+
+    # ---- after a restart
+
+    async def recover(self) -> int:
+        """Make the tables again, commit their floors; returns how many records were read."""
+        self._states, self._acked, self.in_flight = {}, {}, 0
+        self._facts.forget()
+        now = self._clock()
+        records = await self._facts.read(lambda body, of_snapshot: self._replay(body, now, of_snapshot))
+        for state in self.all():
+            queue = self._store.queue(state.key.topic, state.key.queue_id)
+            state.table.keep_between(queue.begin if queue is not None else 0, queue.end if queue is not None else 0)
+            try:
+                self.commit_floor(state)
+            except Refused as refused:
+                log.warning("%s", refused)
+            self.in_flight += state.table.count
+        self._tables = len(self.all())
+        return records
+
+    def _replay(self, body: bytes, now: int, of_snapshot: bool) -> None:
+        try:
+            for fact in facts.read(body):
+                if of_snapshot or fact.kind is not Kind.TABLE:
+                    self._apply(fact, now)
+        except FactError as error:
+            log.error("pops: %s", error)
+
+    def _apply(self, fact: Fact, now: int) -> None:
+        key = fact.key
+        states = self._states.setdefault((key.group, key.topic), {})
+        state = states.get(key.queue_id)
+        if fact.kind is Kind.DROPPED:
+            states.pop(key.queue_id, None)
+        elif fact.kind is Kind.TABLE:
+            if state is None:
+                states[key.queue_id] = QueueState(key, fact.next, None, now)
+        elif state is None and fact.kind is not Kind.START:
+            # Its beginning has left the log, or comes with the snapshot that is being read; if never, the group goes on
+            # at its committed offset, which is a floor.
+            pass
+        else:
+            if state is None:
+                state = states[key.queue_id] = QueueState(key, 0, None, now)
+            facts.apply(fact, state.table)
+            if fact.kind is Kind.FIRST:
+                state.in_order = False
+            elif fact.kind is Kind.POPPED:
+                state.in_order = fact.order
+                if fact.order and any(entry.times for entry in fact.entries):
+                    state.attempt, state.attempt_time = fact.attempt, fact.pop_time
+        if not states:
+            del self._states[key.group, key.topic]
