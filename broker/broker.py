@@ -538,7 +538,7 @@ class Broker:
         bits = self._filter_bits()
         levels = store.config.delay_level_count
         detours = Detours(identity, settings, topics, groups, levels, clock)
-        events = OffsetMovedEvents(identity, store, clock)
+        events = OffsetMovedEvents(identity, store, clock, statistics.put)
         state = BrokerState(
             settings, store, statistics, self._delay_progress, self._disk.usage, clock, self._group_table
         )

@@ -351,7 +351,7 @@ class HalfMessages:
 
     def _take_offsets(self, offsets: tuple[int, int]) -> None:
         for topic, offset in zip((HALF_TOPIC, OP_HALF_TOPIC), offsets, strict=True):
-            if self._offsets.get(TRANSACTION_GROUP, topic, QUEUE) == offset:
+            if self._offset_of(topic) == offset:
                 continue
             try:
                 self._offsets.commit(TRANSACTION_GROUP, topic, QUEUE, offset)

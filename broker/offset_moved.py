@@ -13,6 +13,7 @@ import logging
 
 from rocketlet.broker.identity import Identity
 from rocketlet.broker.put_again import tags_code
+from rocketlet.broker.statistics import Flow
 from rocketlet.common import message_properties
 from rocketlet.common.clock import WallClock
 from rocketlet.common.topic import OFFSET_MOVED_EVENT
@@ -31,10 +32,11 @@ MOST_A_MINUTE = 600
 class OffsetMovedEvents:
     """Writes them. What was put is filed at the end of the turn."""
 
-    def __init__(self, identity: Identity, store: MessageStore, clock: WallClock) -> None:
+    def __init__(self, identity: Identity, store: MessageStore, clock: WallClock, total: Flow) -> None:
         self._identity = identity
         self._store = store
         self._clock = clock
+        self._total = total
         self._minute = 0
         self._told: set[tuple[str, str, int]] = set()  # this minute
 
@@ -52,7 +54,7 @@ class OffsetMovedEvents:
         properties = message_properties.encode({"KEYS": topic, "TAGS": group, "WAIT": "false"}).encode()
         host = self._identity.store_host
         try:
-            self._store.put(
+            stored = self._store.put(
                 Put(
                     OFFSET_MOVED_EVENT,
                     0,
@@ -67,3 +69,5 @@ class OffsetMovedEvents:
             )
         except StoreError as error:
             log.warning("an event about the offset of %s in queue %d of %s is lost: %s", group, queue_id, topic, error)
+            return
+        self._total.add(1, stored.size)

@@ -86,6 +86,7 @@ class Flow:
     def remember(self, now: int) -> None:
         if self.history is None:
             self.history = History()
+            self.history.add(Sample(now - MINUTE_EVERY, 0, 0, 0, 0))  # what came before the first tick counts too
         self.history.add(self.sample(now))
 
     def __repr__(self) -> str:

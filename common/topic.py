@@ -171,3 +171,10 @@ def is_system_topic(topic: str, cluster: str = "", broker: str = "") -> bool:
 
 def is_system_group(group: str) -> bool:
     return group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
+
+
+def permission_text(perm: int) -> str:
+    """RW- and its like."""
+    return "".join(
+        letter if perm & bit else "-" for letter, bit in (("R", PERM_READ), ("W", PERM_WRITE), ("X", PERM_INHERIT))
+    )

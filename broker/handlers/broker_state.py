@@ -9,6 +9,7 @@ Java: broker/processor/AdminBrokerProcessor.java (prepareRuntimeInfo), store/Sto
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 
 from rocketlet.broker.config import Settings
@@ -25,6 +26,7 @@ from rocketlet.store.message_store import MessageStore
 
 # RocketMQ shows rates over these spans, as far as the broker has run.
 SPANS = (10, 60, 600)
+_UNITS = ("KiB", "MiB", "GiB", "TiB")
 _POOLS = ("send", "pull", "query")
 _CAPACITIES = {"send": 10_000, "pull": 100_000, "query": 20_000}
 
@@ -137,14 +139,13 @@ class BrokerState:
             "commitLogMaxOffset": str(store.log_end),
             "earliestMessageTimeStamp": str(self._store.store_time_of(store.log_begin)),
             "dispatchBehindBytes": str(store.log_end - store.dispatched),
-            "remainHowManyDataToFlush": f"{store.log_end - store.flushed} B",
-            "remainHowManyDataToCommit": "0 B",
+            "remainHowManyDataToFlush": _size(store.log_end - store.flushed),
             "dispatchMaxBuffer": "0",
             "pageCacheLockTimeMills": "0",
             "remainTransientStoreBufferNumbs": str((1 << 31) - 1),
-            "commitLogDiskRatio": f"{disk.ratio:.2f}",
-            "consumeQueueDiskRatio": f"{store.disk_ratio:.2f}",
-            f"commitLogDiskRatio_{path}": f"{disk.ratio:.2f}",
+            "commitLogDiskRatio": _percent(disk.ratio),
+            "consumeQueueDiskRatio": _percent(store.disk_ratio),
+            f"commitLogDiskRatio_{path}": _percent(disk.ratio),
             "commitLogDirCapacity": f"Total : {_size(disk.total)}, Free : {_size(disk.free)}.",
         }
 
@@ -161,10 +162,16 @@ def _item(rate: Rate) -> BrokerStatsItem:
     return BrokerStatsItem(rate.avgpt, rate.sum, rate.tps)
 
 
+def _percent(ratio: float) -> str:
+    """A part of one, a begun percent counted as whole."""
+    return f"{math.ceil(round(ratio * 100, 9)) / 100:.2f}"
+
+
 def _size(count: float) -> str:
-    """252.0 GiB, as RocketMQ prints sizes."""
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if count < 1024 or unit == "TiB":
-            break
-        count /= 1024
-    return f"{count:.1f} {unit}"
+    """252.0 GiB or 17 B, as RocketMQ prints sizes."""
+    if count < 1024:
+        return f"{count:.0f} B"
+    power = 1
+    while count >= 1024 ** (power + 1) and power < len(_UNITS):
+        power += 1
+    return f"{count / 1024**power:.1f} {_UNITS[power - 1]}"

@@ -97,7 +97,10 @@ class SendTargets:
         if header.queueId >= topic.queues:
             raise Refused(
                 ResponseCode.SYSTEM_ERROR,
-                f"request queueId[{header.queueId}] is illegal, {topic!r} Producer: {request.connection.peer}",
+                f"request queueId[{header.queueId}] is illegal, TopicConfig [topicName={topic.name}, "
+                f"readQueueNums={topic.read}, writeQueueNums={topic.write}, perm={names.permission_text(topic.perm)}, "
+                f"topicFilterType={topic.filter_type}, topicSysFlag={topic.sys_flag}, "
+                f"order={'true' if topic.order else 'false'}] Producer: {request.connection.peer}",
             )
         return header.queueId
 

@@ -91,7 +91,9 @@ class StoreAdmin:
     def queue_entries(self, request: Request) -> Reply:
         header: QueryConsumeQueueHeader = request.header
         queue = self._store.queue(header.topic, header.queueId)
-        if queue is None or not queue.begin <= header.index < queue.end:
+        if queue is None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"{header.queueId}@{header.topic} is not exist!")
+        if not queue.begin <= header.index < queue.end:
             return Reply(remark=f"Index {header.index} of {header.queueId}@{header.topic} is not exist!")
         body = ConsumeQueueBody(queue.end, queue.begin)
         subscription = None

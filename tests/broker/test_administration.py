@@ -378,6 +378,8 @@ class TestProgress:
             missing = await ask(one, Code.QUERY_CONSUME_QUEUE, **(request | {"index": 99}))
             assert (missing.code, missing.body) == (0, b"")
             assert missing.remark == "Index 99 of 0@T is not exist!"
+            nowhere = await ask(one, Code.QUERY_CONSUME_QUEUE, **(request | {"queueId": 9}))
+            assert (nowhere.code, nowhere.remark) == (1, "9@T is not exist!")
 
 
 class TestNumbers:
@@ -417,7 +419,7 @@ class TestNumbers:
             await one.send("T", b"x")
             await trio.sleep(11)
             body = await told(one, Code.VIEW_BROKER_STATS_DATA, statsName="TOPIC_PUT_NUMS", statsKey="T")
-            assert body["statsMinute"] == {"sum": 1, "tps": pytest.approx(0.1), "avgpt": 1.0}
+            assert body["statsMinute"] == {"sum": 2, "tps": pytest.approx(0.1), "avgpt": 1.0}
             assert body.keys() == {"statsDay", "statsHour", "statsMinute"}
             unknown = await ask(one, Code.VIEW_BROKER_STATS_DATA, statsName="TOPIC_PUT_NUMS", statsKey="U")
             assert (unknown.code, unknown.remark) == (1, "The stats <TOPIC_PUT_NUMS> <U> not exist")

@@ -32,6 +32,7 @@ async def test_a_pull_that_is_told_another_offset_leaves_an_event(autojump_clock
         }
         properties = decode_bytes(record.properties)
         assert (properties["TAGS"], properties["KEYS"]) == ("CG", "T")
+        assert one.broker.statistics.put.messages == 2
 
 
 async def test_one_queue_of_a_group_gets_one_a_minute(autojump_clock: MockClock) -> None:

@@ -32,10 +32,20 @@ def test_a_topic_is_the_sum_of_its_queues() -> None:
     tick(statistics, 10_000, 1)
     statistics.put_flow("T", 0).add(1, 100)
     tick(statistics, 20_000, 1)
-    assert minute(statistics, "TOPIC_PUT_NUMS", "T") == (9, pytest.approx(0.45), 1.8)
-    assert minute(statistics, "TOPIC_PUT_SIZE", "T") == (900, pytest.approx(45.0), 180.0)
-    assert minute(statistics, "QUEUE_PUT_NUMS", "T@0") == (3, pytest.approx(0.15), 1.0)
-    assert minute(statistics, "QUEUE_PUT_SIZE", "T@1") == (600, pytest.approx(30.0), 300.0)
+    assert minute(statistics, "TOPIC_PUT_NUMS", "T") == (9, pytest.approx(0.3), 1.8)
+    assert minute(statistics, "TOPIC_PUT_SIZE", "T") == (900, pytest.approx(30.0), 180.0)
+    assert minute(statistics, "QUEUE_PUT_NUMS", "T@0") == (3, pytest.approx(0.1), 1.0)
+    assert minute(statistics, "QUEUE_PUT_SIZE", "T@1") == (600, pytest.approx(20.0), 300.0)
+
+
+def test_what_came_before_the_first_sample_counts() -> None:
+    statistics = Statistics("C")
+    statistics.put_flow("T", 0).add(4, 400)
+    tick(statistics, 10_000, 1)
+    assert minute(statistics, "TOPIC_PUT_NUMS", "T") == (4, pytest.approx(0.4), 4.0)
+    rates = statistics.rates("TOPIC_PUT_NUMS", "T")
+    assert rates is not None
+    assert rates["day"].sum == rates["hour"].sum == 0
 
 
 def test_what_a_group_pulls_and_sends_back() -> None:
@@ -56,7 +66,7 @@ def test_what_a_group_pulls_and_sends_back() -> None:
         ("GROUP_GET_LATENCY", "3@T@G", 7),
         ("BROKER_GET_NUMS", "C", 32),
         ("BROKER_PUT_NUMS", "C", 0),
-        ("SNDBCK_PUT_NUMS", "T@G", 1),
+        ("SNDBCK_PUT_NUMS", "T@G", 2),
     ]:
         found = minute(statistics, name, key)
         assert found is not None, name
@@ -83,13 +93,13 @@ def test_an_unknown_statistic_is_none(name: str, key: str) -> None:
     assert statistics.rates(name, key) is None
 
 
-def test_a_statistic_is_there_from_its_first_message_and_a_rate_from_its_second_sample() -> None:
+def test_a_statistic_is_there_from_its_first_message_and_a_rate_from_its_first_sample() -> None:
     statistics = Statistics("C")
     assert statistics.rates("TOPIC_PUT_NUMS", "T") is None
     statistics.put_flow("T", 0).add(1, 1)
     assert minute(statistics, "TOPIC_PUT_NUMS", "T") == (0, 0.0, 0.0)
     tick(statistics, 0, 1)
-    assert minute(statistics, "TOPIC_PUT_NUMS", "T") == (0, 0.0, 0.0)
+    assert minute(statistics, "TOPIC_PUT_NUMS", "T") == (1, 0.1, 1.0)
 
 
 def test_spans_keep_a_minute_an_hour_and_a_day() -> None:

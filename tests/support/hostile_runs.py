@@ -8,10 +8,10 @@ Java: none
 
 from __future__ import annotations
 
+import inspect
 import logging
 import resource
 import sys
-import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -44,6 +44,7 @@ from rocketlet.remoting.request_codes import RequestCode, request_name
 from rocketlet.replication.config import ReplicationConfig
 from rocketlet.store.config import StoreConfig
 from rocketlet.store.memory_disk import MemoryDisk
+from tests.support.holds import Holds
 from tests.support.hostile_peer import HostilePeer
 from tests.support.memory_broker import ROOT, SMALL_STORE, Client
 from tests.support.mutations import frames_to
@@ -72,21 +73,20 @@ class Figures:
     restarts: int = 0
     codes: Counter[int] = field(default_factory=Counter)
     answers: Counter[int] = field(default_factory=Counter)
-    slowest: dict[int, float] = field(default_factory=dict)
+    holds: Holds = field(default_factory=Holds)
 
     def lines(self) -> list[str]:
-        slow = sorted(self.slowest.items(), key=lambda item: -item[1])[:8]
+        slow = sorted(self.holds.longest.items(), key=lambda item: -item[1])[:12]
         return [
             f"{self.frames} frames to {len(self.codes)} request codes, {self.restarts} restarts;"
             f" resident at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MiB",
             "answers: " + ", ".join(f"{code}: {count}" for code, count in self.answers.most_common()),
-            "longest hold of the loop, CPU ms: "
-            + ", ".join(f"{request_name(code)} {seconds * 1000:.1f}" for code, seconds in slow),
+            "longest hold of the loop, CPU ms: " + ", ".join(f"{kind} {seconds * 1000:.1f}" for kind, seconds in slow),
         ]
 
 
 class Watching(Faults):
-    """Keeps the table of handlers, and measures how long each call of a plain one takes."""
+    """Keeps the table of handlers, and notes which of them a step of the loop is about."""
 
     def __init__(self, figures: Figures) -> None:
         super().__init__()
@@ -98,18 +98,17 @@ class Watching(Faults):
         return {code: self._measured(int(code), handler) for code, handler in table.items()}
 
     def _measured(self, code: int, handler: Handler) -> Handler:
-        function, slowest = handler.function, self._figures.slowest
-        if getattr(function, "__code__", None) and function.__code__.co_flags & 0x80:  # a coroutine
-            return handler
+        function, holds, name = handler.function, self._figures.holds, request_name(code)
 
         def measured(request: Request) -> Any:
-            began = time.thread_time()
-            try:
-                return function(request)
-            finally:
-                slowest[code] = max(slowest.get(code, 0.0), time.thread_time() - began)
+            holds.handling(name)
+            return function(request)
 
-        return replace(handler, function=measured)
+        async def in_steps(request: Request) -> Any:
+            with holds.all_about(name):
+                return await function(request)  # type: ignore[misc]
+
+        return replace(handler, function=in_steps if inspect.iscoroutinefunction(function) else measured)
 
 
 class Mistakes(logging.Handler):
@@ -244,10 +243,19 @@ async def _until_sent(client: Client, role: str) -> Command:
 def run_broker(frames: int, seed: int, *, sequence: int = 150) -> Figures:
     """Lives of a broker until so many frames were sent; each tenth one begins with a new directory."""
     chance, figures, disk, now = Random(seed), Figures(), MemoryDisk(), START_MS
-    with Mistakes() as mistakes:
+    with Mistakes() as mistakes, figures.holds:
         while figures.frames < frames:
             count = min(sequence, frames - figures.frames)
-            disk, now = trio.run(broker_life, disk, now, chance, count, figures, clock=MockClock(autojump_threshold=0))
+            disk, now = trio.run(
+                broker_life,
+                disk,
+                now,
+                chance,
+                count,
+                figures,
+                clock=MockClock(autojump_threshold=0),
+                instruments=[figures.holds],
+            )
             figures.restarts += 1
             assert not mistakes.found, mistakes.found[0]
             if figures.restarts % 10 == 0:
@@ -261,10 +269,18 @@ def run_broker(frames: int, seed: int, *, sequence: int = 150) -> Figures:
 def run_namesrv(frames: int, seed: int, *, sequence: int = 300) -> Figures:
     """The same for a name server, which keeps two files."""
     chance, figures, held = Random(seed), Figures(), dict[str, bytes]()
-    with Mistakes() as mistakes:
+    with Mistakes() as mistakes, figures.holds:
         while figures.frames < frames:
             count = min(sequence, frames - figures.frames)
-            trio.run(namesrv_life, held, chance, count, figures, clock=MockClock(autojump_threshold=0))
+            trio.run(
+                namesrv_life,
+                held,
+                chance,
+                count,
+                figures,
+                clock=MockClock(autojump_threshold=0),
+                instruments=[figures.holds],
+            )
             figures.restarts += 1
             assert not mistakes.found, mistakes.found[0]
             if figures.restarts % 10 == 0:

@@ -12,7 +12,7 @@ import click
 
 from rocketlet.client.consuming.queue_allocation import averagely
 from rocketlet.common.message import MessageQueue
-from rocketlet.common.topic import PERM_READ, PERM_WRITE
+from rocketlet.common.topic import PERM_READ, permission_text
 from rocketlet.common.topic_attributes import InvalidAttributes, changed_attributes
 from rocketlet.remoting.protocol.configuration import (
     UNIT,
@@ -309,8 +309,3 @@ async def allocate_mq(calls: Admin, topic: str, addresses: str) -> Result:
         for member in members
     }
     return Said([json.dumps({"result": shares}, separators=(",", ":"))], {"result": shares})
-
-
-def permission_text(perm: int) -> str:
-    """RW- and its like."""
-    return ("R" if perm & PERM_READ else "-") + ("W" if perm & PERM_WRITE else "-") + ("X" if perm & 1 else "-")
