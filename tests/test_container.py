@@ -99,7 +99,7 @@ def test_the_servers_of_the_compose_file_take_their_flags(service: str) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "bindAddress=0.0.0.0" in done.stdout
@@ -112,12 +112,12 @@ def test_the_steps_run_in_a_clean_environment(tmp_path: Path) -> None:
     home.mkdir()
     build, install = (rest for word, rest in instructions() if word == "RUN")
     words = build.replace("/wheels", str(wheels)).split()
-    subprocess.run([sys.executable, "-m", *words], cwd=ROOT, check=True, capture_output=True, timeout=300)
+    subprocess.run([sys.executable, "-m", *words], cwd=ROOT, check=True, capture_output=True, timeout=900)
     subprocess.run([sys.executable, "-m", "venv", venv], check=True)
     install = install[install.index("pip install") : install.index("&&")].replace("/wheels", str(wheels))
     program = [venv / "bin" / "python", "-m", *install.split()]
     environment = {"PATH": f"{venv}/bin:/usr/bin:/bin", "HOME": str(home), "PYTHONUNBUFFERED": "1"}
-    subprocess.run(program, env=environment, check=True, capture_output=True, timeout=300)
+    subprocess.run(program, env=environment, check=True, capture_output=True, timeout=900)
     size = sum(path.stat().st_size for path in (venv / "lib").rglob("*") if path.is_file() and "pip" not in path.parts)
     assert size < 150 << 20
     free = str(free_port())
@@ -135,7 +135,7 @@ def test_the_steps_run_in_a_clean_environment(tmp_path: Path) -> None:
             health = last("HEALTHCHECK")
             check = health[health.index("CMD") + 3 :].replace("127.0.0.1:9876", namesrv).replace("10911", free)
             for line in (command(check), ["rocketlet", "send", "T", "hi", "-n", namesrv]):
-                done = subprocess.run(line, env=environment, cwd=home, capture_output=True, text=True, timeout=60)
+                done = subprocess.run(line, env=environment, cwd=home, capture_output=True, text=True, timeout=300)
                 assert done.returncode == 0, done.stderr
         finally:
             server.terminate()

@@ -54,7 +54,7 @@ class Machine:
             env={"PATH": str(self.bin), **environment},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
         )
 
     def refusal(self, *extras: str, **environment: str) -> str:

@@ -83,7 +83,7 @@ def run(module: str, *arguments: str, **environment: str) -> subprocess.Complete
         env={"PATH": os.environ["PATH"], "HOME": "/home/me", **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
 
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.process
 def test_it_tells_its_address_and_stops_when_told(tmp_path: Path, sent: signal.Signals) -> None:
     with broker(tmp_path) as (running, address):
         host, _, port = address.partition(":")
-        with socket.create_connection((host, int(port)), timeout=10):
+        with socket.create_connection((host, int(port)), timeout=60):
             running.process.send_signal(sent)
             assert running.ended() == 0
     assert not (tmp_path / "store/abort").exists()

@@ -53,7 +53,7 @@ async def all_bodies(client: Client, topic: str, until: Callable[[Counter[bytes]
     """Read queue 0 of a topic, waiting for what is to come, until the bodies are as they should be."""
     found: Counter[bytes] = Counter()
     offset = 0
-    with trio.fail_after(60):
+    with trio.fail_after(300):
         while not until(found):
             pulled = await client.pull(topic, 0, offset, **WAITING)
             assert pulled.code in (0, 19, 20), pulled

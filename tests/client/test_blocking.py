@@ -53,7 +53,7 @@ def test_many_sends_are_on_their_way_at_once(namesrv: str) -> None:
     with Producer("soon", namesrv=namesrv, max_in_flight=64) as producer:
         pending = [producer.send_soon(Message("soon", b"x"), called.put) for _ in range(500)]
         results = [each.result(10) for each in pending]
-        seen = {called.get(timeout=10).message_id for _ in range(500)}
+        seen = {called.get(timeout=120).message_id for _ in range(500)}
     assert {result.message_id for result in results} == seen
     assert len({(result.queue, result.queue_offset) for result in results}) == 500
 
@@ -64,7 +64,7 @@ def test_a_callback_may_send_again(namesrv: str) -> None:
         producer.send_soon(
             Message("again", b"1"), lambda sent: answers.put(producer.send(Message("again", b"2")).status)
         )
-        assert answers.get(timeout=10)
+        assert answers.get(timeout=120)
 
 
 def test_the_end_waits_for_what_is_on_its_way(namesrv: str) -> None:
@@ -92,7 +92,7 @@ def test_a_push_consumer_calls_its_listener_in_threads(namesrv: str) -> None:
         with PushConsumer(
             "pushed", got.put, topics={"pushed": "*"}, namesrv=namesrv, consume_from=ConsumeFrom.FIRST_OFFSET
         ) as consumer:
-            assert {got.get(timeout=10).message_id for _ in range(100)} == sent
+            assert {got.get(timeout=120).message_id for _ in range(100)} == sent
             assert len(consumer.queues()) >= 4
             consumer.subscribe("pushed", "a")
             consumer.suspend()
@@ -132,9 +132,9 @@ def test_batches_are_iterated_over_by_threads(namesrv: str) -> None:
         threads = [threading.Thread(target=read) for _ in range(2)]
         for thread in threads:
             thread.start()
-        assert sorted(got.get(timeout=10) for _ in sent) == sorted(sent)
+        assert sorted(got.get(timeout=120) for _ in sent) == sorted(sent)
     for thread in threads:
-        thread.join(10)
+        thread.join(120)
         assert not thread.is_alive(), "the end of the consumer ends the loops over it"
 
 

@@ -56,7 +56,7 @@ def test_what_was_acknowledged_is_consumed(tmp_path: Path) -> None:
                 threads = [threading.Thread(target=produce, args=(producer, n % 2 == 0)) for n in range(4)]
                 for thread in threads:
                     thread.start()
-                assert half_way.wait(60)
+                assert half_way.wait(300)
                 first.kill()
                 with broker(tmp_path, **settings):
                     for thread in threads:

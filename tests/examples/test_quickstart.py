@@ -21,7 +21,7 @@ def test_from_nothing_to_a_consumed_message(tmp_path: Path) -> None:
         env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert (done.returncode, done.stderr) == (0, "")
     sent = re.findall(r"^sent +(Hello \d) .*SEND_OK$", done.stdout, re.M)

@@ -36,7 +36,7 @@ def test_ten_lines_send_and_consume(namesrv: str) -> None:
     assert namesrv in consumer
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
     sent = subprocess.run(
-        [sys.executable, "-c", producer], env=environment, capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", producer], env=environment, capture_output=True, text=True, timeout=300, check=True
     )
     assert "SEND_OK" in sent.stdout
     with subprocess.Popen(

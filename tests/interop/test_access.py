@@ -87,7 +87,7 @@ def outcomes(java: JavaPrograms, namesrv: str, folder: Path) -> dict[str, str]:
         ["java", "-cp", str(java.jar), str(CLIENT), namesrv, TOPIC, GROUP, *users],
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=900,
         check=False,
         cwd=folder,  # where the client leaves its log
     )

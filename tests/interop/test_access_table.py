@@ -33,7 +33,7 @@ def judged(java: JavaPrograms, home: Path, text: str, commands: list[Command], p
         capture_output=True,
         text=True,
         check=True,
-        timeout=300,
+        timeout=600,
     )
     return [line.removeprefix("VERDICT ") for line in done.stdout.splitlines() if line.startswith("VERDICT")]
 

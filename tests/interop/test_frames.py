@@ -23,7 +23,7 @@ DECODER = Path(__file__).parent / "DecodeFrames.java"
 def understood(java: JavaPrograms, frames: list[bytes]) -> list[dict[str, Any]]:
     """What Java makes of each frame."""
     command = ["java", "-cp", str(java.jar), str(DECODER)]
-    done = subprocess.run(command, input=b"".join(frames), stdout=subprocess.PIPE, check=True, timeout=120)
+    done = subprocess.run(command, input=b"".join(frames), stdout=subprocess.PIPE, check=True, timeout=600)
     return [json.loads(line) for line in done.stdout.decode().splitlines()]
 
 

@@ -76,7 +76,7 @@ def test_both_say_the_same(
         str(queue) if before == "-q" else one for before, one in zip(["", *arguments], arguments, strict=False)
     ]
     theirs = subprocess.run(
-        [java.stack, "admin", *arguments], capture_output=True, text=True, timeout=120, check=True
+        [java.stack, "admin", *arguments], capture_output=True, text=True, timeout=600, check=True
     ).stdout
     capfd.readouterr()
     assert run(mqadmin, "mqadmin", arguments) == 0

@@ -51,7 +51,7 @@ SMALL = {
     "haSendHeartbeatInterval": 1000,
 }
 ROUNDS = int(os.environ.get("REPLICATION_ROUNDS", "1"))
-WAIT_SECONDS = 90
+WAIT_SECONDS = 300
 
 
 @dataclass
@@ -93,7 +93,7 @@ class Ours:
     def _close(self) -> None:
         assert self.program is not None
         assert self.program.process.stdout is not None
-        self.program._reader.join(10)
+        self.program._reader.join(60)
         self.program.process.stdout.close()
         self.program = None
 
@@ -142,7 +142,7 @@ class Load:
         finally:
             self.stopped.set()
             for thread in running:
-                thread.join(30)
+                thread.join(120)
 
 
 def brokers(pairing: str, tmp_path: Path, namesrv: str, **more: object) -> tuple[Ours | JavaBroker, Ours | JavaBroker]:

@@ -122,7 +122,7 @@ async def find_work(address: str) -> list[bytes]:
 async def expect(client: Client, bodies: list[bytes]) -> None:
     """Queue 0 holds these once each, sooner or later, in whatever order the two waiting ones come."""
     found: list[bytes] = []
-    with trio.fail_after(60):
+    with trio.fail_after(300):
         while len(found) < len(bodies):
             pulled = await client.pull(
                 "T", 0, len(found), sysFlag=SUBSCRIPTION | SUSPEND, suspendTimeoutMillis=5000, subVersion=1

@@ -56,7 +56,7 @@ def test_mqproxy_waits_for_name_servers_that_are_not_there_yet() -> None:
         assert sent(endpoint, "T") == Code.INTERNAL_SERVER_ERROR
         with program("tools", "up", "--memory", "--port", address.rpartition(":")[2], "--broker-port", "0") as stack:
             stack.line_with("ready")
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 120
             while sent(endpoint, "nowhere") != Code.TOPIC_NOT_FOUND:
                 assert time.monotonic() < deadline
 

@@ -18,12 +18,12 @@ from tests.support.programs import REPOSITORY, Program, broker, name_server
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 SMALL = {"mappedFileSizeCommitLog": 1 << 20, "mappedFileSizeConsumeQueue": 20_000, "maxMessageSize": 65536}
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 300.0
 
 
 def run(*words: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", *words], cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", *words], cwd=REPOSITORY, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

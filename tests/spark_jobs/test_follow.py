@@ -34,7 +34,7 @@ def command(*words: str) -> list[str]:
 
 
 def ran(*words: str) -> str:
-    done = subprocess.run(command(*words), cwd=REPOSITORY, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command(*words), cwd=REPOSITORY, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -77,7 +77,7 @@ def test_topics_become_files_and_the_status_tells_the_lag(tmp_path: Path) -> Non
     ],
 )
 def test_what_cannot_be_done_is_said_before_spark_starts(words: list[str], said: str) -> None:
-    done = subprocess.run(command(*words), cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command(*words), cwd=REPOSITORY, capture_output=True, text=True, timeout=900)
     assert done.returncode == 2
     assert said in done.stderr
 
@@ -106,7 +106,7 @@ def wait_for_batches(out: Path, folder: Path, count: int) -> None:
             return -1
 
     wanted = batch() + count
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 900
     while batch() < wanted:
         assert time.monotonic() < deadline, (folder / "follow.log").read_text()[-4000:]
         time.sleep(0.1)
@@ -177,7 +177,7 @@ def test_kills_lose_nothing_and_double_nothing(tmp_path: Path, victims: str, mon
         wait_for_batches(out, tmp_path, 1)  # after a restart it must be listening to signals
         acknowledged = sending.stop()
         following.send_signal(signal.SIGTERM)
-        assert following.wait(120) == 0, (tmp_path / "follow.log").read_text()[-4000:]
+        assert following.wait(600) == 0, (tmp_path / "follow.log").read_text()[-4000:]
         assert "StackOverflowError" not in (tmp_path / "follow.log").read_text()
         ran("follow", "--namesrv", namesrv, "--topics-pattern", "Ledger", "--out", str(out), "--once")
         with PullConsumer("looking", namesrv=namesrv) as consumer:

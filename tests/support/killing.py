@@ -49,4 +49,4 @@ def start(words: list[str], log: Path) -> subprocess.Popen[bytes]:
 def kill_group(process: subprocess.Popen[bytes]) -> None:
     """`kill -9` of the process and its children."""
     os.killpg(process.pid, signal.SIGKILL)
-    process.wait(30)
+    process.wait(120)

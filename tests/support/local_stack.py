@@ -57,11 +57,11 @@ def local_stack(**settings: object) -> Iterator[str]:
 
     thread = threading.Thread(target=run, name="local-stack")
     thread.start()
-    ready.wait(20)
+    ready.wait(120)
     try:
         assert started, "the stack did not start; its traceback is above"
         yield started[0]
     finally:
         if token:
             token[0].run_sync_soon(scope.cancel)
-        thread.join(20)
+        thread.join(120)

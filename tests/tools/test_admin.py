@@ -94,7 +94,7 @@ def online(rocketmq_of_module: ThreadStack) -> Iterator[PushConsumer]:
         consume_from=ConsumeFrom.FIRST_OFFSET,
     ) as consumer:
         for _ in range(4):
-            assert done.acquire(timeout=20)
+            assert done.acquire(timeout=120)
         consumer.commit()
         yield consumer
 
@@ -531,7 +531,7 @@ def test_the_trace_of_our_own_clients_is_found(admin: Admin, rocketmq_session: T
     topics = {"admin-traced": "*"}
     first = ConsumeFrom.FIRST_OFFSET
     with PushConsumer("admin-tracers", lambda _: consumed_one.set(), topics=topics, consume_from=first, **settings):
-        assert consumed_one.wait(20)
+        assert consumed_one.wait(120)
     rows = admin("queryMsgTraceById", "-i", result.message_id, "--json").rows
     assert [(row["type"], row["group"], row["status"]) for row in rows] == [
         ("Pub", "admin-tracing", "success"),

@@ -44,7 +44,7 @@ def up(*arguments: str, directory: Path) -> Iterator[subprocess.Popen[str]]:
         finally:
             if process.poll() is None:
                 process.terminate()
-                process.communicate(timeout=30)
+                process.communicate(timeout=300)
 
 
 def children_of(pid: int) -> list[int]:
@@ -89,7 +89,7 @@ def test_what_a_person_is_told(tmp_path: Path) -> None:
     with up(*FREE_PORTS, directory=tmp_path) as process:
         said = greeting(process, "--listen")
         process.send_signal(signal.SIGINT)
-        last, errors = process.communicate(timeout=30)
+        last, errors = process.communicate(timeout=300)
     assert (process.returncode, last, errors) == (0, "SIGINT: stopping\n", "")
     assert said.startswith("Rocketlet is ready.\n")
     assert "clients are told broker-a at 127.0.0.1:" in said
@@ -109,12 +109,12 @@ def test_brokers_in_processes_of_their_own_serve_one_cluster_and_end_together(tm
         if Path("/proc/self/task").exists():
             assert len(children_of(process.pid)) == 2
         process.terminate()
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=300)
         assert (process.returncode, said) == (0, "")
         for address in told["brokers"].values():
             host, _, port = address.rpartition(":")
             with pytest.raises(ConnectionRefusedError):
-                socket.create_connection((host, int(port)), timeout=5)
+                socket.create_connection((host, int(port)), timeout=60)
 
 
 def test_a_broker_process_that_dies_ends_all_and_is_named(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_broker_process_that_dies_ends_all_and_is_named(tmp_path: Path) -> Non
         ready(process)
         first = children_of(process.pid)[0]
         os.kill(first, signal.SIGKILL)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=300)
         assert process.returncode == 1
         assert f"process {first}, has ended with -9" in said
 
@@ -134,9 +134,9 @@ def test_metrics_of_all_that_runs_are_on_one_page(tmp_path: Path) -> None:
         told = ready(process)
         with Producer("up", namesrv=told["namesrv"]) as producer:
             producer.send(Message("up", b"1"))
-        with urllib.request.urlopen(told["metrics"], timeout=30) as answer:
+        with urllib.request.urlopen(told["metrics"], timeout=300) as answer:
             families = {one.name: one for one in text_string_to_metric_families(answer.read().decode())}
-        with urllib.request.urlopen(told["metrics"].replace("/metrics", "/readyz"), timeout=30) as answer:
+        with urllib.request.urlopen(told["metrics"].replace("/metrics", "/readyz"), timeout=300) as answer:
             assert answer.read() == b"ok\n"
     assert {one.labels["broker"] for one in families["rocketlet_broker_role"].samples} == {"broker-a", "broker-b"}
     assert [one.value for one in families["rocketlet_namesrv_brokers"].samples] == [2]
@@ -147,7 +147,7 @@ def test_metrics_of_all_that_runs_are_on_one_page(tmp_path: Path) -> None:
 def test_promtool_finds_nothing_wrong_with_the_names_that_we_chose(tmp_path: Path) -> None:
     with (
         up(*FREE_PORTS, "--memory", "--json", directory=tmp_path) as process,
-        urllib.request.urlopen(ready(process)["metrics"], timeout=30) as answer,
+        urllib.request.urlopen(ready(process)["metrics"], timeout=300) as answer,
     ):
         text = answer.read()
     checked = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, check=False)
@@ -168,7 +168,7 @@ def test_a_test_suite_in_any_language_gets_the_address_alone(tmp_path: Path) -> 
         with Producer("up", namesrv=namesrv) as producer:
             producer.send(Message("up", b"1"))
         process.terminate()
-        said, errors = process.communicate(timeout=30)
+        said, errors = process.communicate(timeout=300)
     assert (process.returncode, said, errors) == (0, "", "")
     assert list(tmp_path.iterdir()) == []
 
@@ -180,7 +180,7 @@ def test_after_kill_9_nothing_that_was_acknowledged_is_lost(tmp_path: Path) -> N
         for number in range(20):
             producer.send(Message("up", b"%02d" % number))
         process.kill()
-        process.wait(30)
+        process.wait(300)
         producer.shutdown()
     with up(*FREE_PORTS, directory=tmp_path) as process:
         # What is said first depends on whether the last queue entry was written before the kill.
@@ -223,7 +223,7 @@ def test_an_address_that_is_taken_is_one_line_with_what_to_do(tmp_path: Path) ->
     with up(*FREE_PORTS, "--memory", "--print-addr", directory=tmp_path) as process:
         port = first_line(process).rpartition(":")[2]
         with up("--port", port, "--broker-port", "0", "--memory", directory=tmp_path) as second:
-            said, errors = second.communicate(timeout=30)
+            said, errors = second.communicate(timeout=300)
     assert (second.returncode, said) == (1, "")
     assert errors.count("\n") == 1
     assert f"cannot listen on 127.0.0.1:{port}" in errors
@@ -234,7 +234,7 @@ def test_a_directory_is_used_by_one_at_a_time(tmp_path: Path) -> None:
     with up(*FREE_PORTS, "--print-addr", directory=tmp_path) as process:
         first_line(process)
         with up(*FREE_PORTS, directory=tmp_path) as second:
-            said, errors = second.communicate(timeout=30)
+            said, errors = second.communicate(timeout=300)
     assert (second.returncode, said) == (1, "")
     assert "another process has this store open" in errors
 
@@ -278,9 +278,9 @@ def test_the_console_comes_up_beside_it_and_ends_with_it(tmp_path: Path) -> None
         said = greeting(process, "  console ")
         found = re.search(r"http://\S+", said.splitlines()[-1])
         assert found is not None, said
-        with urllib.request.urlopen(found[0] + "/cluster", timeout=30) as answer:
+        with urllib.request.urlopen(found[0] + "/cluster", timeout=300) as answer:
             assert b"broker-a" in answer.read()
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(300) == 0
     with pytest.raises(OSError, match="refused"):
-        urllib.request.urlopen(found[0], timeout=5)
+        urllib.request.urlopen(found[0], timeout=60)

@@ -75,12 +75,12 @@ def test_a_killed_stream_loses_nothing_and_the_keys_remove_what_is_doubled(tmp_p
             copying = start([*command, namesrv, str(checkpoint)], log)
         acknowledged = sending.stop()
         wait_for(checkpoint, 1, log)
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 900
         while not set(acknowledged) <= (bodies := {one.body.decode() for one in messages(namesrv, "To")}):
             assert time.monotonic() < deadline, json.dumps(sorted(set(acknowledged) - bodies)[:20])
             time.sleep(1)
         copying.send_signal(signal.SIGTERM)
-        copying.wait(120)
+        copying.wait(600)
         copied = messages(namesrv, "To")
 
         taken = []
@@ -98,7 +98,7 @@ def test_a_killed_stream_loses_nothing_and_the_keys_remove_what_is_doubled(tmp_p
 def wait_for(checkpoint: Path, count: int, log: Path) -> None:
     """Until so many more batches are done."""
     wanted = batches_done(checkpoint) + count
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 900
     while batches_done(checkpoint) < wanted:
         assert time.monotonic() < deadline, log.read_text()[-4000:]
         time.sleep(0.1)
