@@ -167,6 +167,7 @@ class Rounds:
         self.namesrv = ""
         self.namesrv_process: subprocess.Popen[bytes] | None = None
         self.resumed: dict[str, list[float]] = defaultdict(list)
+        self.failed: dict[str, int] = defaultdict(int)
 
     # ---- processes
 
@@ -342,15 +343,14 @@ class Rounds:
             command = [sys.executable, "-m", "rocketlet.tools.admin", "switchMaster", "-b", master.address]
             command += ["-n", self.namesrv]
             await trio.to_thread.run_sync(lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL))
-            await self.goes_on(fault, begin, at_once=True)
+            await self.goes_on(fault, begin, time.monotonic())
 
-    async def goes_on(self, fault: str, begin: float, *, at_once: bool = False) -> None:
-        """Wait until sends are acknowledged that were not on their way when it happened."""
-        settled = begin if at_once else begin + 0.2
+    async def goes_on(self, fault: str, begin: float, settled: float = 0) -> None:
+        """Wait until sends are acknowledged that were not on their way when it happened, or later than `settled`."""
+        settled = settled or begin + 0.2
         with trio.fail_after(90):
             while not self.ledger.ack_times or self.ledger.ack_times[-1] < settled:
                 await trio.sleep(0.01)
-        times = [moment for moment in self.ledger.ack_times if moment >= begin - 1]
         await trio.sleep(1)
         times = [begin, *[moment for moment in self.ledger.ack_times if moment >= begin]]
         self.resumed[fault].append(max(b - a for a, b in pairwise(times)))
@@ -446,15 +446,21 @@ class Rounds:
             for fault in self.chosen.faults:
                 if time.monotonic() > deadline or self.ledger.wrong:
                     return
+                before = self.ledger.failed
                 await self.round(pool, fault)
                 done[fault] += 1
+                self.failed[fault] += self.ledger.failed - before
+                now = time.strftime("%H:%M:%S")
+                print(
+                    f"{now} {fault} {self.resumed[fault][-1]:.2f} s, {self.ledger.failed - before} failed", flush=True
+                )
             if (number + 1) % 5 == 0:
                 self.say(done)
 
     def say(self, done: dict[str, int], there: int = -1) -> None:
         told = {
             fault: f"{count} rounds, sends went on after {statistics.median(self.resumed[fault]):.2f} s median,"
-            f" {max(self.resumed[fault]):.2f} s at worst"
+            f" {max(self.resumed[fault]):.2f} s at worst, {self.failed[fault]} sends failed"
             for fault, count in done.items()
             if self.resumed[fault]
         }

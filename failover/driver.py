@@ -33,6 +33,7 @@ from rocketlet.failover.replica_port import Leading, ReplicaPort
 from rocketlet.store.disk import Disk
 from rocketlet.store.errors import Closed
 from rocketlet.store.offload import offload
+from rocketlet.store.watermark import Waiter
 
 log = logging.getLogger("rocketlet.failover.driver")
 
@@ -118,6 +119,8 @@ class Driver:
         self._candidacy = Candidacy(ground.member, lease, group)
         self._view: View | None = None
         self._news = trio.lowlevel.ParkingLot()
+        self._own_growth = trio.lowlevel.ParkingLot()
+        self._own_waiter: Waiter | None = None
         self._trouble = ""  # with the coordinator
         self._answered_at = -lease
         self._announced: Presence | None = None
@@ -427,7 +430,11 @@ class Driver:
         """A replica has come, said something, or gone; or our own log is safe up to a later place."""
         in_sync = self.in_sync
         assert in_sync is not None
-        confirmed = in_sync.confirm(self._end())
+        own = self._store.flushed if self._store.config.is_sync_flush else self._store.appended
+        confirmed = in_sync.confirm(own.value)
+        waits = self._own_waiter is not None and self._own_waiter.function is not None
+        if not waits and in_sync.lacks_own(own.value):
+            self._own_waiter = own.call_at(own.value + 1, self._own_growth.unpark_all)
         mark = self._store.confirmed
         assert mark is not None
         if confirmed > mark.value:
@@ -437,12 +444,10 @@ class Driver:
             self._fence()
 
     async def _confirm_own(self) -> None:
-        """Confirm as our own log grows: others may have it before our disk does, and alone we wait for no other."""
-        store = self._store
-        mark = store.flushed if store.config.is_sync_flush else store.appended
+        """Confirm as our own log grows where only that lacks: others may have it before our disk, or there are none."""
         while True:
-            await mark.reach(mark.value + 1)
             self._changed()
+            await self._own_growth.park()
 
     async def _look_after_set(self) -> None:
         """Add who has caught up, remove who does not confirm, and keep the lease."""

@@ -20,8 +20,9 @@ import trio
 from rocketlet.common.errors import RocketletError
 from rocketlet.failover.candidacy import Follow
 from rocketlet.failover.epochs import common_end
+from rocketlet.failover.log_feed import BEAT_SECONDS
 from rocketlet.failover.own_state import OwnState, OwnStateFile
-from rocketlet.failover.replica_port import BEAT_SECONDS, GREETING_SECONDS, Self
+from rocketlet.failover.replica_port import GREETING_SECONDS, Self
 from rocketlet.failover.stream_codec import (
     REPORT,
     Hello,
@@ -137,7 +138,7 @@ class Joined:
         self._told()
 
     async def _once(self, leader: Follow) -> None:
-        ground = self._ground
+        ground, store = self._ground, self._ground.store
         with trio.move_on_after(GREETING_SECONDS) as dialling:
             stream = await ground.dial(leader.replica_address)
         if dialling.cancelled_caught:
@@ -145,9 +146,10 @@ class Joined:
         try:
             rest = await self._join(stream, leader)
             try:
+                reports = _Reports(stream, store)
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._report, stream)
-                    await self._take(stream, leader, rest)
+                    nursery.start_soon(reports.run)
+                    await self._take(stream, leader, rest, reports)
             except BaseExceptionGroup as group:
                 raise _first_of(group) from None
         finally:
@@ -221,18 +223,19 @@ class Joined:
         if store.config.is_sync_flush:
             await store.flushed_to(store.log.end)
 
-    async def _take(self, stream: ByteStream, leader: Follow, data: bytes) -> None:
+    async def _take(self, stream: ByteStream, leader: Follow, data: bytes, reports: _Reports) -> None:
         """Write what comes until the connection ends. Raises what ends it."""
         ground, reader, store = self._ground, SliceReader(), self._ground.store
         replica, is_sync = ground.replica, store.config.is_sync_flush
-        self.heard_at = self._since = trio.current_time()
+        self._since = trio.current_time()
         self.received = 0
         log.info("follows leader %s of epoch %d from log offset %d on", leader.leader, leader.epoch, store.log.end)
         self.say("")
         self._hears(leader.leader, Master(leader.replica_address, leader.address))
-        while True:
-            if data:
+        with trio.move_on_after(ground.silence_seconds) as silent:
+            while True:
                 self.heard_at = trio.current_time()
+                silent.deadline = self.heard_at + ground.silence_seconds
                 confirmed = 0
                 before = store.log.end
                 for offset, confirmed, piece in reader.feed(data):  # noqa: B007 - the last one counts
@@ -247,13 +250,13 @@ class Joined:
                     ground.state_file.log_began(self.state)
                     if is_sync:
                         store.want_flush()
+                    else:
+                        reports.say()
                 store.confirm(min(confirmed, end), ground.settle)
-            with trio.move_on_after(ground.silence_seconds) as waited:
                 data = await stream.receive_some(_READ)
-            if waited.cancelled_caught:
-                raise StreamBroken(f"leader {leader.leader} said nothing for {ground.silence_seconds:g} s")
-            if not data:
-                raise StreamBroken(f"leader {leader.leader} closed the connection")
+                if not data:
+                    raise StreamBroken(f"leader {leader.leader} closed the connection")
+        raise StreamBroken(f"leader {leader.leader} said nothing for {ground.silence_seconds:g} s")
 
     def _write(self, piece: memoryview) -> None:
         replica = self._ground.replica
@@ -263,15 +266,38 @@ class Joined:
             self.received += len(part)
             piece = piece[len(part) :]
 
-    async def _report(self, stream: ByteStream) -> None:
-        """Say what is there, with SYNC_FLUSH once it is durable, and now and then that we live."""
-        store = self._ground.store
-        source = store.flushed if store.config.is_sync_flush else store.appended
+
+class _Reports:
+    """Says what is there, with SYNC_FLUSH once it is durable, and now and then that we live."""
+
+    def __init__(self, stream: ByteStream, store: MessageStore) -> None:
+        self._stream = stream
+        self._is_sync = store.config.is_sync_flush
+        self._source = store.flushed if self._is_sync else store.appended
+        self._said = 0
+        self._rest = b""  # of a report that the kernel did not take
+
+    def say(self) -> None:
+        """Say it without a task switch; where the kernel takes nothing now, with the next sign of life."""
+        end = self._source.value
+        if not self._rest and end > self._said:
+            self._send(end)
+
+    def _send(self, end: int) -> None:
+        report = REPORT.pack(end)
+        self._rest = report[self._stream.send_now(report) :]
+        self._said = end
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        source = self._source
         while True:
-            said = source.value
-            await stream.send_all(REPORT.pack(said))
+            if self._rest:
+                rest, self._rest = self._rest, b""
+                await self._stream.send_all(rest)
+            self._send(source.value)
             with trio.move_on_after(BEAT_SECONDS):
-                await source.reach(said + 1)
+                await (source.reach(self._said + 1) if self._is_sync else trio.sleep_forever())
 
 
 def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:

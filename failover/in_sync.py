@@ -116,6 +116,13 @@ class InSync:
             self.confirmed = max(self.confirmed, end)
         return self.confirmed
 
+    def lacks_own(self, end: int) -> bool:
+        """Whether more is confirmed as soon as our own part of the log, safe up to `end` now, is safe further."""
+        if self.replaced or self.confirmed < end:
+            return False
+        others = (self.replicas.get(member) for member in self.counted if member != self.me)
+        return all(known is not None and known.acked > end for known in others)
+
     def propose(self, end: int, now: float, timeout: float) -> Proposal | None:
         """What the set should become, with our log ending at `end`; None where it may stay, or one is under way."""
         for known in self.replicas.values():

@@ -1,8 +1,8 @@
 """The port for the other replicas. While this replica leads, those that join it are fed its log here.
 
-Two tasks a connection: one sends the log as it grows, with up to where it is confirmed; the other hears what the
-replica has. Nothing is kept for a slow one but what the kernel's buffers hold. What it says counts for the epoch that
-it has joined; a new epoch, or the end of leading, ends every connection.
+Two tasks a connection: one sends the log as it grows, with up to where it is confirmed (`log_feed.py`); the other hears
+what the replica has. Nothing is kept for a slow one but what the kernel's buffers hold. What it says counts for the
+epoch that it has joined; a new epoch, or the end of leading, ends every connection.
 
 Java: store/ha/autoswitch/AutoSwitchHAConnection.java of 5.x
 """
@@ -20,15 +20,8 @@ import trio
 
 from rocketlet.failover.epochs import Epochs
 from rocketlet.failover.in_sync import InSync
-from rocketlet.failover.stream_codec import (
-    SLICE,
-    Hello,
-    ReportReader,
-    StreamBroken,
-    Welcome,
-    greeting,
-    read_greeting,
-)
+from rocketlet.failover.log_feed import LogFeed
+from rocketlet.failover.stream_codec import Hello, ReportReader, StreamBroken, Welcome, greeting, read_greeting
 from rocketlet.remoting.accepting import accepted
 from rocketlet.remoting.config import TlsMode
 from rocketlet.remoting.first_byte import told_apart
@@ -37,7 +30,6 @@ from rocketlet.replication.config import is_allowed
 from rocketlet.store.errors import StoreError
 from rocketlet.store.log_slices import SliceGone
 from rocketlet.store.message_store import MessageStore
-from rocketlet.store.watermark import Watermark
 
 if TYPE_CHECKING:
     from rocketlet.remoting.own_context import OwnContext
@@ -47,10 +39,6 @@ log = logging.getLogger("rocketlet.failover.replica_port")
 
 MOST_CONNECTIONS = 64
 GREETING_SECONDS = 5.0
-BEAT_SECONDS = 0.5  # between signs of life
-_SLICE = 128 << 10
-_TELL_CONFIRMED_SECONDS = 0.01  # unless there are bytes to send anyway
-_SLICES_A_TURN = 4
 
 
 @dataclass(eq=False)
@@ -203,7 +191,7 @@ class ReplicaPort:
         why = "this replica leads no more"
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._send, leading, stream, end)
+                nursery.start_soon(LogFeed(stream, self._store, in_sync, end).run)
                 why = await self._hear(leading, member, stream, reader)
                 nursery.cancel_scope.cancel()
         except* (trio.BrokenResourceError, trio.ClosedResourceError) as broken:
@@ -217,66 +205,17 @@ class ReplicaPort:
 
     async def _hear(self, leading: Leading, member: str, stream: ByteStream, reader: ReportReader) -> str:
         """Take reports until there are no more to take; returns why."""
-        while True:
-            data = b""
-            with trio.move_on_after(self._silence) as waited:
+        with trio.move_on_after(self._silence) as silent:
+            while True:
                 data = await stream.receive_some(4096)
-            if waited.cancelled_caught:
-                return f"it has said nothing for {self._silence:g} s"
-            if not data:
-                return "it closed the connection"
-            end = reader.feed(data)
-            if end is not None:
-                if end > self._store.log.end:
-                    return f"it says that it has the log up to {end}, which is past its end"
-                leading.in_sync.acked(member, end, trio.current_time())
-                leading.changed()
-
-    async def _send(self, leading: Leading, stream: ByteStream, sent: int) -> None:
-        """Send the log as it grows, and up to where it is confirmed."""
-        store, in_sync = self._store, leading.in_sync
-        source, slices = store.appended, store.slices
-        assert store.confirmed is not None
-        told = -1
-        in_turn = 0
-        while True:
-            if sent >= source.value:
-                in_turn = 0
-                behind = told < min(in_sync.confirmed, sent)
-                if await _grown(source, sent, store.confirmed, told, behind=behind):
-                    continue
-                told = in_sync.confirmed
-                await _write(stream, SLICE.pack(sent, 0, told))
-                continue
-            most = min(_SLICE, source.value - sent)
-            piece = slices.now(sent, most)
-            if piece is None:
-                piece = await slices.wait(sent, most)
-            told = in_sync.confirmed
-            await _write(stream, b"".join((SLICE.pack(sent, len(piece), told), piece)))
-            sent += len(piece)
-            in_turn += 1
-            if in_turn >= _SLICES_A_TURN:
-                in_turn = 0
-                await trio.lowlevel.checkpoint()
-
-
-async def _grown(source: Watermark, sent: int, confirmed: Watermark, told: int, *, behind: bool) -> bool:
-    """Wait for more of the log, and not forever: whether it has grown; if not, something else is to be said."""
-    event = trio.Event()
-    waiters = [source.call_at(sent + 1, event.set)]
-    if not behind:
-        waiters.append(confirmed.call_at(max(told, confirmed.value) + 1, event.set))
-    try:
-        with trio.move_on_after(_TELL_CONFIRMED_SECONDS if behind else BEAT_SECONDS) as waited:
-            await event.wait()
-    finally:
-        for waiter in waiters:
-            waiter.cancel()
-    return not waited.cancelled_caught
-
-
-async def _write(stream: ByteStream, data: bytes) -> None:
-    sent = stream.send_now(data)
-    if sent < len(data):
-        await stream.send_all(memoryview(data)[sent:])
+                if not data:
+                    return "it closed the connection"
+                now = trio.current_time()
+                silent.deadline = now + self._silence
+                end = reader.feed(data)
+                if end is not None:
+                    if end > self._store.log.end:
+                        return f"it says that it has the log up to {end}, which is past its end"
+                    leading.in_sync.acked(member, end, now)
+                    leading.changed()
+        return f"it has said nothing for {self._silence:g} s"

@@ -31,7 +31,7 @@ from rocketlet.namesrv.namesrv import NameServer
 from rocketlet.remoting.config import PoolConfig, ServerConfig
 from rocketlet.remoting.connection_pool import ConnectionPool
 from rocketlet.remoting.memory_network import MemoryNetwork
-from rocketlet.store.memory_disk import MemoryDisk
+from rocketlet.store.memory_disk import MemoryDisk, PowerCut
 from rocketlet.store.message_store import MessageStore
 from tests.support.memory_broker import Client, loaded_settings
 from tests.support.virtual_time import START_MS
@@ -49,6 +49,8 @@ class Member(Client):
         self.broker: Broker | None = None
         self.disk = MemoryDisk()
         self.scope = trio.CancelScope()
+        self.over = trio.Event()  # nothing of it runs any more
+        self.over.set()
         self.lives = 0
 
     @property
@@ -90,6 +92,8 @@ class Replicas:
         self.random = Random(seed)
         self.members: dict[int, Member] = {}
         self.coordination = MemoryCoordination()
+        self.crashes = 0  # at a call of the disk
+        self._silenced: dict[int, str] = {}
         self._nursery = nursery
         self._pool = pool
         self._settings = settings
@@ -97,13 +101,22 @@ class Replicas:
     async def start(self, number: int) -> Member:
         """Start a replica on the disk that it had; one not seen before gets an empty one."""
         member = self.members.setdefault(number, Member(number, self._pool))
+        await member.over.wait()
+        member.over = trio.Event()
+        ready = trio.Event()
+        self._nursery.start_soon(self._host, member, ready)
+        await ready.wait()
+        return member
+
+    async def _host(self, member: Member, ready: trio.Event) -> None:
+        """`ready` is set when it serves, or when its disk ended it before."""
         loaded = loaded_settings(
             **{
                 "broker_name": NAME,
                 "bind_address": member.host,
                 "namesrv_addr": (NAMESRV,),
                 "failover_enable": True,
-                "replica_id": number,
+                "replica_id": member.number,
                 **self._settings,
             }
         )
@@ -121,30 +134,55 @@ class Replicas:
             )
             return member.broker
 
-        async def host(*, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED) -> None:
-            with trio.CancelScope() as scope:
-                member.scope = scope
-                await run_lives(make, task_status=task_status)
+        try:
+            with trio.CancelScope() as member.scope:
+                async with trio.open_nursery() as nursery:
+                    await nursery.start(run_lives, make)
+                    ready.set()
+        except* PowerCut:
+            self._heard_again(member, self._silenced.pop(member.number, ""))
+        finally:
+            ready.set()
+            member.over.set()
 
-        await self._nursery.start(host)
-        return member
+    def doom(self, number: int, after: int, *, power_cut: bool) -> None:
+        """Have a replica die after so many more calls that change its disk: killed, or by a power cut."""
+        member = self.members[number]
+        disk = member.disk
 
-    async def kill(self, number: int, *, power_cut: bool = False) -> None:
+        def die() -> None:
+            if member.disk is disk:
+                self._silenced[number] = self._silence(member)
+                member.disk = disk.crash(self.random) if power_cut else disk.copy()
+                member.broker = None
+                self.crashes += 1
+
+        disk.power_cut_in, disk.on_power_cut = after, die
+
+    async def kill(self, number: int, *, power_cut: bool = False, seconds: float = 5) -> None:
         """As `kill -9`: nothing more gets out of it. With a power cut what was not flushed is lost, in any part."""
         member = self.members[number]
-        self.network.separate(member.host, "*")
-        if member.driver is not None:
-            self.coordination.cut_off.add(member.driver.status().member)
+        name = self._silence(member)
         disk = member.disk
         member.disk = disk.crash(self.random) if power_cut else disk.copy()
         self.network.cut_host(member.host)
         member.scope.cancel()
-        cut_off = member.driver.status().member if member.driver is not None else ""
         member.broker = None
-        await trio.sleep(5)
-        self.network.unite(member.host, "*")
+        await trio.sleep(seconds)
+        await member.over.wait()  # until its last task has ended
+        self._heard_again(member, name)
+
+    def _silence(self, member: Member) -> str:
+        """Nothing gets out of it any more; its name at the coordinator, empty where it has none yet."""
+        self.network.separate(member.host, "*")
+        name = member.driver.status().member if member.driver is not None else ""
+        self.coordination.cut_off.add(name)
+        return name
+
+    def _heard_again(self, member: Member, name: str) -> None:
         self.network.cut_host(member.host)
-        self.coordination.cut_off.discard(cut_off)
+        self.network.unite(member.host, "*")
+        self.coordination.cut_off.discard(name)
 
     async def stop(self, number: int) -> None:
         """End it in order."""
