@@ -327,6 +327,8 @@ class Broker:
             self.store.lead(self._replica)
             self._replica = None
             self.tables.fit(self.store)
+            if self.store.log.end:  # else nobody can have consumed anything
+                self.locks.succeed(monotonic_ms())
         self._halves.recover()
         self._delays = self._new_delays()
         check = TransactionCheck(
@@ -372,7 +374,9 @@ class Broker:
                 self.finder.place,
                 self.registration.register_soon,  # the answer of a name server tells where the master is
             )
-        self.followed_tables = FollowedTables(self.tables, self.store, self.pool, self.follower, self._clock)
+        self.followed_tables = FollowedTables(
+            self.tables, self.store, self.pool, self.follower, self._clock, self.locks
+        )
         try:
             async with trio.open_nursery() as nursery:
                 if by_settings is not None:
@@ -566,7 +570,7 @@ class Broker:
             Queries(store),
             QueueOffsets(offsets, tables.offsets_file, store, self._recent_bytes, nursery),
             Membership(settings, topics, groups, clients, self.registration.known),
-            LockQueues(self.locks, monotonic_ms),
+            LockQueues(self.locks, monotonic_ms, self.tables.news.tell),
             TopicAdmin(identity, tables, self.registration, store, statistics),
             GroupAdmin(identity, tables, statistics),
             Configuration(settings, topics, self.registration),

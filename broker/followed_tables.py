@@ -1,4 +1,4 @@
-"""A slave's tables follow its master's: topics, groups, consumer offsets, filters, progress of delays.
+"""A slave's tables follow its master's: topics, groups, consumer offsets, filters, progress of delays, queue locks.
 
 Only those of a master whose log is followed, so that a master which lost its disk does not take the tables with it. Of
 a master of ours the slave asks for news and gets them at once (`protocol/replication.py`); of RocketMQ's it asks for
@@ -10,6 +10,7 @@ whole tables every ten seconds, as RocketMQ's slave does. Then:
   was away goes to it. A RocketMQ master's offset counts when it has changed since it was last heard; the first one that
   is heard counts if it is higher, since the master may have come back with what it had saved before it went.
 - delays: the master's count, for only it delivers.
+- locks of queues that are consumed in order: kept for the case that this slave becomes the master (`queue_locks.py`).
 
 What may lie after a queue's end here, because the log is behind, is brought into the queue where it is used.
 
@@ -26,6 +27,7 @@ import msgspec
 import trio
 
 from rocketlet.broker.consumer_offsets import Key, OffsetChange, OffsetRefused
+from rocketlet.broker.queue_locks import QueueLocks
 from rocketlet.broker.subscription_groups import read_group
 from rocketlet.broker.tables import Tables
 from rocketlet.broker.tombstones import OFFSETS, TOPIC, Tombstone
@@ -42,6 +44,7 @@ from rocketlet.remoting.protocol.configuration import (
     TopicConfigTable,
 )
 from rocketlet.remoting.protocol.offsets import ConsumerOffsetTable, DelayOffsetTable
+from rocketlet.remoting.protocol.queue import WireQueue
 from rocketlet.remoting.protocol.replication import TablesNews, TablesSeen
 from rocketlet.remoting.request_codes import RequestCode, request_name
 from rocketlet.remoting.response_codes import ResponseCode, response_name
@@ -75,8 +78,10 @@ class FollowedTables:
         pool: ConnectionPool,
         follower: Followed,
         clock: WallClock,
+        locks: QueueLocks[WireQueue],
     ) -> None:
         self._clock = clock
+        self._locks = locks
         self._tables = tables
         self._store = store
         self._pool = pool
@@ -162,9 +167,14 @@ class FollowedTables:
             tables.filters.load(news.filterTable, self._clock())
         for level, offset in (news.delayTable or {}).items():
             tables.delays.set(level, offset)
+        if news.lockTable is not None:
+            self._locks.carry(
+                [(group, WireQueue(name, queue, topic), client) for group, topic, name, queue, client in news.lockTable]
+            )
         self._seen = TablesSeen(
-            news.run, news.topics, news.groups, news.filters, news.delays, news.offsetsSeen, news.tombstones
-        )
+            news.run, news.topics, news.groups, news.filters, news.delays, news.offsetsSeen, news.tombstones,
+            locks=news.locks,
+        )  # fmt: skip
 
     def _bury(self, stone: Tombstone) -> None:
         """Do as the master did. What it has in its tables now was made again since, and stays."""

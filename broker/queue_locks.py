@@ -4,6 +4,10 @@ A lock lives in memory only. It ends when the connection of its holder ends, and
 (clients ask again every 20 s), so a client that vanished does not stop its queues. Asking for one's own lock refreshes
 it. Pure: the time is given.
 
+Slaves are told who holds what (`entries`, whenever `version` has grown, `carry` there). One that becomes the master
+goes on with that (`succeed`), each lock as if just refreshed. A holder that it was not told of may still consume for as
+long as a client trusts a lock that it cannot refresh; so for that time it gives nobody a queue without a known holder.
+
 Invariants: a queue of a group has at most one holder that is not expired; only the holder can give a lock back.
 
 Java: broker/client/rebalance/RebalanceLockManager.java
@@ -18,6 +22,7 @@ from typing import Generic, TypeVar
 Queue = TypeVar("Queue", bound=Hashable)
 
 LIFETIME_MS = 60_000
+TRUSTED_MS = 30_000  # how long clients consume without having refreshed their lock (RebalanceLockMaxLiveTime)
 # Orderly consumers lock the queues they consume; no real broker comes near this. It bounds what peers can make us keep.
 MAX_LOCKS = 100_000
 LONGEST_NAME = 255  # of a group, a client, a broker and a topic
@@ -45,6 +50,10 @@ class QueueLocks(Generic[Queue]):
         self._lifetime = lifetime_ms
         self._groups: dict[str, dict[Queue, Lock]] = {}
         self._count = 0
+        self._carried: list[tuple[str, Queue, str]] = []
+        self._closed_until = 0
+        self.version = 0
+        """Grows whenever a queue gets or loses a holder."""
 
     def lock(self, group: str, client_id: str, queues: Iterable[Queue], now: int) -> list[Queue]:
         """Take or refresh what is free, expired or the client's own; returns which of these queues it holds now."""
@@ -55,12 +64,16 @@ class QueueLocks(Generic[Queue]):
         for queue in queues:
             lock = locks.get(queue)
             if lock is None:
-                if self._count >= MAX_LOCKS:
+                if self._count >= MAX_LOCKS or now < self._closed_until:
                     continue
                 locks[queue] = Lock(client_id, now)
                 self._count += 1
-            elif lock.client_id == client_id or not lock.held(now, self._lifetime):
+                self.version += 1
+            elif lock.client_id == client_id:
+                lock.refreshed = now
+            elif not lock.held(now, self._lifetime):
                 lock.client_id, lock.refreshed = client_id, now
+                self.version += 1
             else:
                 continue
             granted[queue] = None
@@ -78,6 +91,7 @@ class QueueLocks(Generic[Queue]):
             if lock is not None and lock.client_id == client_id:
                 del locks[queue]
                 self._count -= 1
+                self.version += 1
         if not locks:
             del self._groups[group]
 
@@ -99,6 +113,29 @@ class QueueLocks(Generic[Queue]):
             else:
                 del self._groups[group]
             self._count -= len(locks) - len(kept)
+            self.version += len(locks) - len(kept)
+
+    # ---- for the next master
+
+    def entries(self) -> list[tuple[str, Queue, str]]:
+        """Group, queue and holder of each lock, for a slave to `carry`."""
+        return [
+            (group, queue, lock.client_id) for group, locks in self._groups.items() for queue, lock in locks.items()
+        ]
+
+    def carry(self, entries: list[tuple[str, Queue, str]]) -> None:
+        """What the master has now; it counts from `succeed` on."""
+        self._carried = entries[:MAX_LOCKS]
+
+    def succeed(self, now: int) -> None:
+        """Continue the table of a master that others locked at until just now."""
+        self._groups, self._count = {}, 0
+        for group, queue, client_id in self._carried:
+            self._count += queue not in self._groups.setdefault(group, {})
+            self._groups[group][queue] = Lock(client_id, now)
+        self._carried = []
+        self._closed_until = now + TRUSTED_MS
+        self.version += 1
 
     def statistics(self) -> QueueLocksStatistics:
         return QueueLocksStatistics(len(self._groups), self._count)

@@ -21,9 +21,11 @@ from rocketlet.remoting.request_codes import RequestCode
 class LockQueues:
     """The lock table, as clients ask for it."""
 
-    def __init__(self, locks: QueueLocks[WireQueue], now: Callable[[], int]) -> None:
+    def __init__(self, locks: QueueLocks[WireQueue], now: Callable[[], int], changed: Callable[[], None]) -> None:
+        """`changed` is called when a queue may have got or lost a holder."""
         self._locks = locks
         self._now = now
+        self._changed = changed
 
     def table(self) -> HandlerTable:
         return {
@@ -37,11 +39,13 @@ class LockQueues:
             queue for queue in body.mqSet if len(queue.topic) <= LONGEST_NAME and len(queue.brokerName) <= LONGEST_NAME
         ]
         granted = self._locks.lock(body.consumerGroup, body.clientId, queues, self._now())
+        self._changed()
         return Reply(body=LockBatchAnswerBody(granted).to_json())
 
     def unlock(self, request: Request) -> Reply:
         body = LockBatchBody.from_json(request.body)
         self._locks.unlock(body.consumerGroup, body.clientId, body.mqSet)
+        self._changed()
         return Reply()
 
 

@@ -25,6 +25,7 @@ import trio
 from rocketlet.broker.consumer_offsets import OffsetChange, OffsetRefused
 from rocketlet.broker.followed_tables import OFFSETS_AT_ONCE, FollowedTables
 from rocketlet.broker.identity import Identity
+from rocketlet.broker.queue_locks import QueueLocks
 from rocketlet.broker.role import MASTER_ID, Role, Standing, Superseded
 from rocketlet.broker.tables import Tables
 from rocketlet.remoting.command import request as command
@@ -32,6 +33,7 @@ from rocketlet.remoting.connection_pool import ConnectionPool
 from rocketlet.remoting.errors import RemotingError
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol.header import from_ext
+from rocketlet.remoting.protocol.queue import WireQueue
 from rocketlet.remoting.protocol.replication import (
     DEMOTE,
     RESUME,
@@ -83,6 +85,9 @@ class Duties(Protocol):
 
     @property
     def group(self) -> ReplicaGroup | None: ...
+
+    @property
+    def locks(self) -> QueueLocks[WireQueue]: ...
 
 
 class Replicas:
@@ -185,10 +190,11 @@ class Replicas:
             or (seen.topics, seen.groups) != (tables.topics.version.counter, tables.groups.version.counter)
             or (seen.filters, seen.delays) != (tables.filters.version, tables.delays.version)
             or (seen.offsetsSeen, seen.tombstones) != (tables.offsets.version, tables.tombstones.last)
+            or seen.locks != self._duties.locks.version
         )
 
     def _news(self, seen: TablesSeen) -> TablesNews:
-        tables = self._tables
+        tables, locks = self._tables, self._duties.locks
         if seen.run != self._run:
             seen = TablesSeen()
         changes, upto = tables.offsets.changed_since(seen.offsetsSeen, OFFSETS_AT_ONCE)
@@ -207,6 +213,10 @@ class Replicas:
             tables.delays.to_body()["offsetTable"] if seen.delays != tables.delays.version else None,
             self._store.log.end,
             self._store.config.broker_role is BrokerRole.SYNC_MASTER,
+            locks.version,
+            None
+            if seen.locks == locks.version
+            else [(group, one.topic, one.brokerName, one.queueId, client) for group, one, client in locks.entries()],
         )
 
     # ---- what changes

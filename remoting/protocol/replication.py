@@ -18,6 +18,8 @@ from rocketlet.remoting.protocol.header import Header, Long
 
 # group, topic, queue id, offset, stamp (see broker/consumer_offsets.py)
 OffsetChange = tuple[str, str, int, int, int]
+# group, topic, broker name, queue id, client id of who holds it
+QueueLock = tuple[str, str, str, int, str]
 
 
 class TablesSeen(Body):
@@ -35,6 +37,7 @@ class TablesSeen(Body):
     tombstones: int = 0
     holdMillis: int = 0
     offsets: list[OffsetChange] = field(default_factory=list)
+    locks: int = -1
 
 
 class TablesNews(Body):
@@ -54,6 +57,8 @@ class TablesNews(Body):
     delayTable: dict[int, int] | None = None
     logEnd: int = 0
     syncMaster: bool = False
+    locks: int = 0
+    lockTable: list[QueueLock] | None = None
 
 
 class HandOverHeader(Header):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from rocketlet.broker.queue_locks import LIFETIME_MS, QueueLocks
+from rocketlet.broker.queue_locks import LIFETIME_MS, TRUSTED_MS, QueueLocks
 
 CLIENTS = st.sampled_from(["a", "b", "c"])
 QUEUES = st.lists(st.integers(0, 4), max_size=5)
@@ -122,3 +122,37 @@ class OneHolder(RuleBasedStateMachine):
 
 
 TestOneHolder = OneHolder.TestCase
+
+
+def test_a_new_master_knows_the_holders_and_gives_no_other_queue_too_early() -> None:
+    old: QueueLocks[int] = QueueLocks()
+    old.lock("g", "a", [0, 1], 0)
+    new: QueueLocks[int] = QueueLocks()
+    new.carry(old.entries())
+    new.succeed(100_000)
+    assert new.lock("g", "b", [0, 1, 2], 100_001) == []
+    assert new.lock("g", "a", [0, 1, 2], 100_001) == [0, 1]
+    assert new.lock("g", "b", [0, 1, 2], 100_000 + TRUSTED_MS) == [2]
+    assert new.lock("g", "b", [0], 100_002 + LIFETIME_MS) == [0], "its holder has not come"
+    assert new.statistics().locks == 3
+
+
+def test_the_version_grows_with_every_change_of_a_holder_and_with_nothing_else() -> None:
+    locks: QueueLocks[int] = QueueLocks(10)
+    seen = [locks.version]
+    for step in (
+        lambda: locks.lock("g", "a", [0, 1], 0),
+        lambda: locks.unlock("g", "a", [1]),
+        lambda: locks.lock("g", "b", [0], 20),
+        lambda: locks.expire(40),
+    ):
+        step()
+        seen.append(locks.version)
+    assert seen == sorted(set(seen))
+    locks.lock("g", "a", [0], 50)
+    before = locks.version
+    locks.lock("g", "a", [0], 51)
+    locks.lock("g", "b", [0], 51)
+    locks.unlock("g", "b", [0])
+    locks.expire(52)
+    assert locks.version == before

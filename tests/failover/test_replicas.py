@@ -7,10 +7,12 @@ from trio.testing import MockClock
 
 from rocketlet.metrics.page import Page
 from rocketlet.remoting.protocol.kv import KVTable
+from rocketlet.remoting.protocol.membership import LockBatchAnswerBody, LockBatchBody
+from rocketlet.remoting.protocol.queue import WireQueue
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 from tests.support.memory_broker import Client
-from tests.support.replicas import Replicas, replicas
+from tests.support.replicas import NAME, Member, Replicas, replicas
 
 
 async def bodies_at(client: Client, topic: str = "T") -> list[bytes]:
@@ -126,3 +128,23 @@ async def test_nobody_reads_what_a_restarted_replica_has_before_it_is_confirmed(
         them.coordination.cut_off.clear()
         await them.all_in_sync()
         assert await bodies_at(slave) == wanted
+
+
+async def lock(member: Member, client: str, *queues: int) -> list[int]:
+    asked = LockBatchBody(client, "CG", [WireQueue(NAME, queue, "T") for queue in queues])
+    answer = await member.call(RequestCode.LOCK_BATCH_MQ, body=asked.to_json())
+    return sorted(queue.queueId for queue in LockBatchAnswerBody.from_json(answer.body).lockOKMQSet)
+
+
+async def test_a_queue_consumed_in_order_keeps_its_consumer_at_the_new_master(autojump_clock: MockClock) -> None:
+    async with replicas() as them:
+        old = await them.all_in_sync()
+        await fill(them, 1)
+        assert await lock(old, "first", 0, 1) == [0, 1]
+        await trio.sleep(1)
+        await them.kill(old.number)
+        new = await them.leader()
+        assert await lock(new, "second", 0, 1, 2) == [], "who held what at the old master is not known of queue 2"
+        assert await lock(new, "first", 0, 1) == [0, 1]
+        await trio.sleep(30)
+        assert await lock(new, "second", 0, 1, 2) == [2]
