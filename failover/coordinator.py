@@ -7,7 +7,7 @@ A group is the brokers of one `brokerName`. The coordinator keeps for it
 - the *presence* of each replica that lives: where it is and how far its log goes; gone likewise.
 
 The lease says when to elect, and nothing else: no acknowledgement depends on it, nor on a clock. Everything that must
-be true depends on the state being replaced one step at a time (`failover/leadership.py`).
+be true depends on the state being replaced one step at a time (`failover/in_sync.py`).
 
 Java: controller/impl/manager/ReplicasInfoManager.java of 5.x
 """

@@ -60,7 +60,7 @@ class GroupAdmin:
     async def _done(self, step: Callable[[Driver], object]) -> None:
         from collections.abc import Awaitable
 
-        from rocketlet.failover.driver import NotNow
+        from rocketlet.failover.leader import NotNow
 
         driver = self._driver()
         if driver is None:

@@ -26,7 +26,7 @@ import trio
 from trio._core import _run
 from trio.testing import MockClock
 
-from rocketlet.failover.driver import NotNow
+from rocketlet.failover.leader import NotNow
 from rocketlet.remoting.errors import RemotingError
 from rocketlet.store.check import NOTE, check
 from tests.support.replicas import Member, Replicas, replicas

@@ -1,0 +1,245 @@
+"""One epoch of leading: confirm what every counted replica has, keep set and lease, refuse sends where that is due.
+
+What is not confirmed within `inSyncTimeout` although the coordinator cannot be reached, so that nobody can be removed
+from the in-sync set, has sends refused until it is: clients then look elsewhere, and do not wait for time-outs.
+
+Java: broker/controller/ReplicasManager.java (the master's part) of 5.x
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from rocketlet.failover.config import FailoverConfig
+from rocketlet.failover.coordinator import CoordinatorAway
+from rocketlet.failover.follow import Ground, Joined
+from rocketlet.failover.in_sync import InSync, Proposal
+from rocketlet.failover.outlook import Outlook
+from rocketlet.store.errors import Closed
+from rocketlet.store.watermark import Waiter, Watermark
+
+log = logging.getLogger("rocketlet.failover.leader")
+
+_LOOK_SECONDS = 0.2  # how often it looks whether the set should change
+_RESIGN_SECONDS = 5.0
+_SHORTEST_WAIT = 0.01
+
+
+class NotNow(Exception):
+    """What a person asked for cannot be done; the text says why."""
+
+
+def own_mark(ground: Ground) -> Watermark:
+    """Up to where our log is as safe as an acknowledgement has to be."""
+    store = ground.store
+    return store.flushed if store.config.is_sync_flush else store.appended
+
+
+class Leader:
+    """See the module. `in_sync` says what is confirmed; this acts on it."""
+
+    def __init__(
+        self,
+        ground: Ground,
+        joined: Joined,
+        outlook: Outlook,
+        in_sync: InSync,
+        config: Callable[[], FailoverConfig],
+        announce: Callable[[], Awaitable[None]],
+        refuse: Callable[[str], None],
+        fence: Callable[[], None],
+    ) -> None:
+        """`announce` says where this replica is; `refuse` has sends refused with a text, or taken where it is empty;
+        `fence` is called when another replica leads."""
+        self.in_sync = in_sync
+        self.serves = False
+        """Whether it takes sends, if enough replicas are in sync: from the end of its promotion until it resigns."""
+        self._ground = ground
+        self._joined = joined
+        self._store = ground.store
+        self._outlook = outlook
+        self._config = config
+        self._announce = announce
+        self._refuse = refuse
+        self._fence = fence
+        self._is_resigning = False
+        self._own = own_mark(ground)
+        self._own_growth = trio.lowlevel.ParkingLot()
+        self._own_waiter: Waiter | None = None
+
+    def has_enough(self) -> bool:
+        """Whether so many replicas are in sync that sends are taken."""
+        return len(self.in_sync.state.insync) >= self._config().min_in_sync_replicas
+
+    def is_sure(self) -> bool:
+        """Whether this is known to be the leader: the coordinator has just said so, or every counted replica does."""
+        in_sync = self.in_sync
+        if in_sync.replaced:
+            return False
+        if self._outlook.answered_within(self._config().lease_seconds):
+            return True
+        known = [in_sync.replicas.get(member) for member in in_sync.counted if member != in_sync.me]
+        return all(one is not None and one.connected for one in known)
+
+    # ---- the tasks
+
+    async def confirm_own(self) -> None:
+        """Confirm as our own log grows where only that lacks: others may have it before our disk, or there are none."""
+        while True:
+            self.changed()
+            await self._own_growth.park()
+
+    def changed(self) -> None:
+        """A replica has come, said something, or gone; or our own log is safe up to a later place."""
+        in_sync, own = self.in_sync, self._own
+        confirmed = in_sync.confirm(own.value)
+        waits = self._own_waiter is not None and self._own_waiter.function is not None
+        if not waits and in_sync.lacks_own(own.value):
+            self._own_waiter = own.call_at(own.value + 1, self._own_growth.unpark_all)
+        mark = self._store.confirmed
+        assert mark is not None
+        if confirmed > mark.value:
+            self._ground.state_file.log_began(self._joined.state)
+            self._store.confirm(confirmed, self._ground.settle)
+        if in_sync.replaced:
+            self._fence()
+
+    async def look_after_set(self) -> None:
+        """Add who has caught up, remove who does not confirm, and keep the lease, until another one leads."""
+        in_sync = self.in_sync
+        while not in_sync.replaced:
+            proposal = None
+            if not self._is_resigning:
+                proposal = in_sync.propose(self._own.value, trio.current_time(), self._config().in_sync_seconds)
+            if proposal is not None:
+                await self._propose(proposal)
+            await self._keep_lease()
+            await self._announce()
+            self.changed()
+            self.judge()
+            with trio.move_on_after(_LOOK_SECONDS):
+                await self._outlook.news.park()
+        self._fence()
+
+    async def _propose(self, proposal: Proposal, *, release: bool = False) -> None:
+        in_sync, outlook = self.in_sync, self._outlook
+        try:
+            revision = await outlook.coordinator.replace(proposal.state, proposal.revision, release=release)
+            outlook.answered()
+        except CoordinatorAway as away:
+            in_sync.doubted()
+            outlook.away(away)
+            return
+        if revision:
+            in_sync.settled(revision)
+            log.warning("in sync are %s: %s", ", ".join(in_sync.state.insync), proposal.why)
+        else:
+            in_sync.refused()
+            await outlook.look()
+
+    async def _keep_lease(self) -> None:
+        in_sync, outlook = self.in_sync, self._outlook
+        view = outlook.view
+        if view is None or view.leased or view.revision != in_sync.revision or outlook.trouble:
+            return
+        try:
+            if await outlook.coordinator.renew(in_sync.revision):
+                log.warning("took the lease of epoch %d again", in_sync.state.epoch)
+        except CoordinatorAway as away:
+            outlook.away(away)
+            return
+        await outlook.look()
+
+    def judge(self) -> None:
+        """Whether sends are taken."""
+        if not self.serves:
+            return
+        in_sync, now, config = self.in_sync, trio.current_time(), self._config()
+        stuck = [
+            member
+            for member in in_sync.counted
+            if member != in_sync.me
+            and ((known := in_sync.replicas.get(member)) is None or now - known.fresh_at >= config.in_sync_seconds)
+        ]
+        if in_sync.replaced:
+            self._refuse("another replica leads now")
+        elif not self.has_enough():
+            self._refuse(
+                f"{len(in_sync.state.insync)} replicas are in sync, and minInSyncReplicas is"
+                f" {config.min_in_sync_replicas}"
+            )
+        elif stuck and self._outlook.trouble:
+            self._refuse(f"{', '.join(stuck)} confirm nothing, and the coordinator does not answer")
+        else:
+            self._refuse("")
+
+    # ---- what people ask
+
+    async def resign(self, heir: str) -> None:
+        """Take no more sends, have everything confirmed, and give the lead back. Raises NotNow.
+
+        `heir`: who is to lead, a `replicaId` or a member; empty: any that is in sync.
+        """
+        in_sync = self.in_sync
+        others = [member for member in in_sync.state.insync if member != in_sync.me]
+        chosen = [member for member in others if heir in (member, member.partition("/")[0])]
+        if heir and not chosen:
+            raise NotNow(f"replica {heir} is not in sync; in sync are {', '.join(others) or 'no others'}")
+        if not others:
+            raise NotNow("no other replica is in sync, so nobody could lead")
+        self.serves, self._is_resigning = False, True
+        self._refuse("this replica hands over to another one")
+        try:
+            await self._hand_over(chosen[0] if heir else "")
+        except NotNow:
+            self._is_resigning = False
+            if not in_sync.replaced:
+                self.serves = True
+                self._refuse("")
+            raise
+        in_sync.replaced = True
+
+    async def _hand_over(self, heir: str) -> None:
+        in_sync = self.in_sync
+        self._ground.settle()
+        end = self._store.log.end
+        assert self._store.confirmed is not None
+        proposal: Proposal | None = None
+        with trio.move_on_after(_RESIGN_SECONDS):
+            try:
+                await self._store.confirmed.reach(end)
+            except Closed as error:
+                raise NotNow(str(error)) from None
+            while (proposal := in_sync.resign(heir)) is None:
+                if in_sync.replaced:
+                    raise NotNow("another replica was elected meanwhile")
+                await trio.sleep(_SHORTEST_WAIT)
+        if proposal is None:
+            raise NotNow(f"the replicas in sync did not confirm everything within {_RESIGN_SECONDS:g} s")
+        await self._propose(proposal, release=True)
+        if not in_sync.state.resigned:
+            trouble = self._outlook.trouble or "the state has changed"
+            raise NotNow(f"the coordinator did not take it ({trouble}); try again")
+
+    async def change_set(self, replica: str, *, add: bool) -> None:
+        """Remove from the in-sync set, by a person's word; or say why nobody is added so. Raises NotNow."""
+        in_sync = self.in_sync
+        insync = in_sync.state.insync
+        known = [m for m in (*insync, *in_sync.replicas) if replica in (m, m.partition("/")[0])]
+        if not known:
+            raise NotNow(f"no replica {replica} is known here")
+        member = known[0]
+        if member == in_sync.me or (member in insync) is add:
+            raise NotNow(f"{member} is the leader" if member == in_sync.me else f"{member} is there already")
+        if add:
+            raise NotNow(f"{member} is added by itself once it has caught up; it has {in_sync.replicas[member].acked}")
+        proposal = in_sync.ask_for(tuple(m for m in insync if m != member), f"a person removes {member}")
+        if proposal is None:
+            raise NotNow("the set is being changed already; try again")
+        await self._propose(proposal)
+        if member in in_sync.state.insync:
+            trouble = self._outlook.trouble or "the state has changed"
+            raise NotNow(f"the coordinator did not take it: {trouble}; try again")

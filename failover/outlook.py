@@ -1,0 +1,105 @@
+"""What one replica has last heard of the coordinator, whether it answers, and what it was told of this replica.
+
+Java: none
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import trio
+
+from rocketlet.failover.coordinator import Coordinator, CoordinatorAway, Presence, View
+
+log = logging.getLogger("rocketlet.failover.outlook")
+
+ASK_AGAIN_SECONDS = 0.2  # after the coordinator has not answered
+
+
+class Outlook:
+    """`news` wakes whoever waits for a newer view."""
+
+    def __init__(
+        self, coordinator: Coordinator, member: str, lease_seconds: float, heard: Callable[[View], None]
+    ) -> None:
+        """`heard` is called with each view before anybody is woken."""
+        self.coordinator = coordinator
+        self.view: View | None = None
+        self.trouble = ""
+        """Why the coordinator does not answer; empty while it does."""
+        self.news = trio.lowlevel.ParkingLot()
+        self._member = member
+        self._heard = heard
+        self._answered_at = -lease_seconds
+        self._announced: Presence | None = None
+
+    async def run(self) -> None:
+        """Keep the view up to date, until cancelled."""
+        while True:
+            try:
+                view = await self.coordinator.read()
+                self._seen(view)
+                await self.coordinator.change(view)
+            except CoordinatorAway as away:
+                self.away(away)
+                await trio.sleep(ASK_AGAIN_SECONDS)
+
+    async def look(self) -> bool:
+        """Read the view now; whether the coordinator has answered."""
+        try:
+            self._seen(await self.coordinator.read())
+        except CoordinatorAway as away:
+            self.away(away)
+            return False
+        return True
+
+    async def look_anew(self, seconds: float) -> None:
+        """Forget the view, and read it again within that time if that can be done."""
+        self.view = None
+        with trio.move_on_after(seconds):
+            while self.view is None and not await self.look():
+                await trio.sleep(ASK_AGAIN_SECONDS)
+
+    def _seen(self, view: View) -> None:
+        if self.trouble:
+            log.warning("the coordinator answers again")
+            self.trouble = ""
+        if self._member not in view.members:
+            self._announced = None  # our lease has ended, and others cannot find us
+        self.answered()
+        self.view = view
+        self._heard(view)
+        self.wake()
+
+    def wake(self) -> None:
+        """Have everybody look again who waits for news."""
+        self.news.unpark_all()
+
+    def answered(self) -> None:
+        """It has just answered."""
+        self._answered_at = trio.current_time()
+
+    def answered_within(self, seconds: float) -> bool:
+        """Whether it has answered in so many seconds before now."""
+        return trio.current_time() - self._answered_at < seconds
+
+    def away(self, away: CoordinatorAway) -> None:
+        """It has not answered."""
+        if not self.trouble:
+            log.warning("the coordinator does not answer, so nobody is elected and the in-sync set stays: %s", away)
+        self.trouble = str(away)
+
+    @property
+    def announced_end(self) -> int | None:
+        """Where our log ends as the coordinator was told; None where it knows nothing of us."""
+        return self._announced.end if self._announced is not None else None
+
+    async def announce(self, presence: Presence) -> None:
+        """Say where we are, unless the coordinator knows that already."""
+        if presence != self._announced:
+            try:
+                await self.coordinator.announce(presence)
+                self._announced = presence
+            except CoordinatorAway as away:
+                self.away(away)
