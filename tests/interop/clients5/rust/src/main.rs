@@ -36,11 +36,22 @@ async fn consumer(topic: &str) -> Result<SimpleConsumer, Box<dyn std::error::Err
     Ok(made)
 }
 
-async fn receive(from: &SimpleConsumer, topic: &str, count: usize, seconds: u64) -> Result<Vec<String>, Box<dyn std::error::Error>> {
+async fn receive(
+    from: &SimpleConsumer,
+    topic: &str,
+    count: usize,
+    seconds: u64,
+) -> Result<Vec<String>, Box<dyn std::error::Error>> {
     let mut bodies = vec![];
     let end = Instant::now() + Duration::from_secs(seconds);
     while bodies.len() < count && Instant::now() < end {
-        for message in from.receive(topic.to_string(), &FilterExpression::new(FilterType::Tag, "*")).await? {
+        for message in from
+            .receive(
+                topic.to_string(),
+                &FilterExpression::new(FilterType::Tag, "*"),
+            )
+            .await?
+        {
             bodies.push(String::from_utf8(message.body().to_vec())?);
             from.ack(&message).await?;
         }
@@ -48,7 +59,7 @@ async fn receive(from: &SimpleConsumer, topic: &str, count: usize, seconds: u64)
     Ok(bodies)
 }
 
-async fn exchange(topic: &str, messages: Vec<rocketmq::model::message::MessageImpl>, want: &[&str]) -> Outcome {
+async fn exchange(topic: &str, messages: Vec<impl Message>, want: &[&str]) -> Outcome {
     let mut to = Producer::new(producer_option(topic), option())?;
     to.start().await?;
     let from = consumer(topic).await?;
@@ -65,18 +76,26 @@ async fn exchange(topic: &str, messages: Vec<rocketmq::model::message::MessageIm
 }
 
 async fn normal() -> Outcome {
-    let message = MessageBuilder::builder().set_topic("Normal").set_tag("tag").set_body(b"one".to_vec()).build()?;
+    let message = MessageBuilder::builder()
+        .set_topic("Normal")
+        .set_tag("tag")
+        .set_body(b"one".to_vec())
+        .build()?;
     exchange("Normal", vec![message], &["one"]).await
 }
 
 async fn fifo() -> Outcome {
     let want = ["0", "1", "2", "3", "4"];
-    let messages = want.iter().map(|body| MessageBuilder::fifo_message_builder("Fifo", body.as_bytes().to_vec(), "group").build());
+    let messages = want.iter().map(|body| {
+        MessageBuilder::fifo_message_builder("Fifo", body.as_bytes().to_vec(), "group").build()
+    });
     exchange("Fifo", messages.collect::<Result<_, _>>()?, &want).await
 }
 
 async fn delayed() -> Outcome {
-    let due = (SystemTime::now() + Duration::from_secs(3)).duration_since(UNIX_EPOCH)?.as_secs() as i64;
+    let due = (SystemTime::now() + Duration::from_secs(3))
+        .duration_since(UNIX_EPOCH)?
+        .as_secs() as i64;
     let message = MessageBuilder::delay_message_builder("Delay", b"later".to_vec(), due).build()?;
     exchange("Delay", vec![message], &["later"]).await?;
     if (SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() as i64) < due {
@@ -88,15 +107,22 @@ async fn delayed() -> Outcome {
 async fn transaction() -> Outcome {
     let checked = Arc::new(Mutex::new(HashSet::<String>::new()));
     let seen = checked.clone();
-    let check = Box::new(move |_: String, message: rocketmq::model::message::MessageView| {
-        seen.lock().unwrap().insert(String::from_utf8(message.body().to_vec()).unwrap());
-        TransactionResolution::COMMIT
-    });
-    let mut to = Producer::new_transaction_producer(producer_option("Transaction"), option(), check)?;
+    let check = Box::new(
+        move |_: String, message: rocketmq::model::message::MessageView| {
+            seen.lock()
+                .unwrap()
+                .insert(String::from_utf8(message.body().to_vec()).unwrap());
+            TransactionResolution::COMMIT
+        },
+    );
+    let mut to =
+        Producer::new_transaction_producer(producer_option("Transaction"), option(), check)?;
     to.start().await?;
     let from = consumer("Transaction").await?;
     for body in ["committed", "rolled back", "checked"] {
-        let message = MessageBuilder::transaction_message_builder("Transaction", body.as_bytes().to_vec()).build()?;
+        let message =
+            MessageBuilder::transaction_message_builder("Transaction", body.as_bytes().to_vec())
+                .build()?;
         let one = to.send_transaction_message(message).await?;
         match body {
             "committed" => one.commit().await?,
@@ -126,6 +152,11 @@ fn told(name: &str, began: Instant, outcome: Outcome) -> bool {
 async fn main() {
     let began = Instant::now();
     let (one, two, three, four) = tokio::join!(normal(), fifo(), delayed(), transaction());
-    let passed = [told("normal", began, one), told("fifo", began, two), told("delayed", began, three), told("transaction", began, four)];
+    let passed = [
+        told("normal", began, one),
+        told("fifo", began, two),
+        told("delayed", began, three),
+        told("transaction", began, four),
+    ];
     std::process::exit(if passed.iter().all(|one| *one) { 0 } else { 1 });
 }

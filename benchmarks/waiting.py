@@ -1,0 +1,202 @@
+"""A million messages that wait in one broker, delayed or in flight: its memory; and how late moments are under load.
+
+    python -m benchmarks.waiting [--count 1000000] [--seconds 15]
+
+Lateness is from a message's moment to its storing in its own topic, while other producers send at half of what the
+broker takes. Memory is what the process has for itself, without the pages of the log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+
+from benchmarks.pop import pop_all
+from benchmarks.support.cpu import CpuMeter, resident_bytes
+from benchmarks.support.frames import batch_frame, pull_frame, send_frame
+from benchmarks.support.pipeline import RECEIVE, check_answer, connect, exchange, pipelined
+from benchmarks.support.processes import ROOT, Server, stack
+from rocketlet.common.message_properties import decode_bytes
+from rocketlet.common.message_record import decode
+
+TOPIC = "TopicTest"
+QUEUE = 2
+LATE_TOPIC = "Late"
+IN_FLIGHT = 64
+BATCH = 100
+LOADERS = 2
+PROPERTIES = "UNIQ_KEY\x017F000001ABCD18B4AAC2%012X\2WAIT\1true"
+
+
+def send_all(port: int, frames: Iterable[bytes]) -> None:
+    """Send frames, half of IN_FLIGHT at a time; the first answer is looked at."""
+    with connect(port) as connection:
+        given = iter(frames)
+        check_answer(exchange(connection, next(given)))
+        under_way, rest = 0, b""
+        while some := list(islice(given, IN_FLIGHT // 2)):
+            connection.sendall(b"".join(some))
+            under_way += len(some)
+            while under_way > IN_FLIGHT // 2:
+                answered, rest = _answers(rest + connection.recv(RECEIVE))
+                under_way -= answered
+        while under_way:
+            answered, rest = _answers(rest + connection.recv(RECEIVE))
+            under_way -= answered
+
+
+def _answers(data: bytes) -> tuple[int, bytes]:
+    count = at = 0
+    while len(data) - at >= 4 and len(data) - at - 4 >= (size := int.from_bytes(data[at : at + 4], "big")):
+        at += 4 + size
+        count += 1
+    return count, data[at:]
+
+
+def delayed_frames(count: int, topic: str, first_ms: int, spread_ms: int) -> Iterator[bytes]:
+    """Sends of messages whose moments are spread evenly."""
+    for number in range(count):
+        due = first_ms + number * spread_ms // count
+        properties = PROPERTIES % number + f"\2TIMER_DELIVER_MS\1{due}"
+        yield send_frame("json", topic, 0, b"x" * 64, properties)
+
+
+def pending_mb(count: int) -> float:
+    """What so many messages that are due within hours cost a broker."""
+    with stack() as (_, server):
+        before = _settled(server, lambda: pipelined(server.port, send_frame("json", TOPIC, 0, b"x"), 64, 2000))
+        send_all(server.port, delayed_frames(64, TOPIC, _now() + 3_600_000, 1000))
+        send_all(server.port, delayed_frames(count, TOPIC, _now() + 3_600_000, 10_000_000))
+        time.sleep(3)
+        return (resident_bytes(server.pid) - before) / 1e6
+
+
+def in_flight_mb(count: int) -> float:
+    """What so many messages that were popped and not acknowledged cost a broker."""
+    with stack() as (_, server):
+        frame = batch_frame("json", TOPIC, QUEUE, [b"x" * 64] * BATCH)
+        send_all(server.port, (frame for _ in range(count // BATCH + 64)))
+        before = _settled(server, lambda: pop_all(server, 2000, acknowledge=True))
+        pop_all(server, count, acknowledge=False)
+        time.sleep(3)
+        return (resident_bytes(server.pid) - before) / 1e6
+
+
+def _settled(server: Server, warm_up: object) -> int:
+    assert callable(warm_up)
+    warm_up()
+    time.sleep(1)
+    return resident_bytes(server.pid)
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """Milliseconds, the load in sends a second, and how busy the broker was."""
+
+    median: float
+    p99: float
+    load: float
+    busy: float
+
+
+def lateness(seconds: float, count: int = 2000) -> Late:
+    """How late delayed messages are stored while others send at half of the broker's rate."""
+    with stack() as (_, server):
+        half = pipelined(server.port, send_frame("json", TOPIC, QUEUE, b"x" * 1024), 64, 30_000).rate / 2
+        first = _now() + 4000
+        send_all(server.port, delayed_frames(count, LATE_TOPIC, first, int(seconds * 1000)))
+        with _load(server.port, half, seconds + 4):
+            time.sleep(max(first - _now(), 0) / 1000)
+            meter, began = CpuMeter(server.pid).start(), time.perf_counter()
+            time.sleep(seconds)
+            busy = meter.read() / (time.perf_counter() - began)
+        time.sleep(1)
+        late = sorted(_late_ones(server.port, count))
+        if len(late) < count:
+            raise RuntimeError(f"{len(late)} of {count} delayed messages came")
+        return Late(statistics.median(late), late[len(late) * 99 // 100], half, busy)
+
+
+@contextmanager
+def _load(port: int, rate: float, seconds: float) -> Iterator[None]:
+    command = [sys.executable, "-m", "benchmarks.waiting", "--load", str(port), str(rate / LOADERS), str(seconds)]
+    loaders = [subprocess.Popen(command, cwd=ROOT) for _ in range(LOADERS)]
+    try:
+        yield
+        for one in loaders:
+            if one.wait(60):
+                raise RuntimeError("a producer of the load failed")
+    finally:
+        for one in loaders:
+            one.kill()
+            one.wait()
+
+
+def _keep_sending(port: int, rate: float, seconds: float) -> None:
+    """At a rate, whether the broker keeps up or not."""
+    frame = send_frame("json", TOPIC, QUEUE, b"x" * 1024)
+    with connect(port) as connection:
+        connection.setblocking(False)
+        began, sent = time.perf_counter(), 0
+        while (now := time.perf_counter() - began) < seconds:
+            due = int(now * rate) - sent
+            try:
+                if due > 0:
+                    connection.setblocking(True)
+                    connection.sendall(frame * due)
+                    sent += due
+                    connection.setblocking(False)
+                connection.recv(RECEIVE)
+            except BlockingIOError:
+                pass
+            time.sleep(0.005)
+
+
+def _late_ones(port: int, count: int) -> Iterator[int]:
+    with connect(port) as connection:
+        offset = 0
+        while offset < count:
+            answer = exchange(connection, pull_frame("json", LATE_TOPIC, 0, offset, 32))
+            at = 4 + (int.from_bytes(answer[:4], "big") & 0xFFFFFF)
+            if at == len(answer):
+                return
+            while at < len(answer):
+                size = int.from_bytes(answer[at : at + 4], "big")
+                record = decode(answer[at : at + size])
+                yield record.store_timestamp - int(decode_bytes(record.properties)["TIMER_DELIVER_MS"])
+                at += size
+                offset += 1
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=1_000_000)
+    parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--load", nargs=3, type=float, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.load:
+        port, rate, seconds = options.load
+        _keep_sending(int(port), rate, seconds)
+        return
+    late = lateness(options.seconds)
+    print(
+        f"delayed messages are stored {late.median:.0f} ms late, 99 % within {late.p99:.0f},"
+        f" beside {late.load:,.0f} sends/s, the broker {late.busy:.0%} busy"
+    )
+    print(f"{options.count:,} in flight: {in_flight_mb(options.count):.0f} MB")
+    print(f"{options.count:,} delayed:   {pending_mb(options.count):.0f} MB")
+
+
+if __name__ == "__main__":
+    main()
