@@ -166,11 +166,6 @@ class ConsumerOffsets:
     def groups_of(self, topic: str) -> list[str]:
         return [group for group, topics in self._groups.items() if topic in topics]
 
-    def clone(self, source: str, target: str, topic: str) -> None:
-        """Give one group the offsets of another. Raises OffsetRefused."""
-        for queue_id, offset in self.of(source, topic).items():
-            self.commit(target, topic, queue_id, offset)
-
     def forget_topic(self, topic: str) -> None:
         for group in self.groups_of(topic):
             queues = self._groups[group].pop(topic)

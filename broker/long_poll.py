@@ -27,7 +27,7 @@ from rocketlet.common.clock import stopwatch
 from rocketlet.remoting.connection import Connection
 from rocketlet.remoting.handler import Answer, Deferred, Refused, Reply, Request
 from rocketlet.remoting.response_codes import ResponseCode
-from rocketlet.store.watermark import Waiter, Watermark
+from rocketlet.store.watermark import Watermark
 
 log = logging.getLogger("rocketlet.broker.long_poll")
 
@@ -46,7 +46,7 @@ Attempt = Callable[[bool], Answer | Deferred | int]
 class Parked:
     """One pull that waits."""
 
-    __slots__ = ("attempt", "connection", "deadline", "order", "request", "waiter", "watermark")
+    __slots__ = ("attempt", "connection", "deadline", "order", "request", "together", "watermark")
 
     def __init__(self, request: Request, watermark: Watermark, deadline: float, order: int, attempt: Attempt) -> None:
         self.request = request
@@ -55,10 +55,21 @@ class Parked:
         self.deadline = deadline
         self.order = order
         self.attempt: Attempt | None = attempt  # None: answered or dropped
-        self.waiter: Waiter | None = None
+        self.together: Together | None = None
 
     def __lt__(self, other: Parked) -> bool:
         return (self.deadline, self.order) < (other.deadline, other.order)
+
+
+class Together:
+    """The pulls that wait for one offset of one queue: a send that wakes 50,000 of them takes note of them as one."""
+
+    __slots__ = ("key", "pulls", "waiter")
+
+    def __init__(self, watermark: Watermark, offset: int, reached: Callable[[Together], None]) -> None:
+        self.key = watermark, offset
+        self.pulls: dict[Parked, None] = {}
+        self.waiter = watermark.call_at(offset, lambda: reached(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +84,9 @@ class LongPoll:
         self._settings = settings
         self._of_connection: dict[Hashable, set[Parked]] = {}
         self._parked = 0
+        self._together: dict[tuple[Watermark, int], Together] = {}
         self._ready: list[Parked] = []
+        self._reached: list[Together] = []
         self._deadlines: list[Parked] = []  # a heap; those answered meanwhile stay until they surface
         self._orders = count()
         self._answers: dict[Connection, list[tuple[Request, Answer]]] = {}  # of the turn, not given yet
@@ -107,6 +120,10 @@ class LongPoll:
 
         For at most AT_ONCE seconds: the others are tried by `run`, after other tasks have run.
         """
+        if self._reached:
+            reached, self._reached = self._reached, []
+            for together in reached:
+                self._ready.extend(together.pulls)
         ready, self._ready = self._ready, []
         if not ready:
             return
@@ -157,8 +174,18 @@ class LongPoll:
     def _wait(self, parked: Parked, offset: int) -> None:
         if offset <= parked.watermark.value:
             self._ready.append(parked)
-        else:
-            parked.waiter = parked.watermark.call_at(offset, lambda: self._ready.append(parked))
+            return
+        key = parked.watermark, offset
+        together = self._together.get(key)
+        if together is None:
+            together = self._together[key] = Together(parked.watermark, offset, self._wake)
+        together.pulls[parked] = None
+        parked.together = together
+
+    def _wake(self, together: Together) -> None:
+        """Called inside `advance`, so it only takes note."""
+        del self._together[together.key]
+        self._reached.append(together)
 
     def _try(self, parked: Parked, last: bool) -> None:
         attempt = parked.attempt
@@ -195,5 +222,9 @@ class LongPoll:
         if parked.attempt is not None:
             parked.attempt = None
             self._parked -= 1
-            if parked.waiter is not None:
-                parked.waiter.cancel()
+            together, parked.together = parked.together, None
+            if together is not None:
+                together.pulls.pop(parked, None)
+                if not together.pulls and self._together.get(together.key) is together:
+                    del self._together[together.key]
+                    together.waiter.cancel()

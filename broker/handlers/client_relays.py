@@ -22,6 +22,7 @@ from rocketlet.broker.clients import Clients
 from rocketlet.broker.consumer_groups import ConsumerGroup, Member
 from rocketlet.broker.consumer_offsets import ConsumerOffsets
 from rocketlet.broker.identity import Identity
+from rocketlet.broker.in_turns import Turns, in_pieces, joined, written
 from rocketlet.broker.topic_table import TopicTable
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.message_id import InvalidMessageId, parse_offset_message_id
@@ -113,9 +114,9 @@ class ClientRelays:
                 nursery.start_soon(ask, member)
         return Reply(body=ConsumerStatusBody(consumerTable=found).to_json())
 
-    def reset_offset(self, request: Request) -> Reply:
+    async def reset_offset(self, request: Request) -> Reply:
         header: ResetOffsetHeader = request.header
-        places = ResetOffsetBody(self._reset_places(header))
+        places = ResetOffsetBody(await written(await self._reset_places(header)))
         group = self._clients.consumers.get(header.group)
         if group is None:
             raise Refused(
@@ -124,18 +125,20 @@ class ClientRelays:
                 f"Timestamp: {header.timestamp}",
             )
         _refuse_old(list(group.members.values()), V3_0_7_SNAPSHOT)
-        self._send_reset(group, header, places)
-        return Reply(body=places.to_json())
+        body = places.to_json()
+        await self._send_reset(group, header, places, body)
+        return Reply(body=body)
 
-    def _reset_places(self, header: ResetOffsetHeader) -> dict[MessageQueue, int]:
+    async def _reset_places(self, header: ResetOffsetHeader) -> dict[MessageQueue, int]:
         topic = self._topics.get(header.topic)
         if topic is None:
             raise Refused(
                 ResponseCode.SYSTEM_ERROR,
                 f"[reset-offset] reset offset failed, no topic in this broker. topic={header.topic}",
             )
-        places = {}
+        places, turns = {}, Turns()
         for queue_id in range(topic.write):
+            await turns.pause()
             present = self._offsets.get(header.group, header.topic, queue_id)
             if present is None:
                 raise Refused(ResponseCode.SYSTEM_ERROR, f"THe consumer group <{header.group}> not exist")
@@ -147,11 +150,18 @@ class ClientRelays:
             places[queue] = wanted if header.isForce or wanted < present else present
         return places
 
-    def _send_reset(self, group: ConsumerGroup, header: ResetOffsetHeader, places: ResetOffsetBody) -> None:
+    async def _send_reset(
+        self, group: ConsumerGroup, header: ResetOffsetHeader, places: ResetOffsetBody, as_map: bytes
+    ) -> None:
         # Force has had its effect already, so the clients do not get the flag.
         told = ResetOffsetHeader(header.timestamp, header.topic, header.group, False)
-        for member in group.members.values():
-            body = places.to_list_json() if member.language == Language.CPP.name else places.to_json()
+        turns, as_list = Turns(), b""
+        for member in list(group.members.values()):
+            await turns.pause()
+            cpp = member.language == Language.CPP.name
+            if cpp and not as_list:
+                as_list = await joined(places.list_json(in_pieces(places.offsetTable.items())))
+            body = as_list if cpp else as_map
             try:
                 member.connection.send_oneway(command_of(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, told, body))
             except RemotingError as error:

@@ -7,9 +7,12 @@ Java: broker/processor/AdminBrokerProcessor.java
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from rocketlet.broker.clients import Clients
 from rocketlet.broker.consumer_groups import Member
 from rocketlet.broker.handlers.membership import data_of
+from rocketlet.broker.in_turns import in_pieces, joined
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol.inspection import (
     ClientConnection,
@@ -58,14 +61,20 @@ class Connections:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"the producer group[{header.producerGroup}] not exist")
         return Reply(body=ProducerConnection([_connection(member) for member in members]).to_json())
 
-    def all_producers(self, request: Request) -> Reply:
-        groups = self._clients.producers.all()
-        data = {group: [_info(member) for member in members.values()] for group, members in groups.items()}
-        return Reply(body=ProducerTableInfo(data).to_json())
+    async def all_producers(self, request: Request) -> Reply:
+        groups = [(group, list(members.values())) for group, members in self._clients.producers.all().items()]
+        return Reply(body=await joined(ProducerTableInfo.pieces(_infos(groups))))
 
 
 def _connection(member: Member) -> ClientConnection:
     return ClientConnection(member.connection.peer, member.client_id, member.language, member.version)
+
+
+def _infos(groups: list[tuple[str, list[Member]]]) -> Iterator[tuple[str, list[ProducerInfo]]]:
+    """A group comes once for each piece of it."""
+    for group, members in groups:
+        for piece in in_pieces(members):
+            yield group, [_info(member) for member in piece]
 
 
 def _info(member: Member) -> ProducerInfo:

@@ -18,7 +18,7 @@ from rocketlet.broker.consumer_lag import ConsumerLag
 from rocketlet.broker.consumer_offsets import ConsumerOffsets, OffsetRefused
 from rocketlet.broker.handlers.acknowledged import acknowledged
 from rocketlet.broker.identity import Identity
-from rocketlet.broker.in_turns import Turns
+from rocketlet.broker.in_turns import Turns, in_pieces, joined, written
 from rocketlet.broker.json_file import JsonFile
 from rocketlet.broker.statistics import Statistics
 from rocketlet.broker.subscription_groups import SubscriptionGroups
@@ -95,6 +95,7 @@ class ConsumeProgress:
         for topic in self._lag.topics_of(header.consumerGroup, header.topic):
             stats.offsetTable.update(await self._progress(turns, header.consumerGroup, topic, topic.read))
             stats.consumeTps += self._consume_tps(header.consumerGroup, topic.name)
+        stats.offsetTable = await written(stats.offsetTable)
         return Reply(body=stats.to_json())
 
     async def of_all_groups(self, request: Request) -> Reply:
@@ -107,7 +108,7 @@ class ConsumeProgress:
                     continue
                 table = await self._progress(turns, group.groupName, topic, topic.write)
                 behind += sum(queue.brokerOffset - queue.consumerOffset for queue in table.values())
-                stats.append(ConsumeStats(table, self._consume_tps(group.groupName, topic.name)))
+                stats.append(ConsumeStats(await written(table), self._consume_tps(group.groupName, topic.name)))
             found.append({group.groupName: stats})
         return Reply(body=ConsumeStatsList(found, self._identity.address, behind).to_json())
 
@@ -125,7 +126,7 @@ class ConsumeProgress:
         for queue_id in range(topic.write):
             spans.append(await self._store.patiently(partial(self._time_span, header.group, header.topic, queue_id)))
             await turns.pause()
-        return Reply(body=ConsumeTimeSpanBody(spans).to_json())
+        return Reply(body=await joined(ConsumeTimeSpanBody.pieces(in_pieces(spans))))
 
     def correction(self, request: Request) -> Reply:
         header: QueryCorrectionOffsetHeader = request.header
@@ -143,11 +144,14 @@ class ConsumeProgress:
 
     async def clone(self, request: Request) -> Reply:
         header: CloneGroupOffsetHeader = request.header
+        turns = Turns()
         for topic in self._lag.topics_of(header.srcGroup, header.topic, offline=header.offline):
-            try:
-                self._offsets.clone(header.srcGroup, header.destGroup, topic.name)
-            except OffsetRefused as refused:
-                raise Refused(ResponseCode.SYSTEM_ERROR, str(refused)) from None
+            for queue_id, offset in list(self._offsets.of(header.srcGroup, topic.name).items()):
+                await turns.pause()
+                try:
+                    self._offsets.commit(header.destGroup, topic.name, queue_id, offset)
+                except OffsetRefused as refused:
+                    raise Refused(ResponseCode.SYSTEM_ERROR, str(refused)) from None
             self._offsets_file.changed()
         await acknowledged(self._offsets_file)
         return Reply()

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 
 from rocketlet.broker.clients import Clients, Heartbeat
 from rocketlet.broker.config import Settings
-from rocketlet.broker.consumer_groups import Consuming, RegistryFull
+from rocketlet.broker.consumer_groups import MAX_GROUPS_OF_CONNECTION, Consuming, RegistryFull
 from rocketlet.broker.filter.lexer import FilterSyntaxError
 from rocketlet.broker.filter.selector import compiled
 from rocketlet.broker.subscription_groups import SubscriptionGroups
@@ -88,6 +88,11 @@ class Membership:
             raise Refused(
                 ResponseCode.SYSTEM_ERROR,
                 f"a client id of {len(data.clientID)} characters; at most {LONGEST_CLIENT_ID} are allowed",
+            )
+        if len(data.consumerDataSet) > MAX_GROUPS_OF_CONNECTION:
+            raise Refused(
+                ResponseCode.SYSTEM_BUSY,
+                f"a client in {len(data.consumerDataSet)} groups; at most {MAX_GROUPS_OF_CONNECTION} are allowed",
             )
         # A group of another name is refused everything else, here and in RocketMQ.
         data.consumerDataSet = [one for one in data.consumerDataSet if is_group_name(one.groupName)]

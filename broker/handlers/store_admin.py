@@ -18,7 +18,7 @@ from rocketlet.broker.consumer_offsets import ConsumerOffsets
 from rocketlet.broker.filter.consumer_filters import ConsumerFilters
 from rocketlet.broker.handlers.membership import data_of
 from rocketlet.broker.identity import Identity
-from rocketlet.broker.in_turns import Turns
+from rocketlet.broker.in_turns import Turns, written
 from rocketlet.broker.topic_table import TopicTable
 from rocketlet.common import fastjson
 from rocketlet.common.message import MessageQueue
@@ -83,7 +83,7 @@ class StoreAdmin:
                 last = max(await store.patiently(partial(store.store_time_at, topic.name, queue_id, end - 1)), 0)
             queue = MessageQueue(topic.name, self._identity.name, queue_id)
             table[queue] = TopicOffset(last, end, self._store.queue_begin(topic.name, queue_id))
-        return Reply(body=TopicStatsTable(table).to_json())
+        return Reply(body=TopicStatsTable(await written(table)).to_json())
 
     def consumer_offsets(self, request: Request) -> Reply:
         return Reply(body=ConsumerOffsetTable(self._offsets.to_body()["offsetTable"]).to_json())

@@ -7,6 +7,7 @@ neighbours, common/protocol/header/GetConsumeStatsRequestHeader.java and its nei
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
 import msgspec
@@ -17,6 +18,8 @@ from rocketlet.remoting.protocol.body import Body, QueueKeyedBody, name_ordinals
 from rocketlet.remoting.protocol.header import Header, Int, Long, text_of
 from rocketlet.remoting.protocol.membership import SubscriptionData
 from rocketlet.remoting.protocol.queue import WireQueue, object_map, read_object_map
+
+_encode = msgspec.json.Encoder().encode
 
 
 class TopicHeader(Header):
@@ -136,6 +139,16 @@ class ProducerTableInfo(Body):
     """The answer to 328: producer group -> producers."""
 
     data: dict[str, list[ProducerInfo]] = field(default_factory=dict)
+
+    @staticmethod
+    def pieces(groups: Iterable[tuple[str, list[ProducerInfo]]]) -> Iterator[bytes]:
+        """Its JSON, a piece at a time. A group with many producers comes again with the next of them."""
+        last = None
+        for group, producers in groups:
+            before = b"," if group == last else (b'{"data":{' if last is None else b"],") + _encode(group) + b":["
+            yield before + _encode(producers)[1:-1]
+            last = group
+        yield b'{"data":{}}' if last is None else b"]}}"
 
 
 class TopicOffset(Body):
@@ -260,6 +273,16 @@ class ConsumeTimeSpanBody(Body):
     """The answer to 303."""
 
     consumeTimeSpanSet: list[QueueTimeSpan] = field(default_factory=list)
+
+    @staticmethod
+    def pieces(spans: Iterable[list[QueueTimeSpan]]) -> Iterator[bytes]:
+        """Its JSON, a piece at a time."""
+        yield b'{"consumeTimeSpanSet":['
+        between = b""
+        for piece in spans:
+            yield between + _encode(piece)[1:-1]
+            between = b","
+        yield b"]}"
 
 
 CONSUME_RESULTS = ("CR_SUCCESS", "CR_LATER", "CR_ROLLBACK", "CR_COMMIT", "CR_THROW_EXCEPTION", "CR_RETURN_NULL")

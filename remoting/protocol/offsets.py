@@ -7,6 +7,7 @@ common/protocol/body/ResetOffsetBody.java, GetConsumerStatusBody.java, ConsumerO
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Self
 
 import msgspec
@@ -103,20 +104,26 @@ class QueryCorrectionOffsetHeader(Header):
 
 
 class ResetOffsetBody(QueueKeyedBody):
-    """New positions by queue. C++ clients want a list instead of the map: `to_list_json`."""
+    """New positions by queue. C++ clients want a list instead of the map: `list_json`."""
 
     offsetTable: dict[MessageQueue, int]
 
     def builtins(self) -> Any:
         return {"offsetTable": object_map(self.offsetTable)}
 
-    def to_list_json(self) -> bytes:
-        """The form for clients whose language is CPP."""
-        entries = [
-            {"brokerName": queue.broker_name, "offset": offset, "queueId": queue.queue_id, "topic": queue.topic}
-            for queue, offset in self.offsetTable.items()
-        ]
-        return msgspec.json.encode({"offsetTable": entries})
+    @staticmethod
+    def list_json(pieces: Iterable[Iterable[tuple[MessageQueue, int]]]) -> Iterator[bytes]:
+        """The form for clients whose language is CPP, a piece at a time."""
+        yield b'{"offsetTable":['
+        between = b""
+        for piece in pieces:
+            entries = [
+                {"brokerName": queue.broker_name, "offset": offset, "queueId": queue.queue_id, "topic": queue.topic}
+                for queue, offset in piece
+            ]
+            yield between + msgspec.json.encode(entries)[1:-1]
+            between = b","
+        yield b"]}"
 
     @classmethod
     def from_builtins(cls, value: Any) -> Self:

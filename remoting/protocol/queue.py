@@ -8,7 +8,7 @@ Java: common/message/MessageQueue.java
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -37,8 +37,19 @@ class WireQueue(msgspec.Struct, frozen=True, order=True):
         return MessageQueue(self.topic, self.brokerName, self.queueId)
 
 
+class WrittenMap(dict[MessageQueue, Any]):
+    """A map whose JSON is there already: a large one is written in pieces, so that others get their turn."""
+
+    def __init__(self, table: Mapping[MessageQueue, Any], pieces: Iterable[msgspec.Raw]) -> None:
+        """The pieces are parts of the table, each as `object_map` writes it."""
+        super().__init__(table)
+        self.written = msgspec.Raw(b"{%b}" % b",".join(bytes(piece)[1:-1] for piece in pieces))
+
+
 def object_map(table: Mapping[MessageQueue, Any]) -> msgspec.Raw:
     """The map with the queues themselves as keys."""
+    if isinstance(table, WrittenMap):
+        return table.written
     return fastjson.dumps_object_keys([(WireQueue.of(queue), value) for queue, value in table.items()])
 
 

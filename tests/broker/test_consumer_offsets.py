@@ -40,8 +40,6 @@ def test_topics_and_groups() -> None:
     offsets.commit("h", "t", 0, 3)
     assert offsets.topics_of("g") == ["t", "%RETRY%g"]
     assert offsets.groups_of("t") == ["g", "h"]
-    offsets.clone("g", "k", "t")
-    assert offsets.get("k", "t", 0) == 1
     offsets.forget_topic("t")
     assert offsets.groups_of("t") == []
     assert len(offsets) == 1

@@ -11,7 +11,13 @@ from trio.testing import MockClock
 from rocketlet.access.config import AccessConfig
 from rocketlet.broker import consumer_groups, queue_locks
 from rocketlet.broker.config import BrokerConfig
-from rocketlet.broker.consumer_groups import ConsumerGroups, Consuming, Member, RegistryFull
+from rocketlet.broker.consumer_groups import (
+    MAX_GROUPS_OF_CONNECTION,
+    ConsumerGroups,
+    Consuming,
+    Member,
+    RegistryFull,
+)
 from rocketlet.broker.filter import consumer_filters
 from rocketlet.broker.filter.bloom import Bloom
 from rocketlet.broker.filter.consumer_filters import ConsumerFilters
@@ -33,12 +39,13 @@ from rocketlet.remoting.config import ServerConfig
 from rocketlet.remoting.handler import Handler, Request
 from rocketlet.remoting.memory_network import MemoryNetwork
 from rocketlet.remoting.protocol.header import Header
-from rocketlet.remoting.protocol.membership import LockBatchBody
+from rocketlet.remoting.protocol.membership import ConsumerData, HeartbeatData, LockBatchBody
 from rocketlet.remoting.protocol.queue import WireQueue
 from rocketlet.remoting.protocol.replication import DEMOTE, RESUME, STOP, DemoteHeader, HandOverHeader, PromoteHeader
 from rocketlet.remoting.protocol.sending import ConsumerSendMsgBackHeader
 from rocketlet.remoting.protocol.transactions import CheckTransactionStateHeader
 from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.store.config import StoreConfig
 from rocketlet.store.memory_disk import MemoryDisk
 from rocketlet.store.message import Put
@@ -237,6 +244,15 @@ async def test_a_subscription_of_a_pull_has_a_longest_length(autojump_clock: Moc
         expression = " || ".join(["tag"] * 5000) if kind == "TAG" else " OR ".join(["a = 1"] * 5000)
         answer = await one.pull("T", 0, 0, subscription=expression, expressionType=kind)
         assert answer.code == 23
+
+
+async def test_a_heartbeat_of_too_many_groups_makes_no_topics(autojump_clock: MockClock) -> None:
+    async with memory_broker() as one:
+        before = len(one.broker.tables.topics)
+        consumers = [ConsumerData(f"G{number}") for number in range(MAX_GROUPS_OF_CONNECTION + 1)]
+        answer = await one.call(RequestCode.HEART_BEAT, None, HeartbeatData("c", [], consumers).to_json())
+        assert answer.code == ResponseCode.SYSTEM_BUSY
+        assert len(one.broker.tables.topics) == before
 
 
 async def test_what_heartbeats_say_is_bounded(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:

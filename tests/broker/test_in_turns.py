@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Mapping
 
 import msgspec
 import pytest
 import trio
+from trio.testing import MockClock
 
 from rocketlet.broker import in_turns as module
 from rocketlet.broker.consumer_offsets import ConsumerOffsets
-from rocketlet.broker.in_turns import in_turns
+from rocketlet.broker.in_turns import in_turns, written
 from rocketlet.broker.json_file import JsonFile
 from rocketlet.common import fastjson
+from rocketlet.common.message import MessageQueue
+from rocketlet.remoting.protocol.inspection import ProducerInfo, ProducerTableInfo, TopicOffset
+from rocketlet.remoting.protocol.membership import ConsumerData, HeartbeatData, ProducerData
+from rocketlet.remoting.protocol.queue import object_map
+from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.store.memory_disk import MemoryDisk
+from tests.support.memory_broker import memory_broker, tags
 
 
 async def test_other_tasks_run_between_the_items(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,3 +93,70 @@ async def test_a_table_that_changes_while_it_is_written_is_written_whole(monkeyp
     for group in range(500):
         if group % 3:
             assert [read.get(f"G{group}", "T", queue) for queue in range(4)] == [group + n for n in range(4)]
+
+
+class Steps(trio.abc.Instrument):
+    """How often the loop turned to a task."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.count += 1
+
+
+QUEUES = 300
+WIDE, GROUP = {"topic": "Wide"}, {"group": "CG", "topic": "Wide"}
+
+
+@pytest.mark.parametrize(
+    ("code", "fields"),
+    [
+        (RequestCode.GET_TOPIC_STATS_INFO, WIDE),
+        (RequestCode.GET_CONSUME_STATS, {"consumerGroup": "CG", **WIDE}),
+        (RequestCode.GET_BROKER_CONSUME_STATS, {"isOrder": "false"}),
+        (RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, {**GROUP, "timestamp": "-1", "isForce": "true"}),
+        (RequestCode.CLONE_GROUP_OFFSET, {"srcGroup": "CG", "destGroup": "DG", "offline": "false", **WIDE}),
+        (RequestCode.QUERY_CONSUME_TIME_SPAN, GROUP),
+        (RequestCode.GET_ALL_PRODUCER_INFO, {}),
+    ],
+)
+async def test_a_request_about_many_rows_leaves_room_between_them(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, code: RequestCode, fields: Mapping[str, str]
+) -> None:
+    monkeypatch.setattr(module, "AT_ONCE", -1.0)
+    monkeypatch.setattr(module, "PIECE", 1)
+    async with memory_broker() as one:
+        numbers = {"readQueueNums": str(QUEUES), "writeQueueNums": str(QUEUES), "perm": "6", "topicSysFlag": "0"}
+        more = {"order": "false", "defaultTopic": "TBW102", "topicFilterType": "SINGLE_TAG"}
+        made = await one.call(RequestCode.UPDATE_AND_CREATE_TOPIC, {**WIDE, **numbers, **more})
+        assert made.code == 0
+        consumer = ConsumerData("CG", subscriptionDataSet=[tags("Wide")])
+        beat = HeartbeatData("c", [ProducerData(f"P{number}") for number in range(QUEUES)], [consumer])
+        assert (await one.call(RequestCode.HEART_BEAT, None, beat.to_json())).code == 0
+        for queue_id in range(QUEUES):
+            one.broker.tables.offsets.commit("CG", "Wide", queue_id, 0)
+        steps = Steps()
+        trio.lowlevel.add_instrument(steps)
+        answer = await one.call(code, fields)
+        trio.lowlevel.remove_instrument(steps)
+        assert answer.code == 0, answer.remark
+        assert steps.count > QUEUES
+
+
+async def test_a_map_that_is_written_in_pieces_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PIECE", 3)
+    for size in (0, 1, 3, 10):
+        whole = {MessageQueue("T", "b", number): TopicOffset(number, 2, 1) for number in range(size)}
+        found = await written(whole)
+        assert found == whole
+        assert bytes(object_map(found)) == bytes(object_map(whole))
+
+
+def test_producers_in_pieces_are_the_same() -> None:
+    one, other = ProducerInfo("a", "JAVA", 1, "/1.2.3.4:5", 409), ProducerInfo("b")
+    for groups in ([], [("g", [one])], [("g", [one]), ("g", [other]), ("h", [other, one])]):
+        whole: dict[str, list[ProducerInfo]] = {}
+        for group, producers in groups:
+            whole.setdefault(group, []).extend(producers)
+        assert json.loads(b"".join(ProducerTableInfo.pieces(groups))) == json.loads(ProducerTableInfo(whole).to_json())

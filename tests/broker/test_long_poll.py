@@ -11,6 +11,7 @@ import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
+from trio.testing import MockClock
 
 from rocketlet.broker.config import BrokerConfig, Settings
 from rocketlet.broker.long_poll import LongPoll
@@ -211,3 +212,18 @@ def test_each_pull_is_answered_once_or_dropped(script: list[tuple[str, int]]) ->
             assert all(queue.statistics().waiting == 0 for queue in queues)
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+async def test_pulls_that_wait_for_one_offset_are_woken_as_one(autojump_clock: MockClock) -> None:
+    async with long_poll() as poll:
+        queue = Watermark(5)
+        pulls = [Pull(poll, queue) for _ in range(1000)]
+        assert queue.statistics().waiting == 1
+        poll.dropped(pulls[0].request.connection)
+        assert queue.statistics().waiting == 0
+        stays, leaves = Pull(poll, queue, connection="stays"), Pull(poll, queue, connection="leaves")
+        queue.advance(6)
+        poll.dropped(leaves.request.connection)
+        poll.drain()
+        assert (stays.code, leaves.code) == (0, None)
+        assert poll.statistics().parked == 0
