@@ -303,7 +303,7 @@ class RealRegion:
             return platform_files.next_data(descriptor, at, self.size)
 
     def descriptor(self) -> int | None:
-        with suppress(FileNotFoundError), self._opened():
+        with suppress(OSError), self._opened():  # deleted, or too many are open
             return self._descriptor
         return None
 

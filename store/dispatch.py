@@ -206,8 +206,12 @@ class Dispatch:
                 self._hashed.append(IndexColumns(hashes, places, note.timestamp))
 
     def _file_records(self, note: NotedRecords) -> None:
-        while note.entries:  # what is filed is gone from here, should the disk be full half-way
+        while note.entries:  # what is filed is gone from here, should the disk be full half-way ...
             queue, queue_offset, log_offsets, sizes, tags_codes = note.entries[-1]
+            if queue.end > queue_offset:  # ... and so it was, in the middle of these
+                done = queue.end - queue_offset
+                queue_offset, log_offsets, sizes = queue.end, log_offsets[done:], sizes[done:]
+                tags_codes = tags_codes[done:]
             if len(sizes) >= _MANY_ENTRIES:
                 queue.write_many(queue_offset, log_offsets, sizes, tags_codes)
             else:

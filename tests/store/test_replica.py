@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketlet.common.message_flags import COMMIT, PREPARED, ROLLBACK
+from rocketlet.store.config import StoreConfig
 from rocketlet.store.errors import DiskFull, Following
 from rocketlet.store.memory_disk import MemoryDisk
 from rocketlet.store.message_store import MessageStore
@@ -17,11 +18,13 @@ from rocketlet.store.replica import NoRecord, Replica
 from tests.support.store_model import ROOT, StoreModel, message, small_config
 
 CONFIG = small_config()
+LARGER = small_config(mapped_file_size_commit_log=1 << 15)  # its files hold records enough to be filed together
+CONFIGS = st.sampled_from([CONFIG, LARGER])
 
 
-def filled(seed: int, count: int = 60) -> StoreModel:
+def filled(seed: int, count: int = 60, config: StoreConfig = CONFIG) -> StoreModel:
     """A store with messages of every kind, over several log files."""
-    model, random = StoreModel(CONFIG), Random(seed)
+    model, random = StoreModel(config), Random(seed)
     for number in range(count):
         topic = random.choice(["TopicA", "TopicB", "%RETRY%group"])
         body = bytes(random.randrange(300))
@@ -35,8 +38,8 @@ def log_bytes(store: MessageStore) -> bytes:
     return b"".join(bytes(view) for _, view in store.log.file_views())
 
 
-async def opened(disk: MemoryDisk) -> MessageStore:
-    store = MessageStore(disk, CONFIG, lambda: 0, on_progress=lambda _: None)
+async def opened(disk: MemoryDisk, config: StoreConfig = CONFIG) -> MessageStore:
+    store = MessageStore(disk, config, lambda: 0, on_progress=lambda _: None)
     await store.open()
     return store
 
@@ -54,13 +57,13 @@ def feed(replica: Replica, data: bytes, random: Random) -> None:
         at += size
 
 
-@given(seed=st.integers(0, 1 << 32))
-def test_a_replica_has_the_same_files_byte_for_byte(seed: int) -> None:
-    model, disk, random = filled(seed), MemoryDisk(page_size=128), Random(seed)
+@given(seed=st.integers(0, 1 << 32), config=CONFIGS)
+def test_a_replica_has_the_same_files_byte_for_byte(seed: int, config: StoreConfig) -> None:
+    model, disk, random = filled(seed, 60 if config is CONFIG else 200, config), MemoryDisk(page_size=128), Random(seed)
 
     async def run() -> None:
         master = model.store
-        slave = await opened(disk)
+        slave = await opened(disk, config)
         replica = slave.follow(no_bits)
         feed(replica, log_bytes(master), random)
         assert slave.log.end == master.log.end == slave.dispatched.value == slave.appended.value
@@ -140,32 +143,60 @@ async def test_what_is_no_record_is_refused_and_nothing_of_it_is_kept() -> None:
         assert not any(file.buffer[end - file.begin :])
 
 
-async def test_a_queue_that_begins_anew_at_the_master_begins_anew_here() -> None:
-    master = await opened(MemoryDisk(page_size=128))
-    for number in range(3):
+@pytest.mark.parametrize("count", [3, 40])
+async def test_a_queue_that_begins_anew_at_the_master_begins_anew_here(count: int) -> None:
+    master = await opened(MemoryDisk(page_size=128), LARGER)
+    for number in range(count):
         master.put(message("TopicA", 0, b"old %d" % number))
     master.settle()
     master.delete_topic("TopicA")
-    master.put(message("TopicA", 0, b"new"))
+    for _ in range(count):
+        master.put(message("TopicA", 0, b"new"))
     master.settle()
-    slave = await opened(MemoryDisk(page_size=128))
+    slave = await opened(MemoryDisk(page_size=128), LARGER)
     slave.follow(no_bits).append(log_bytes(master))
-    assert slave.queue_end("TopicA", 0) == 1
+    assert slave.queue_end("TopicA", 0) == count
     assert b"new" in slave.get("TopicA", 0, 0, 10).body()
 
 
-async def test_a_full_disk_stops_it_and_it_goes_on_when_there_is_room() -> None:
-    master = await opened(MemoryDisk(page_size=128))
-    for number in range(40):
-        master.put(message("TopicA", number % 2, b"x" * 200))
+@given(seed=st.integers(0, 1 << 32), config=CONFIGS)
+def test_what_is_not_confirmed_yet_is_not_filed(seed: int, config: StoreConfig) -> None:
+    model, random = filled(seed, 80, config), Random(seed)
+
+    async def run() -> None:
+        slave = MessageStore(MemoryDisk(page_size=128), config, lambda: 0, on_progress=lambda _: None)
+        slave.hold_unconfirmed()
+        await slave.open()
+        feed(slave.follow(no_bits), log_bytes(model.store), random)
+        ends = [one.at.end for one in model.kept]
+        for end in sorted(random.choices(range(ends[-1] + 1), k=9)):
+            slave.confirm(end, slave.settle)
+            assert slave.dispatched.value == max((one for one in ends if one <= end), default=0)
+        slave.confirm(ends[-1], slave.settle)
+        assert slave.dispatched.value == ends[-1]
+        for one in model.kept:
+            if one.has_entry:
+                queue = slave.queue(one.put.topic, one.put.queue_id)
+                assert queue is not None
+                assert queue.entry(one.at.queue_offset) == (one.at.log_offset, one.at.size, one.put.tags_code)
+        assert slave.index.statistics() == model.store.index.statistics()
+
+    trio.run(run)
+
+
+@pytest.mark.parametrize(("config", "most"), [(CONFIG, 300), (LARGER, 300), (LARGER, 12_000)])
+async def test_a_full_disk_stops_it_and_it_goes_on_when_there_is_room(config: StoreConfig, most: int) -> None:
+    master = await opened(MemoryDisk(page_size=128), config)
+    for number in range(40 if most == 300 else 400):
+        master.put(message("TopicA", number % 2, b"x" * 200, (b"k%d" % number,)))
     master.settle()
     disk = MemoryDisk(page_size=128)
-    slave = await opened(disk)
+    slave = await opened(disk, config)
     disk.capacity = disk.statistics().reserved_bytes + 4000
     replica, data, at = slave.follow(no_bits), log_bytes(master), 0
     full = 0
     while at < len(data):
-        size = min(300, len(data) - at, replica.room_in_file())
+        size = min(most, len(data) - at, replica.room_in_file())
         try:
             replica.append(data[at : at + size])
         except DiskFull:
