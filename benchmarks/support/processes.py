@@ -34,12 +34,12 @@ class Server:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens on, nor on the two below (VIP) and the one above (replication)."""
+    """A port that nobody listens on, nor on the two below it (VIP) and the two above (slaves, replicas)."""
     while True:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = int(probe.getsockname()[1])
-        if all(_can_bind(port + step) for step in (-2, 0, 1)):
+        if all(_can_bind(port + step) for step in (-2, 0, 1, 2)):
             return port
 
 
