@@ -28,6 +28,7 @@ import errno
 import os
 import shutil
 import sys
+from functools import cache
 from typing import IO, Any
 
 PAGE = 4096  # of `allocate`: what is written in one piece, and at least a sector of any disk
@@ -143,16 +144,42 @@ def space(path: str) -> tuple[int, int]:
     return used + free, free  # as `df` and Java count: root's reserve is neither used nor usable
 
 
+@cache
 def memory() -> int:
-    """Bytes of RAM."""
+    """Bytes of RAM, or of that part of it which this process's control groups allow, its page cache among it."""
     if hasattr(os, "sysconf"):
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *group_limits("/")])
     import ctypes
 
     status = (ctypes.c_ulonglong * 8)()  # MEMORYSTATUSEX: its length and the load, then seven numbers of bytes
     ctypes.c_ulong.from_buffer(status).value = ctypes.sizeof(status)
     kernel: Any = ctypes.windll.kernel32  # type: ignore[attr-defined, unused-ignore]
     return int(status[1]) if kernel.GlobalMemoryStatusEx(ctypes.byref(status)) else 4 << 30
+
+
+def group_limits(root: str) -> list[int]:
+    """The limits of memory of this process's control groups, from its own up to the outermost: of version 2 and of
+    version 1, whose `no limit` is a very large number. A container sees its own group as the outermost. Linux."""
+    found = []
+    for line in _lines(f"{root}proc/self/cgroup"):
+        _, controllers, path = line.split(":", 2)
+        if controllers in ("", "memory"):
+            folder, name = (f"{root}sys/fs/cgroup", "memory.max")
+            if controllers:
+                folder, name = f"{folder}/memory", "memory.limit_in_bytes"
+            parts = [part for part in path.split("/") if part]
+            for depth in range(len(parts), -1, -1):
+                limit = _lines("/".join([folder, *parts[:depth], name]))
+                found += [int(text) for text in limit if text.isdecimal()]
+    return found
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().splitlines()
+    except OSError:
+        return []
 
 
 def raise_open_files() -> None:

@@ -152,3 +152,23 @@ def test_with_fdatasync_a_mapping_needs_nothing_else(tmp_path: Path) -> None:
 
     platform_files.flush_mapping(Mapping())
     assert mmap.PAGESIZE % platform_files.PAGE == 0
+
+
+@pytest.mark.parametrize(
+    ("groups", "limits", "found"),
+    [
+        ("0::/a/b", {"a/b/memory.max": "1000", "a/memory.max": "700"}, [1000, 700]),
+        ("0::/", {"memory.max": "500"}, [500]),
+        ("0::/a", {"a/memory.max": "max"}, []),
+        ("0::/gone", {}, []),
+        ("5:cpu:/x\n4:memory:/x", {"memory/x/memory.limit_in_bytes": "300", "cpu/x/memory.max": "1"}, [300]),
+    ],
+)
+def test_limits_of_control_groups(groups: str, limits: dict[str, str], found: list[int], tmp_path: Path) -> None:
+    (tmp_path / "proc" / "self").mkdir(parents=True)
+    (tmp_path / "proc" / "self" / "cgroup").write_text(groups + "\n")
+    for name, text in limits.items():
+        path = tmp_path / "sys" / "fs" / "cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    assert platform_files.group_limits(f"{tmp_path}/") == found
