@@ -46,6 +46,7 @@ from rocketlet.store.message_store import MessageStore
 _HOST_FLAGS = BORN_V6 | STORE_V6  # the store sets them, by the hosts of the record
 _REDIRECTING = frozenset({b"DELAY", b"TRAN_MSG", *(name.encode() for name in deliver_at.PROPERTIES)})
 _JAVAS_WAIT = b"\x02WAIT\x01true\x02"
+_LAST_WAIT = b"\x02WAIT\x01true"
 
 
 class SendMessage:
@@ -212,7 +213,11 @@ def stored_properties(
     if b"WAIT" in named:
         wait = named[b"WAIT"] != b"false"
         if not keep_wait:
-            raw = raw.replace(_JAVAS_WAIT, b"\x02", 1)  # where Java puts it, in the middle of the others
+            # Where Java puts it: before TAGS, and last where there are none.
+            if raw.endswith(_LAST_WAIT):
+                raw = raw[: -len(_LAST_WAIT)]
+            else:
+                raw = raw.replace(_JAVAS_WAIT, b"\x02", 1)
             if b"WAIT" in raw:
                 raw = remove(raw, b"WAIT")
     if b"CLUSTER" in named:

@@ -498,6 +498,8 @@ def test_what_is_stored_of_properties_is_what_a_reader_of_the_text_sees(text: st
         ("A\x01b", b"A\x01b\x02CLUSTER\x01C"),
         ("A\x01b\x02\x02", b"A\x01b\x02CLUSTER\x01C"),
         ("WAIT\x01true", b"CLUSTER\x01C"),
+        ("A\x01b\x02WAIT\x01true", b"A\x01b\x02CLUSTER\x01C"),
+        ("WAIT\x01true\x02A\x01b\x02WAIT\x01true", b"A\x01b\x02CLUSTER\x01C"),
         ("A\x01b\x02WAIT\x01true\x02D\x01e\x02WAIT\x01true\x02", b"A\x01b\x02D\x01e\x02CLUSTER\x01C"),
         ("WAIT\x01true\x02WAIT\x01false\x02A\x01b", b"A\x01b\x02CLUSTER\x01C"),
         ("CLUSTER\x01other\x02A\x01b\x02", b"A\x01b\x02CLUSTER\x01C"),
