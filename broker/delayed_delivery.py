@@ -22,6 +22,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import trio
@@ -129,6 +130,7 @@ class DelayedDelivery:
             if wait > 0:
                 await trio.sleep(min(wait, LONGEST_SLEEP_MS) / 1000)
                 continue
+            await self._store.patiently(partial(self._look_at_due, queue, level, offset))
             error = self._deliver_due(queue, level)
             if error is None:
                 pause = SHORTEST_PAUSE
@@ -181,6 +183,16 @@ class DelayedDelivery:
         if unit is not None:
             return unit.tags_code
         return self._store.store_time_of(entry[0]) + (queue.delay_ms or 0)
+
+    def _look_at_due(self, queue: ConsumeQueue, level: int, offset: int) -> None:
+        """Look at what the next batch delivers: two hours old, it may be on the disk alone."""
+        for at in range(offset, min(offset + BATCH, queue.end)):
+            self._store.need_entry(queue, at)
+            if self._wait(queue, level, at) > 0:
+                return
+            entry = queue.entry(at)
+            if entry is not None and not self._store.is_recent(entry[0]):
+                self._store.record_at(entry[0], entry[1])
 
     def _deliver_due(self, queue: ConsumeQueue, level: int) -> StoreError | None:
         """Deliver what is due, up to a batch; stops at the first that cannot be stored, and returns why."""

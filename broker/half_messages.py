@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import MutableMapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from rocketlet.broker.consumer_offsets import ConsumerOffsets, OffsetRefused
@@ -246,9 +247,15 @@ class HalfMessages:
 
     # ---- reading
 
+    async def read_patiently(self, offset: int) -> Half | None:
+        """`read` of what may be on the disk alone."""
+        return await self._store.patiently(partial(self.read, offset))
+
     def read(self, offset: int) -> Half | None:
         """The half message at an offset of the half queue; None where there is none that makes sense."""
         queue = self._store.queue(HALF_TOPIC, QUEUE)
+        if queue is not None:
+            self._store.need_entry(queue, offset)
         entry = queue.entry(offset) if queue is not None else None
         return self._read_at(entry[0]) if entry is not None else None
 

@@ -101,7 +101,7 @@ class TransactionCheck:
         offset = self._halves.next_open()
         seen = 0
         try:
-            while offset < self._halves.end() and self._look_at(offset, start):
+            while offset < self._halves.end() and await self._look_at(offset, start):
                 offset += 1
                 seen += 1
                 if seen % BATCH == 0:
@@ -117,12 +117,14 @@ class TransactionCheck:
             log.warning("no producer of group %s is there to be asked about %d of its transactions", group, count)
         self._absent.clear()
 
-    def _look_at(self, offset: int, start: int) -> bool:
+    async def _look_at(self, offset: int, start: int) -> bool:
         """Do with one half message what has to be done; false where the round is over."""
         if self._halves.is_over(offset):
             self._counted.pop(offset, None)
             return True
-        half = self._halves.read(offset)
+        half = await self._halves.read_patiently(offset)
+        if self._halves.is_over(offset):
+            return True  # meanwhile
         if half is None:
             log.error("the half message at %d cannot be read; it is skipped", offset)
             self._halves.pass_over(offset)

@@ -151,15 +151,18 @@ class ThoroughFlush:
                 last = now
                 await self.save()
             else:
+                self._dispatch.enter_keys()
                 queues = self._queues.flush_of_dirty(config.flush_consume_queue_least_pages)
                 await self._flush(queues.run)
                 queues.done()
 
     async def save(self) -> None:
         """Flush everything dispatched by now, then record that in checkpoint and progress. Raises FlushFailed."""
+        self._dispatch.enter_keys()
         last = self._dispatch.last
         end = self._dispatch.dispatched.value
-        if last is None or end == self.saved or last.log_offset + last.size != end:
+        is_filed = last is not None and last.log_offset + last.size == end and not self._dispatch.has_keys
+        if last is None or end == self.saved or not is_filed:
             return  # nothing new, or a full disk stopped the dispatch half-way
         record = self._log.read(last.log_offset, last.size)
         assert record is not None

@@ -34,6 +34,7 @@ async def opened(disk: MemoryDisk | None = None, **changes: Any) -> MessageStore
 
 
 def files_of(store: MessageStore) -> dict[str, bytes]:
+    store._dispatch.enter_keys()
     disk: Any = store._disk
     return dict(disk.files())
 
@@ -176,6 +177,8 @@ async def test_a_disk_that_is_full_in_the_middle_of_filing() -> None:
             store.put_run(run)
         except DiskFull:
             continue
+        store.settle()
+        store._dispatch.enter_keys()
         store.settle()
         tried += bool(store.refusal)
         disk.capacity = 1 << 40

@@ -499,11 +499,12 @@ class TestFullDisk:
         mark = store.watch("T", 0)
         found = store.put(message("T", 0, b"in the queue, not in the index", (b"k1", b"k2")))
         store.settle()
+        assert store.find_by_key("T", "k2", 32, 0, 1 << 62).records == []  # which has the keys entered that wait
+        store.settle()
         assert "No space left" in store.refusal
-        assert (store.appended.value, store.dispatched.value, mark.value) == (found.end, found.log_offset, 1)
         disk.capacity = None
         await store._retention.tick()
-        assert (store.queue_end("T", 0), store.dispatched.value, mark.value) == (2, found.end, 2)
+        assert (store.appended.value, store.dispatched.value, mark.value) == (found.end, found.end, 2)
         assert len(store.find_by_key("T", "k2", 32, 0, 1 << 62).records) == 1
         assert not store.refusal
 
@@ -591,11 +592,22 @@ class TestASystemThatRefusesFiles:
         store = await opened(disk)
         store.put(message("T", 0, b"", (b"key",)))
         store.settle()
+        store._dispatch.enter_keys()
+        store.settle()
         assert "LimitNOFILE" in store.refusal
         disk.refused = ""
         await store._retention.tick()
         assert not store.refusal
         assert len(store.find_by_key("T", "key", 32, 0, 1 << 62).records) == 1
+
+    async def test_keys_are_entered_before_they_are_looked_up_and_when_there_are_many(self) -> None:
+        store = await opened()
+        for number in range(300):
+            store.put(message("T", 0, b"", (b"u%d" % number, b"k")))
+            store.settle()
+        assert store.index.statistics().entries == 512
+        assert len(store.find_by_key("T", "u299", 32, 0, 1 << 62).records) == 1
+        assert store.index.statistics().entries == 600
 
     async def test_an_extension_that_cannot_be_written_is_done_without(self) -> None:
         store = await opened(Refusing("consumequeue_ext", errno.EMFILE), enable_consume_queue_ext=True)
