@@ -1,14 +1,17 @@
-"""Our broker and a Java broker in turns under RocketMQ's own client, and our client beside the Java client.
+"""Our broker, the yardstick and a Java broker in turns under RocketMQ's own client; our client beside the Java client.
 
-    python -m benchmarks.beside_java [--rounds 3] [--window 15]
+    python -m benchmarks.beside_java [--rounds 3] [--window 15] [--loads sync,async,unbounded]
 
 Loads of 1 KiB on one connection, default flush: `sync`, RocketMQ's benchmark producer with 64 threads; `async`, 4
-threads of the official client that keep 256 sends each under way (benchmarks/java/AsyncLoad.java, compiled here: the
-benchmark producer on Maven Central sends synchronously only). Both send binary headers. Each run warms the client up
-for ten seconds and measures the next ones; before the first the Java broker is warmed up for a minute. CPU is the
-kernel's, of the broker's process and of the client's. Failed sends are counted.
+threads of the official client that keep 256 sends each under way (benchmarks/java/AsyncLoad.java, compiled here);
+`unbounded`, RocketMQ's benchmark producer with `-w 4 -y true`, which sends as fast as it can until 65,535 sends are
+under way. All send binary headers. Each run warms the client up for ten seconds and measures the next ones; before the
+first the Java broker is warmed up for a minute. CPU is the kernel's, of the broker's process and of the client's.
+Failed sends are counted: those that the client gave up after 3 s, and those that a broker refused as too busy.
 
-Needed: java, javac, mvn, and INTEROP, the directory that holds `stack/stack`.
+Needed: java, javac, mvn, and INTEROP, the directory that holds `stack/stack`. `unbounded` needs a benchmark producer
+that knows `-y`, which the one on Maven Central does not: ROCKETMQ_EXAMPLE names the rocketmq-example jar of a binary
+distribution (`lib/`, 4.9.0 or later) or a directory of its classes. Without it, it is left out.
 """
 
 from __future__ import annotations
@@ -28,13 +31,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.support.cpu import CpuMeter, listening_pid
-from benchmarks.support.processes import INTEROP, ROOT, Server, free_port, scratch, stack
+from benchmarks.support.processes import INTEROP, ROOT, Server, free_port, scratch, stack, yardstick
 
 HEAP = "-Xms2g -Xmx2g -Xmn1g -XX:MaxDirectMemorySize=2g"
 TOPIC = "TopicTest"
 WARM_UP = 60.0
 CLIENT_WARM_UP = 10.0
-LOADS = ("sync", "async")
+LOADS = ("sync", "async", "unbounded")
+EXAMPLE = os.environ.get("ROCKETMQ_EXAMPLE", "")
 _SENT = re.compile(r"Send TPS: (\d+).*?Send Failed: (\d+).*?Response Failed: (\d+)")
 
 
@@ -66,15 +70,15 @@ def library() -> Path:
 
 
 @contextmanager
-def java_stack() -> Iterator[tuple[int, Server]]:
-    """A Java name server's port and a Java broker, with the heap that a comparison needs."""
+def java_stack(**settings: object) -> Iterator[tuple[int, Server]]:
+    """A Java name server's port and a Java broker, with the heap that a comparison needs; `settings` of the broker."""
     script, names, port = str(INTEROP / "stack" / "stack"), free_port(), free_port()
     with scratch() as directory:
         environment = os.environ | {"BROKER_HEAP": HEAP}
         # Its servers outlive the script and keep what they inherit, so their output goes to a file, not to a pipe.
         with (directory / "stack.out").open("wb") as output:
             started = subprocess.run(
-                [script, "start", str(directory), str(names), str(port)],
+                [script, "start", str(directory), str(names), str(port), *(f"{k}={v}" for k, v in settings.items())],
                 env=environment, stdout=output, stderr=output, check=False,
             )  # fmt: skip
         try:
@@ -96,13 +100,28 @@ class JavaClients:
     @staticmethod
     def compile(directory: Path) -> JavaClients:
         jars = library()
-        source = ROOT / "benchmarks" / "java" / "AsyncLoad.java"
-        subprocess.run(["javac", "-cp", f"{jars}/*", "-d", str(directory), str(source)], check=True)
+        sources = map(str, (ROOT / "benchmarks" / "java").glob("*.java"))
+        subprocess.run(["javac", "-cp", f"{jars}/*", "-d", str(directory), *sources], check=True)
         return JavaClients(directory, jars)
+
+    def program(self, name: str, *arguments: object) -> list[str]:
+        """What to run for a program of benchmarks/java."""
+        return [
+            "java", "-Xms256m", "-Xmx1g", f"-Drocketmq.client.logRoot={self.classes}/logs",
+            "-Drocketmq.client.logLevel=WARN", "-Drocketmq.serialize.type=ROCKETMQ",
+            "-cp", f"{self.classes}:{self.jars}/*", name, *map(str, arguments),
+        ]  # fmt: skip
 
     def command(self, load: str, names: int) -> list[str]:
         """What to run for a load."""
         address = f"127.0.0.1:{names}"
+        if load == "unbounded":
+            return [
+                "java", "-Xms512m", "-Xmx1g", f"-Drocketmq.client.logRoot={self.classes}/logs",
+                "-Drocketmq.client.logLevel=WARN", "-cp", f"{EXAMPLE}:{self.jars}/*",
+                "org.apache.rocketmq.example.benchmark.Producer", "-n", address, "-t", TOPIC, "-w", "4", "-y", "true",
+                "-s", "1024",
+            ]  # fmt: skip
         if load == "sync":
             return [
                 str(INTEROP / "stack" / "stack"), "bench", "producer", "-n", address, "-t", TOPIC, "-w", "64", "-s",
@@ -191,7 +210,12 @@ def our_client(names: int, broker: Server, seconds: float, *, pipelined: bool) -
     return Run(sent / seconds, meter.read() / sent * 1e6, client / sent * 1e6, int(found[2]) + int(found[3]))
 
 
-def compare(rounds: int, window: float, loads: tuple[str, ...] = LOADS) -> dict[str, list[Run]]:
+def possible_loads() -> tuple[str, ...]:
+    """Those that can be made here."""
+    return tuple(load for load in LOADS if load != "unbounded" or EXAMPLE)
+
+
+def compare(rounds: int, window: float, loads: tuple[str, ...]) -> dict[str, list[Run]]:
     """Runs by `load/broker`, in turns; and of our client on our broker as `load/our client`."""
     found: dict[str, list[Run]] = {}
     with ExitStack() as held:
@@ -199,6 +223,9 @@ def compare(rounds: int, window: float, loads: tuple[str, ...] = LOADS) -> dict[
         java_names, java = held.enter_context(java_stack())
         our_names, ours = held.enter_context(stack())
         brokers = {"java": (java_names, java), "ours": (our_names.port, ours)}
+        rule = held.enter_context(yardstick())
+        if rule is not None:
+            brokers["yardstick"] = (rule.port, rule)  # it answers for the name server, too
         for names, server in brokers.values():
             run("async", clients.command("async", names), server, WARM_UP if server is java else 5.0)
         for _ in range(rounds):
@@ -207,9 +234,10 @@ def compare(rounds: int, window: float, loads: tuple[str, ...] = LOADS) -> dict[
                     found.setdefault(f"{load}/{name}", []).append(
                         run(load, clients.command(load, names), server, window)
                     )
-                found.setdefault(f"{load}/our client", []).append(
-                    our_client(our_names.port, ours, window, pipelined=load == "async")
-                )
+                if load != "unbounded":
+                    found.setdefault(f"{load}/our client", []).append(
+                        our_client(our_names.port, ours, window, pipelined=load == "async")
+                    )
     return found
 
 
@@ -227,14 +255,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--window", type=float, default=15.0, help="seconds that each run measures")
+    parser.add_argument("--loads", default=",".join(possible_loads()), help="which, with commas between")
     options = parser.parse_args()
     lacking = missing()
     if lacking:
         raise SystemExit(f"not possible here; missing: {', '.join(lacking)}")
-    print("load/broker        messages/s   broker's CPU   client's CPU   failed")
-    for name, runs in compare(options.rounds, options.window).items():
+    if not EXAMPLE:
+        print("left out: unbounded; ROCKETMQ_EXAMPLE names no rocketmq-example jar of 4.9")
+    print("load/broker             messages/s   broker's CPU   client's CPU   failed")
+    for name, runs in compare(options.rounds, options.window, tuple(options.loads.split(","))).items():
         one = median(runs)
-        print(f"{name:16} {one.rate:>12,.0f} {one.broker_cpu:>11.1f} µs {one.client_cpu:>11.1f} µs {one.failed:>8}")
+        print(f"{name:21} {one.rate:>12,.0f} {one.broker_cpu:>11.1f} µs {one.client_cpu:>11.1f} µs {one.failed:>8}")
 
 
 if __name__ == "__main__":

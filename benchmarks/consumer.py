@@ -62,6 +62,7 @@ def main() -> None:
     parser.add_argument("-e", "--expression", help="file with the filter's expression")
     parser.add_argument("-r", "--failRate", type=float, default=0.0)
     parser.add_argument("--seconds", type=float, help="stop after so long")
+    parser.add_argument("--count", type=int, help="stop after so many, and print how many and in how many ms")
     options = parser.parse_args()
     group = f"{options.group}_{random.randrange(100)}" if options.groupPrefixEnable else options.group
     selection: str | Sql = "*"
@@ -86,7 +87,20 @@ def main() -> None:
         topics={options.topic: selection},
     )
     with consumer:
-        _report(consumed, options.seconds)
+        if options.count:
+            _count(consumed, options.count)
+        else:
+            _report(consumed, options.seconds)
+
+
+def _count(consumed: Consumed, wanted: int) -> None:
+    """Since the first message came."""
+    pause, began = threading.Event(), 0.0
+    while consumed.count < wanted:
+        pause.wait(0.001 if began == 0 else 0.02)
+        if began == 0 and consumed.count:
+            began = time.perf_counter()
+    print(f"{consumed.count} {(time.perf_counter() - began) * 1000:.0f}", flush=True)
 
 
 def _report(consumed: Consumed, seconds: float | None) -> None:
