@@ -66,7 +66,7 @@ class Tables:
         self.delays = DelayOffsets()
         self.modes = RequestModes()
         self.tombstones = Tombstones()
-        self.topics_file = JsonFile(disk, f"{root}/config/topics.json", self.topics.to_body)
+        self.topics_file = JsonFile(disk, f"{root}/config/topics.json", pieces=self.topics.pieces)
         self.groups_file = JsonFile(disk, f"{root}/config/subscriptionGroup.json", self.groups.to_body)
         self.offsets_file = JsonFile(disk, f"{root}/config/consumerOffset.json", pieces=self.offsets.pieces)
         self.filters_file = JsonFile(disk, f"{root}/config/consumerFilter.json", self.filters.to_body)

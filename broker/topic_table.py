@@ -216,9 +216,20 @@ class TopicTable:
             self._changed()
 
     def to_body(self, mask: int = -1) -> TopicConfigTable:
-        """The answer to request 21, a part of a registration, and topics.json."""
+        """The answer to request 21, and a part of a registration."""
         topics = self._topics.values()
         return TopicConfigTable(self.version, {topic.name: topic.to_config(mask) for topic in topics})
+
+    def pieces(self) -> Iterator[bytes]:
+        """The text of topics.json. A topic that is made between two pieces is in the next text, which its change asks
+        for."""
+        yield b'{"dataVersion":%b,\n"topicConfigTable":{' % msgspec.json.encode(self.version)
+        before = b"\n"
+        for topic in list(self._topics.values()):
+            if topic.name in self._topics:
+                yield b"%b%b:%b" % (before, msgspec.json.encode(topic.name), msgspec.json.encode(topic.to_config()))
+                before = b",\n"
+        yield b"\n}}\n"
 
     def load(self, body: Any) -> None:
         """Take over what was read from topics.json; what makes no sense in it is reported and left out."""

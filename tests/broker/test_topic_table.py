@@ -186,6 +186,11 @@ def test_reads_what_java_wrote(vectors: Path) -> None:
     table = Table()
     table.load(body)
     assert fastjson.loads(table.to_body().to_json()) == body
+    assert fastjson.loads(b"".join(table.pieces())) == body
+
+
+def test_an_empty_table_has_a_text() -> None:
+    assert fastjson.loads(b"".join(Table().pieces()))["topicConfigTable"] == {}
 
 
 def test_reports_and_skips_nonsense(caplog: pytest.LogCaptureFixture) -> None:
