@@ -609,6 +609,15 @@ class TestASystemThatRefusesFiles:
         assert len(store.find_by_key("T", "u299", 32, 0, 1 << 62).records) == 1
         assert store.index.statistics().entries == 600
 
+    async def test_keys_are_entered_without_numpy_while_it_is_being_imported(self) -> None:
+        store = await opened()
+        store._dispatch.spares_numpy = True
+        keys = [*(b"k%d" % number for number in range(60)), "schlüssel".encode()]
+        store.put(message("T", 0, b"", tuple(keys)))
+        store.settle()
+        for key in keys:
+            assert len(store.find_by_key("T", key.decode(), 32, 0, 1 << 62).records) == 1
+
     async def test_an_extension_that_cannot_be_written_is_done_without(self) -> None:
         store = await opened(Refusing("consumequeue_ext", errno.EMFILE), enable_consume_queue_ext=True)
         store.put(message("T", 0, b"body", (), b"A"))
