@@ -1,9 +1,11 @@
 """Pops beside pulls of the same messages from one broker, in turns: batches of 32 from one connection.
 
-    python -m benchmarks.pop [--count 100000] [--rounds 5]
+    python -m benchmarks.pop [--count 100000] [--rounds 5] [--java]
 
 The ratios are of messages for each second of the broker's CPU, to those that it answers to pulls: of pops alone, and of
-pops that are acknowledged, each batch by one batch ack (200151), as our own client sends it.
+pops that are acknowledged, each batch by one batch ack (200151), as our own client sends it. With --java the same
+pops, from any of eight queues, of our broker and of RocketMQ 5.3.3's in turns, whose compiler gets its first turn to
+warm up.
 """
 
 from __future__ import annotations
@@ -20,10 +22,11 @@ from benchmarks.pull import BATCH, IN_FLIGHT, Pulled, pull_all, records
 from benchmarks.support.cpu import CpuMeter
 from benchmarks.support.frames import batch_ack_frame, pop_frame, send_frame
 from benchmarks.support.pipeline import check_answer, connect, exchange, pipelined
-from benchmarks.support.processes import Server, stack
+from benchmarks.support.processes import Server, java5_stack, stack
 
 TOPIC = "TopicTest"
 QUEUE = 2
+ANY = -1
 _OPAQUE_OF_POPS, _OPAQUE_OF_ACKS = 1, 2
 _groups = (f"BenchmarkPops{number}" for number in itertools.count())
 
@@ -37,23 +40,20 @@ class Cost:
     acknowledged: float
 
 
-def pop_all(server: Server, count: int, *, acknowledge: bool) -> Pulled:
-    """Pop `count` messages, as a group of its own, and acknowledge them; each answer has to hold a whole batch."""
+def pop_all(server: Server, count: int, *, acknowledge: bool, queue_id: int = QUEUE) -> Pulled:
+    """Pop `count` messages or a few more, as a group of its own, and acknowledge them. REQUIRES that there are more, as
+    a pop that finds none waits."""
     group = next(_groups)
-    pop = pop_frame("json", group, TOPIC, QUEUE, BATCH, _OPAQUE_OF_POPS)
-    batches = count // BATCH
+    pop = pop_frame("json", group, TOPIC, queue_id, BATCH, _OPAQUE_OF_POPS)
     with connect(server.port) as connection:
         check_answer(exchange(connection, pop))  # makes the group
         meter, began = CpuMeter(server.pid).start(), time.perf_counter()
-        messages, sent, popped, acked, rest, out = 0, 0, 0, 0, bytearray(), list[bytes]()
-        while popped < batches or (acknowledge and acked < batches):
-            if sent < batches and sent - popped <= IN_FLIGHT // 2:
-                upto = min(batches, popped + IN_FLIGHT)
-                connection.sendall(b"".join(out) + pop * (upto - sent))
-                sent = upto
-                out.clear()
-            elif sent == batches and out:
-                connection.sendall(b"".join(out))
+        messages, sent, popped, acks, acked, rest, out = 0, 0, 0, 0, 0, bytearray(), list[bytes]()
+        while messages < count or acked < acks:
+            more = IN_FLIGHT - (sent - popped) if messages < count and sent - popped <= IN_FLIGHT // 2 else 0
+            if more or (out and messages >= count):
+                connection.sendall(b"".join(out) + pop * more)
+                sent += more
                 out.clear()
             rest += connection.recv(1 << 20)
             at = 0
@@ -66,33 +66,35 @@ def pop_all(server: Server, count: int, *, acknowledge: bool) -> Pulled:
                     popped += 1
                     messages += records(rest, begin, end)
                     if acknowledge:
+                        acks += 1
                         out.append(_ack_of(group, header["extFields"]))
                 else:
                     acked += 1
                 at = end
             del rest[:at]
-        if messages < batches * BATCH:
-            raise RuntimeError(f"{messages} messages in {batches} answers")
         return Pulled(messages, time.perf_counter() - began, meter.read())
 
 
 def _ack_of(group: str, fields: dict[str, str]) -> bytes:
     """The batch ack of all messages of one answer."""
-    offsets = [int(offset) for offset in fields["msgOffsetInfo"].split(" ")[2].split(",")]
-    bits = sum(1 << (offset - offsets[0]) for offset in offsets)
-    ack = {
-        "c": group, "t": TOPIC, "r": "0", "so": offsets[0], "q": QUEUE, "rq": int(fields["reviveQid"]),
-        "pt": int(fields["popTime"]), "it": int(fields["invisibleTime"]),
-        "b": base64.b64encode(bits.to_bytes((bits.bit_length() + 7) // 8, "little")).decode(),
-    }  # fmt: skip
-    return batch_ack_frame("json", ack, _OPAQUE_OF_ACKS)
+    acks = []
+    for part in fields["msgOffsetInfo"].split(";"):
+        retry, queue_id, list_of_offsets = part.split(" ")
+        offsets = [int(offset) for offset in list_of_offsets.split(",")]
+        bits = sum(1 << (offset - offsets[0]) for offset in offsets)
+        acks.append({
+            "c": group, "t": TOPIC, "r": retry, "so": offsets[0], "q": int(queue_id), "rq": int(fields["reviveQid"]),
+            "pt": int(fields["popTime"]), "it": int(fields["invisibleTime"]),
+            "b": base64.b64encode(bits.to_bytes((bits.bit_length() + 7) // 8, "little")).decode(),
+        })  # fmt: skip
+    return batch_ack_frame("json", acks, _OPAQUE_OF_ACKS)
 
 
 def measure(count: int, rounds: int, size: int = 1024) -> Cost:
     """Pulls, pops, and pops with their acks in turns."""
     pulls, pops, acknowledged = [], [], []
     with stack() as (_, server):
-        pipelined(server.port, send_frame("json", TOPIC, QUEUE, b"x" * size), 64, count + BATCH)
+        pipelined(server.port, send_frame("json", TOPIC, QUEUE, b"x" * size), 64, count + 20 * BATCH)
         pop_all(server, count // 5, acknowledge=True)
         for _ in range(rounds):
             pulls.append(pull_all(server, TOPIC, QUEUE, count).cpu_micros)
@@ -101,11 +103,33 @@ def measure(count: int, rounds: int, size: int = 1024) -> Cost:
     return Cost(statistics.mean(pulls), statistics.mean(pops), statistics.mean(acknowledged))
 
 
+def beside_java(count: int, rounds: int, size: int = 1024) -> dict[str, list[float]]:
+    """CPU of a message popped, and of one popped and acknowledged, of both brokers in turns."""
+    found: dict[str, list[float]] = {}
+    with java5_stack() as java, stack() as (_, ours):
+        for server in (java, ours):
+            for queue_id in range(8):
+                frame = send_frame("json", TOPIC, queue_id, b"x" * size)
+                pipelined(server.port, frame, 64, count // 8 + 20 * BATCH)
+        for turn in range(rounds + 1):
+            for name, server in (("Java 5.3.3", java), ("ours", ours)):
+                for what, acknowledge in (("pop", False), ("pop and ack", True)):
+                    cpu = pop_all(server, count, acknowledge=acknowledge, queue_id=ANY).cpu_micros
+                    if turn:
+                        found.setdefault(f"{name}, {what}", []).append(cpu)
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--java", action="store_true", help="beside RocketMQ 5.3.3's broker")
     options = parser.parse_args()
+    if options.java:
+        for name, costs in beside_java(options.count, options.rounds).items():
+            print(f"{name:24} {statistics.mean(costs):6.2f} µs of the broker's CPU each")
+        return
     cost = measure(options.count, options.rounds)
     print(f"pull            {cost.pull:6.2f} µs of the broker's CPU each")
     for name, micros in (("pop", cost.pop), ("pop and ack", cost.acknowledged)):

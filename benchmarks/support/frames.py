@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 
 SEND_V2 = 310
 SEND_BATCH = 320
@@ -114,15 +115,15 @@ def pull_frame(header_type: str, topic: str, queue_id: int, offset: int, count: 
 
 
 def pop_frame(header_type: str, group: str, topic: str, queue_id: int, count: int, opaque: int = 1) -> bytes:
-    """A pop that does not wait, with the fields that RocketMQ's own client sends."""
+    """A pop that waits for a minute, with the fields that RocketMQ's own client sends."""
     ext = {
         "consumerGroup": group,
         "topic": topic,
         "queueId": str(queue_id),
         "maxMsgNums": str(count),
         "invisibleTime": "600000",
-        "pollTime": "0",
-        "bornTime": "0",
+        "pollTime": "60000",
+        "bornTime": str(time.time_ns() // 1_000_000),
         "initMode": "0",
         "expType": "TAG",
         "exp": "*",
@@ -131,7 +132,7 @@ def pop_frame(header_type: str, group: str, topic: str, queue_id: int, count: in
     return frame(header_type, POP, ext, opaque=opaque)
 
 
-def batch_ack_frame(header_type: str, ack: dict[str, object], opaque: int = 2) -> bytes:
-    """One batch of acks: the fields of RocketMQ's BatchAck."""
-    body = json.dumps({"brokerName": "broker-a", "acks": [ack]}, separators=(",", ":")).encode()
+def batch_ack_frame(header_type: str, acks: list[dict[str, object]], opaque: int = 2) -> bytes:
+    """One batch of acks: the fields of RocketMQ's BatchAck, for each queue."""
+    body = json.dumps({"brokerName": "broker-a", "acks": acks}, separators=(",", ":")).encode()
     return frame(header_type, BATCH_ACK, {}, body, opaque)

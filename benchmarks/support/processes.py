@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.support.cpu import listening_pid
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 YARDSTICK = Path(os.environ.get("YARDSTICK", ROOT.parent / "shared" / "limit"))
 INTEROP = Path(os.environ.get("INTEROP", ROOT.parent / "shared" / "interop"))
@@ -158,3 +160,26 @@ def java_stack() -> Path | None:
     """The script that starts a Java name server and broker, where Java, Maven and the script are present."""
     script = INTEROP / "stack" / "stack"
     return script if script.exists() and shutil.which("java") and shutil.which("mvn") else None
+
+
+@contextmanager
+def java5_stack() -> Iterator[Server]:
+    """The broker of a RocketMQ 5.3.3 stack; `stack5 setup` has to have fetched its jars."""
+    script = INTEROP / "stack5" / "stack5"
+    if not script.exists():
+        raise SystemExit(f"missing: {script}")
+    names, port, grpc = free_port(), free_port(), free_port()
+    ports = ["--namesrv-port", str(names), "--broker-port", str(port), "--grpc-port", str(grpc)]
+    with scratch() as directory:
+        command = [sys.executable, str(script), "run", *ports, "--dir", str(directory)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        try:
+            if not process.stdout.readline().startswith("ready"):
+                raise RuntimeError("RocketMQ 5.3.3 did not start; its reason is above")
+            pid = listening_pid(port)
+            assert pid is not None
+            yield Server(port, pid, directory)
+        finally:
+            process.terminate()
+            process.wait(90)
