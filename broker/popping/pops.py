@@ -217,10 +217,12 @@ class Pops:
         end = state.table.next if state else self._offsets.get(*key) or 0
         if not offsets:
             return
-        if min(offsets) < 0 or max(offsets) >= end:
+        in_a_row = isinstance(offsets, range)
+        lowest, highest = (offsets[0], offsets[-1]) if in_a_row else (min(offsets), max(offsets))
+        if lowest < 0 or highest >= end:
             raise Refused(
                 ResponseCode.NO_MESSAGE,
-                f"group {key.group} was never given message {max(offsets)} of queue {key.queue_id} of {key.topic}",
+                f"group {key.group} was never given message {highest} of queue {key.queue_id} of {key.topic}",
             )
         if state is None:
             return
