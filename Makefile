@@ -10,6 +10,8 @@
 SHELL := /bin/sh
 VENV ?= .venv
 export VENV PYTHON
+# Tests start our programs a thousand times, and without kept bytecode each start compiles all of it again.
+unexport PYTHONDONTWRITEBYTECODE
 PY := $(VENV)/bin/python
 INTEROP ?= ../shared/interop
 ARGS ?=

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,10 @@ from tests.support.suite_rules import SuiteRules
 from tests.support.virtual_time import START_MS
 
 VECTORS = Path(__file__).parent / "vectors"
+
+# Our own programs start a thousand times, and without kept bytecode each start takes three times as long.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Programs of Java, Spark among them, live for seconds: to compile them well costs more than it gains, 40 % of a test.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")

@@ -39,8 +39,9 @@ def test_threads_and_event_loops_have_the_same_methods(
     assert set(blocking) - set(awaited) == only_in_threads | LIFE
     assert set(awaited) <= set(blocking)
     for name, method in awaited.items():
-        assert inspect.signature(method) == inspect.signature(blocking[name]), name
-        assert method.__doc__ == blocking[name].__doc__, name
+        # An iterator is one of its kind, and its docstring shows how to loop over it.
+        assert str(inspect.signature(method)).replace("Async", "") == str(inspect.signature(blocking[name])), name
+        assert str(method.__doc__).replace("async for", "for") == str(blocking[name].__doc__), name
         assert not inspect.iscoroutinefunction(blocking[name]), name
 
 

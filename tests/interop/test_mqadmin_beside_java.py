@@ -32,7 +32,8 @@ from tests.interop.admin_commands import (
     Said,
     lines,
 )
-from tests.support.java_programs import JavaPrograms, free_broker_port
+from tests.support.java_programs import JavaPrograms
+from tests.support.ports import free_broker_port
 from tests.support.programs import broker, name_server
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
@@ -51,7 +52,7 @@ class Admin:
         options = [f"-Dseconds={ENDLESS_SECONDS}", f"-Drocketmq.client.logRoot={logs}", f"-Duser.home={logs}"]
         self.process = subprocess.Popen(
             ["java", "-Xmx256m", *options, "-cp", str(java.jar), str(RUNNER)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=logs,  # where consumerStatus leaves files
             env={**os.environ, "ROCKETMQ_HOME": str(java.stack.parent)},
         )  # fmt: skip
 
