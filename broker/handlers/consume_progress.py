@@ -108,6 +108,7 @@ class ConsumeProgress:
                     continue
                 table = await self._progress(turns, group.groupName, topic, topic.write)
                 behind += sum(queue.brokerOffset - queue.consumerOffset for queue in table.values())
+                await turns.pause()
                 stats.append(ConsumeStats(await written(table), self._consume_tps(group.groupName, topic.name)))
             found.append({group.groupName: stats})
         return Reply(body=ConsumeStatsList(found, self._identity.address, behind).to_json())
