@@ -323,7 +323,7 @@ CHAPTERS: dict[str, Chapter] = {
     "pop": Chapter(
         "pop: 32 at a time", _pop,
         {
-            "pop_ratio": Figure("pops / pulls, messages for a second of CPU", "x", at_least=0.5),
+            "pop_ratio": Figure("pops / pulls, messages for a second of CPU", "x", at_least=0.7),
             "pop_ack_ratio": Figure("pops with a batch ack each / pulls", "x"),
             "pop_cpu": Figure("a message popped", "µs"),
             "pop_ack_cpu": Figure("a message popped and acknowledged", "µs"),
