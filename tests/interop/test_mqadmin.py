@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -75,12 +74,11 @@ def test_both_say_the_same(
     arguments = [
         str(queue) if before == "-q" else one for before, one in zip(["", *arguments], arguments, strict=False)
     ]
-    theirs = subprocess.run(
-        [java.stack, "admin", *arguments], capture_output=True, text=True, timeout=600, check=True
-    ).stdout
+    # RocketMQ's gives up after three seconds, which a busy machine may need, and ends with 0 all the same.
+    theirs = words(java.admin(*arguments)) or words(java.admin(*arguments))
     capfd.readouterr()
     assert run(mqadmin, "mqadmin", arguments) == 0
-    assert words(capfd.readouterr().out) == words(theirs)
+    assert words(capfd.readouterr().out) == theirs
 
 
 def _queue_with_messages(stack: ThreadStack) -> int:
