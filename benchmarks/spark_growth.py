@@ -1,6 +1,9 @@
 """How index, verify and follow grow with the log: CPU and memory at several sizes, each job a process of its own.
 
-    python -m benchmarks.spark_growth [--gib 1 4 16] [--jobs index verify follow] [--directory /tmp/growth]
+    python -m benchmarks.spark_growth [--gib 1 4 16] [--jobs index verify follow] [--directory /tmp/growth] [--keep]
+
+`index` builds queues and index inside the store, which `verify` compares with the log then, and `follow` writes the
+messages into Parquet. With `--keep` the store stays, and a later run takes it instead of writing one.
 
 CPU is that of the driver, the JVM and the Python workers together, less what a job on an empty store takes to start.
 Memory is the highest sum of what these processes had to themselves (pages of files and shared ones are left out).
@@ -25,12 +28,12 @@ GIB = 1 << 30
 LOOK_SECONDS = 0.5
 
 
-def commands(root: Path, out: Path) -> dict[str, list[str]]:
-    store = ["--store", str(root), "--master", "local[2]"]
+def commands(root: Path, out: Path, heap: str) -> dict[str, list[str]]:
+    store = ["--store", str(root), "--master", "local[2]", "--conf", f"spark.driver.memory={heap}"]
     return {
-        "index": ["index", *store, "--out", str(out / "index")],
+        "index": ["index", *store, "--out", str(root), "--replace"],
         "verify": ["verify", *store],
-        "follow": ["follow", *store, "--out", str(out / "files"), "--from", "earliest", "--once"],
+        "follow": ["follow", *store, "--out", str(out), "--from", "earliest", "--once"],
     }
 
 
@@ -51,7 +54,7 @@ def cost(words: list[str]) -> dict[str, float]:
         except subprocess.TimeoutExpired:
             pass
     assert process.stderr is not None
-    assert process.returncode in (0, 1), process.stderr.read().decode()[-2000:]
+    assert process.returncode == 0, process.stderr.read().decode()[-2000:]
     return {"s": time.perf_counter() - began, "cpu_s": cpu, "driver_mb": driver / 1e6, "workers_mb": workers / 1e6}
 
 
@@ -74,15 +77,17 @@ def main() -> None:
     parser.add_argument("--directory", type=Path, default=Path("/tmp/rocketlet-spark-growth"))
     parser.add_argument("--gib", type=float, nargs="+", default=[1, 4, 16])
     parser.add_argument("--jobs", nargs="+", default=["index", "verify", "follow"])
+    parser.add_argument("--heap", default="1g", help="of the JVM, which is driver and executors at once")
+    parser.add_argument("--keep", action="store_true", help="leave the stores there")
     chosen = parser.parse_args()
     start: dict[str, float] = {}
     for gib in [0.001, *chosen.gib]:
-        root, out = chosen.directory / "store", chosen.directory / "out"
-        shutil.rmtree(chosen.directory, ignore_errors=True)
-        write_log(root, int(gib * GIB), file_size=1 << 30 if gib >= 1 else 1 << 20)
-        (root / "abort").touch()  # open, as a stream finds it
+        root, out = chosen.directory / f"store-{gib:g}", chosen.directory / "out"
+        if not root.exists():
+            write_log(root, int(gib * GIB), file_size=1 << 30 if gib >= 1 else 1 << 20)
+            (root / "abort").touch()  # open, as a stream finds it
         for job in chosen.jobs:
-            found = cost(commands(root, out)[job])
+            found = cost(commands(root, out, chosen.heap)[job])
             shutil.rmtree(out, ignore_errors=True)
             if gib < 1:
                 start[job] = found["cpu_s"]
@@ -90,7 +95,8 @@ def main() -> None:
                 found["cpu_s_per_gib"] = (found["cpu_s"] - start[job]) / gib
             rounded = {name: round(value, 1) for name, value in found.items()}
             print(json.dumps({"job": job, "gib": gib, **rounded}), flush=True)
-    shutil.rmtree(chosen.directory, ignore_errors=True)
+        if not chosen.keep:
+            shutil.rmtree(root)
 
 
 if __name__ == "__main__":

@@ -3,22 +3,21 @@
 Not every difference is an error. There may be entries of messages that retention deleted, before the log's begin, and
 of messages that arrived meanwhile, after its end; a queue entry may hold the address of an extension unit instead of
 its tags code; the last message before a restart may be in the index twice; and where the log is damaged, queues and
-index may may know more than it does.
+index may know more than it does.
 
 Java: none (a broker never compares)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from rocketlet.spark_jobs.segment_rows import Array
 from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE, LOST, are_past, entries_of
-from rocketlet.store.layout.index_layout import ENTRY_SIZE as INDEX_ENTRY_SIZE
-from rocketlet.store.layout.index_layout import HEADER_SIZE, IndexGeometry, chains, decode_header, entry_dtype
+from rocketlet.store.layout.index_layout import link
 from rocketlet.store.layout.queue_ext_layout import is_address
 
 
@@ -88,14 +87,6 @@ class IndexDifference:
         return bool(self.missing or self.surplus or self.links)
 
 
-def index_entries(raw: bytes | bytearray | memoryview, geometry: IndexGeometry) -> Array:
-    """The entries of an index file from the first to the header's last."""
-    count = min(decode_header(raw).next_entry, geometry.entries) - 1
-    at = geometry.entries_at + INDEX_ENTRY_SIZE
-    count = min(count, max(len(raw) - at, 0) // INDEX_ENTRY_SIZE)
-    return np.frombuffer(raw, entry_dtype(), count, at) if count > 0 else np.empty(0, entry_dtype())
-
-
 def compare_index(
     items: Array,
     entries: Array,
@@ -107,22 +98,44 @@ def compare_index(
     low, high = max(border[0], log[0]), min(border[1], log[1])
     for begin, end in damages:
         entries = entries[(entries["log_offset"] < begin) | (entries["log_offset"] >= end)]
-    wanted = _pairs(items["hash"], items["log_offset"], low, high)
-    present = _pairs(entries["hash"].astype(np.int32), entries["log_offset"].astype(np.int64), low, high)
-    return IndexDifference(len(np.setdiff1d(wanted, present)), len(np.setdiff1d(present, wanted)))
+    wanted, present = _keys(items, low, high), _keys(entries, low, high)
+    if all(np.array_equal(one, other) for one, other in zip(wanted, present, strict=True)):
+        return IndexDifference()  # so it is where all is well, and nothing needs to be sorted
+    wanted, present = _distinct(*wanted), _distinct(*present)
+    hashes, offsets = (np.concatenate(both) for both in zip(wanted, present, strict=True))
+    order = np.lexsort((hashes, offsets))
+    is_same = _is_as_before(hashes[order], offsets[order])  # each is there twice at most: once here, once there
+    alone = order[~is_same & ~np.append(is_same[1:], False)]
+    missing = int((alone < len(wanted[0])).sum())
+    return IndexDifference(missing, len(alone) - missing)
 
 
-def _pairs(hashes: Array, offsets: Array, low: int, high: int) -> Array:
-    """The distinct (offset, hash) of a stretch of the log, as one sortable type."""
-    chosen = np.flatnonzero((offsets >= low) & (offsets < high))
-    pairs = np.empty(len(chosen), np.dtype([("log_offset", "<i8"), ("hash", "<i4")]))
-    pairs["log_offset"], pairs["hash"] = offsets[chosen], hashes[chosen]
-    return np.unique(pairs)
+def _keys(table: Array, low: int, high: int) -> tuple[Array, Array]:
+    """(hashes, offsets) of a stretch of the log."""
+    chosen = np.flatnonzero((table["log_offset"] >= low) & (table["log_offset"] < high))
+    return table["hash"][chosen].astype(np.int32), table["log_offset"][chosen].astype(np.int64)
 
 
-def wrong_links(raw: bytes | bytearray | memoryview, geometry: IndexGeometry) -> int:
-    """How many slots and previous entries do not lead where the hashes say."""
-    entries = index_entries(raw, geometry)
-    slots = np.frombuffer(raw, ">i4", geometry.slots, HEADER_SIZE)
-    newest, previous, _ = chains(entries["hash"], geometry.slots)
-    return int((entries["previous"] != previous).sum() + (slots != newest).sum())
+def _distinct(hashes: Array, offsets: Array) -> tuple[Array, Array]:
+    order = np.lexsort((hashes, offsets))
+    hashes, offsets = hashes[order], offsets[order]
+    is_new = ~_is_as_before(hashes, offsets)
+    return hashes[is_new], offsets[is_new]
+
+
+def _is_as_before(hashes: Array, offsets: Array) -> Array:
+    """Of sorted keys, whether each is the same as the one before."""
+    same = np.zeros(len(hashes), bool)
+    same[1:] = (np.diff(offsets) == 0) & (np.diff(hashes) == 0)
+    return same
+
+
+def wrong_links(parts: Iterable[Array], slots: Array) -> int:
+    """How many slots of an index file, and previous entries of its entries, do not lead where the hashes say."""
+    heads = np.zeros(len(slots), ">i4")
+    count = wrong = 0
+    for entries in parts:
+        previous, _ = link(heads, entries["hash"], count + 1)
+        wrong += int((entries["previous"] != previous).sum())
+        count += len(entries)
+    return wrong + int((slots != heads).sum())

@@ -1,5 +1,8 @@
 """Writes the index files of a scanned log, each by one task, from the pieces that hold its entries.
 
+The task writes one piece after another, so it needs the memory of a file's slots and of a piece, however many entries
+the file has.
+
 Files are named after the store time of their first message, but always above the previous one even where the
 clock went back: that is how our broker names them, and a Java broker only needs numbers.
 
@@ -14,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from rocketlet.spark_jobs.files import rename
 from rocketlet.spark_jobs.log_pieces import ITEMS, PIECE_SCHEMA, Scanned
+from rocketlet.spark_jobs.piece_groups import groups_of, in_log_order
 from rocketlet.spark_jobs.progress import progress
-from rocketlet.spark_jobs.written_files import FILE_SCHEMA, file_rows, joined, write_once
+from rocketlet.spark_jobs.written_files import FILE_SCHEMA, file_rows, write_once
 from rocketlet.store.layout.file_names import INDEX, index_name
 
 if TYPE_CHECKING:
@@ -46,10 +50,9 @@ def write_index(session: SparkSession, scanned: Scanned, staging: str, rules: Ru
     files = -(-total // capacity)
     numbered = items.mapInArrow(_numberer(starts, capacity, files), PIECE_SCHEMA)
     # Many more partitions than files, so that two files, each of them big, seldom come to one task.
-    numbered = numbered.repartition(min(max(16, 8 * files), 2000), "file")
-    write = _index_writer(staging, starts, rules)
+    in_order = in_log_order(numbered, "file", partitions=min(max(16, 8 * files), 2000))
     with progress(session, "writing the index"):
-        rows = numbered.groupBy("file").applyInArrow(write, FILE_SCHEMA).collect()
+        rows = in_order.mapInArrow(_index_writer(staging, starts, rules), FILE_SCHEMA).collect()
     last = 0
     rows.sort(key=lambda row: row.number)
     for row in rows:
@@ -87,24 +90,29 @@ def _numberer(starts: dict[int, int], capacity: int, files_in_all: int) -> Calla
     return number
 
 
-def _index_writer(staging: str, starts: dict[int, int], rules: Rules) -> Callable[[Any, Any], pa.Table]:
-    def write(key: tuple[pa.Scalar, ...], table: pa.Table) -> pa.Table:
-        from rocketlet.spark_jobs.index_segments import INDEX_ITEM, index_file, index_pieces
+def _index_writer(
+    staging: str, starts: dict[int, int], rules: Rules
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    capacity = rules.geometry.entries - 1
 
-        number = key[0].as_py()
-        capacity = rules.geometry.entries - 1
-        items = joined(table, INDEX_ITEM)
-        begin = min(
-            starts[split] + first
-            for split, first in zip(table["split"].to_pylist(), table["first"].to_pylist(), strict=True)
-        )
-        before = number * capacity - begin
-        end_before = (int(items["log_offset"][before - 1]), int(items["timestamp"][before - 1])) if number else (0, 0)
-        parts = index_file(items[before : before + capacity], rules.geometry, end_before)
-        path = f"{staging}/numbered/{number:020d}"
-        write_once(staging, path, rules.geometry.file_size, index_pieces(parts, rules.geometry))
-        return file_rows([
-            {"path": path, "number": number, "begin_time": parts.begin_timestamp, "end_time": parts.end_timestamp}
-        ])  # fmt: skip
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from rocketlet.spark_jobs.index_segments import IndexFile
+
+        for (number,), pieces in groups_of(batches, "file"):
+            made = IndexFile(rules.geometry)
+            parts = (_part(data, starts[split] + first - number * capacity) for split, first, data in pieces)
+            path = f"{staging}/numbered/{number:020d}"
+            write_once(staging, path, rules.geometry.file_size, made.pieces(parts, follows=number > 0))
+            yield from file_rows([{
+                "path": path, "number": number, "begin_time": made.begin_timestamp, "end_time": made.end_timestamp,
+            }]).to_batches()  # fmt: skip
+
+    def _part(data: bytes, at: int) -> Any:
+        """Those of a piece's entries that are in the file or right before it; its first is the `at`-th of the file."""
+        import numpy as np
+
+        from rocketlet.spark_jobs.index_segments import INDEX_ITEM
+
+        return np.frombuffer(data, INDEX_ITEM)[max(-1 - at, 0) : capacity - at]
 
     return write

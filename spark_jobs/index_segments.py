@@ -13,7 +13,7 @@ Java: store/DefaultMessageStore.java (CommitLogDispatcherBuildConsumeQueue, ...B
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,15 +26,14 @@ from rocketlet.common.java_numbers import string_hash, utf8_hash
 from rocketlet.common.topic import SCHEDULE_TOPIC, is_legal_name
 from rocketlet.spark_jobs.message_columns import MessageBatch
 from rocketlet.spark_jobs.segment_rows import Array
-from rocketlet.store.layout.consume_queue_entry import ENTRY, ENTRY_SIZE, LOST, PRE_BLANK, entry_dtype
+from rocketlet.store.layout.consume_queue_entry import LOST, PRE_BLANK, entry_dtype
 from rocketlet.store.layout.index_layout import ENTRY_SIZE as INDEX_ENTRY_SIZE
-from rocketlet.store.layout.index_layout import HEADER, HEADER_SIZE, SLOT_SIZE, IndexGeometry, chains, seconds_since
+from rocketlet.store.layout.index_layout import HEADER, HEADER_SIZE, SLOT_SIZE, IndexGeometry, link, seconds_since
 from rocketlet.store.layout.index_layout import entry_dtype as index_entry_dtype
 from rocketlet.store.layout.queue_rules import (
     DEFAULT_DELAY_LEVELS,
     LOST_MARK,
     delivery_time,
-    most_missing,
     parse_delay_levels,
 )
 
@@ -250,83 +249,43 @@ def _packed(units: Array) -> bytes:
 
 
 @dataclass(slots=True)
-class UnevenQueue:
-    """A queue with gaps or repeated offsets, built as our recovery builds it."""
+class IndexFile:
+    """One index file, made as its entries come: it holds no more of them than it is given at once, and the slots."""
 
-    first: int = 0
-    entries: bytearray = field(default_factory=bytearray)
-    lost: int = 0
-    rewound: int = 0
-    implausible: int = 0
-    breaks: list[tuple[int, int, int]] = field(default_factory=list)  # (log offset, offset expected, offset found)
+    geometry: IndexGeometry
+    begin_timestamp: int = 0
+    end_timestamp: int = 0
 
-
-def uneven_queue(units: Array, log_begin: int) -> UnevenQueue:
-    """The whole queue from all its units."""
-    units = units[np.argsort(units["log_offset"], kind="stable")]
-    made = UnevenQueue()
-    following = -1
-    for offset, log_offset, size, code in units.tolist():
-        if following >= 0 and offset != following:
-            made.breaks.append((log_offset, following, offset))
-        if following >= 0 and offset > following + most_missing(log_offset - log_begin):
-            made.implausible += 1
-            offset = following
-        elif following < 0 or offset < made.first:
-            made.rewound += len(made.entries) // ENTRY_SIZE
-            made.first, made.entries = offset, bytearray()
-        elif offset < following:
-            made.rewound += following - offset
-            del made.entries[(offset - made.first) * ENTRY_SIZE :]
-        elif offset > following:
-            made.lost += offset - following
-            made.entries += ENTRY.pack(log_offset, size, LOST) * (offset - following)
-        made.entries += ENTRY.pack(log_offset, size, code)
-        following = offset + 1
-    return made
+    def pieces(self, parts: Iterable[Array], *, follows: bool) -> Iterator[tuple[int, Any]]:
+        """(place, bytes) of the file of these entries, which are in order. Where it `follows` another file the first of
+        them is that one's last, from whose time the first entry counts."""
+        heads = np.zeros(self.geometry.slots, ">i4")
+        begin_log_offset = end_log_offset = count = slots_used = end_before = 0
+        is_before = follows
+        for items in parts:
+            if is_before and len(items):
+                end_before, items, is_before = int(items["timestamp"][0]), items[1:], False
+            if not len(items):
+                continue
+            if not count:
+                begin_log_offset, self.begin_timestamp = int(items["log_offset"][0]), int(items["timestamp"][0])
+            previous, used = link(heads, items["hash"], count + 1)
+            entries = np.empty(len(items), index_entry_dtype())
+            entries["hash"], entries["log_offset"], entries["previous"] = items["hash"], items["log_offset"], previous
+            first_base = None if count else end_before
+            entries["seconds"] = seconds_since(items["timestamp"], self.begin_timestamp, first_base)
+            yield self.geometry.entries_at + (count + 1) * INDEX_ENTRY_SIZE, entries.tobytes()
+            count, slots_used = count + len(items), slots_used + used
+            end_log_offset, self.end_timestamp = int(items["log_offset"][-1]), int(items["timestamp"][-1])
+        times = self.begin_timestamp, self.end_timestamp
+        yield 0, HEADER.pack(*times, begin_log_offset, end_log_offset, slots_used, count + 1)
+        yield from _slot_pieces(heads)
 
 
-def files_of(queue: UnevenQueue, rules: Rules) -> Iterator[tuple[int, bytes]]:
-    """(file number, bytes without the zeros at the end) of an uneven queue."""
-    number, before = divmod(queue.first, rules.units_per_file)
-    data = PRE_BLANK * before + bytes(queue.entries)
-    step = rules.units_per_file * ENTRY_SIZE
-    for at in range(0, len(data), step):
-        yield number, data[at : at + step]
-        number += 1
-
-
-@dataclass(slots=True)
-class IndexFileParts:
-    """The three parts of an index file, each from its place on; zeros elsewhere."""
-
-    header: bytes
-    slots: Array
-    entries: bytes  # from entry 1 on
-    begin_timestamp: int
-    end_timestamp: int
-
-
-def index_file(items: Array, geometry: IndexGeometry, end_before: tuple[int, int]) -> IndexFileParts:
-    """The file of these entries; `end_before` is (log offset, timestamp) of the last entry of the file before, or 0."""
-    count = len(items)
-    begin, end = int(items["timestamp"][0]), int(items["timestamp"][-1])
-    slots, previous, used = chains(items["hash"], geometry.slots)
-    entries = np.empty(count, index_entry_dtype())
-    entries["hash"], entries["log_offset"] = items["hash"], items["log_offset"]
-    entries["seconds"], entries["previous"] = seconds_since(items["timestamp"], begin, end_before[1]), previous
-    header = HEADER.pack(begin, end, int(items["log_offset"][0]), int(items["log_offset"][-1]), used, count + 1)
-    return IndexFileParts(header, slots, entries.tobytes(), begin, end)
-
-
-def index_pieces(parts: IndexFileParts, geometry: IndexGeometry) -> list[tuple[int, Any]]:
-    """(place, bytes) of an index file, with the empty pages among its slots left out, so that it stays sparse."""
+def _slot_pieces(heads: Array) -> Iterator[tuple[int, bytes]]:
+    """The slots without their empty pages, so that the file stays sparse."""
     page = 1024  # slots
-    pieces: list[tuple[int, Any]] = [(0, parts.header)]
-    used: Array = np.add.reduceat(parts.slots != 0, np.arange(0, geometry.slots, page))
+    used: Array = np.add.reduceat(heads != 0, np.arange(0, len(heads), page))
     for begin, end in _runs(used > 0):
         if used[begin]:
-            raw = parts.slots[begin * page : end * page].tobytes()
-            pieces.append((HEADER_SIZE + begin * page * SLOT_SIZE, raw))
-    pieces.append((geometry.entries_at + INDEX_ENTRY_SIZE, parts.entries))
-    return pieces
+            yield HEADER_SIZE + begin * page * SLOT_SIZE, heads[begin * page : end * page].tobytes()

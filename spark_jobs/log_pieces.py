@@ -271,6 +271,8 @@ def scan_log(
     tail: str = "auto",
 ) -> Scanned:
     """Read every split once. Raises StoreNotFound."""
+    from pyspark import StorageLevel
+
     log = find_commit_log(store, tail="stop" if stop_at_damage else tail)
     if log.is_open:
         tell(f"{store} is open or was not closed: taken up to its good end, {log.end_offset}")
@@ -279,7 +281,7 @@ def scan_log(
     splits = log.splits(split_size)
     while True:
         pieces = scan(session, splits, rules, partitions=partitions or len(splits), stop_at_damage=stop_at_damage)
-        pieces = pieces.persist()
+        pieces = pieces.persist(StorageLevel.DISK_ONLY)  # they grow with the log
         with progress(session, "reading the log", log.bytes):
             rows = pieces.where(f"kind = '{SUMMARY}'").select("data").collect()
         summaries = sorted((SplitSummary.from_json(row.data) for row in rows), key=lambda summary: summary.split)

@@ -5,13 +5,14 @@ Java: store/ConsumeQueue.java
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rocketlet.spark_jobs.log_pieces import UNITS, Scanned, SplitSummary
+from rocketlet.spark_jobs.piece_groups import groups_of, in_log_order
 from rocketlet.spark_jobs.progress import progress
-from rocketlet.spark_jobs.written_files import FILE_SCHEMA, file_rows, joined, write_once
+from rocketlet.spark_jobs.written_files import FILE_SCHEMA, file_rows, write_once
 from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE
 from rocketlet.store.layout.file_names import offset_name, queue_folder
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rocketlet.spark_jobs.index_segments import Rules
+    from rocketlet.spark_jobs.segment_rows import Array
+
+QUEUE_FILE = ("topic", "queue_id", "file")  # the columns that name one
 
 
 @dataclass(slots=True)
@@ -63,34 +67,52 @@ def write_queues(session: SparkSession, scanned: Scanned, staging: str, rules: R
         units = units.withColumn("file", sql.when(is_uneven, sql.lit(-1)).otherwise(sql.col("file")))
     write = _queue_writer(staging, rules, first, scanned.log.begin_offset)
     with progress(session, "writing queues"):
-        rows = units.groupBy("topic", "queue_id", "file").applyInArrow(write, FILE_SCHEMA).collect()
+        rows = in_log_order(units, *QUEUE_FILE).mapInArrow(write, FILE_SCHEMA).collect()
     totals = {name: sum(row[name] for row in rows) for name in ("units", "lost", "rewound", "implausible")}
     names = sorted(f"{topic}:{queue_id}" for topic, queue_id in uneven)
     return QueuesWritten(queues=len(first), files=len(rows), uneven=names, **totals)
 
 
+def queues_in(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, int, int, Iterator[Array]]]:
+    """(topic, queue, file, its units piece by piece), grouped by these."""
+    import numpy as np
+
+    from rocketlet.spark_jobs.index_segments import UNIT
+
+    for (topic, queue_id, number), pieces in groups_of(batches, *QUEUE_FILE):
+        yield topic, queue_id, number, (np.frombuffer(data, UNIT) for *_, data in pieces)
+
+
 def _queue_writer(
     staging: str, rules: Rules, first: dict[tuple[str, int], int], log_begin: int
-) -> Callable[[Any, Any], pa.Table]:
-    def write(key: tuple[pa.Scalar, ...], table: pa.Table) -> pa.Table:
-        from rocketlet.spark_jobs.index_segments import UNIT, even_queue_file, files_of, uneven_queue
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def write_even(topic: str, queue_id: int, number: int, parts: Iterator[Array]) -> list[dict[str, Any]]:
+        import numpy as np
 
-        topic, queue_id, number = (part.as_py() for part in key)
-        units = joined(table, UNIT)
-        rows = []
-        if number >= 0:
-            is_first = first[topic, queue_id] // rules.units_per_file == number
-            data = even_queue_file(units, number, rules, is_first=is_first)
-            rows.append(_write_queue_file(staging, topic, queue_id, number, data, rules) | {"units": len(units)})
-        else:
-            made = uneven_queue(units, log_begin)
-            for number, data in files_of(made, rules):
-                rows.append(_write_queue_file(staging, topic, queue_id, number, data, rules))
-            rows[0] |= {
-                "units": len(made.entries) // ENTRY_SIZE - made.lost, "lost": made.lost, "rewound": made.rewound,
-                "implausible": made.implausible,
-            }  # fmt: skip
-        return file_rows(rows)
+        from rocketlet.spark_jobs.index_segments import even_queue_file
+
+        units = np.concatenate(list(parts))
+        is_first = first[topic, queue_id] // rules.units_per_file == number
+        data = even_queue_file(units, number, rules, is_first=is_first)
+        return [_write_queue_file(staging, topic, queue_id, number, data, rules) | {"units": len(units)}]
+
+    def write_uneven(topic: str, queue_id: int, parts: Iterator[Array]) -> list[dict[str, Any]]:
+        from rocketlet.spark_jobs.uneven_queue import uneven_queue
+
+        with uneven_queue(parts, log_begin) as made:
+            files = made.files(rules)
+            rows = [_write_queue_file(staging, topic, queue_id, number, data, rules) for number, data in files]
+        rows[0] |= {
+            "units": made.length - made.lost, "lost": made.lost, "rewound": made.rewound,
+            "implausible": made.implausible,
+        }  # fmt: skip
+        return rows
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for topic, queue_id, number, parts in queues_in(batches):
+            is_even = number >= 0
+            rows = write_even(topic, queue_id, number, parts) if is_even else write_uneven(topic, queue_id, parts)
+            yield from file_rows(rows).to_batches()
 
     return write
 

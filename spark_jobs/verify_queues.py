@@ -5,15 +5,15 @@ Java: none
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from rocketlet.spark_jobs.files import list_folder, read_file, read_range
 from rocketlet.spark_jobs.log_pieces import PIECE_SCHEMA, UNITS, Scanned
+from rocketlet.spark_jobs.piece_groups import in_log_order
 from rocketlet.spark_jobs.progress import progress
-from rocketlet.spark_jobs.queue_files import uneven_queues
+from rocketlet.spark_jobs.queue_files import QUEUE_FILE, queues_in, uneven_queues
 from rocketlet.spark_jobs.verify_report import FINDING_SCHEMA, VerifyReport, finding_table, findings_of
-from rocketlet.spark_jobs.written_files import joined
 from rocketlet.store.layout import queue_ext_layout
 from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE
 from rocketlet.store.layout.file_names import CONSUME_QUEUE, offset_name, parse_offset, queue_ext_folder, queue_folder
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rocketlet.spark_jobs.index_segments import Rules
-
-_EXAMPLES = 20
+    from rocketlet.spark_jobs.segment_rows import Array
 
 
 def verify_queues(session: SparkSession, scanned: Scanned, root: str, rules: Rules, report: VerifyReport) -> None:
@@ -46,7 +45,7 @@ def verify_queues(session: SparkSession, scanned: Scanned, root: str, rules: Rul
         units = units.withColumn("file", sql.when(is_uneven, sql.lit(-1)).otherwise(sql.col("file")))
     check = _queue_checker(root, rules, first, (report.log_begin, report.last_known_offset))
     with progress(session, "verifying queues"):
-        rows = units.groupBy("topic", "queue_id", "file").applyInArrow(check, FINDING_SCHEMA).collect()
+        rows = in_log_order(units, *QUEUE_FILE).mapInArrow(check, FINDING_SCHEMA).collect()
     report.findings += findings_of(rows)
 
 
@@ -70,7 +69,7 @@ def _offsets_on_disk(root: str, topic: str, queue_id: int) -> dict[int, int]:
 
 def _queue_checker(
     root: str, rules: Rules, first: dict[tuple[str, int], int], log: tuple[int, int]
-) -> Callable[[Any, Any], pa.Table]:
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     per_file = rules.units_per_file
 
     def compare(topic: str, queue_id: int, number: int, place: int, expected: bytes) -> list[dict[str, Any]]:
@@ -87,31 +86,39 @@ def _queue_checker(
             "missing": found.missing, "other": found.other, "surplus": found.surplus,
         }]  # fmt: skip
 
-    def check(key: tuple[pa.Scalar, ...], table: pa.Table) -> pa.Table:
-        from rocketlet.spark_jobs.index_segments import UNIT, even_units, files_of, uneven_queue
+    def check_even(topic: str, queue_id: int, number: int, parts: Iterator[Array]) -> list[dict[str, Any]]:
+        import numpy as np
 
-        topic, queue_id, number = (part.as_py() for part in key)
-        units = joined(table, UNIT)
+        from rocketlet.spark_jobs.index_segments import even_units
+
+        place, expected = even_units(np.concatenate(list(parts)), number, rules)
+        return compare(topic, queue_id, number, place, expected)
+
+    def check_uneven(topic: str, queue_id: int, parts: Iterator[Array]) -> list[dict[str, Any]]:
+        from rocketlet.spark_jobs.uneven_queue import uneven_queue
+
         rows: list[dict[str, Any]] = []
-        if number >= 0:
-            place, expected = even_units(units, number, rules)
-            rows = compare(topic, queue_id, number, place, expected)
-        else:
-            made = uneven_queue(units, log[0])
-            for log_offset, wanted, offset in made.breaks[:_EXAMPLES]:
+        numbers = {offset // (per_file * ENTRY_SIZE) for offset in _offsets_on_disk(root, topic, queue_id)}
+        with uneven_queue(parts, log[0]) as made:
+            for log_offset, wanted, offset in made.breaks:
                 what = "queue offsets missing before the record" if offset > wanted else "queue offsets assigned twice"
                 rows.append({
                     "place": f"{topic}:{queue_id}", "topic": topic, "what": f"{what} at log offset {log_offset}",
                     "count": abs(offset - wanted), "first": min(wanted, offset),
                 })  # fmt: skip
-            numbers = {offset // (per_file * ENTRY_SIZE) for offset in _offsets_on_disk(root, topic, queue_id)}
-            for number, data in files_of(made, rules):
+            for number, data in made.files(rules):
                 numbers.discard(number)
                 place = made.first % per_file if number == made.first // per_file else 0
                 rows += compare(topic, queue_id, number, place, data[place * ENTRY_SIZE :])
-            for number in sorted(numbers):
-                rows += compare(topic, queue_id, number, 0, b"")
-        return finding_table(rows)
+        for number in sorted(numbers):
+            rows += compare(topic, queue_id, number, 0, b"")
+        return rows
+
+    def check(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for topic, queue_id, number, parts in queues_in(batches):
+            is_even = number >= 0
+            rows = check_even(topic, queue_id, number, parts) if is_even else check_uneven(topic, queue_id, parts)
+            yield from finding_table(rows).to_batches()
 
     return check
 

@@ -1,4 +1,4 @@
-"""What the tasks that write queue and index files share: joining pieces, and files that appear whole.
+"""What the tasks that write queue and index files share: files that appear whole, and what is told of them.
 
 Java: none
 """
@@ -6,6 +6,7 @@ Java: none
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from rocketlet.spark_jobs.files import rename, write_file
@@ -20,21 +21,12 @@ FILE_SCHEMA = (
 )
 
 
-def write_once(staging: str, path: str, size: int, pieces: list[tuple[int, Any]]) -> None:
+def write_once(staging: str, path: str, size: int, pieces: Iterable[tuple[int, Any]]) -> None:
     """Written to a temporary name and renamed, so that a task that runs twice never spoils the file of the one that
     finished."""
     temporary = f"{staging}/tmp/{uuid.uuid4().hex}"
     write_file(temporary, size, pieces)
     rename(temporary, path)
-
-
-def joined(table: pa.Table, dtype: Any) -> Any:
-    """The packed arrays of all pieces in log order, as one."""
-    import numpy as np
-
-    rows = table.select(["split", "piece", "data"]).to_pylist()
-    rows.sort(key=lambda row: (row["split"], row["piece"]))
-    return np.frombuffer(b"".join([row["data"] for row in rows]), dtype)
 
 
 def file_rows(rows: list[dict[str, Any]]) -> pa.Table:

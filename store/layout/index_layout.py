@@ -120,15 +120,30 @@ def chains(hashes: NDArray[Any], slots: int) -> Chains:
     """The chains of a file whose entries, from number 1 on, have these hashes."""
     import numpy
 
-    slot = hashes.astype(numpy.int64) % slots
-    # Sorted by slot, and stably, the entries of one slot stand next to each other, the oldest first.
-    order = numpy.argsort(slot, kind="stable")
-    is_next = numpy.diff(slot[order]) == 0
-    previous = numpy.zeros(len(order), numpy.int64)
-    previous[order[1:][is_next]] = order[:-1][is_next] + 1
     heads = numpy.zeros(slots, ">i4")
-    heads[slot[order]] = order + 1  # of equal slots the last, so the newest, stays
-    return Chains(heads, previous, len(order) - int(is_next.sum()))
+    return Chains(heads, *link(heads, hashes, 1))
+
+
+def link(heads: NDArray[Any], hashes: NDArray[Any], first: int) -> tuple[NDArray[Any], int]:
+    """Put entries, numbered from `first` on, into the chains that begin at `heads`, which leads to them then: the entry
+    before each in its slot or 0, and how many slots were free before."""
+    import numpy
+
+    slots = hashes % len(heads)
+    numbers = numpy.arange(first, first + len(hashes))
+    previous = heads[slots].astype(numpy.int64)
+    is_first = (previous <= 0) | (previous > numbers)
+    previous[is_first] = 0
+    # Sorted by slot, and stably, the entries of one slot stand next to each other, the oldest first.
+    order = slots.argsort(kind="stable")
+    sorted_slots = slots[order]
+    is_next = sorted_slots[1:] == sorted_slots[:-1]
+    if is_next.any():
+        later = order[1:][is_next]
+        previous[later] = numbers[order[:-1][is_next]]
+        is_first[later] = False
+    heads[slots] = numbers  # of equal slots the last, so the newest, stays
+    return previous, int(numpy.count_nonzero(is_first))
 
 
 def seconds_since(timestamps: NDArray[Any], begin: int, first_base: int | None = None) -> NDArray[Any]:
@@ -261,26 +276,13 @@ class IndexTable:
         if count <= 0:
             return done
         hashes, log_offsets = columns.hashes[:count], columns.log_offsets[:count]
-        slots = hashes % self.geometry.slots
-        numbers = numpy.arange(self.next_entry, self.next_entry + count)
-        heads = self._slot_column()
-        previous = heads[slots].astype(numpy.int64)
-        is_first = (previous <= 0) | (previous > numbers)
-        previous[is_first] = 0
-        order = slots.argsort(kind="stable")
-        sorted_slots = slots[order]
-        is_next = sorted_slots[1:] == sorted_slots[:-1]
-        if is_next.any():
-            later = order[1:][is_next]
-            previous[later] = numbers[order[:-1][is_next]]
-            is_first[later] = False
+        previous, slots_used = link(self._slot_column(), hashes, self.next_entry)
         entries = numpy.frombuffer(
             self._buffer, entry_dtype(), count, self._entries_at + self.next_entry * ENTRY_SIZE
         )  # fmt: skip
         entries["hash"], entries["log_offset"], entries["previous"] = hashes, log_offsets, previous
         entries["seconds"] = self._seconds(columns.timestamps, count)
-        heads[slots] = numbers  # of equal slots the last, so the newest, stays
-        self.slots_used += int(numpy.count_nonzero(is_first))
+        self.slots_used += slots_used
         self.next_entry += count
         self.end_log_offset, self.end_timestamp = int(log_offsets[-1]), columns.timestamp(count - 1)
         return done + count

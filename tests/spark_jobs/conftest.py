@@ -48,3 +48,11 @@ def spark() -> Iterator[SparkSession]:
     session = spark_session("tests", master="local[2]", settings={"spark.sql.shuffle.partitions": "4"})
     yield session
     session.stop()
+
+
+@pytest.fixture
+def spark_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a cluster of processes on this machine starts its executors from."""
+    import pyspark
+
+    monkeypatch.setenv("SPARK_HOME", str(Path(pyspark.__file__).parent))

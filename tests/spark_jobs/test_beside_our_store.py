@@ -19,7 +19,8 @@ from rocketlet.common.message_properties import index_keys
 from rocketlet.common.message_record import Fault, Record, encode, outline
 from rocketlet.common.subscription import tags_code
 from rocketlet.common.topic import SCHEDULE_TOPIC
-from rocketlet.spark_jobs.index_segments import UNIT, Rules, files_of, uneven_queue
+from rocketlet.spark_jobs.index_segments import UNIT, Rules
+from rocketlet.spark_jobs.uneven_queue import uneven_queue
 from rocketlet.store.config import StoreConfig
 from rocketlet.store.consume_queue_table import ConsumeQueueTable
 from rocketlet.store.disk import RealDisk
@@ -170,8 +171,8 @@ def jumping_offsets(draw: st.DrawFn) -> list[int]:
     return offsets
 
 
-@given(jumping_offsets())
-def test_an_uneven_queue_is_what_our_recovery_makes_of_it(offsets: list[int]) -> None:
+@given(jumping_offsets(), st.lists(st.integers(0, 60), max_size=4))
+def test_an_uneven_queue_is_what_our_recovery_makes_of_it(offsets: list[int], cuts: list[int]) -> None:
     log = bytearray()
     found: list[Found] = []
     units = []
@@ -184,7 +185,8 @@ def test_an_uneven_queue_is_what_our_recovery_makes_of_it(offsets: list[int]) ->
         log += raw
     import numpy as np
 
-    made = dict(files_of(uneven_queue(np.array(units, UNIT), 0), RULES))
+    with uneven_queue(np.split(np.array(units, UNIT), sorted(cuts)), 0) as queue_made:
+        made = dict(queue_made.files(RULES))
     disk = MemoryDisk()
     config = config_of(Path("/store"))
     rebuild = QueueRebuild(ConsumeQueueTable(disk, config), 0, None, repair=True)

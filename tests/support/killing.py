@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from pathlib import Path
+from typing import Self
 
 from rocketlet import Message, Producer
 
@@ -33,6 +34,12 @@ class Sending:
                 except Exception:  # noqa: BLE001 - the broker was killed; what was not acknowledged is not counted
                     time.sleep(0.2)
                 number += 1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def stop(self) -> list[str]:
         self._stop.set()
