@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocketlet.spark_jobs.files import rename
 from rocketlet.spark_jobs.log_pieces import ITEMS, PIECE_SCHEMA, Scanned
-from rocketlet.spark_jobs.piece_groups import groups_of, in_log_order
+from rocketlet.spark_jobs.piece_groups import by_number, groups_of
 from rocketlet.spark_jobs.progress import progress
 from rocketlet.spark_jobs.written_files import FILE_SCHEMA, file_rows, write_once
 from rocketlet.store.layout.file_names import INDEX, index_name
@@ -49,10 +49,8 @@ def write_index(session: SparkSession, scanned: Scanned, staging: str, rules: Ru
     capacity = rules.geometry.entries - 1
     files = -(-total // capacity)
     numbered = items.mapInArrow(_numberer(starts, capacity, files), PIECE_SCHEMA)
-    # Many more partitions than files, so that two files, each of them big, seldom come to one task.
-    in_order = in_log_order(numbered, "file", partitions=min(max(16, 8 * files), 2000))
     with progress(session, "writing the index"):
-        rows = in_order.mapInArrow(_index_writer(staging, starts, rules), FILE_SCHEMA).collect()
+        rows = by_number(numbered, files).mapInArrow(_index_writer(staging, starts, rules), FILE_SCHEMA).collect()
     last = 0
     rows.sort(key=lambda row: row.number)
     for row in rows:

@@ -16,13 +16,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+_MOST_PARTITIONS = 2000
+
 Piece = tuple[int, int, bytes]  # split, first, data
 
 
-def in_log_order(pieces: DataFrame, *group: str, partitions: int | None = None) -> DataFrame:
+def in_log_order(pieces: DataFrame, *group: str) -> DataFrame:
     """Each partition has whole groups of these columns."""
-    numbers = () if partitions is None else (partitions,)
-    return pieces.repartition(*numbers, *group).sortWithinPartitions(*group, "split", "piece")
+    return pieces.repartition(*group).sortWithinPartitions(*group, "split", "piece")
+
+
+def by_number(pieces: DataFrame, count: int) -> DataFrame:
+    """The same for groups that the column `file` numbers from 0 to before `count`: each is big, and so has a partition
+    of its own."""
+    from pyspark.sql import functions as sql
+
+    own = pieces.repartitionById(min(count, _MOST_PARTITIONS), sql.col("file").cast("int"))
+    return own.sortWithinPartitions("file", "split", "piece")
 
 
 def groups_of(batches: Iterator[pa.RecordBatch], *group: str) -> Iterator[tuple[tuple[Any, ...], Iterator[Piece]]]:

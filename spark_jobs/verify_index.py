@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocketlet.spark_jobs.files import list_folder, read_range
 from rocketlet.spark_jobs.log_pieces import ITEMS, PIECE_SCHEMA, Scanned
-from rocketlet.spark_jobs.piece_groups import groups_of, in_log_order
+from rocketlet.spark_jobs.piece_groups import Piece, by_number, groups_of
 from rocketlet.spark_jobs.progress import progress
 from rocketlet.spark_jobs.verify_report import FINDING_SCHEMA, Finding, VerifyReport, finding_table, findings_of
 from rocketlet.store.layout.file_names import INDEX, parse_index_name
@@ -63,7 +63,7 @@ def verify_index(session: SparkSession, scanned: Scanned, root: str, rules: Rule
     sizes = [(path, file.size) for path, file in zip(paths, files, strict=True)]
     numbers = session.range(0, len(files), 1, len(files))
     with progress(session, "verifying the index"):
-        rows = in_log_order(items, "file").mapInArrow(compare, FINDING_SCHEMA).collect()
+        rows = by_number(items, len(stretches)).mapInArrow(compare, FINDING_SCHEMA).collect()
         rows += numbers.mapInArrow(_checker(sizes, rules.geometry), FINDING_SCHEMA).collect()
     report.findings += _by_file(findings_of(rows))
 
@@ -126,23 +126,25 @@ def _comparer(
     damages: list[tuple[int, int]],
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def compare(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for (number,), pieces in groups_of(batches, "file"):
+            yield from compared(stretches[number], pieces).to_batches()
+
+    def compared(stretch: Stretch, pieces: Iterator[Piece]) -> pa.Table:
         import numpy as np
 
         from rocketlet.spark_jobs.comparisons import compare_index
         from rocketlet.spark_jobs.index_segments import INDEX_ITEM
 
-        for (number,), pieces in groups_of(batches, "file"):
-            stretch = stretches[number]
-            items = np.concatenate([np.frombuffer(data, INDEX_ITEM) for *_, data in pieces])
-            # The keys of one message may stand at the end of one file and at the begin of the next.
-            entries = np.concatenate([
-                part[(part["log_offset"] >= stretch.low) & (part["log_offset"] < stretch.high)]
-                for path in paths[max(stretch.file - 1, 0) : stretch.file + 1]
-                for part in entries_of(path, geometry)
-            ])  # fmt: skip
-            found = compare_index(items, entries, log, (stretch.low, stretch.high), damages)
-            counts = {"keys of the log are missing": found.missing, "keys are of no message of the log": found.surplus}
-            yield from _finding_table(paths[stretch.file], counts).to_batches()
+        items = np.concatenate([np.frombuffer(data, INDEX_ITEM) for *_, data in pieces])
+        # The keys of one message may stand at the end of one file and at the begin of the next.
+        entries = np.concatenate([
+            part[(part["log_offset"] >= stretch.low) & (part["log_offset"] < stretch.high)]
+            for path in paths[max(stretch.file - 1, 0) : stretch.file + 1]
+            for part in entries_of(path, geometry)
+        ])  # fmt: skip
+        found = compare_index(items, entries, log, (stretch.low, stretch.high), damages)
+        counts = {"keys of the log are missing": found.missing, "keys are of no message of the log": found.surplus}
+        return _finding_table(paths[stretch.file], counts)
 
     return compare
 

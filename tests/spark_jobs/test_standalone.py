@@ -125,15 +125,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
         yield Standalone(folder, master, package)
 
 
-def test_executors_of_two_workers_have_our_package_from_the_zip_alone(cluster: Standalone) -> None:
-    places = [line.split()[1:] for line in cluster.submit(WHERE).splitlines() if line.startswith("PLACE")]
+def test_index_by_two_workers_that_have_our_package_from_the_zip_alone(cluster: Standalone, tmp_path: Path) -> None:
+    records = write_log(tmp_path / "store", 8 << 20, file_size=4 << 20)
+    said = cluster.submit(WHERE + JOB, "index", "--store", str(tmp_path / "store"), "--out", str(tmp_path / "out"))
+    places = [line.split()[1:] for line in said.splitlines() if line.startswith("PLACE")]
     assert len({directory for directory, _ in places}) == 2
     assert all(file.partition("rocketlet.zip")[1] for _, file in places), places
-
-
-def test_index(cluster: Standalone, tmp_path: Path) -> None:
-    records = write_log(tmp_path / "store", 8 << 20, file_size=4 << 20)
-    cluster.submit(JOB, "index", "--store", str(tmp_path / "store"), "--out", str(tmp_path / "out"))
     queues = sorted((tmp_path / "out" / "consumequeue" / "TopicTest").iterdir())
     units = [np.fromfile(file, dtype=">i8,>i4,>i8")["f1"] for queue in queues for file in queue.iterdir()]
     assert len(queues) == 8
