@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import re
 import struct
 
 import pytest
@@ -317,7 +318,9 @@ async def test_after_the_answers_of_a_turn(nursery: trio.Nursery) -> None:
     client = await running.client()
     await client.send(Command(1, 1), Command(1, 2), Command(1, 3))
     assert [(await client.receive()).opaque for _ in range(3)] == [1, 2, 3]
-    assert steps == ["handled"] * 3 + ["settled"]
+    assert steps.count("handled") == 3
+    # One turn, or several: on a machine that is busy with something else one is long before it has done much.
+    assert re.fullmatch("((handled )+settled ?)+", " ".join(steps))
 
 
 async def test_answers_given_together_leave_together(nursery: trio.Nursery) -> None:
