@@ -106,7 +106,7 @@ class LogFeed:
             if not self._is_behind():
                 await self._news_or(BEAT_SECONDS, self._confirmed)
             has_grown = self._is_behind()
-            if has_grown:
+            if has_grown and not self._must_wait:
                 await self._news_or(_TELL_CONFIRMED_SECONDS)
             if self._must_wait:
                 return
