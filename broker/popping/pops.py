@@ -28,7 +28,7 @@ from rocketlet.broker.popping.dead_letters import DeadLetters
 from rocketlet.broker.popping.facts import Key
 from rocketlet.broker.popping.in_flight import MOST_TIMES, NEVER, Counts, Entry
 from rocketlet.broker.popping.ledger import Ledger, QueueState
-from rocketlet.broker.popping.picking import Found, place_of
+from rocketlet.broker.popping.picking import FILTER_BUDGET, Found, place_of
 from rocketlet.broker.popping.sharing import Ask, Delivery, Share, Sharing
 from rocketlet.broker.subscription_groups import SubscriptionGroups
 from rocketlet.broker.topic_table import TopicTable
@@ -103,6 +103,7 @@ class Pops:
     def plan(self, ask: Ask) -> list[Share]:
         """What a pop would get; changes nothing but that queues become known. Raises Refused."""
         self._check_open()
+        ask.budget = FILTER_BUDGET
         now = self._clock()
         shares = []
         first_offset = self._first_at_end if ask.from_max else self._first

@@ -39,6 +39,8 @@ class Ask(Struct, gc=False):
     order: bool = False
     attempt: str = ""
     from_max: bool = False
+    budget: int = 0
+    """What its filter may still spend, of the FILTER_BUDGET of each try."""
 
 
 class Delivery(Struct, gc=False):
@@ -141,7 +143,8 @@ class Sharing:
                 share.following = run.offsets.stop
                 share.bytes += run.bytes
                 return
-        picked = pick(self._store, queue, table.next, room, ask.wanted, room_bytes - share.bytes)
+        picked = pick(self._store, queue, table.next, room, ask.wanted, room_bytes - share.bytes, ask.budget)
+        ask.budget -= picked.spent
         share.new = [(0, found) for found in picked.messages]
         share.following = picked.following
         share.bytes += picked.bytes
@@ -167,7 +170,8 @@ class Sharing:
             return
         # Messages of a busy group may come first, and are read and held: look at some more than there is room for.
         most = min(4 * room, MOST_HELD - held)
-        picked = pick(self._store, queue, table.next, most, ask.wanted, room_bytes - share.bytes)
+        picked = pick(self._store, queue, table.next, most, ask.wanted, room_bytes - share.bytes, ask.budget)
+        ask.budget -= picked.spent
         waiting = ready.busy | {entry.key for entry in table if entry.due <= now} - {
             entry.key for entry, _ in share.again
         }

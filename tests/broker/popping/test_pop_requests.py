@@ -225,6 +225,19 @@ async def test_a_filter_that_comes_with_a_pop(autojump_clock: MockClock) -> None
         assert (await Popper(one, "G3").answer(exp="n >", expType="SQL92")).code == 23
 
 
+async def test_a_long_filter_looks_at_few_records_a_pop(autojump_clock: MockClock) -> None:
+    long = "n = 60 AND " + " AND ".join(f"n <> {number}" for number in range(100, 900))
+    async with memory_broker() as one:
+        for number in range(61):
+            await one.send("T", b"m", n=str(number))
+        assert len(await Popper(one, "G1").pop(exp="n = 60", expType="SQL92")) == 1
+        popper, pops = Popper(one, "G2"), 1
+        while not await popper.pop(exp=long, expType="SQL92"):
+            pops += 1
+            assert pops <= 61
+        assert pops > 2
+
+
 async def test_what_is_refused(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await send_some(one, 1)
