@@ -20,6 +20,7 @@ from rocketlet.remoting.protocol.popping import (
     parse_info,
 )
 from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.store.errors import DiskFull
 from rocketlet.store.memory_disk import MemoryDisk
 from tests.support.memory_broker import RunningBroker, memory_broker
 from tests.support.popping import Got, Popper
@@ -336,6 +337,27 @@ async def test_pops_and_acks_of_one_turn_are_one_record(autojump_clock: MockCloc
             nursery.start_soon(popper.pop, 4)
         # The first call leaves alone, the others together.
         assert one.broker.store.queue_end(STATE_TOPIC, 0) == before + 2
+
+
+async def test_what_a_full_disk_refuses_is_written_when_it_has_room_again(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(message: object) -> None:
+        raise DiskFull("no space left")
+
+    async with memory_broker() as one:
+        await send_some(one, 2, queues=1)
+        popper = Popper(one)
+        (got,) = await popper.pop(1)
+        with monkeypatch.context() as full:
+            full.setattr(one.broker.store, "put", refuse)
+            assert await popper.ack(got) == 14
+            assert (await popper.answer(1)).code == 14, "nothing is given while nothing can be written"
+        assert await popper.ack(got) == 0
+        disk = one.disk.copy()
+    async with memory_broker(disk=disk) as two:
+        await trio.sleep(40)
+        assert bodies(await Popper(two).pop()) == [b"m1"]
 
 
 async def test_snapshots_and_what_follows_them_make_the_same_tables(
