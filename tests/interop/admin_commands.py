@@ -153,7 +153,7 @@ MASKS = {
     "checkMsgSendRT": ((r"\b\d+$|\d+\.\d+", "TIME"),),
     "sendMsgStatus": ((r"rt=\d+ms", ""),),
     "clusterRT": ((r"\d+\.\d+", "TIME"),),
-    "consumerProgress": ((r"TPS: \d+\.\d+", ""),),
+    "consumerProgress": ((r"TPS: \d+\.\d+", ""), (r"\b\d+( +-?\d+ *)$", r"RATE\1")),
     "consumerStatus": ((r"\d+\.\d\d", "RATE"), (r"\b\d{17}\b", "TIME")),
     "clusterList": ((r"\d+\.\d+\(", "RATE("), (r"\S+ \d\.\d{4}$", "HOURS DISK")),
     "brokerStatus": (
@@ -177,7 +177,10 @@ class Known(NamedTuple):
 
 NO_ACCOUNTS = "this broker has no access control"
 PLACES = Known("Path|rocketmqHome|listenPort", "Path|rocketmqHome|listenPort")
-DEFAULTS = Known(*["waitTimeMillsInSendQueue|bitMapLength|Path|rocketmqHome|brokerIP|haListenPort|listenPort"] * 2)
+DEFAULTS = Known(
+    *["waitTimeMillsInSendQueue|haTransferBatchSize|bitMapLength|Path|rocketmqHome|brokerIP|haListenPort|listenPort"]
+    * 2
+)
 KNOWN = {
     "updateSubGroup -b BROKER -g golden/bad": Known(
         r"create subscription group|SubscriptionGroupConfig",
