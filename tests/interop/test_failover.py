@@ -129,7 +129,7 @@ def test_a_java_producer_and_a_java_slave_go_on_at_the_next_master(tmp_path: Pat
             while not (same_log(new.folder, reader.folder) and same_log(new.folder, old.folder)):
                 assert time.monotonic() < deadline, "the logs do not become one"
                 time.sleep(0.5)
-            consumes_with_java(namesrv)
+            consumes_with_java(namesrv, new.address)
         finally:
             reader.stop()
             for one in replicas:
