@@ -1,10 +1,9 @@
-"""Changing a file of access control: only the lines that change are touched, so that comments and order stay.
+"""Editing an account file: only changed lines are touched, so that comments and order are kept.
 
-An edit is checked before it is used: what the new text says must be what was asked for, and nothing else may have
-changed. Where the file is written in a way that cannot be changed by lines (accounts in `{braces}`), it is written
-anew, without its comments.
+An edit is checked before it is used: the new text must mean what was requested, and nothing else may have changed. A
+file that cannot be edited by lines (accounts in `{braces}`) is rewritten, without its comments.
 
-Java: acl/plain/PlainPermissionManager.java (updateAccessConfig), which writes every file anew
+Java: acl/plain/PlainPermissionManager.java (updateAccessConfig), which rewrites every file
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ Value = str | bool | list[str]
 
 
 class _ByLinesImpossible(Exception):
-    """The file is written in a way that cannot be changed by lines."""
+    """The file cannot be edited by lines."""
 
 
 def with_account(name: str, text: bytes, access_key: str, values: Mapping[str, Value], version: DataVersion) -> bytes:
-    """The file with these values of an account, which is added if the file has no such name. Raises FileError.
+    """The file with these values for an account, which is added if it does not exist. Raises FileError.
 
-    What `values` does not name stays as it was.
+    Values not in `values` are kept.
     """
 
     def by_lines(lines: _Lines) -> None:
@@ -90,7 +89,7 @@ def _edited(name: str, text: bytes, by_lines: Any, by_data: Any, version: DataVe
 
 
 def _plain(text: bytes) -> dict[str, Any]:
-    """What the file says, all scalars as text, without what is empty."""
+    """The file's content with all scalars as text, without empty values."""
     node = yaml.compose(text.decode("utf-8-sig"), Loader=LOADER)
     found = _value(node) if node is not None else {}
     return found if isinstance(found, dict) else {}
@@ -109,7 +108,7 @@ def _is_empty(node: Node) -> bool:
 
 
 def _texts(value: Any) -> Any:
-    """Values as they read back."""
+    """Values as they are read back."""
     if isinstance(value, dict):
         return {key: _texts(one) for key, one in value.items() if one not in ("", [], {}, None)}
     if isinstance(value, list):
@@ -122,7 +121,7 @@ def _word(value: Any) -> str:
 
 
 class _Lines:
-    """The lines of a file, and the tree that tells which of them say what. Good for one edit."""
+    """The lines of a file, and the parse tree that locates its values. Valid for one edit."""
 
     def __init__(self, text: bytes) -> None:
         decoded = text.decode("utf-8-sig")
@@ -144,7 +143,7 @@ class _Lines:
         return None
 
     def set_values(self, item: Node, values: Mapping[str, Value]) -> None:
-        """Requires: `item` is a map of lines. From its last line up, so that the lines above stay where they are."""
+        """Requires: `item` is a map of lines. Edits from the last line up, so that line numbers above stay valid."""
         if item.flow_style:
             raise _ByLinesImpossible
         column = item.value[0][0].start_mark.column
@@ -221,7 +220,7 @@ class _Lines:
 
 
 def _last_line(node: Node) -> int:
-    """The last line that says something of this node: where a list or map ends, its comments have not begun."""
+    """The last line of this node: comments after the end of a list or map do not belong to it."""
     if isinstance(node, yaml.ScalarNode):
         end = node.end_mark
         return int(end.line - 1 if end.column == 0 and end.line > node.start_mark.line else end.line)
@@ -249,7 +248,7 @@ def _rendered(key: str, value: Value, column: int) -> list[str]:
 
 
 def _scalar(value: str | bool) -> str:
-    """A value as YAML writes it: in quotes where it would be taken for something else."""
+    """A value in YAML: quoted if it would otherwise be read as something else."""
     if isinstance(value, bool):
         return _word(value)
     if not value:

@@ -1,4 +1,4 @@
-"""The files of access control: reading one, and what is wrong with it, by line.
+"""Account files: reading one, with errors by line.
 
     globalWhiteRemoteAddresses:
     - 10.1.*.*
@@ -17,12 +17,12 @@
     - counter: 3
       timestamp: 1700000000000
 
-Values are taken as they are written, so that a secret of digits stays what it is. What cannot be meant (no accessKey, a
-secret that is too short, an address that is none, a permission without `=`) is a FileError, and its file counts for
-nothing; what RocketMQ passes over in silence (an unknown key, a misspelt permission, which is DENY) is a warning.
+Values are read verbatim, so that a secret of digits is not changed. Nonsense (no accessKey, a secret that is too short,
+an invalid address, a permission without `=`) is a FileError, and its file is not used; what RocketMQ ignores silently
+(an unknown key, a misspelt permission, which is DENY) is a warning.
 
-The door to YAML. Scalars, lists and maps are composed and never constructed: no tag makes an object, and there is no
-alias.
+The only module that uses YAML. Scalars, lists and maps are composed and never constructed: no tag creates an object,
+and aliases are refused.
 
 Java: acl/plain/PlainPermissionManager.java (load), acl/common/AclUtils.java
 """
@@ -73,12 +73,12 @@ Node = Any  # PyYAML has no types
 
 
 class FileError(RocketletError):
-    """A file cannot be used. The message names the file and the line, and shows no value of it."""
+    """A file cannot be used. The message names the file and the line, but shows none of its values."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccountFile:
-    """What one file says."""
+    """The content of one file."""
 
     name: str
     accounts: tuple[Account, ...] = ()
@@ -89,7 +89,7 @@ class AccountFile:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What `tools.yml` says: the account of a program that asks."""
+    """The content of `tools.yml`: the account of a client program."""
 
     access_key: str
     secret_key: str = field(repr=False)
@@ -111,7 +111,7 @@ def read_credentials(name: str, text: bytes) -> Credentials:
 
 
 def joined(files: Sequence[AccountFile]) -> tuple[Rules, list[str]]:
-    """All files as one, and warnings. Of two accounts of one name the first counts, as with RocketMQ."""
+    """All files as one, and warnings. Of two accounts with one name the first wins, as in RocketMQ."""
     accounts: dict[str, Account] = {}
     warnings: list[str] = []
     patterns = tuple(pattern for file in files for one in file.everywhere for pattern in one.patterns)
@@ -122,14 +122,13 @@ def joined(files: Sequence[AccountFile]) -> tuple[Rules, list[str]]:
             known = accounts.setdefault(account.access_key, account)
             if known is not account:
                 warnings.append(
-                    f"{account.place}: account {account.access_key} is there already, at {known.place}, and that one"
-                    " counts"
+                    f"{account.place}: account {account.access_key} exists already, at {known.place}, and that one wins"
                 )
     return Rules(accounts, Addresses(texts, patterns)), warnings
 
 
 class _Reader:
-    """One file. Every finding names the line."""
+    """Reads one file. Every finding names its line."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -167,7 +166,7 @@ class _Reader:
             raise FileError(f"{self._name}{place}: {getattr(error, 'problem', None) or 'is no YAML'}") from None
 
     def fields(self, node: Node, known: Sequence[str]) -> dict[str, Node]:
-        """A map's values by key, without those that are not there or empty."""
+        """A map's values by key, without missing or empty ones."""
         if self._is_empty(node):
             return {}
         if not isinstance(node, yaml.MappingNode):

@@ -1,9 +1,9 @@
 """50 UPDATE_AND_CREATE_ACL_CONFIG, 51 DELETE_ACL_CONFIG, 52 GET_BROKER_CLUSTER_ACL_INFO, 53
-UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: accounts, changed and versioned; for administrators.
+UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: changes and versions of accounts; for administrators.
 
-What fails is 209, 210 or 211. 50 leaves what a request does not name; an empty list of permissions empties it. No
-request says which file is written, but for a file of access control that is there already. No answer has a secret, nor
-says which accounts exist: 54, which did, is gone from 4.9.8 too (CVE-2024-23321).
+Failures are 209, 210 or 211. 50 keeps what a request does not name; an empty list clears the permissions. A request
+cannot choose the file that is written, except among existing account files. No answer contains a secret or says which
+accounts exist: 54, which did, is gone from 4.9.8 too (CVE-2024-23321).
 
 Java: broker/processor/AdminBrokerProcessor.java (updateAndCreateAccessConfig and its neighbours)
 """
@@ -57,7 +57,7 @@ class AccountRequests:
         }
 
     def changes(self) -> dict[int, Change]:
-        """For the audit."""
+        """The changes, for the audit log."""
         return {
             RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: Change(_account_about, self._look_at_account),
             RequestCode.DELETE_ACL_CONFIG: Change(_account_about, self._look_at_account),
@@ -128,7 +128,7 @@ class AccountRequests:
 
 @dataclass(frozen=True, slots=True)
 class _Hidden:
-    """A secret in an audit line: it takes part in the comparison of before and after, and is not shown."""
+    """A secret in an audit line: compared before and after, but not shown."""
 
     secret: str = field(repr=False)
 
@@ -159,7 +159,7 @@ def _account_about(request: Request) -> str:
 
 
 def _values(header: UpdateAclConfigHeader, *, known: bool) -> dict[str, Value]:
-    """What the request sets. Raises Refused."""
+    """The values that the request sets. Raises Refused."""
     problems = []
     if not _key(header.accessKey):
         problems.append(f"accessKey must have from {KEY_LENGTH} to {LONGEST_KEY} letters, digits or signs")

@@ -1,8 +1,8 @@
-"""The accounts that are in force: read from their files, read again when a file has changed, changed by administrators.
+"""The accounts in force: loaded from files, reloaded when a file has changed, changed by administrators.
 
-A change of the files counts whole or not at all: where one of them is damaged the old accounts stay in force, and the
-log says which line is wrong. A file that is being written is left alone until it has been the same for a second, so
-that half a file is not taken for a whole one; a change counts within 3 seconds.
+A change of the files applies completely or not at all: if one of them is damaged the old accounts stay in force, and
+the log names the wrong line. A file being written is ignored until it has not changed for a second, so that half a file
+is not taken for a complete one; a change takes effect within 3 seconds.
 
 Java: acl/plain/PlainPermissionManager.java, srvutil/AclFileWatchService.java
 """
@@ -27,7 +27,7 @@ from rocketlet.remoting.protocol.configuration import DataVersion
 log = logging.getLogger("rocketlet.access.account_table")
 
 LOOK_SECONDS = 1.0
-_TOLD_WARNINGS = 20
+_WARNINGS_LOGGED = 20
 
 Result = TypeVar("Result")
 Edit = Callable[[str, bytes, DataVersion], bytes]
@@ -45,13 +45,13 @@ class _Loaded:
 
 
 class AccountTable:
-    """`rules` is replaced as a whole. Requires: `load` before anything else."""
+    """`rules` is replaced as a whole. Requires: `load` is called first."""
 
     def __init__(self, folder: Folder, clock: WallClock) -> None:
         self._folder = folder
         self._clock = clock
         self._editing = trio.Lock()
-        self._refused: State | None = None  # of files that could not be used, and need not be tried again
+        self._refused: State | None = None  # of unusable files that need not be tried again
         self._loaded = _Loaded((), (), Rules())
         self.problem = ""
         """Why the files as they are now do not count; empty while they do."""
@@ -62,7 +62,7 @@ class AccountTable:
 
     @property
     def rules(self) -> Rules:
-        """What is in force."""
+        """The rules in force."""
         return self._loaded.rules
 
     async def load(self) -> None:
@@ -71,7 +71,7 @@ class AccountTable:
         log.info("%d accounts from %s", len(self.rules.accounts), ", ".join(self.file_names()) or "no file")
 
     def file_names(self) -> list[str]:
-        """The files that were read, in the order in which their accounts count."""
+        """The files that were read, in order of precedence."""
         return [file.name for file in self._loaded.files]
 
     def versions(self) -> dict[str, DataVersion]:
@@ -107,7 +107,7 @@ class AccountTable:
             self._refused = state
             self._keep_old("there is no account left in them")
             return
-        if loaded.state == state:  # else it changed meanwhile: the next look sees it
+        if loaded.state == state:  # otherwise it changed meanwhile: the next check sees it
             self._take(loaded)
             self.reloads += 1
             log.info("accounts read again: %d from %s", len(self.rules.accounts), ", ".join(self.file_names()))
@@ -126,10 +126,10 @@ class AccountTable:
             if text is not None:
                 files.append(read_accounts(path, text))
         rules, warnings = joined(files)
-        for warning in warnings[:_TOLD_WARNINGS]:
+        for warning in warnings[:_WARNINGS_LOGGED]:
             log.warning("%s", warning)
-        if len(warnings) > _TOLD_WARNINGS:
-            log.warning("%d more findings in the accounts' files are left out", len(warnings) - _TOLD_WARNINGS)
+        if len(warnings) > _WARNINGS_LOGGED:
+            log.warning("%d more findings in the accounts' files are left out", len(warnings) - _WARNINGS_LOGGED)
         return _Loaded(state, tuple(files), rules)
 
     def _take(self, loaded: _Loaded) -> None:
@@ -140,7 +140,7 @@ class AccountTable:
     # -- changes
 
     async def set_account(self, access_key: str, values: Mapping[str, Value]) -> None:
-        """Make or change an account; what `values` does not name stays. Raises AccountsRefused."""
+        """Create or change an account; values not in `values` are kept. Raises AccountsRefused."""
         known = self.rules.accounts.get(access_key)
         path = _file_of(known) if known is not None else self._folder.default_path
         await self._edit(path, lambda name, text, version: with_account(name, text, access_key, values, version))
@@ -153,10 +153,10 @@ class AccountTable:
         await self._edit(_file_of(known), lambda name, text, version: without_account(name, text, access_key, version))
 
     async def set_global_addresses(self, addresses: Sequence[str], path: str = "") -> None:
-        """Of one of the files; of plain_acl.yml where none is named. Raises AccountsRefused."""
+        """Set those of one file; of plain_acl.yml if none is named. Raises AccountsRefused."""
         known = [self._folder.default_path, *self.file_names()]
         if path and path not in known:
-            raise AccountsRefused("the file is none of the files of access control here; leave it out")
+            raise AccountsRefused("the file is not one of the account files here; leave it out")
         await self._edit(
             path or self._folder.default_path,
             lambda name, text, version: with_global_addresses(name, text, addresses, version),
@@ -173,7 +173,7 @@ class AccountTable:
 
     def _write(self, path: str, edit: Edit) -> None:
         """Raises AccountsRefused, FileError, OSError; then nothing is written."""
-        before = self._read()  # the files may have changed by hand since the last look
+        before = self._read()  # the files may have been edited since the last check
         old = self._folder.read(path) or b""
         version = next((file.version for file in before.files if file.name == path), DataVersion(0, 0))
         new = edit(path, old, DataVersion(version.counter + 1, self._clock()))

@@ -1,8 +1,8 @@
-"""Accounts and their permissions: what the files of access control say, as values.
+"""Accounts and their permissions: the account files as values.
 
 A permission is given on a topic or a group. RocketMQ keeps both in one map, a group by the name of its retry topic, and
-so it is here: `topicPerms: [%RETRY%g=SUB]` and `groupPerms: [g=SUB]` are the same. What the map does not name falls to
-the defaults, which are DENY where the file has none.
+so it is here: `topicPerms: [%RETRY%g=SUB]` and `groupPerms: [g=SUB]` are the same. Resources not in the map get the
+defaults, which are DENY if the file has none.
 
 Java: acl/plain/PlainAccessResource.java, acl/common/Permission.java, common/PlainAccessConfig.java
 """
@@ -61,7 +61,7 @@ class Account:
 
     @property
     def is_unbound_admin(self) -> bool:
-        """An administrator may do everything with every topic and group, unless permissions of its own bind it."""
+        """An administrator may do everything with every topic and group, unless its own permissions restrict it."""
         return self.admin and not self.permissions
 
     def may(self, permission: Permission, resource: Resource, name: str) -> bool:
@@ -75,8 +75,8 @@ class Account:
         return _allows(held, permission)
 
     def may_strictly(self, permission: Permission, resource: Resource, name: str) -> bool:
-        """Ours, which differs where no permission of the account names the topic."""
-        # Once for each send: a topic's permission is one look-up, and no call.
+        """Our rule, which differs if no permission of the account names the topic."""
+        # Called for each send: a topic's permission is one lookup without a call.
         key = name if resource is Resource.TOPIC else retry_topic(name)
         held = self.permissions.get(key)
         if held is None:
@@ -86,10 +86,10 @@ class Account:
         return bool(held & (PUB if permission is Permission.PUBLISH else SUB)) and not held & DENY
 
     def _strict_default(self, key: str) -> int:
-        """What is held on a topic or group that the account's permissions do not name.
+        """The permission on a topic or group that the account's permissions do not name.
 
-        Delayed messages, transactions and replies of all topics lie in topics of the broker's own, so no default opens
-        those. A group's dead letters are the group's. Traces may be written by everybody, and read by the default of
+        Delayed messages, transactions and replies of all topics are in the broker's own topics, so no default opens
+        those. A group's dead letters belong to the group. Traces may be written by everybody, and by default read by
         nobody.
         """
         if key.startswith(RETRY_PREFIX):
@@ -116,7 +116,7 @@ def resource_key(resource: Resource, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Everything that is in force at one moment; replaced as a whole."""
+    """The rules in force at one moment; replaced as a whole."""
 
     accounts: Mapping[str, Account] = field(default_factory=dict)
     everywhere: Addresses = NO_ADDRESSES  # globalWhiteRemoteAddresses of all files
@@ -131,7 +131,7 @@ class Rules:
         return self._match("", self.everywhere, host)
 
     def _match(self, name: str, addresses: Addresses, host: str) -> bool:
-        """Reading an address takes 3 µs, so it is remembered."""
+        """Parsing an address takes 3 µs, so it is cached."""
         known = self._found.get((name, host))
         if known is None:
             if len(self._found) >= _REMEMBERED_HOSTS:

@@ -1,4 +1,4 @@
-"""Addresses that an account, or all accounts, may come from: RocketMQ's patterns.
+"""Addresses from which an account, or all accounts, may connect: RocketMQ's patterns.
 
     *                                     any address
     10.1.2.3  2001:db8::7                 one
@@ -7,7 +7,7 @@
     10.1.2.{3,4,5}                        parts with one of several values
     (empty)                               none
 
-Here each part of an address may be any of these forms, where RocketMQ takes them in the last parts alone. An IPv4 peer
+Here each part of an address may have any of these forms, which RocketMQ accepts only in the last parts. An IPv4 peer
 of an IPv6 socket (::ffff:10.1.2.3) is its IPv4 address.
 
 Java: acl/plain/RemoteAddressStrategyFactory.java
@@ -28,7 +28,7 @@ _between = re.compile(r",(?![^{]*})")
 
 
 class AddressError(ValueError):
-    """An invalid pattern; the message says what is wrong with it."""
+    """An invalid pattern; the message says why."""
 
 
 Part = Callable[[int], bool]
@@ -36,12 +36,12 @@ Part = Callable[[int], bool]
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """One pattern: the parts of an address (4, or 8 of IPv6) that each have to match; none: any address does."""
+    """One pattern: the parts of an address (4, or 8 of IPv6) that all have to match; none: any address matches."""
 
     parts: tuple[Part, ...] = ()
 
     def matches(self, numbers: tuple[int, ...]) -> bool:
-        """Whether an address, as `numbers_of` gives it, is meant."""
+        """Whether an address, as returned by `numbers_of`, matches."""
         if not self.parts:
             return True
         return len(numbers) == len(self.parts) and all(
@@ -51,7 +51,7 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """What a text of patterns means. `text` is as it was written; without patterns no address is meant."""
+    """A list of patterns. `text` is the original text; without patterns no address matches."""
 
     text: str = ""
     patterns: tuple[Pattern, ...] = ()
@@ -60,7 +60,7 @@ class Addresses:
         return bool(self.patterns)
 
     def match(self, host: str) -> bool:
-        """Whether this host is meant. What is no address matches nothing but `*`."""
+        """Whether this host matches. Anything but an address matches only `*`."""
         numbers = numbers_of(host)
         return any(pattern.matches(numbers) for pattern in self.patterns)
 
@@ -80,7 +80,7 @@ def addresses(text: str | None) -> Addresses:
 
 
 def numbers_of(host: str) -> tuple[int, ...]:
-    """The parts of an address: 4 of IPv4, 8 of IPv6; none where the text is no address."""
+    """The parts of an address: 4 of IPv4, 8 of IPv6; none if the text is not an address."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0].strip("[]"))
     except ValueError:

@@ -1,8 +1,9 @@
-"""One line for each change that an administrator makes, or tries to make: who, from where, what, before and after.
+"""The audit log: one line for each change that an administrator makes or attempts: who, from where, what, before and
+after.
 
 The lines are JSON, in the logger `rocketlet.audit`, at INFO: who, from, what, about, before, after, outcome. `who` is
-the account, or "" where there is no access control. A table of handlers is wrapped: what a request is about, and how to
-look at that before and after, is told by a `Change` for its code. No line has a secret.
+the account, or "" without access control. A table of handlers is wrapped: a `Change` for each code gives the request's
+subject, and how to read its state before and after. No line contains a secret.
 
 Java: none
 """
@@ -22,6 +23,7 @@ from rocketlet.remoting.handler import (
     AsyncFunction,
     Deferred,
     HandlerTable,
+    Later,
     PlainFunction,
     Refused,
     Reply,
@@ -36,13 +38,13 @@ LONGEST_VALUE = 600  # characters of `before` and of `after`
 
 
 def nothing(request: Request) -> Any:
-    """For changes of what cannot be looked at."""
+    """For changes whose state cannot be read."""
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`about` names what a request changes, `look` gives what is there, as JSON can write it; both get the request."""
+    """`about` names what a request changes, `look` returns its state as JSON values; both get the request."""
 
     about: Callable[[Request], Any]
     look: Callable[[Request], Any] = nothing
@@ -66,6 +68,8 @@ def _around(function: PlainFunction, change: Change) -> PlainFunction:
         about, before = change.about(request), change.look(request)
         try:
             answer = function(request)
+        except Later:
+            raise  # nothing has been done yet
         except Exception as error:
             write(request, about, before, before, _outcome_of(error))
             raise

@@ -22,7 +22,7 @@ class AccessConfig:
     )
     acl_strict: bool = setting(
         True,
-        "Every request is checked, and no address replaces a signature; false: RocketMQ's way, with its holes.",
+        "Every request is checked, and no address replaces a signature; false: RocketMQ's rules, with their loopholes.",
         important=True,
     )
     acl_config_dir: str = setting(
@@ -57,7 +57,7 @@ class AccessConfig:
         return {name.strip(): account.strip() for name, _, account in split}
 
     def folder(self, config_file: str) -> str:
-        """Where the files are. `config_file`: that of -c, or empty."""
+        """The folder of the files. `config_file`: that of -c, or empty."""
         if self.acl_config_dir:
             return self.acl_config_dir
         if self.rocketmq_home:

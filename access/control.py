@@ -1,4 +1,4 @@
-"""Access control of one server, put together: its files, its gate, what it says at a start, and how it signs itself.
+"""Access control of one server, put together: its files, its gate, its report at a start, and its own signatures.
 
 Java: broker/BrokerController.java (initialAcl), acl/common/AclUtils.java (getAclRPCHook)
 """
@@ -27,12 +27,12 @@ log = logging.getLogger("rocketlet.access.control")
 
 
 class AccessControl:
-    """Without aclEnable it lets everything in, and `admit` is None, so that asking costs nothing."""
+    """Without aclEnable everything is admitted, and `admit` is None, so that the check costs nothing."""
 
     def __init__(
         self, config: Callable[[], AccessConfig], folder: Folder, clock: WallClock, peers: Peers | None = None
     ) -> None:
-        """`config` gives the settings as they are; the rate may change while the server runs."""
+        """`config` returns the current settings; the rate may change while the server runs."""
         now = config()
         self._config = config
         self._folder = folder
@@ -51,7 +51,7 @@ class AccessControl:
 
     @property
     def admit(self) -> Admit | None:
-        """For `remoting.Server`."""
+        """The check for `remoting.Server`."""
         return self.gate.admit if self.enabled else None
 
     async def open(self) -> None:
@@ -80,25 +80,25 @@ class AccessControl:
                 nursery.start_soon(self._follow_settings)
 
     async def _follow_settings(self) -> None:
-        """The gate asks for the rate at each request, which to look up there costs 1 µs."""
+        """The gate needs the rate at each request, and reading the setting there costs 1 µs."""
         while True:
             self.gate.rate = self._config().requests_per_second_by_account
             await trio.sleep(LOOK_SECONDS)
 
 
 class OwnSignature:
-    """A hook for a server's own connections, which signs once it has an account."""
+    """A hook for a server's own connections that signs once it has an account."""
 
     def __init__(self) -> None:
         self._signer: Signer | None = None
 
     def sign_as(self, credentials: Credentials) -> None:
-        """From here on."""
+        """Sign from here on."""
         self._signer = Signer(credentials.access_key, credentials.secret_key)
 
     @property
     def is_signing(self) -> bool:
-        """Whether it has one: without, requests may be made as frames, which no hook sees."""
+        """Whether it has an account: without one, requests may be sent as frames, which hooks do not see."""
         return self._signer is not None
 
     def before(self, address: str, command: Command) -> None:

@@ -1,4 +1,5 @@
-"""What a start says about access control: what is in force, what is left open, and who worked through a hole alone.
+"""The report about access control at a start: what is in force, what is left open, and accounts that only worked
+through a loophole.
 
 Java: none
 """
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 
 from rocketlet.access.accounts import PUB, SUB, Account, Rules
 
-_TOLD_ACCOUNTS = 50
+_ACCOUNTS_NAMED = 50
 
 JAVAS_WAY = (
     "aclStrict=false: RocketMQ's way. It leaves open: whoever comes from a white address needs no signature, and with"
@@ -19,16 +20,16 @@ JAVAS_WAY = (
 
 
 def of_start(rules: Rules, *, strict: bool) -> Iterator[str]:
-    """Lines, each worth a warning."""
+    """Lines to be logged as warnings."""
     if not strict:
         yield JAVAS_WAY
     else:
-        yield from _of_holes(rules)
+        yield from _loopholes(rules)
     if not any(account.admin for account in rules.accounts.values()):
         yield "no account is an administrator (admin: true): topics, groups, settings and accounts cannot be changed"
 
 
-def _of_holes(rules: Rules) -> Iterator[str]:
+def _loopholes(rules: Rules) -> Iterator[str]:
     if rules.everywhere:
         yield (
             f"globalWhiteRemoteAddresses {rules.everywhere.text}: clients there have to sign now, for no address"
@@ -37,19 +38,19 @@ def _of_holes(rules: Rules) -> Iterator[str]:
     told = 0
     for account in rules.accounts.values():
         line = _of_account(account)
-        if line and told < _TOLD_ACCOUNTS:
+        if line and told < _ACCOUNTS_NAMED:
             yield line
         told += bool(line)
-    if told > _TOLD_ACCOUNTS:
-        yield f"the same holds for {told - _TOLD_ACCOUNTS} more accounts"
+    if told > _ACCOUNTS_NAMED:
+        yield f"the same holds for {told - _ACCOUNTS_NAMED} more accounts"
 
 
 def _of_account(account: Account) -> str:
-    """What RocketMQ lets this account do through a hole, and we do not."""
+    """What RocketMQ lets this account do through a loophole, and we do not."""
     name = f"account {account.access_key} ({account.place})"
     rights = _rights(account)
     if account.addresses:
-        only = "" if rights else ", and has no permission at all: it worked through that hole alone"
+        only = "" if rights else ", and has no permission at all: it worked only through that loophole"
         return (
             f"{name} worked unsigned and without permissions from {account.addresses.text}; now it has to sign, may do"
             f" so from there only, and needs its permissions{only}"
@@ -68,7 +69,7 @@ def _rights(account: Account) -> bool:
 
 
 def beyond_loopback(what: str, address: str) -> str:
-    """For a server that others reach, without access control."""
+    """For a server without access control that others can reach."""
     return (
         f"the {what} listens on {address} without access control: whoever reaches it may read, write and administer."
         " Set aclEnable=true, or let only those reach it who may"

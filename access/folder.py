@@ -1,7 +1,7 @@
-"""The folder of access control's files: plain_acl.yml, and all .yml and .yaml files below acl/. A seam for tests.
+"""The folder of account files: plain_acl.yml, and all .yml and .yaml files below acl/. A seam for tests.
 
-A file is replaced as a whole: the new content goes into a file beside it, which only its owner may read, is synced and
-then renamed over the old one. No copy of the old one is kept, since it holds secrets.
+A file is replaced atomically: the new content is written to a temporary file that only its owner may read, synced, and
+renamed over the old one. No backup is kept, since it would hold secrets.
 
 Java: acl/plain/PlainPermissionManager.java (getAllAclFiles), acl/common/AclUtils.java (writeDataObject)
 """
@@ -25,20 +25,20 @@ State = tuple[tuple[str, int, int, int], ...]
 
 
 class Folder(Protocol):
-    """Paths are whole ones, as the files are named in log lines and in the answer to 52."""
+    """Paths are full paths, as in log lines and in the answer to 52."""
 
     blocking: bool  # calls wait for a device, and must leave the event loop
     default_path: str  # of plain_acl.yml
-    tools_path: str  # of tools.yml, the account that the server itself has
+    tools_path: str  # of tools.yml, the server's own account
 
     def state(self) -> State:
-        """Path, time, size and number of each account file, those of acl/ first; changes when a file does."""
+        """Path, time, size and inode of each account file, those of acl/ first; changes when a file does."""
 
     def read(self, path: str) -> bytes | None:
-        """None where there is no such file."""
+        """None if there is no such file."""
 
     def replace(self, path: str, data: bytes) -> None:
-        """The new content is there whole, or, with OSError, the old one."""
+        """Replace the content atomically; after OSError the old content is intact."""
 
 
 class RealFolder:
@@ -77,7 +77,7 @@ class RealFolder:
         except FileNotFoundError:
             mode = 0o600
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(beside).unlink(missing_ok=True)  # of a process that ended in between
+        Path(beside).unlink(missing_ok=True)  # left by a process that ended in between
         descriptor = os.open(beside, platform_files.CREATE, 0o600)
         try:
             with os.fdopen(descriptor, "wb") as file:

@@ -1,9 +1,9 @@
-"""Where a server asks whether a request may be served: after its limits, before its handler.
+"""Decides whether a request may be served: after the limits, before the handler.
 
 A refusal is code 1 with the name of RocketMQ's exception in front, which makes Java producers try another broker. It is
-counted by reason and logged; the log names the account and never a secret, a signature, or a header.
+counted by reason and logged, with the account but never with a secret, a signature or a header.
 
-For servers that do not speak remoting, `may` and `signed_by` ask the same of the same accounts:
+For servers that do not speak remoting, `may` and `signed_by` make the same checks with the same accounts:
 
     account = gate.signed_by(access_key, content, signature)       # gRPC: hmac-sha1 of x-mq-date-time, in hex
     gate.may(account, Permission.PUBLISH, Resource.TOPIC, "orders", host)
@@ -34,8 +34,8 @@ JAVAS_EXCEPTION = "org.apache.rocketmq.acl.common.AclException"
 
 
 class Gate:
-    """`rules` gives what is in force, `rate` is how many requests a second an account may send, `certificates` are the
-    accounts of `tlsAccounts`."""
+    """`rules` returns the rules in force, `rate` is how many requests a second an account may send, `certificates` are
+    the accounts of `tlsAccounts`."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Gate:
         self.denied: Counter[Reason] = Counter()
 
     def admit(self, request: Request, access: Access) -> None:
-        """Whether a request with this entry in the table of handlers is served. Raises Refused, BodyError."""
+        """Check a request with this entry in the table of handlers. Raises Refused, BodyError."""
         if access.anyone:
             return
         connection = request.connection
@@ -86,8 +86,8 @@ class Gate:
         """The account whose HMAC-SHA1 of `content` this is, in hexadecimal. Raises Denied.
 
         A client of RocketMQ 5 sends `authorization: MQv2-HMAC-SHA1 Credential=KEY, SignedHeaders=x-mq-date-time,
-        Signature=HEX`; content is the text of its `x-mq-date-time`. Check how old that is: it protects from nothing
-        else than a very late repetition.
+        Signature=HEX`; content is the text of its `x-mq-date-time`. Check its age: it protects only against a very late
+        replay.
         """
         account = self._rules().accounts.get(access_key)
         if account is None:
@@ -100,7 +100,7 @@ class Gate:
         return account
 
     def may(self, account: Account, permission: Permission, resource: Resource, name: str, host: str) -> None:
-        """Whether an account may, from this host. Raises Denied."""
+        """Check an account's permission from this host. Raises Denied."""
         if account.addresses and not self._rules().comes_from(account, host):
             self.denied[Reason.ADDRESS] += 1
             raise Denied(Reason.ADDRESS, f"account {account.access_key} may not sign from {host}", account.access_key)

@@ -1,17 +1,17 @@
-"""Whether a request is let in: who sends it, and whether that account may do what it asks for.
+"""Whether a request is admitted: who sends it, and whether that account may do what it requests.
 
 Ours (`strictly`):
 
-1. without AccessKey: the account of the connection's certificate, where it has one; else refused;
+1. without AccessKey: the account of the connection's certificate, if it has one; otherwise refused;
 2. an unknown account, or a wrong signature: refused;
-3. an account with addresses of its own, from anywhere else: refused. No address replaces a signature;
-4. a request for administrators, which is every one that is not listed as open to others: `admin` is needed;
-5. every permission that the request's entry in the table of handlers asks for, on every topic and group that it names.
+3. an account with its own addresses, from anywhere else: refused. No address replaces a signature;
+4. a request for administrators, i.e. every one not listed as open to others: requires `admin`;
+5. every permission in the request's entry in the table of handlers, on every topic and group it names.
 
 RocketMQ's (`as_java_does`), in its order: a global white address passes, even unsigned; the account must exist; its own
 white address passes, unsigned, with every permission; the signature; what publishes traces passes; five codes need
-`admin`; permissions are checked for nine codes, and all others pass. What RocketMQ 4.9.8 does not serve it cannot
-judge: that is judged our way.
+`admin`; permissions are checked for nine codes, and all others pass. Codes that RocketMQ 4.9.8 does not serve are
+decided by our rule.
 
 Java: acl/plain/PlainAccessValidator.java, PlainPermissionManager.java (validate, checkPerm)
 """
@@ -51,7 +51,7 @@ class Reason(StrEnum):
 
 
 class Denied(RocketletError):
-    """A request is not let in. `who` is the account that it claims to be of."""
+    """A request is refused. `who` is the account it claims to be from."""
 
     def __init__(self, reason: Reason, text: str, who: str = "") -> None:
         super().__init__(text)
@@ -63,7 +63,7 @@ _PERMISSION_WORDS = {Permission.PUBLISH: "publish to", Permission.SUBSCRIBE: "su
 
 
 def strictly(rules: Rules, access: Access, request: Request, certified: str) -> Account:
-    """The account that sent the request and may; `certified` is its certificate's. Raises Denied, BodyError."""
+    """The permitted account that sent the request; `certified` is its certificate's. Raises Denied, BodyError."""
     claim = _claim_of(request)
     account = _account(rules, claim, certified, request.code)
     _check_signature(account, claim, request)
@@ -79,7 +79,7 @@ def strictly(rules: Rules, access: Access, request: Request, certified: str) -> 
 
 
 def check_strictly(account: Account, access: Access, code: int, header: Any, body: Body) -> None:
-    """Whether the account may. Raises Denied, BodyError."""
+    """Check the account's permissions. Raises Denied, BodyError."""
     if access.admin:
         _need_admin(account, code)
         return
@@ -100,7 +100,7 @@ def check_strictly(account: Account, access: Access, code: int, header: Any, bod
 
 
 def as_java_does(rules: Rules, access: Access, request: Request, certified: str) -> Account | None:
-    """None for a request that a global white address lets in unsigned. Raises Denied, BodyError."""
+    """None for a request that a global white address admits unsigned. Raises Denied, BodyError."""
     code, host = request.code, request.connection.host
     if code not in JUDGED_BY_JAVA:
         return strictly(rules, access, request, certified)
@@ -111,7 +111,7 @@ def as_java_does(rules: Rules, access: Access, request: Request, certified: str)
     if account.addresses and rules.comes_from(account, host):
         return account
     _check_signature(account, claim, request)
-    asked = asked_of_java(code, claim.ext, request.body)
+    asked = required_by_java(code, claim.ext, request.body)
     if (Permission.PUBLISH, Resource.TOPIC, TRACE_TOPIC) in asked:
         return account
     if code in JAVAS_ADMIN_CODES:
@@ -139,7 +139,7 @@ def _account(rules: Rules, claim: Claim, certified: str, code: int) -> Account:
 
 
 def _claim_of(request: Request) -> Claim:
-    """Of all fields; the typed header has some of them only, so it may have been read where not all can be."""
+    """From all fields; the typed header has only some of them, so it may be readable when not all are."""
     try:
         return Claim(request.header_type, request.raw_header)
     except FrameError as error:
@@ -147,7 +147,7 @@ def _claim_of(request: Request) -> Claim:
 
 
 def _check_signature(account: Account, claim: Claim, request: Request) -> None:
-    """Of a claim without account there is none: a certificate has shown who it is."""
+    """A claim without an account has none: a certificate has shown who it is."""
     if claim.access_key and not claim.is_signed_with(account.secret, request.body, request.version):
         raise Denied(
             Reason.SIGNATURE,
@@ -177,7 +177,7 @@ def _lacks(account: Account, permission: Permission, resource: Resource, name: s
     )
 
 
-# -- what RocketMQ 4.9.8 asks for, read from the fields as they came, as it reads them
+# -- the permissions RocketMQ 4.9.8 requires, read from the raw fields, as it reads them
 
 JAVAS_ADMIN_CODES = frozenset(
     {
@@ -189,7 +189,7 @@ JAVAS_ADMIN_CODES = frozenset(
     }
 )
 
-# Every code that a broker of 4.9.8 serves; of those that stand in none of the two tables it asks for a signature alone.
+# Every code that a 4.9.8 broker serves; those in neither table require only a signature.
 JUDGED_BY_JAVA = frozenset(
     {10, 11, 12, 14, 15, 17, 21, 25, 26, *range(28, 39), 41, 42, 43, 45, 46, 50, 51, 52, 53}
     | {*range(200, 205), 207, 208, 215, 222, 223, 300, 301, 303, 305, 306, 307, 308, 309, 310}
@@ -238,7 +238,7 @@ _OF_JAVA: Mapping[int, Callable[[Ext, Body], Sequence[Asked]]] = MappingProxyTyp
 )
 
 
-def asked_of_java(code: int, ext: Ext, body: Body) -> Sequence[Asked]:
-    """The permissions that RocketMQ asks a request for."""
+def required_by_java(code: int, ext: Ext, body: Body) -> Sequence[Asked]:
+    """The permissions that RocketMQ requires for a request."""
     asked = _OF_JAVA.get(code)
     return asked(ext, body) if asked is not None else ()

@@ -1,10 +1,10 @@
-"""Runs the benchmarks, compares them with the last committed run, and says which budgets hold.
+"""Runs the benchmarks, compares them with the last committed run, and reports which budgets are met.
 
     python -m benchmarks [CHAPTER ...] [--quick] [--rounds 3] [--json FILE] [--png FILE]
 
-Chapters: see --list. A whole run takes 17 minutes, of it seven for Java and four for growth; --quick takes
-three and says little about the budgets. Results go to benchmarks/results/latest.json where every chapter ran and not
---quick, else only where --json says.
+Chapters: see --list. A full run takes 17 minutes, seven of them for Java and four for growth; --quick takes three and
+says little about the budgets. Results of a full run go to benchmarks/results/latest.json, others only to the file given
+by --json.
 
 Java: (none)
 """
@@ -40,7 +40,7 @@ def run_chapter(name: str, rounds: int, *, quick: bool) -> dict[str, list[float]
 
 
 def row(figure: Figure, values: list[float], before: list[float] | None) -> str:
-    """One line of the table: median, what it was, bound, whether each round kept it."""
+    """One line of the table: median, previous value, bound, whether each round met it."""
     verdict = ""
     if figure.bound:
         kept = sum(bool(figure.holds(value)) for value in values)
@@ -50,7 +50,7 @@ def row(figure: Figure, values: list[float], before: list[float] | None) -> str:
 
 
 def shown(value: float, unit: str) -> str:
-    """A number with its unit, in as many digits as mean something."""
+    """A number with its unit, in significant digits."""
     digits = 0 if abs(value) >= 1000 or value == int(value) else 1 if abs(value) >= 20 else 2
     return f"{value:,.{digits}f} {unit}".rstrip()
 
@@ -69,7 +69,7 @@ def show(name: str, found: dict[str, list[float]], before: dict[str, list[float]
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were taken on."""
+    """The machine on which the figures were taken."""
     return {
         "cores": os.cpu_count(),
         "python": platform.python_version(),
@@ -80,7 +80,7 @@ def machine() -> dict[str, Any]:
 
 
 def draw_growth(found: dict[str, list[float]], path: Path) -> None:
-    """The growth figures as a picture, where matplotlib is installed."""
+    """A plot of the growth figures, if matplotlib is installed."""
     from benchmarks.growth import draw
 
     points = []

@@ -1,9 +1,9 @@
-"""What a signature costs a send: a broker without access control and one with it, in turns.
+"""The cost of a signature for a send: a broker without access control and one with it, in turns.
 
     python -m benchmarks.access_cost [--count 100000] [--rounds 5] [--header json|binary]
 
-The sends of both are the same but for the two fields of the signature, which the broker checks over all fields and the
-body of 1 KiB: hashing that alone takes a third of it.
+The sends differ only in the two fields of the signature, which covers all fields and the body of 1 KiB: hashing alone
+takes a third of the cost.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a batch of 100 small messages costs the broker, in single sends' CPU.
+"""The broker's cost of a batch of 100 small messages, compared with single sends.
 
     python -m benchmarks.batch_cost [--count 3000]
 

@@ -3,15 +3,15 @@
     python -m benchmarks.beside_java [--rounds 3] [--window 15] [--loads sync,async,unbounded]
 
 Loads of 1 KiB on one connection, default flush: `sync`, RocketMQ's benchmark producer with 64 threads; `async`, 4
-threads of the official client that keep 256 sends each under way (benchmarks/java/AsyncLoad.java, compiled here);
-`unbounded`, RocketMQ's benchmark producer with `-w 4 -y true`, which sends as fast as it can until 65,535 sends are
-under way. All send binary headers. Each run warms the client up for ten seconds and measures the next ones; before the
+threads of the official client that keep 256 sends each in flight (benchmarks/java/AsyncLoad.java, compiled here);
+`unbounded`, RocketMQ's benchmark producer with `-w 4 -y true`, which sends as fast as it can until 65,535 sends are in
+flight. All send binary headers. Each run warms the client up for ten seconds and measures the next ones; before the
 first the Java broker is warmed up for a minute. CPU is the kernel's, of the broker's process and of the client's.
-Failed sends are counted: those that the client gave up after 3 s, and those that a broker refused as too busy.
+Failed sends are counted: those the client gave up after 3 s, and those a broker refused as too busy.
 
 Needed: java, javac, mvn, and INTEROP, the directory that holds `stack/stack`. `unbounded` needs a benchmark producer
 that knows `-y`, which the one on Maven Central does not: ROCKETMQ_EXAMPLE names the rocketmq-example jar of a binary
-distribution (`lib/`, 4.9.0 or later) or a directory of its classes. Without it, it is left out.
+distribution (`lib/`, 4.9.0 or later) or a directory of its classes. Without it, that load is skipped.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Run:
 
 
 def missing() -> list[str]:
-    """What the comparison needs and does not find."""
+    """Missing requirements of the comparison."""
     lacking = [name for name in ("java", "javac", "mvn") if shutil.which(name) is None]
     if not (INTEROP / "stack" / "stack").exists():
         lacking.append(f"INTEROP: no {INTEROP / 'stack' / 'stack'}")
@@ -61,7 +61,7 @@ def missing() -> list[str]:
 
 
 def library() -> Path:
-    """Where `stack setup` keeps the jars; fetches them if they are not there."""
+    """The folder of the jars of `stack setup`, which fetches them if necessary."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
     jars = Path(os.environ.get("ROCKETLET_JAVA_LIB", cache / "rocketlet-java" / "lib"))
     if not list(jars.glob("rocketmq-broker-*.jar")):
@@ -75,7 +75,7 @@ def java_stack(**settings: object) -> Iterator[tuple[int, Server]]:
     script, names, port = str(INTEROP / "stack" / "stack"), free_port(), free_port()
     with scratch() as directory:
         environment = os.environ | {"BROKER_HEAP": HEAP}
-        # Its servers outlive the script and keep what they inherit, so their output goes to a file, not to a pipe.
+        # Its servers outlive the script and keep inherited descriptors, so their output goes to a file, not to a pipe.
         with (directory / "stack.out").open("wb") as output:
             started = subprocess.run(
                 [script, "start", str(directory), str(names), str(port), *(f"{k}={v}" for k, v in settings.items())],
@@ -92,7 +92,7 @@ def java_stack(**settings: object) -> Iterator[tuple[int, Server]]:
 
 @dataclass(frozen=True, slots=True)
 class JavaClients:
-    """How the loads of the official client are started, with AsyncLoad compiled into a directory."""
+    """Starts the loads of the official client, with AsyncLoad compiled into a directory."""
 
     classes: Path
     jars: Path
@@ -105,7 +105,7 @@ class JavaClients:
         return JavaClients(directory, jars)
 
     def program(self, name: str, *arguments: object) -> list[str]:
-        """What to run for a program of benchmarks/java."""
+        """The command line of a program of benchmarks/java."""
         return [
             "java", "-Xms256m", "-Xmx1g", f"-Drocketmq.client.logRoot={self.classes}/logs",
             "-Drocketmq.client.logLevel=WARN", "-Drocketmq.serialize.type=ROCKETMQ",
@@ -113,7 +113,7 @@ class JavaClients:
         ]  # fmt: skip
 
     def command(self, load: str, names: int) -> list[str]:
-        """What to run for a load."""
+        """The command line of a load."""
         address = f"127.0.0.1:{names}"
         if load == "unbounded":
             return [
@@ -134,7 +134,7 @@ class JavaClients:
 
 
 class Counter:
-    """The lines of a load, read as they come: what it has sent and what has failed since it began."""
+    """Reads the lines of a load as they arrive: messages sent and failed since its start."""
 
     def __init__(self, load: str, path: Path) -> None:
         self._load = load
@@ -147,7 +147,7 @@ class Counter:
             lines = [line.split() for line in text.splitlines() if re.fullmatch(r"\d+ \d+", line)]
             return sum(int(sent) for sent, _ in lines), sum(int(failed) for _, failed in lines), len(lines)
         found = _SENT.findall(text)
-        # The benchmark producer tells the rate of ten seconds, and the failures since its start.
+        # The benchmark producer prints the rate of ten seconds, and the failures since its start.
         failed = int(found[-1][1]) + int(found[-1][2]) if found else 0
         return sum(10.0 * int(rate) for rate, _, _ in found), failed, len(found)
 
@@ -175,7 +175,7 @@ def run(load: str, command: list[str], broker: Server, window: float) -> Run:
 def _next_line(
     process: subprocess.Popen[bytes], counter: Counter, lines: int, not_before: float
 ) -> tuple[float, int, int]:
-    """The totals at the first line that comes after a time."""
+    """The totals at the first line after a given time."""
     pause = 0.02
     while True:
         totals = counter.totals()
@@ -191,7 +191,7 @@ def _next_line(
 
 
 def our_client(names: int, broker: Server, seconds: float, *, pipelined: bool) -> Run:
-    """Our benchmark producer on a broker: 64 synchronous threads, or 4 that keep 256 sends under way each."""
+    """Our benchmark producer on a broker: 64 synchronous threads, or 4 that keep 256 sends in flight each."""
     mode = ["-w", "4", "-y", "true", "--in-flight", "256"] if pipelined else ["-w", "64"]
     command = [
         sys.executable, "-m", "benchmarks.producer", "-n", f"127.0.0.1:{names}", "-t", TOPIC, "-s", "1024",
@@ -211,7 +211,7 @@ def our_client(names: int, broker: Server, seconds: float, *, pipelined: bool) -
 
 
 def possible_loads() -> tuple[str, ...]:
-    """Those that can be made here."""
+    """The loads that can run here."""
     return tuple(load for load in LOADS if load != "unbounded" or EXAMPLE)
 
 
@@ -225,7 +225,7 @@ def compare(rounds: int, window: float, loads: tuple[str, ...]) -> dict[str, lis
         brokers = {"java": (java_names, java), "ours": (our_names.port, ours)}
         rule = held.enter_context(yardstick())
         if rule is not None:
-            brokers["yardstick"] = (rule.port, rule)  # it answers for the name server, too
+            brokers["yardstick"] = (rule.port, rule)  # it also answers as a name server
         for names, server in brokers.values():
             run("async", clients.command("async", names), server, WARM_UP if server is java else 5.0)
         for _ in range(rounds):

@@ -1,9 +1,9 @@
-"""Brokers in processes of their own, on the cores of one host: one, then two, with a driver for each.
+"""Brokers in separate processes on the cores of one host: one, then two, with a driver for each.
 
     python -m benchmarks.brokers [--count 100000] [--brokers 2]
 
-RocketMQ grows by brokers. The drivers take cores too: on a machine of two, two brokers and two drivers share them, so
-that the rate of both together says little, and the CPU a message says what one core more would carry.
+RocketMQ scales by adding brokers. The drivers use cores too: on a machine with two cores, two brokers and two drivers
+share them, so the combined rate says little, and the CPU per message shows what one more core would carry.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TURNS = 3
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """What several brokers took at once."""
+    """The combined results of several brokers."""
 
     brokers: int
     rate: float

@@ -1,7 +1,7 @@
 """The budgets, and how each is measured: a chapter is one program of this package, its rows are named figures.
 
-A figure with a bound is a budget: `at least` or `at most` so much, as a ratio of two runs in turns, or as an absolute
-where it is one of memory. A figure without is told for what it says beside the others.
+A figure with a bound is a budget: `at least` or `at most`, as a ratio of two runs in turns, or absolute for memory. A
+figure without a bound is reported for comparison.
 
 Java: (none)
 """
@@ -15,13 +15,14 @@ Figures = dict[str, float]
 
 OUR_CLIENT = "rocketlet"
 PEER_NAMES = {OUR_CLIENT: "ours", "nats": "NATS JetStream", "redis": "Redis streams"}
-# One thread that waits for each answer: Redis stores a message with a fifth of the work, and waits for no disk either.
+# One thread that waits for each answer: Redis stores a message with a fifth of the work, and does not wait for a disk
+# either.
 _BEHIND_IS_FINE = {("sync", "redis")}
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What a number is called, its unit, and its bound."""
+    """A number's name, unit and bound."""
 
     what: str
     unit: str = ""
@@ -29,7 +30,7 @@ class Figure:
     at_most: float | None = None
 
     def holds(self, value: float) -> bool | None:
-        """Whether a value keeps the budget; None where there is none."""
+        """Whether a value meets the budget; None if there is none."""
         if self.at_least is not None:
             return value >= self.at_least
         return value <= self.at_most if self.at_most is not None else None
@@ -43,13 +44,13 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """`measure(quick)` gives a value for each of its figures, or leaves out those that cannot be had here."""
+    """`measure(quick)` returns a value for each of its figures, except those that cannot be measured here."""
 
     about: str
     measure: Callable[[bool], Figures]
     figures: dict[str, Figure]
     needs: Callable[[], list[str]] = field(default=list)
-    once: bool = False  # takes so long that it is not repeated
+    once: bool = False  # takes too long to be repeated
 
 
 def _sends(quick: bool) -> Figures:

@@ -2,8 +2,8 @@
 
     python -m benchmarks.client_side [--count 100000]
 
-The raw sender's requests are encoded beforehand and its answers only counted; a client makes ids, properties and
-routes, and gives each answer to who waits for it.
+The raw sender's requests are encoded beforehand and its answers only counted; a client creates ids, properties and
+routes, and passes each answer to its waiter.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class ClientSide:
 
 
 def timed(count: int, work: Callable[[], object]) -> Rate:
-    """Rate and CPU of something that handles so many messages."""
+    """Rate and CPU of a function that handles that many messages."""
     began, cpu = time.perf_counter(), time.process_time()
     work()
     return Rate(count / (time.perf_counter() - began), (time.process_time() - cpu) / count * 1e6)
 
 
 def measure(count: int) -> ClientSide:
-    """All on one stack; raw sender and client in turns, of which the medians are told."""
+    """All on one stack; raw sender and client in turns; medians are reported."""
     body = b"x" * SIZE
     with stack() as (names, server):
         namesrv = f"127.0.0.1:{names.port}"
@@ -100,7 +100,7 @@ def _median(rates: list[Rate]) -> Rate:
 
 
 def _consume(namesrv: str, topic: str, count: int) -> Rate:
-    """From the first message to the last of a topic that is full."""
+    """Time from the first message to the last of a filled topic."""
     first, last = threading.Event(), threading.Event()
     seen = 0
 

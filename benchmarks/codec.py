@@ -1,10 +1,10 @@
-"""What a header costs, in each type: decode and encode, in Java's order of fields and in another.
+"""The cost of headers of each type: decoding and encoding, in Java's order of fields and in another.
 
     python -m benchmarks.codec [--seconds 0.3]
 
-The send and the pull of a Java client; times are the best of many short runs, in µs, and beside them their ratio to
-`json.loads` of the same header, since only ratios compare between machines. Decoding means: from the header's bytes to
-the request that a handler gets, with its typed header; `frame` adds cutting it out of a receive buffer of 30 frames,
+The send and the pull of a Java client; times are the best of many short runs, in µs, with their ratio to `json.loads`
+of the same header, since only ratios are comparable between machines. Decoding is from the header's bytes to the
+request for a handler, with its typed header; `frame` adds cutting it out of a receive buffer of 30 frames,
 serving it by a handler that does nothing, and its share of the write. Encoding is a client's: struct to bytes.
 """
 
@@ -57,18 +57,18 @@ PULL = {
     "expressionType": "TAG",
     "bname": "broker-a",
 }
-# Java's order in JSON is that of its hash map; for letters that is the alphabet's.
+# Java's order in JSON is that of its hash map; for letters it is alphabetical.
 PULL_IN_JSON = "queueId maxMsgNums sysFlag suspendTimeoutMillis commitOffset bname topic queueOffset expressionType"
 KINDS: Mapping[str, tuple[int, type[Header], dict[str, str]]] = {
     "send": (310, SendMessageHeaderV2, SEND),
     "pull": (11, PullMessageHeader, PULL),
 }
-FRAMES = 30  # that arrive in one read when 64 are in flight
+FRAMES = 30  # frames that arrive in one read with 64 in flight
 BODY = bytes(1024)
 
 
 def java_order(kind: str, header_type: HeaderType) -> dict[str, str]:
-    """The fields as a Java client writes them."""
+    """The fields in a Java client's order."""
     ext = KINDS[kind][2]
     if kind == "pull" and header_type is HeaderType.JSON:
         return {name: ext[name] for name in (*PULL_IN_JSON.split(), "subVersion", "consumerGroup")}
@@ -76,12 +76,12 @@ def java_order(kind: str, header_type: HeaderType) -> dict[str, str]:
 
 
 def another_order(kind: str, _: HeaderType) -> dict[str, str]:
-    """The fields the other way round."""
+    """The fields in reverse order."""
     return dict(reversed(KINDS[kind][2].items()))
 
 
 def header_bytes(kind: str, header_type: HeaderType, ext: dict[str, str]) -> bytes:
-    """The header alone; JSON as Java writes it, keys in the alphabet's order."""
+    """Only the header; JSON as written by Java, keys in alphabetical order."""
     code = KINDS[kind][0]
     if header_type is HeaderType.JSON:
         fields = {"code": code, "extFields": ext, "flag": 0, "language": "JAVA", "opaque": 12345}
@@ -98,12 +98,12 @@ class Meter:
         self._unit = 1.0
 
     def unit(self, function: Callable[[], object]) -> float:
-        """What the following lines are compared with."""
+        """Set the reference for the following lines."""
         self._unit = self.microseconds(function)
         return self._unit
 
     def microseconds(self, function: Callable[[], object]) -> float:
-        """The best of many runs of a millisecond: on a busy machine some of them are left alone."""
+        """The best of many runs of a millisecond: even on a busy machine some of them are undisturbed."""
         timer = timeit.Timer(function)
         number = 100
         once = min(timer.repeat(3, number)) / number

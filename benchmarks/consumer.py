@@ -20,7 +20,7 @@ REPORT_SECONDS = 10.0
 
 
 class Consumed:
-    """Counters of a listener that runs in several threads; an increment lost now and then does not matter here."""
+    """Counters of a listener that runs in several threads; an occasional lost increment does not matter here."""
 
     def __init__(self) -> None:
         self.count = self.failed = 0
@@ -94,7 +94,7 @@ def main() -> None:
 
 
 def _count(consumed: Consumed, wanted: int) -> None:
-    """Since the first message came."""
+    """Count since the first message."""
     pause, began = threading.Event(), 0.0
     while consumed.count < wanted:
         pause.wait(0.001 if began == 0 else 0.02)

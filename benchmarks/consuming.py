@@ -4,7 +4,7 @@
 
 Messages of 1 KiB in 8 queues. `push` and `push 8` are the official client's push consumer with 1 and with 8 groups,
 `lite` is its lite pull consumer (benchmarks/java/ConsumeLoad.java, which only counts, as RocketMQ's benchmark consumer
-does), `ours` is our push consumer. `cold`: the broker was started again, and its log is not in the page cache.
+does), `ours` is our push consumer. `cold`: the broker was restarted, and its log is not in the page cache.
 `sending`: push while RocketMQ's benchmark producer sends with 64 threads; the CPU there is that of both.
 
 CPU is the kernel's, of the broker's process and of the consumer's with its start. Needed: as for `beside_java`.
@@ -47,7 +47,7 @@ class Consumed:
 
 @dataclass(slots=True)
 class Side:
-    """A broker, where its name server is, and how it is started again with a cold log."""
+    """A broker, its name server's address, and how to restart it with a cold log."""
 
     names: int
     server: Server
@@ -95,7 +95,7 @@ def java_side() -> Iterator[Side]:
 
 
 def _drop_from_cache(directory: Path) -> None:
-    """REQUIRES that nobody has the files mapped."""
+    """REQUIRES that the files are not mapped."""
     for path in (directory / "store").rglob("*"):
         if path.is_file():
             descriptor = os.open(path, os.O_RDONLY)

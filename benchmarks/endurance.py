@@ -1,10 +1,10 @@
-"""Memory of the broker over a long load: sends, pulls of what was sent, and clients that come and go.
+"""Memory of the broker under a long load: sends, pulls of the same messages, and clients that come and go.
 
     python -m benchmarks.endurance [--minutes 60] [--rate 2000]
 
 Each second's messages are sent at once and pulled again, and a connection is opened, used and closed. Memory is the
-resident set without mapped files, which belong to the page cache. Flat means: the median of the last third of the run
-beside that of the second third; the first is left out, for caches fill.
+resident set without mapped files, which belong to the page cache. Growth is the median of the last third of the run
+compared with the second third; the first is left out, because caches fill.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Endured:
 
 
 def measure(minutes: float, rate: int, tell: Callable[[float, int], object]) -> Endured:
-    """Load a stack for so long; `tell` is called with each sample."""
+    """Load a stack for that long; `tell` is called with each sample."""
     request = send_frame("json", TOPIC, 2, b"x" * 1024)
     with stack() as (_, server):
         samples: list[tuple[float, int]] = []

@@ -1,10 +1,11 @@
-"""Three replicas that elect their master beside one broker alone, and a Java SYNC_MASTER pair where there is Java.
+"""Three replicas that elect their master compared with a single broker, and with a Java SYNC_MASTER pair if there is
+Java.
 
     python -m benchmarks.failover [--rounds 3] [--count 40000]
 
 Sends of 1 KiB, 64 in flight on one connection; a send is answered when all three replicas have it. `half load`: at half
-of that rate, how long a send takes. The two cores of a small machine carry all brokers at once, so the master's CPU for
-a message tells more than its rate.
+of that rate, how long a send takes. The two cores of a small machine carry all brokers at once, so the master's CPU per
+message says more than its rate.
 
 Needed: etcd (`pip install 'rocketlet[etcd]'`). For Java's side: java, mvn, and INTEROP.
 """
@@ -22,6 +23,7 @@ from contextlib import ExitStack, contextmanager
 from benchmarks.beside_java import missing
 from benchmarks.replication import pair, wait_for_slave
 from benchmarks.support.frames import frame, send_frame
+from benchmarks.support.memory import touch_memory
 from benchmarks.support.pipeline import Measured, connect, exchange, pipelined
 from benchmarks.support.processes import Server, broker, name_server, scratch
 from tests.support.etcd import etcd_cluster
@@ -29,6 +31,7 @@ from tests.support.etcd import etcd_cluster
 IN_FLIGHT = 64
 RUNTIME_INFO = 28
 READY_SECONDS = 120.0
+_LOGS = 1 << 30  # more than three replicas write in a round
 REQUEST = send_frame("json", "TopicTest", 2, b"x" * 1024)
 
 
@@ -43,7 +46,7 @@ def runtime(port: int) -> dict[str, str]:
 
 @contextmanager
 def replicas(size: int) -> Iterator[Server]:
-    """The master of so many replicas, once all are in sync; one: a broker alone."""
+    """The master of that many replicas, once all are in sync; one: a single broker."""
     with scratch() as directory, ExitStack() as held:
         names = held.enter_context(name_server(directory)).port
         if size == 1:
@@ -79,7 +82,7 @@ def java_pair() -> Iterator[Server]:
 
 
 def times_at(port: int, rate: float, seconds: float) -> list[float]:
-    """How long sends take that leave at this rate."""
+    """How long sends take at this rate."""
     sent: list[float] = []
     took: list[float] = []
     with connect(port) as connection:
@@ -116,6 +119,7 @@ def main() -> None:
     tails: dict[str, list[float]] = {kind: [] for kind in kinds}
     for _ in range(options.rounds):
         for kind, start in kinds.items():
+            touch_memory(_LOGS)
             with start() as master:
                 pipelined(master.port, REQUEST, IN_FLIGHT, options.count // 4)
                 run = pipelined(master.port, REQUEST, IN_FLIGHT, options.count)

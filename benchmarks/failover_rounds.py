@@ -1,4 +1,4 @@
-"""Three etcd, three brokers, a name server: real processes that are killed, stopped and cut off, and a ledger.
+"""Three etcd, three brokers, a name server: real processes that are killed, stopped and cut off, with a ledger.
 
     python -m benchmarks.failover_rounds kill --rounds 100
     python -m benchmarks.failover_rounds stop cut slave etcd --rounds 20 --seconds 1200
@@ -6,12 +6,12 @@
 Four producers send and two consumers read all the while. The ledger has every message that was acknowledged, with its
 queue and offset, and every one that a consumer has seen. After each round, and at the end:
 
-- nothing that was acknowledged is gone or stands elsewhere, nothing that was seen has vanished;
-- of what one producer sent to one queue nothing has overtaken anything;
-- the logs of the three brokers are the same bytes up to the confirmed end.
+- nothing acknowledged is lost or at another offset, nothing seen has vanished;
+- messages of one producer in one queue are in order;
+- the logs of the three brokers are identical up to the confirmed end.
 
-It tells how long sends took to go on after each fault. Faults: `kill` (SIGKILL of the master), `stop` (SIGSTOP for 30
-seconds), `cut` (the master's links to the other replicas), `slave` (one slave from etcd, then the master is killed),
+It reports how long sends took to continue after each fault. Faults: `kill` (SIGKILL of the master), `stop` (SIGSTOP for
+30 seconds), `cut` (the master's links to the other replicas), `slave` (one slave from etcd, then the master is killed),
 `etcd` (all of etcd for 30 seconds), `switch` (mqadmin switchMaster).
 """
 
@@ -22,7 +22,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -46,7 +45,8 @@ from rocketlet.remoting.protocol.header import to_ext
 from rocketlet.remoting.protocol.pulling import SUBSCRIPTION, PullMessageHeader
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.transport import ByteStream, TcpNetwork
-from tests.support.etcd import EtcdCluster, free_ports
+from tests.support.etcd import EtcdCluster
+from tests.support.ports import free_port
 from tests.support.records import decode_all
 
 TOPIC = "Ledger"
@@ -56,7 +56,7 @@ AWAY_SECONDS = 30.0
 
 
 class Proxy:
-    """TCP, handed on; `cut` swallows what comes, as a network does that loses everything."""
+    """A TCP proxy; `cut` swallows all data, like a network that loses everything."""
 
     def __init__(self, port: int, target: str) -> None:
         self.port = port
@@ -85,7 +85,7 @@ class Proxy:
                 nursery.start_soon(self._pump, one, other, nursery.cancel_scope)
                 nursery.start_soon(self._pump, other, one, nursery.cancel_scope)
         except (RemotingError, OSError):
-            pass  # nobody there: the connection just ends
+            pass  # nothing listens there: the connection just ends
         finally:
             for stream in (one, other):
                 if stream is not None:
@@ -98,10 +98,10 @@ class Proxy:
             while data := await source.receive_some(65536):
                 if self.is_cut:
                     await self._healed.wait()
-                    break  # what was swallowed is lost, and so is the connection
+                    break  # swallowed data is lost, and so is the connection
                 await sink.send_all(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass  # the other side sees it by the end of its connection
+            pass  # the other side notices the end of its connection
         scope.cancel()
 
     def cut(self) -> None:
@@ -140,22 +140,6 @@ class Ledger:
             self.wrong.append(f"{what} at {place}: {known}, and later {body}")
 
 
-def broker_port(random: Random) -> int:
-    """One that is free, as are those beside it for slaves and VIP clients; below those that systems give out."""
-    while True:
-        port = random.randrange(12_000, 32_000, 10) + 4
-        probes = [socket.socket() for _ in range(4)]
-        try:
-            for probe, at in zip(probes, (port - 2, port, port + 1, port + 2), strict=True):
-                probe.bind(("127.0.0.1", at))
-        except OSError:
-            continue
-        finally:
-            for probe in probes:
-                probe.close()
-        return port
-
-
 class Rounds:
     def __init__(self, directory: Path, chosen: argparse.Namespace) -> None:
         self.directory = directory
@@ -172,7 +156,7 @@ class Rounds:
     # ---- processes
 
     def start_namesrv(self) -> None:
-        (port,) = free_ports(1)
+        port = free_port()
         self.namesrv = f"127.0.0.1:{port}"
         out = (self.directory / "namesrv.log").open("ab")
         self.namesrv_process = subprocess.Popen(
@@ -346,7 +330,7 @@ class Rounds:
             await self.goes_on(fault, begin, time.monotonic())
 
     async def goes_on(self, fault: str, begin: float, settled: float = 0) -> None:
-        """Wait until sends are acknowledged that were not on their way when it happened, or later than `settled`."""
+        """Wait until sends are acknowledged that were not in flight at the fault, or later than `settled`."""
         settled = settled or begin + 0.2
         with trio.fail_after(90):
             while not self.ledger.ack_times or self.ledger.ack_times[-1] < settled:
@@ -358,7 +342,7 @@ class Rounds:
     # ---- the verdict
 
     async def check(self, pool: ConnectionPool) -> int:
-        """Read everything from the master, and hold the ledger against it; how many messages there are."""
+        """Read everything from the master, and compare it with the ledger. Returns the number of messages."""
         master = await self.healthy(pool)
         there: dict[tuple[int, int], str] = {}
         for queue in range(QUEUES):
@@ -382,7 +366,7 @@ class Rounds:
         return len(there)
 
     def _check_order(self, there: dict[tuple[int, int], str]) -> None:
-        """One producer waits for each answer, so what it sent first stands first, repetitions left aside."""
+        """A producer waits for each answer, so its messages are in order, apart from repetitions."""
         last: dict[tuple[int, str], int] = {}
         for (queue, offset), body in sorted(there.items()):
             producer, _, number = body.partition("-")
@@ -392,7 +376,7 @@ class Rounds:
                 last[queue, producer] = int(number)
 
     def compare_logs(self) -> str:
-        """After everything has stopped in order: the logs, byte for byte."""
+        """After a clean stop of everything: compare the logs, byte for byte."""
         found: list[dict[str, bytes]] = []
         for node in self.nodes:
             folder = node.folder / "commitlog"
@@ -408,15 +392,11 @@ class Rounds:
     # ---- all of it
 
     async def run(self) -> None:
-        ports = free_ports(15)
         for number in range(1, 4):
-            mine, ports = [broker_port(self.random), 0, 0, *ports[:5]], ports[5:]
-            etcd = [
-                Proxy(port, endpoint.partition("://")[2])
-                for port, endpoint in zip(mine[5:8], self.etcd.endpoints, strict=True)
-            ]
+            port = free_port(-2, 1, 2)  # with those for VIP clients, slaves and replicas
+            etcd = [Proxy(free_port(), endpoint.partition("://")[2]) for endpoint in self.etcd.endpoints]
             folder = self.directory / f"store-{number}"
-            self.nodes.append(Node(number, folder, mine[0], Proxy(mine[3], f"127.0.0.1:{mine[0] + 2}"), etcd))
+            self.nodes.append(Node(number, folder, port, Proxy(free_port(), f"127.0.0.1:{port + 2}"), etcd))
         for number in range(3):
             self.etcd.start(number)
         self.start_namesrv()

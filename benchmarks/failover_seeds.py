@@ -1,9 +1,10 @@
-"""Whole brokers in virtual time under every trouble, seed after seed: what `tests/failover/test_seeds.py` does to them.
+"""Whole brokers in virtual time under all kinds of failures, seed after seed: the runs of
+`tests/failover/test_seeds.py`.
 
     PYTHONHASHSEED=0 python -m benchmarks.failover_seeds [FIRST [COUNT]]
 
-A seed takes some 0.4 s of CPU. It tells of each that failed, and goes on. With PYTHONHASHSEED a seed is the same run
-again; processes with ranges of their own run side by side.
+A seed takes some 0.4 s of CPU. Failures are reported, and the run continues. With PYTHONHASHSEED a seed repeats the
+same run; several processes can run different ranges.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 
 Each point is measured in turn with the base point of its series, so that a slow minute of the machine does not look
 like growth: `ratio` is the point's rate divided by the base's rate just before it, the median of three such pairs. What
-a point needs is made before it is measured; what making costs is told beside it (`made`, microseconds of CPU a topic or
-queue).
+a point needs is created before it is measured; the cost of creating it is reported beside it (`made`, microseconds of
+CPU per topic or queue).
 """
 
 from __future__ import annotations
@@ -45,17 +45,18 @@ class Point:
 
 
 class Spread:
-    """Different requests in turn on one connection; the first round, which makes topics and queues, is told apart."""
+    """Different requests in turn on one connection; the first round, which creates topics and queues, is reported
+    separately."""
 
     def __init__(self) -> None:
         self._made: dict[int, float] = {}
 
     def made(self, frames: int) -> float:
-        """Microseconds of CPU that the first of each of so many requests took."""
+        """Microseconds of CPU for the first of each of the requests."""
         return self._made.get(frames, 0.0)
 
     def run(self, server: Server, frames: list[bytes], count: int, in_flight: int = 64) -> Measured:
-        """`count` requests, `in_flight` of them under way."""
+        """`count` requests, with `in_flight` of them in flight."""
         step = max(1, in_flight // 2)
         if len(frames) not in self._made:
             self._made[len(frames)] = _spread(server, frames, len(frames), min(in_flight, step)).cpu_micros
@@ -66,7 +67,7 @@ class Spread:
 
 
 def _spread(server: Server, bursts: list[bytes], count: int, in_flight: int, each: int = 1) -> Measured:
-    """Send the bursts in turn; each holds so many requests."""
+    """Send the bursts in turn, each with that many requests."""
     with connect(server.port) as connection:
         meter, began = CpuMeter(server.pid).start(), time.perf_counter()
         sent = answered = 0
@@ -90,7 +91,7 @@ def _count(rest: bytes, answered: int) -> tuple[int, bytes]:
 
 
 def over_connections(server: Server, request: bytes, connections: int, count: int) -> Measured:
-    """One request under way on each of many connections."""
+    """One request in flight on each of many connections."""
     selector = selectors.DefaultSelector()
     held: list[socket.socket] = []
     try:
@@ -105,7 +106,7 @@ def over_connections(server: Server, request: bytes, connections: int, count: in
             connection.sendall(request)
         while answered < count:
             for key, _ in selector.select():
-                # One request a connection: an answer this small comes in one piece.
+                # One request per connection: an answer this small arrives in one piece.
                 assert isinstance(key.fileobj, socket.socket)
                 key.fileobj.recv(1 << 16)
                 answered += 1
@@ -125,7 +126,7 @@ def series(
     made: Callable[[int], float] = lambda _: 0.0,
     **settings: object,
 ) -> Iterator[Point]:
-    """Each point beside the base."""
+    """Each point compared with the base."""
     with stack(**settings) as (_, server):
         run(server, base)
         for at in points:
@@ -143,7 +144,7 @@ def _body(size: float = KIB) -> bytes:
 
 
 def all_series(count: int, chosen: list[str], store_gib: float, *, quick: bool) -> Iterator[Point]:
-    """Every series that was asked for; with `quick` the small ends of them."""
+    """Every requested series; with `quick` only their small ends."""
     one = send_frame("json", TOPIC, 2, _body())
     top = 100 if quick else 1000
     if "in_flight" in chosen:
@@ -178,14 +179,14 @@ def _topics(count: int) -> list[bytes]:
 
 
 def _queues(count: int) -> list[bytes]:
-    """BenchmarkTest has 1024 queues; more come from several topics of 8."""
+    """BenchmarkTest has 1024 queues; more are spread over several topics of 8."""
     if count <= 1000:
         return [send_frame("json", "BenchmarkTest", number, _body()) for number in range(count)]
     return [send_frame("json", f"Queues-{number // 8}", number % 8, _body()) for number in range(count)]
 
 
 def _store_series(count: int, gib: float) -> Iterator[Point]:
-    """The rate into an empty store, and into one of so many GiB, in the same process."""
+    """The rate into an empty store, and into one of that many GiB, in the same process."""
     one = send_frame("json", TOPIC, 2, _body())
     filler = batch_frame("json", TOPIC, 3, [b"x" * 60_000] * 16)
     with stack() as (_, server):

@@ -2,8 +2,8 @@
 
     python -m benchmarks.latency [--rate 1000] [--seconds 10]
 
-Sends go out by the clock and not by the answers (no coordinated omission): a late send counts from when it was due. How
-late the machine wakes a thread that waits for the clock is told beside it: no program can be more punctual.
+Sends are paced by the clock and not by the answers (no coordinated omission): a late send counts from when it was due.
+The lateness of a thread that only waits for the clock is reported too: no program can be more punctual.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PERCENTILES = (50.0, 90.0, 99.0, 99.9, 100.0)
 
 @dataclass(frozen=True, slots=True)
 class Latencies:
-    """Milliseconds by percentile, and how many messages they come from; the same of a thread's waking."""
+    """Milliseconds by percentile, and the number of messages; the same for a thread's wakeups."""
 
     count: int
     by_percentile: dict[float, float]
@@ -35,7 +35,7 @@ def percentiles(seconds: list[float]) -> dict[float, float]:
 
 
 def measure(rate: float, seconds: float, size: int = 1024) -> Latencies:
-    """One run on a stack of its own."""
+    """One run on its own stack."""
     arrived: list[float] = []
     late: list[float] = []
     total = int(rate * seconds)

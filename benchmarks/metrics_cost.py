@@ -1,4 +1,4 @@
-"""What metrics cost a send: brokers without them, with them, and with a page asked for every second, in turns.
+"""The cost of metrics for a send: brokers without them, with them, and with a page requested every second, in turns.
 
     python -m benchmarks.metrics_cost [--count 100000] [--rounds 5]
 
@@ -22,7 +22,7 @@ from benchmarks.support.processes import free_port, stack
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """CPU a send in µs, medians; the ratios are medians of the rounds' own, so that a slow minute meets both sides."""
+    """CPU a send in µs, medians; the ratios are medians over rounds, so that a slow minute affects both sides."""
 
     without: float
     served: float
@@ -57,7 +57,7 @@ def measure(count: int, rounds: int) -> Cost:
 
 @contextmanager
 def asking(url: str, pages: list[int]) -> Iterator[None]:
-    """Ask for the page every second while the block runs; the sizes of the answers go to `pages`."""
+    """Request the page every second inside the block; the sizes of the answers go to `pages`."""
     ended = threading.Event()
 
     def ask() -> None:

@@ -3,8 +3,8 @@
     python -m benchmarks.peers [--rounds 3] [--count 60000] [--only nats] [--load latency]
 
 The servers are those of the system (`nats-server` with a stream in files, `redis-server` with an append-only file that
-is written every second), the clients nats-py and redis-py with hiredis (`pip install rocketlet[peers]`). What is not
-installed is named and left out. All loads use messages of 1 KiB (`peer_clients/load.py`). CPU is that of the client's
+is written every second), the clients nats-py and redis-py with hiredis (`pip install rocketlet[peers]`). Missing ones
+are named and skipped. All loads use messages of 1 KiB (`peer_clients/load.py`). CPU is that of the client's
 process and of the server's, in microseconds a message.
 
 Redis has no window of sends: its clients write so many commands, then read as many answers. JetStream stores each
@@ -31,13 +31,13 @@ from benchmarks.support.processes import ROOT, Server, free_port, running, scrat
 
 OURS = OUR_CLIENT
 PEERS = {"nats": ("nats-server", ("nats",)), "redis": ("redis-server", ("redis", "hiredis"))}
-_SMALL = {"sync": 6, "latency": 15}  # these loads handle so many times fewer messages
+_SMALL = {"sync": 6, "latency": 15}  # these loads handle this many times fewer messages
 
 Figures = dict[str, float]
 
 
 def missing(peer: str) -> list[str]:
-    """What a peer needs and does not find."""
+    """A peer's missing requirements."""
     program, modules = PEERS[peer]
     lacking = [name for name in modules if importlib.util.find_spec(name) is None]
     return lacking if shutil.which(program) else [program, *lacking]
@@ -77,14 +77,14 @@ def _peer(name: str, server: Server) -> Peer:
 
 
 def run(peer: Peer, load: str, count: int) -> Figures:
-    """One load in a client process of its own."""
+    """One load in a separate client process."""
     meter = CpuMeter(peer.pid).start()
     found = subprocess.run(
         [sys.executable, "-m", f"benchmarks.peer_clients.{peer.name}", load, peer.address, str(count)],
         cwd=ROOT, stdout=subprocess.PIPE, check=True, timeout=120,
     )  # fmt: skip
     figures: Figures = json.loads(found.stdout)
-    # What a server does before and after the load that is measured, to fill a topic for example, is in this too.
+    # The server's work before and after the measured load, such as filling a topic, is included.
     return figures | {"server_cpu": meter.read() / count * 1e6}
 
 

@@ -2,10 +2,9 @@
 
     python -m benchmarks.pop [--count 100000] [--rounds 5] [--java]
 
-The ratios are of messages for each second of the broker's CPU, to those that it answers to pulls: of pops alone, and of
-pops that are acknowledged, each batch by one batch ack (200151), as our own client sends it. With --java the same
-pops, from any of eight queues, of our broker and of RocketMQ 5.3.3's in turns, whose compiler gets its first turn to
-warm up.
+The ratios compare messages per second of the broker's CPU with pulls: for pops alone, and for acknowledged pops, with
+one batch ack (200151) per batch, as sent by our own client. With --java the same pops, from any of eight queues, from
+our broker and RocketMQ 5.3.3's in turns; its compiler warms up in the first turn.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ class Cost:
 
 
 def pop_all(server: Server, count: int, *, acknowledge: bool, queue_id: int = QUEUE) -> Pulled:
-    """Pop `count` messages or a few more, as a group of its own, and acknowledge them. REQUIRES that there are more, as
-    a pop that finds none waits."""
+    """Pop `count` messages or a few more, as a new group, and acknowledge them. REQUIRES that there are more, because a
+    pop that finds none waits."""
     group = next(_groups)
     pop = pop_frame("json", group, TOPIC, queue_id, BATCH, _OPAQUE_OF_POPS)
     with connect(server.port) as connection:
-        check_answer(exchange(connection, pop))  # makes the group
+        check_answer(exchange(connection, pop))  # creates the group
         meter, began = CpuMeter(server.pid).start(), time.perf_counter()
         messages, sent, popped, acks, acked, rest, out = 0, 0, 0, 0, 0, bytearray(), list[bytes]()
         while messages < count or acked < acks:

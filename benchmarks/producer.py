@@ -2,7 +2,7 @@
 
     python -m benchmarks.producer -n 127.0.0.1:9876 [-t BenchmarkTest] [-w 64] [-s 128] [-k true] [-y true]
 
-`-y true` sends asynchronously: each thread keeps `--in-flight` sends under way. Runs until Ctrl-C without --seconds.
+`-y true` sends asynchronously: each thread keeps `--in-flight` sends in flight. Runs until Ctrl-C without --seconds.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def is_true(text: str) -> bool:
 
 
 def message_of(options: argparse.Namespace, number: int) -> Message:
-    """One message as the flags want it."""
+    """One message as given by the flags."""
     properties = {"filler": "x" * options.propertySize} if options.propertySize else {}
     keys = [f"{number}"] if options.keyEnable else []
     return Message(options.topic, b"x" * options.messageSize, keys=keys, properties=properties)
@@ -60,7 +60,7 @@ def send_synchronously(
 
 
 def send_pipelined(producer: Producer, options: argparse.Namespace, counters: Counters, stop: threading.Event) -> None:
-    """Keeps `--in-flight` sends under way and waits for the oldest."""
+    """Keep `--in-flight` sends in flight and wait for the oldest."""
     under_way: deque[tuple[float, object]] = deque()
     number = 0
     while not stop.is_set() or under_way:

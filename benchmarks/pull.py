@@ -1,4 +1,4 @@
-"""Pulls in batches of 32 from one connection, as fast as the broker answers; beside its send rate.
+"""Pulls in batches of 32 from one connection, as fast as the broker answers; compared with its send rate.
 
 python -m benchmarks.pull [--count 100000] [--size 1024]
 """
@@ -16,12 +16,12 @@ from benchmarks.support.pipeline import check_answer, connect, exchange, pipelin
 from benchmarks.support.processes import Server, stack
 
 BATCH = 32
-IN_FLIGHT = 8  # pulls under way at once
+IN_FLIGHT = 8  # pulls in flight at once
 
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """What pulling showed."""
+    """The results of pulling."""
 
     messages: int
     seconds: float
@@ -39,7 +39,7 @@ class Pulled:
 
 
 def pull_all(server: Server, topic: str, queue_id: int, count: int) -> Pulled:
-    """Pull offsets 0 to `count`; the answers are counted by the records in them, and every one must be whole."""
+    """Pull offsets 0 to `count`; the records in the answers are counted, and every one must be complete."""
     with connect(server.port) as connection:
         check_answer(exchange(connection, pull_frame("json", topic, queue_id, 0, BATCH)))
         frames = [pull_frame("json", topic, queue_id, at, BATCH) for at in range(0, count - BATCH + 1, BATCH)]

@@ -1,8 +1,8 @@
-"""What the broker alone can do: N pre-encoded sends in flight on one connection, no client of ours in between.
+"""The broker's own speed: N pre-encoded sends in flight on one connection, without our client.
 
     python -m benchmarks.raw_sender [--port P] [--header json|binary|msgpack] [--in-flight 64] [--size 1024]
 
-Without --port it starts a name server and a broker of its own, and the yardstick in turns with them where it is found.
+Without --port it starts its own name server and broker, in turns with the yardstick if that is found.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def measure(port: int, header: str, in_flight: int, count: int, size: int, topic
 
 
 def compare(header: str, in_flight: int, count: int, size: int, rounds: int) -> tuple[list[Measured], list[Measured]]:
-    """Broker and yardstick in turns, so that a slow minute of the machine meets both."""
+    """Broker and yardstick in turns, so that a slow minute of the machine affects both."""
     ours: list[Measured] = []
     limit: list[Measured] = []
     with stack() as (_, server), yardstick() as rule:

@@ -1,12 +1,12 @@
-"""A master and a slave of ours beside a Java pair, in turns.
+"""Our master and slave compared with a Java pair, in turns.
 
     python -m benchmarks.replication [sync] [cost] [seed] [delay] [--rounds 3] [--gigabytes 4]
 
 `sync`: sends of 1 KiB to a SYNC_MASTER, 64 in flight on one connection, each acknowledged when the slave has it.
 `cost`: the CPU a message of our ASYNC_MASTER with a slave and without one. `seed`: how fast a new slave takes a log of
-messages of 1 KiB; RocketMQ's gets the last file only, so bytes a second are compared, from the first byte that it has
-to the last. `delay`: at half the rate that the pair takes, how long after its acknowledgement by the ASYNC_MASTER a
-message is in the slave's queue.
+messages of 1 KiB; RocketMQ's gets only the last file, so bytes per second are compared, from the first byte received to
+the last. `delay`: at half of the pair's rate, the time from a message's acknowledgement by the ASYNC_MASTER to its
+arrival in the slave's queue.
 
 Needed for Java's side: java, mvn, and INTEROP, the directory that holds `stack/stack`.
 """
@@ -29,6 +29,7 @@ from random import Random
 from benchmarks.beside_java import HEAP, missing
 from benchmarks.support.cpu import CpuMeter, cpu_seconds, listening_pid
 from benchmarks.support.frames import frame, send_frame
+from benchmarks.support.memory import touch_memory
 from benchmarks.support.pipeline import Measured, connect, exchange, pipelined
 from benchmarks.support.processes import INTEROP, ROOT, Server, broker, free_port, name_server, scratch
 
@@ -60,7 +61,7 @@ class Pair:
 
 @contextmanager
 def pair(kind: str) -> Iterator[Pair]:
-    """A name server, and brokers beside it until the block ends. `kind`: ours or java."""
+    """A name server and brokers, until the block ends. `kind`: ours or java."""
     with scratch() as directory, ExitStack() as held:
         if kind == "ours":
             names = held.enter_context(name_server(directory)).port
@@ -105,7 +106,7 @@ def log_end(port: int) -> int:
 
 
 def wait_for_slave(master: Server) -> None:
-    """Until a send to a SYNC_MASTER is acknowledged by its slave."""
+    """Wait until a send to a SYNC_MASTER is acknowledged by its slave."""
     request, until = send_frame("json", TOPIC, QUEUE, b"x"), time.monotonic() + READY_SECONDS
     with connect(master.port) as connection:
         while _code(exchange(connection, request)) != 0:
@@ -166,7 +167,7 @@ def cost(rounds: int, count: int) -> dict[str, list[Measured]]:
                 before = cpu_seconds(master.pid)
                 run = load(master, count)
                 if name == "followed":
-                    catch_up(followed, slave)  # what is sent to the slave after the last answer counts too
+                    catch_up(followed, slave)  # bytes sent to the slave after the last answer count too
                 else:
                     log_end(alone.port)
                 run = Measured(run.requests, run.seconds, cpu_seconds(master.pid) - before, run.received)
@@ -185,13 +186,14 @@ def seed(gigabytes: float) -> dict[str, float]:
                 size = min(size, 15 << 26)  # its slave gets the last file, of 1 GiB
             while (left := size - log_end(master.port)) > 0:
                 load(master, max(min(left // 1300, 200_000), 1000))
+            touch_memory(size)
             slave, end = made.slave("slave"), log_end(master.port)
             meter = CpuMeter(slave.pid).start()
             began, first = 0.0, 0
             while (at := log_end(slave.port)) < end:
                 if at and not began:
                     began, first = time.perf_counter(), at
-                time.sleep(0.1)  # to ask costs the slave a millisecond
+                time.sleep(0.1)  # a request costs the slave a millisecond
             begin = 0 if kind == "ours" else max(first - (1 << 30), 0)
             found[kind] = (end - max(first, begin)) / max(time.perf_counter() - began, 1e-9)
             found[f"{kind} cpu"] = meter.read() / (end / (1 << 30))
@@ -220,7 +222,7 @@ def delay(rate_of: dict[str, float]) -> dict[str, list[float]]:
 
 
 def _probe(master: int, slave: int) -> list[float]:
-    # A queue of its own, so that its end tells of the probe.
+    # A separate queue, so that its end shows the probe.
     request = send_frame("json", TOPIC, 0, b"p" * SIZE)
     ask = frame("json", MAX_OFFSET, {"topic": TOPIC, "queueId": "0"})
     delays, chance = [], Random(1)
@@ -267,7 +269,7 @@ def middle(runs: list[Measured], what: Callable[[Measured], float]) -> float:
 def measured(
     parts: tuple[str, ...] = PARTS, rounds: int = 3, gigabytes: float = 4.0, count: int = 60_000
 ) -> dict[str, float]:
-    """All figures by name; those beside Java only where Java is there."""
+    """All figures by name; comparisons with Java only if Java is present."""
     found: dict[str, float] = {}
     rates: dict[str, float] = {}
     if "sync" in parts:

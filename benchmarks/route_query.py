@@ -1,8 +1,8 @@
-"""What a name server can do: N route queries in flight on one connection, in either header type.
+"""A name server's speed: N route queries in flight on one connection, in either header type.
 
     python -m benchmarks.route_query [--port P] [--header json|binary] [--in-flight 64] [--count 100000] [--java]
 
-Without --port it starts a name server of its own and registers a broker with 100 topics of 8 queues there; with --java
+Without --port it starts its own name server and registers a broker with 100 topics of 8 queues there; with --java
 a Java name server gets the same and is measured in turns with it. Every client asks every 30 s for every topic it uses.
 """
 
@@ -64,7 +64,7 @@ def registered_broker(port: int) -> Iterator[None]:
 
 @contextmanager
 def java_name_server() -> Iterator[Server | None]:
-    """RocketMQ's, or None where its script or its jars are missing."""
+    """RocketMQ's, or None if its script or its jars are missing."""
     script = java_stack()
     if script is None:
         yield None

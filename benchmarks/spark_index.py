@@ -1,4 +1,4 @@
-"""How fast Spark rebuilds queues and index, beside our own store's recovery of the same log, and how it grows.
+"""How fast Spark rebuilds queues and index, compared with our own store's recovery of the same log, and how it scales.
 
     python -m benchmarks.spark_index --directory /tmp/bench --gib 1 2 4
 
@@ -26,7 +26,7 @@ GIB = 1 << 30
 
 
 def recover(root: pathlib.Path) -> None:
-    """Open a store and close it again: what is missing is rebuilt."""
+    """Open a store and close it again: missing parts are rebuilt."""
     import trio
 
     from rocketlet.store.config import StoreConfig

@@ -2,10 +2,11 @@
 
     python -m benchmarks.spark_kafka --broker-jars DIR --connector-jars DIR [--mib 512] [--rounds 3]
 
-The folders hold `kafka_2.13` and `spark-sql-kafka-0-10_2.13` (of this PySpark's version) with what they depend on,
-from Maven Central. Each broker has four queues of 1 KiB messages; a stream has all of them as its backlog, one task at
-a time, and its rows (topic, queue, offset, time, key, body) go nowhere. CPU is that of the JVM, its Python workers and
-this process together; that of the broker is told beside it.
+The folders hold `kafka_2.13` with `slf4j-simple`, by which it tells that it has started, and
+`spark-sql-kafka-0-10_2.13` (of this PySpark's version), with what they depend on, from Maven Central. Each broker has
+four queues of 1 KiB messages; a stream has all of them as its backlog, one task at a time, and its rows (topic, queue,
+offset, time, key, body) go nowhere. CPU is that of the JVM, its Python workers and this process together; that of the
+broker is told beside it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes a commit log as a broker would have left it: records of a given body, files of a given size, real keys.
+"""Writes a commit log as left by a broker: records of a given body, files of a given size, real keys.
 
     python -m benchmarks.spark_log DIRECTORY --mib 1024
 
@@ -22,7 +22,7 @@ START_MS = 1_700_000_000_000
 def write_log(
     root: pathlib.Path, total: int, *, body_size: int = 1024, file_size: int = 1 << 30, topics: int = 1, queues: int = 8
 ) -> int:
-    """Fill `root/commitlog` up to `total` bytes; the number of records."""
+    """Fill `root/commitlog` up to `total` bytes. Returns the number of records."""
     folder = root / COMMIT_LOG
     folder.mkdir(parents=True, exist_ok=True)
     names = ["TopicTest", *[f"Topic{n}" for n in range(1, topics)]]

@@ -1,10 +1,10 @@
-"""What a start costs: the command line's help, `rocketlet up` until it is ready and what it then holds, a test's stack.
+"""The cost of a start: the command line's help, `rocketlet up` until it is ready and its memory then, a test's stack.
 
     python -m benchmarks.startup [--runs 10]
 
-Ready means that a client may connect: the line that says so has been read. Resident is what the kernel counts for the
-process (VmRSS), and private what would be free without it (Private_* of smaps_rollup). Medians, and the worst. On
-a machine that does other things too only the CPU time says something.
+Ready means that a client may connect: the line that says so has been read. Resident is the kernel's VmRSS, and private
+what would be free without the process (Private_* of smaps_rollup). Medians, and the worst. On a busy machine only the
+CPU time is meaningful.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Up:
 
 
 def _kib(pid: int, file: str, pattern: str) -> float:
-    """The sum of what matches, in MiB."""
+    """The sum of the matching values, in MiB."""
     return sum(int(found) for found in re.findall(pattern, Path(f"/proc/{pid}/{file}").read_text())) / MIB
 
 
@@ -94,6 +94,11 @@ def main() -> None:
     show("rocketlet up: resident", [one.resident for one in ups], "MiB", 80)
     show("rocketlet up: private", [one.private for one in ups], "MiB")
     show("rocketlet up: stopped again", [one.stopped for one in ups], "s")
+    with scratch() as directory:
+        ups = [Up("--dir", str(directory / "data"), "--grpc-port", "0") for _ in range(runs)]
+    show("rocketlet up --grpc-port: ready", [one.ready for one in ups], "s", 0.8)
+    show("rocketlet up --grpc-port: CPU, with its stop", [one.cpu for one in ups], "s")
+    show("rocketlet up --grpc-port: resident", [one.resident for one in ups], "MiB", 120)
     show("rocketlet up --memory: ready", [Up("--memory").ready for _ in range(runs)], "s")
     thread_stack_in_this_process()  # the first one imports
     show("the fixture rocketmq, started and stopped", [seconds(thread_stack_in_this_process) for _ in range(runs)], "s")

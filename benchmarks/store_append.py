@@ -1,4 +1,4 @@
-"""What a message costs in the store: record, queue entry and two index entries, without network and flush.
+"""The cost of a message in the store: record, queue entry and two index entries, without network and flush.
 
     python -m benchmarks.store_append [--count 200000] [--size 1024] [--directory DIR]
 
@@ -62,7 +62,7 @@ async def append(puts: list[Put], turn: int, under: str | None) -> tuple[float, 
 
 
 def floor(path: str, count: int, size: int) -> float:
-    """µs to copy a body into a file that was never written to."""
+    """µs to copy a body into a new file."""
     length = min(count * size, 1 << 28) // size * size
     region = RealDisk().create(f"{path}/floor", length)
     body, view = b"x" * size, region.buffer

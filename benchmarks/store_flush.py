@@ -1,11 +1,11 @@
-"""Group commit against the disk: how many sends a second are durable, beside how often the disk can flush at all.
+"""Group commit compared with the disk: durable sends per second, and the disk's own flush rate.
 
     python -m benchmarks.store_flush [--seconds 3] [--size 1024] [--directory DIR]
 
 First the disk: write 1 KiB and fdatasync, again and again. Then the store with SYNC_FLUSH and 1 to 256 senders that
-each wait for their message to be durable before they send the next one. What is gathered should be nearly free:
-messages a second grow with the senders while flushes a second stay near the disk's. Last, how long the loop stands
-still while 64 MiB of log are flushed beside it.
+each wait for their message to be durable before they send the next one. Batching should be nearly free: messages per
+second grow with the senders while flushes per second stay near the disk's. Last, how long the loop stalls while 64 MiB
+of log are flushed in the background.
 """
 
 from __future__ import annotations

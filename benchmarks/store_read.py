@@ -1,10 +1,10 @@
-"""What reading costs: pulls, single records, keys, times, and a whole queue by numpy.
+"""The cost of reading: pulls, single records, keys, times, and a whole queue by numpy.
 
     python -m benchmarks.store_read [--count 200000] [--size 1024] [--directory DIR]
 
-Pulls of 32 messages from one of eight queues, so each is a slice of its own, and from a queue that has the log for
-itself, where 32 messages are one slice; with the join that makes the answer's body. Then a pull that a tag filters all
-of, a record by its log offset, a message by its key, an offset by time, and the sum of a queue's sizes by numpy.
+Pulls of 32 messages from one of eight queues, so each is a separate slice, and from a queue that has the log to itself,
+where 32 messages are one slice; with the join that makes the answer's body. Then a pull whose tag matches nothing, a
+record by its log offset, a message by its key, an offset by time, and the sum of a queue's sizes by numpy.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ async def measure(count: int, size: int, under: str | None) -> None:
                 store.settle()
             for name, (times, function) in works(store, count).items():
                 print(f"{name:<44} {best(times, function):8.2f} µs")
-        async with opened(path) as store:  # nothing is known to be in memory now: the page cache is asked
+        async with opened(path) as store:  # nothing is known to be in memory now: the page cache is queried
             print(
                 f"{'pull of 32 after a restart':<44} {best(500, lambda i: store.get(TOPIC, i % 8, i * 7, 32)):8.2f} µs"
             )
@@ -70,7 +70,7 @@ def works(store: MessageStore, count: int) -> dict[str, tuple[int, Callable[[int
 
 
 def best(times: int, function: Callable[[int], object]) -> float:
-    """µs a call, the best of five rounds."""
+    """µs per call, the best of five rounds."""
     rounds = []
     for _ in range(5):
         began = time.perf_counter()

@@ -1,9 +1,9 @@
-"""How fast a store comes back: MB of log a second, for each way to begin.
+"""How fast a store recovers: MB of log per second, for each kind of start.
 
     python -m benchmarks.store_recovery [--mib 1024] [--size 1024] [--directory DIR]
 
-A log of that length is written, then opened again and again: cleanly closed (nothing to look at); after a crash with
-the whole log to look at; with the queues gone; with the index gone; with both gone, which is a rebuild of everything.
+A log of that length is written, then opened repeatedly: cleanly closed (nothing to read); after a crash with the whole
+log to read; without the queues; without the index; without both, which rebuilds everything.
 Each opening verifies every body's CRC.
 """
 
@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=1024)
     parser.add_argument("--directory")
     options = parser.parse_args()
-    logging.disable(logging.WARNING)  # what a recovery says is not measured
+    logging.disable(logging.WARNING)  # the recovery's log lines are not measured
     with directory(options.directory) as path:
         trio.run(write, path, options.mib, options.size)
         print(f"log of {options.mib} MiB, bodies of {options.size} bytes")

@@ -1,4 +1,4 @@
-"""Sync flush beside what the disk can do: its fdatasync rate, times what is in flight.
+"""Sync flush compared with the disk: its fdatasync rate times the sends in flight.
 
     python -m benchmarks.sync_flush [--count 20000]
 
@@ -20,7 +20,7 @@ KIB = 1024
 
 
 def fdatasync_rate(directory: Path, seconds: float = 2.0) -> float:
-    """How often a second 1 KiB can be written and synced, one after the other."""
+    """How many times per second 1 KiB can be written and synced, sequentially."""
     path = directory / "probe"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
     try:

@@ -2,9 +2,10 @@
 
     python -m benchmarks.tails [--rates 1000,10000] [--seconds 20] [--rounds 2]
 
-The official client on both sides, in one process (benchmarks/java/LatencyLoad.java). Sends go out when they are due,
-and count from then. Both brokers save tables and count statistics while it runs; their log files are small (16 MiB), as
-are their index files (20,000 entries), so that these turn over.
+The official client on both sides, in one process (benchmarks/java/LatencyLoad.java). Sends are made when due, and
+measured from then. Both brokers save tables and count statistics while it runs; their log files are small (16 MiB), as
+are their index files (20,000 entries), so that these turn over, and a full file has expired at once, so that retention
+deletes it within 10 seconds.
 
 Needed: as for `beside_java`.
 
@@ -25,13 +26,19 @@ from pathlib import Path
 from benchmarks.beside_java import JavaClients, java_stack, missing
 from benchmarks.support.processes import ROOT, stack
 
-SMALL = {"mappedFileSizeCommitLog": 16 << 20, "maxIndexNum": 20_000, "maxHashSlotNum": 5_000, "fileReservedTime": 1}
+SMALL = {
+    "mappedFileSizeCommitLog": 16 << 20,
+    "maxIndexNum": 20_000,
+    "maxHashSlotNum": 5_000,
+    "fileReservedTime": 0,
+    "deleteWhen": ";".join(f"{hour:02}" for hour in range(24)),
+}
 WARM_UP_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Milliseconds by part of the messages."""
+    """Milliseconds by percentile."""
 
     p50: float
     p90: float
@@ -57,7 +64,7 @@ def compare(rates: list[int], seconds: int, rounds: int) -> dict[str, list[Tail]
         clients = JavaClients.compile(Path(held.enter_context(tempfile.TemporaryDirectory(prefix="rocketlet-bench-"))))
         java_names, _ = held.enter_context(java_stack(**SMALL))
         our_names, _ = held.enter_context(stack(**SMALL))
-        run(clients, java_names, 10_000, 10)  # the JVM compiles
+        run(clients, java_names, 10_000, 10)  # lets the JVM compile
         for _ in range(rounds):
             for rate in rates:
                 for name, names in (("java", java_names), ("ours", our_names.port)):

@@ -1,9 +1,10 @@
-"""A million messages that wait in one broker, delayed or in flight: its memory; and how late moments are under load.
+"""A million messages waiting in one broker, delayed or in flight: its memory; and the lateness of deliveries under
+load.
 
     python -m benchmarks.waiting [--count 1000000] [--seconds 15]
 
-Lateness is from a message's moment to its storing in its own topic, while other producers send at half of what the
-broker takes. Memory is what the process has for itself, without the pages of the log.
+Lateness is from a message's delivery time to its storing in its own topic, while other producers send at half of the
+broker's rate. Memory is the process's own, without the pages of the log.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ PROPERTIES = "UNIQ_KEY\x017F000001ABCD18B4AAC2%012X\2WAIT\1true"
 
 
 def send_all(port: int, frames: Iterable[bytes]) -> None:
-    """Send frames, half of IN_FLIGHT at a time; the first answer is looked at."""
+    """Send frames, half of IN_FLIGHT at a time; the first answer is checked."""
     with connect(port) as connection:
         given = iter(frames)
         check_answer(exchange(connection, next(given)))
@@ -62,7 +63,7 @@ def _answers(data: bytes) -> tuple[int, bytes]:
 
 
 def delayed_frames(count: int, topic: str, first_ms: int, spread_ms: int) -> Iterator[bytes]:
-    """Sends of messages whose moments are spread evenly."""
+    """Sends of messages whose delivery times are spread evenly."""
     for number in range(count):
         due = first_ms + number * spread_ms // count
         properties = PROPERTIES % number + f"\2TIMER_DELIVER_MS\1{due}"
@@ -70,7 +71,7 @@ def delayed_frames(count: int, topic: str, first_ms: int, spread_ms: int) -> Ite
 
 
 def pending_mb(count: int) -> float:
-    """What so many messages that are due within hours cost a broker."""
+    """A broker's memory for that many messages due within hours."""
     with stack() as (_, server):
         before = _settled(server, lambda: pipelined(server.port, send_frame("json", TOPIC, 0, b"x"), 64, 2000))
         send_all(server.port, delayed_frames(64, TOPIC, _now() + 3_600_000, 1000))
@@ -80,7 +81,7 @@ def pending_mb(count: int) -> float:
 
 
 def in_flight_mb(count: int) -> float:
-    """What so many messages that were popped and not acknowledged cost a broker."""
+    """A broker's memory for that many popped and unacknowledged messages."""
     with stack() as (_, server):
         frame = batch_frame("json", TOPIC, QUEUE, [b"x" * 64] * BATCH)
         send_all(server.port, (frame for _ in range(count // BATCH + 64)))
@@ -111,7 +112,7 @@ def lateness(seconds: float, count: int = 2000) -> Late:
     """How late delayed messages are stored while others send at half of the broker's rate."""
     with stack() as (_, server):
         one = pipelined(server.port, send_frame("json", TOPIC, QUEUE, b"x" * 1024), 64, 30_000).cpu_micros
-        half = 0.5e6 / one  # of what its core could take, if nobody else wanted any of it
+        half = 0.5e6 / one  # of what its core could serve without competition
         first = _now() + 4000
         send_all(server.port, delayed_frames(count, LATE_TOPIC, first, int(seconds * 1000)))
         with _load(server.port, half, seconds + 4):
@@ -142,7 +143,7 @@ def _load(port: int, rate: float, seconds: float) -> Iterator[None]:
 
 
 def _keep_sending(port: int, rate: float, seconds: float) -> None:
-    """At a rate, as far as the broker keeps up."""
+    """Send at a rate, as far as the broker keeps up."""
     frame = send_frame("json", TOPIC, QUEUE, b"x" * 1024)
     with connect(port) as connection:
         began, sent, answered, rest = time.perf_counter(), 0, 0, b""

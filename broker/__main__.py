@@ -1,7 +1,6 @@
 """mqbroker: `python -m rocketlet.broker [-c FILE] [-n NAME-SERVERS] [-p | -m] [--SETTING VALUE]...`
 
-How it ends: `remoting/server_process.py`. Wrong arguments or settings end it with 2, and with a line on stderr that
-says what to do.
+Exit codes: `remoting/server_process.py`. Wrong arguments or settings exit with 2, and a line on stderr says what to do.
 
 Java: broker/BrokerStartup.java, bin/mqbroker
 """
@@ -56,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 async def _start(nursery: trio.Nursery, loaded: Loaded) -> str:
     from rocketlet.broker.broker import Broker
-    from rocketlet.broker.lives import run_lives
+    from rocketlet.broker.lives import run_restarting
     from rocketlet.store.disk import RealDisk
 
     network, disk, lives = server_process.tcp_network(loaded[ServerConfig]), RealDisk(), list[Broker]()
@@ -65,12 +64,12 @@ async def _start(nursery: trio.Nursery, loaded: Loaded) -> str:
         lives[:] = [Broker(loaded, network, disk, bound=bound)]
         return lives[0]
 
-    await nursery.start(run_lives, make)
+    await nursery.start(run_restarting, make)
     return start_up_line(lives[0].identity, loaded[BrokerConfig])
 
 
 def start_up_line(identity: Identity, config: BrokerConfig) -> str:
-    """What there is to know of a broker that has just started. Scripts look for RocketMQ's `boot success`."""
+    """The line printed once the broker has started. Scripts look for RocketMQ's `boot success`."""
     told = f"clients are told {identity.address}"
     if identity.loopback_address:
         told += f", those on this host {identity.loopback_address}"

@@ -1,4 +1,4 @@
-"""What the audit tells of each request that changes the broker: what it is about, and what there is before and after.
+"""What the audit log records about each request that changes the broker: its subject, and the state before and after.
 
 Java: none
 """
@@ -22,7 +22,7 @@ from rocketlet.remoting.handler import Request
 from rocketlet.remoting.protocol.configuration import SubscriptionGroupConfig
 from rocketlet.remoting.request_codes import RequestCode
 
-_TOLD_SETTINGS = 50
+_SETTINGS_NAMED = 50
 
 
 class AuditedChanges:
@@ -67,17 +67,17 @@ class AuditedChanges:
         return msgspec.to_builtins(topic.to_config())
 
     def _group(self, name: str) -> Any:
-        group = next((one for one in self._groups if one.groupName == name), None)
+        group = self._groups.known(name)
         return None if group is None else msgspec.to_builtins(group)
 
     def _settings_named(self, request: Request) -> Any:
-        """The settings that the request names, as they are; secrets are hidden by `to_properties`."""
+        """The current values of the settings in the request; `to_properties` hides secrets."""
         try:
             named = java_properties.as_dict(java_properties.decode(bytes(request.body)))
         except PropertiesError:
             return None
         present = to_properties(*self._settings.loaded.configs)
-        return {key: present[key] for key in list(named)[:_TOLD_SETTINGS] if key in present}
+        return {key: present[key] for key in list(named)[:_SETTINGS_NAMED] if key in present}
 
 
 def _named(what: str, field: str) -> Callable[[Request], str]:
@@ -85,7 +85,7 @@ def _named(what: str, field: str) -> Callable[[Request], str]:
 
 
 def _fields(request: Request) -> Any:
-    """Everything that the header says."""
+    """All fields of the header."""
     return {} if request.header is None else msgspec.to_builtins(request.header)
 
 

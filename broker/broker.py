@@ -1,9 +1,8 @@
 """The broker, put together: store, tables, clients, handlers and two ports; started and stopped in order.
 
-Start: take and recover the store, read the tables, start what works in the background, listen, register at the name
-servers, and only then say that it is ready. Stop: leave the name servers, so that clients look elsewhere; take no more
-sends; answer who waits; finish what is in progress; write the tables; close the store. What fails in the background
-ends the broker, loudly.
+Start: lock and recover the store, read the tables, start the background tasks, listen, register at the name servers,
+and only then report ready. Stop: unregister, so that clients go elsewhere; refuse sends; answer waiting requests;
+finish requests in progress; write the tables; close the store. A failing background task ends the broker, loudly.
 
 Java: broker/BrokerController.java, BrokerStartup.java
 """
@@ -66,7 +65,6 @@ from rocketlet.broker.handlers.send_targets import SendTargets
 from rocketlet.broker.handlers.store_admin import StoreAdmin
 from rocketlet.broker.handlers.topic_admin import TopicAdmin
 from rocketlet.broker.identity import Identity
-from rocketlet.broker.in_turns import in_turns
 from rocketlet.broker.long_poll import LongPoll
 from rocketlet.broker.metrics.source import BrokerSource
 from rocketlet.broker.metrics.watched import Watched
@@ -96,8 +94,10 @@ from rocketlet.metrics.config import MetricsConfig
 from rocketlet.metrics.endpoint import Endpoint
 from rocketlet.remoting.config import PoolConfig, ServerConfig
 from rocketlet.remoting.connection_pool import ConnectionPool
+from rocketlet.remoting.errors import ListenFailed
 from rocketlet.remoting.faults import Faults
 from rocketlet.remoting.handler import HandlerTable, HasTable, handler_table
+from rocketlet.remoting.in_turns import in_turns
 from rocketlet.remoting.peers import Peers
 from rocketlet.remoting.protocol.queue import WireQueue
 from rocketlet.remoting.server import Server, tls_contexts
@@ -119,11 +119,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rocketlet.broker.broker")
 
+_PORT_SECONDS = 5.0  # between two tries to open the port for slaves
+
 EVERY_INTERFACE = ("0.0.0.0", "::")
 
 
 class Broker:
-    """`run` serves until it is cancelled. One broker an object, one run an object."""
+    """`run` serves until it is cancelled. An object runs once."""
 
     def __init__(
         self,
@@ -138,8 +140,8 @@ class Broker:
         coordination: Coordination | None = None,
         bound: str = "",
     ) -> None:
-        """`accounts`: a test's folder of access control. `coordination` takes the place of etcd; `bound` is where to
-        listen if any port will do."""
+        """`accounts`: a test's folder of access control. `coordination` replaces etcd; `bound` is the address to listen
+        on if any port will do."""
         elects = failover_config(loaded)
         role_file = None if elects.failover_enable else RoleFile(disk, loaded)
         standing = role_file.read() if role_file is not None else Standing(BrokerRole.SLAVE, elects.replica_id)
@@ -189,10 +191,11 @@ class Broker:
             )  # fmt: skip
             self.registration.allowed = self.group.may_register
             self.registration.epoch = self.group.current_epoch
-        self.reborn = ""
+        self.restart_reason = ""
         self.bound = bound
         self._stop = trio.Event()
-        # With SYNC_FLUSH slaves get what is flushed: none ever has what a power cut can take from its master.
+        # With SYNC_FLUSH slaves get only flushed bytes: no slave ever has bytes that its master can lose in a power
+        # cut.
         safe = self.store.flushed if self._store_config.is_sync_flush else self.store.appended
         self.feed = Feed(
             network,
@@ -207,7 +210,7 @@ class Broker:
         self.registration.on_master = self.finder.told
         self.follower: Followed | None = None  # while a slave
         self.followed_tables: FollowedTables | None = None  # likewise
-        self._replica: Replica | None = None  # from the first time as a slave until the next as a master
+        self._replica: Replica | None = None  # from becoming a slave until becoming a master
         self._halves = HalfMessages(
             self.store, self.tables.topics, self.tables.offsets, self.identity, clock, self._filter_bits()
         )
@@ -261,12 +264,12 @@ class Broker:
         )
 
     async def run(self, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED) -> None:
-        """Starts with the address that clients are told, once it serves. Raises what the store and the ports raise."""
+        """Reports the address for clients as started, once it serves. Raises the errors of the store and the ports."""
         log.info("broker %s of %s starts on %s", self.identity.name, self.identity.cluster, self._root)
         await self.access.open()
         if self.group is not None:
             self.group.open()
-        await self.store.open()  # may take minutes, and can be cancelled: nothing has been acknowledged yet
+        await self.store.open()  # may take minutes, and may be cancelled: nothing has been acknowledged yet
         stop = self._stop
         async with trio.open_nursery() as watch:
             watch.start_soon(_when_cancelled, stop)
@@ -279,7 +282,7 @@ class Broker:
         self.overload.install()
         try:
             await self._serve(stop, task_status)
-            # What the tables save of delays and transactions is what the disk has: so the log goes first.
+            # The saved progress of delays and transactions must not be ahead of the disk: so the log is closed first.
             await self.store.flush()
             await self.tables.save_all()
         finally:
@@ -301,7 +304,7 @@ class Broker:
                         self._say_ready()
                         task_status.started(self.identity.address)
                     await stop.wait()
-                    await self._leave()
+                    await self._withdraw()
                 ports.cancel_scope.cancel()
             log.info("all connections are closed")
             background.cancel_scope.cancel()
@@ -314,6 +317,7 @@ class Broker:
         nursery.start_soon(self.long_poll.run)
         nursery.start_soon(self.waiting_pops.run)
         nursery.start_soon(self.clients.drop_silent)
+        nursery.start_soon(self.clients.notify)
         nursery.start_soon(self._tick)
         nursery.start_soon(self.access.watch)
         slow_groups = SlowGroups(self.settings, self.tables.groups, self.tables.offsets, self.store)
@@ -322,12 +326,13 @@ class Broker:
     # -- roles
 
     async def _as_master(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """What only a master does, until cancelled."""
+        """Run the master's tasks, until cancelled."""
+        was_slave = self._replica is not None
         if self._replica is not None:
             self.store.lead(self._replica)
             self._replica = None
             self.tables.fit(self.store)
-            if self.store.log.end:  # else nobody can have consumed anything
+            if self.store.log.end:  # otherwise nobody can have consumed anything
                 self.locks.succeed(monotonic_ms())
         self._halves.recover()
         self._delays = self._new_delays()
@@ -347,15 +352,34 @@ class Broker:
                 await nursery.start(self.pops.run)
                 await nursery.start(self.timers.run)
                 nursery.start_soon(check.run)
-                bound: str = await nursery.start(self.feed.serve, self.settings.now.bind_address, self._ha_port())
-                self._settle_ha_address(split_address(bound)[1])
+                try:
+                    await self._serve_slaves(nursery)
+                except ListenFailed as taken:
+                    if not was_slave:
+                        raise
+                    nursery.start_soon(self._serve_slaves_once_free, nursery, taken)
                 self._serve_sends(True)
                 task_status.started()
         finally:
-            self.waiting_pops.answer_all()  # by what a slave answers
+            self.waiting_pops.answer_all()  # from a slave's answer
+
+    async def _serve_slaves(self, nursery: trio.Nursery) -> None:
+        """Open the port for slaves. Raises ListenFailed."""
+        bound: str = await nursery.start(self.feed.serve, self.settings.now.bind_address, self._ha_port())
+        self._settle_ha_address(split_address(bound)[1])
+
+    async def _serve_slaves_once_free(self, nursery: trio.Nursery, taken: ListenFailed) -> None:
+        """A broker that takes over sends has to go on where it could not have started."""
+        log.error("%s: no slave can follow this master until the port is free (haListenPort)", taken)
+        while True:
+            await trio.sleep(_PORT_SECONDS)
+            try:
+                return await self._serve_slaves(nursery)
+            except ListenFailed:
+                pass
 
     async def _as_slave(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """What only a slave does, until cancelled."""
+        """Run the slave's tasks, until cancelled."""
         if self._replica is None:
             self._replica = self.store.follow(self._filter_bits(), self.settle)
         self._settle_ha_address(self._ha_port())
@@ -372,7 +396,7 @@ class Broker:
                 self.store,
                 self._replica,
                 self.finder.place,
-                self.registration.register_soon,  # the answer of a name server tells where the master is
+                self.registration.register_soon,  # a name server's answer gives the master's address
             )
         self.followed_tables = FollowedTables(
             self.tables, self.store, self.pool, self.follower, self._clock, self.locks
@@ -388,17 +412,17 @@ class Broker:
             self.follower = self.followed_tables = None
 
     async def lead(self) -> None:
-        """Be the master: the replicas have elected this one."""
+        """Become the master: the replicas have elected this one."""
         await self.role.become(Standing(BrokerRole.SYNC_MASTER, MASTER_ID))
 
     def refuse_sends(self, why: str) -> None:
-        """Refuse sends with that text from now on; empty: take them."""
+        """Refuse sends with that text from now on; with an empty one, accept them."""
         self.targets.refusal = why
         self._renew_terms()
 
-    def start_anew(self, why: str) -> None:
-        """Stop in order, to begin anew from the files."""
-        self.reborn = self.reborn or why
+    def restart(self, why: str) -> None:
+        """Stop in order, to start again from the files."""
+        self.restart_reason = self.restart_reason or why
         if self.store.confirmed is not None:
             self.store.confirmed.fail(Closed(f"not confirmed: {why}"))
         self._stop.set()
@@ -430,7 +454,7 @@ class Broker:
         return LogSpan(log_.begin, end, last.begin if last is not None else 0)
 
     async def _start_ports(self, ports: trio.Nursery, background: trio.Nursery) -> None:
-        """Listen, settle who we are, and only then take sends."""
+        """Listen, determine our addresses, and only then accept sends."""
         config = self.settings.now
         replicated: Guarantee = BySlave(self.feed, self._replication_config, background)
         if self.group is not None:
@@ -454,11 +478,9 @@ class Broker:
         put, times = self.statistics.put, self.statistics.put_times
 
         def after_turn() -> None:
-            pop_answers.write()
             self.settle()
             times.turn(put.calls - answers.waits, self.overload.pass_ms())
             answers.after_turn()
-            pop_answers.finish()
 
         table = handler_table([*self._handlers(answers, pop_answers, durability, background), self._account_requests])
         table = self.overload.around(audited(table, self._audited_changes()))
@@ -466,13 +488,13 @@ class Broker:
             table = self.group.around(table)
         if self._faults is not None:
             table = self._faults.around(table)
-        main = self._server(table, after_turn)
+        main = self._server(table, pop_answers.write, after_turn)
         again = split_address(self.bound)[1] if self.bound else 0
         self.bound = bound = await ports.start(main.serve, config.bind_address, config.listen_port or again)
         self._settle_identity(bound)
         self._watched.servers["main"] = main
         if config.listen_port:
-            vip = self._server(_without_pulls(table), after_turn)
+            vip = self._server(_without_pulls(table), pop_answers.write, after_turn)
             await ports.start(vip.serve, config.bind_address, config.listen_port - VIP_STEP)
             self._watched.servers["vip"] = vip
         if self.group is not None:
@@ -488,12 +510,15 @@ class Broker:
             address: str = await nursery.start(endpoint.serve, host, config.metrics_prom_exporter_port)
             log.info("metrics are at http://%s/metrics, health at /healthz and /readyz", address)
 
-    def _server(self, table: HandlerTable, after_turn: Callable[[], None]) -> Server:
+    def _server(
+        self, table: HandlerTable, before_answers: Callable[[], None], after_turn: Callable[[], None]
+    ) -> Server:
         return Server(
             table,
             self._network,
             self._server_config,
             events=[self.clients, self.waiting_pops],
+            before_answers=before_answers,
             after_turn=after_turn,
             admit=self.access.admit,
             peers=self.peers,
@@ -509,8 +534,8 @@ class Broker:
         loopback = ""
         if config.broker_ip1:
             told = config.broker_ip1
-            if config.tells_in_vain:
-                log.warning("clients are told %s, but bindAddress=%s lets in this host alone", told, host)
+            if config.advertises_in_vain:
+                log.warning("clients are told %s, but bindAddress=%s admits only this host", told, host)
         elif config.bind_address in EVERY_INTERFACE:
             told, loopback = own_address(config.namesrv_addr), join_address("127.0.0.1", port)
         else:
@@ -612,9 +637,9 @@ class Broker:
 
     # -- stop
 
-    async def _leave(self) -> None:
-        log.info("broker %s stops: it leaves the name servers and takes no more sends", self.identity.name)
-        if not self.reborn:
+    async def _withdraw(self) -> None:
+        log.info("broker %s stops: it unregisters and takes no more sends", self.identity.name)
+        if not self.restart_reason:
             await self.registration.unregister()
         self._serve_sends(False)
         self.long_poll.answer_all()
@@ -623,13 +648,14 @@ class Broker:
     # -- meanwhile
 
     def settle(self) -> None:
-        """What belongs behind every put: file it, and wake who waits for it."""
+        """What follows every put: dispatch it, wake its waiters, and answer pops and acks."""
         self.store.settle()
         self.long_poll.drain()
         self.waiting_pops.drain()
+        self.waiting_pops.tried()
 
     async def _tick(self) -> None:
-        """Every ten seconds: samples of the counters, and what else needs a look now and then."""
+        """Every ten seconds: sample the counters, and run other periodic work."""
         while True:
             now = self._clock()
             await in_turns(self.statistics.flows(), methodcaller("remember", now))
@@ -647,11 +673,11 @@ class Broker:
         self.registration.register_soon()
 
     def _recent_bytes(self) -> int:
-        """How far behind the end of the log a message still counts as recent."""
+        """How far before the end of the log a message still counts as recent."""
         return self._disk.memory() * self.store.config.access_message_in_memory_max_ratio // 100
 
     def _delay_progress(self) -> Iterator[tuple[int, int, int]]:
-        """The levels that have or had messages."""
+        """Progress of the levels that have or had messages."""
         return (one for one in self._delays.progress() if one[1] or one[2])
 
     def _filter_bits(self) -> FilterBits:
@@ -665,12 +691,12 @@ class Broker:
 
 
 def _without_pulls(table: HandlerTable) -> HandlerTable:
-    """What the VIP port serves: pulls wait, and would keep sends from their port."""
+    """The VIP port's handlers: pulls wait, and would hold up sends on that port."""
     return {code: handler for code, handler in table.items() if handler.family != "pull"}
 
 
 async def _when_cancelled(stop: trio.Event) -> None:
-    """Turns a cancellation into an event, so that the stop can go in order."""
+    """Turn a cancellation into an event, so that the broker stops in order."""
     try:
         await trio.sleep_forever()
     finally:
@@ -678,7 +704,7 @@ async def _when_cancelled(stop: trio.Event) -> None:
 
 
 async def _unless(stop: trio.Event, wait: Callable[[], Awaitable[None]]) -> None:
-    """Wait, but no longer than until the stop."""
+    """Wait, but not beyond the stop."""
     async with trio.open_nursery() as nursery:
 
         async def end_with_it() -> None:
@@ -695,5 +721,5 @@ def _no_bits(topic: str, properties: bytes) -> bytes:
 
 
 def host_name() -> str:
-    """The name of a broker that has none: the host's, with what no topic may have in its name replaced."""
+    """The default name of a broker: the host's, with characters replaced that topic names may not have."""
     return re.sub(r"[^%|a-zA-Z0-9_-]", "-", socket.gethostname()) or "broker"

@@ -1,9 +1,9 @@
 """Settings of the broker itself, by RocketMQ's keys; those of the log and its files are in `store/config.py`.
 
-What is `updatable` may be changed while the broker runs (request 25), all else only in the file. Four defaults differ
-from RocketMQ's, because a safe or useful default has no cost: the broker listens on loopback only until
-`bindAddress` opens it, SQL92 filters are on, a broker without `brokerIP1` announces the address that it reaches its
-name server from, and a send that waited 200 ms is not refused yet, for its client waits 3 s.
+Settings marked `updatable` can be changed while the broker runs (request 25), all others only in the file. Four
+defaults differ from RocketMQ's, because a safe or useful default has no cost: the broker listens on loopback only until
+`bindAddress` opens it, SQL92 filters are on, a broker without `brokerIP1` registers the address from which it reaches
+its name server, and a send that waited 200 ms is not refused yet, since its client waits 3 s.
 
 Java: common/BrokerConfig.java, remoting/netty/NettyServerConfig.java
 """
@@ -121,12 +121,12 @@ class BrokerConfig:
         86_400_000, "How long the filter of a group that left is kept.", unit="ms", updatable=True, minimum=0
     )
 
-    # Messages for a later moment
+    # Delayed messages
     timer_wheel_enable: bool = setting(
-        True, "Messages may name any moment of delivery (TIMER_DELIVER_MS and its like).", updatable=True
+        True, "Messages may have any delivery time (TIMER_DELIVER_MS and its like).", updatable=True
     )
     timer_max_delay_sec: int = setting(
-        259_200, "How far ahead that moment may be.", unit="s", updatable=True, minimum=1, maximum=31_622_400
+        259_200, "How far ahead that time may be.", unit="s", updatable=True, minimum=1, maximum=31_622_400
     )
     recall_message_enable: bool = setting(True, "Such messages can be recalled by their handle.", updatable=True)
 
@@ -151,7 +151,7 @@ class BrokerConfig:
         maximum=LONG_MAX,
         important=True,
     )
-    store_reply_message_enable: bool = setting(True, "Replies are stored as well as handed on.", updatable=True)
+    store_reply_message_enable: bool = setting(True, "Replies are stored as well as delivered.", updatable=True)
 
     # Name servers
     register_name_server_period: int = setting(
@@ -182,7 +182,7 @@ class BrokerConfig:
         3000, "How long the end of a transaction may wait.", unit="ms", updatable=True, minimum=1
     )
     pull_thread_pool_queue_capacity: int = setting(
-        100_000, "Pulls that are held at once, at most; more are answered SYSTEM_BUSY.", updatable=True, minimum=1
+        100_000, "Pulls parked at once, at most; more are answered SYSTEM_BUSY.", updatable=True, minimum=1
     )
 
     def __post_init__(self) -> None:
@@ -208,8 +208,8 @@ class BrokerConfig:
         return self.bind_address in LOOPBACK
 
     @property
-    def tells_in_vain(self) -> bool:
-        """Whether clients are told an address at which only this host finds somebody."""
+    def advertises_in_vain(self) -> bool:
+        """Whether the address given to clients is one that only this host can reach."""
         return self.loopback_only and self.broker_ip1 not in ("", *LOOPBACK)
 
     @property
@@ -219,7 +219,8 @@ class BrokerConfig:
 
 
 def reachable(loaded: Loaded) -> Loaded:
-    """A broker.conf of the field names brokerIP1 and no bindAddress, which RocketMQ does not have: listen there too."""
+    """A broker.conf from the field sets brokerIP1 but not bindAddress, which RocketMQ does not have: listen there
+    too."""
     config = loaded[BrokerConfig]
     if loaded.origins["bindAddress"] != DEFAULT or not config.broker_ip1 or config.broker_ip1 in LOOPBACK:
         return loaded
@@ -228,7 +229,7 @@ def reachable(loaded: Loaded) -> Loaded:
 
 
 class Settings:
-    """The broker's settings as they are now. Code that depends on one reads it here, each time, since it may change."""
+    """The broker's current settings. Code reads a setting here each time, since it may change."""
 
     __slots__ = ("now",)
 

@@ -1,12 +1,12 @@
-"""Which clients consume in which group, and what the group subscribes.
+"""Which clients consume in which group, and what the group subscribes to.
 
-A member is a connection with the client id that its heartbeat named. Heartbeats come every 30 s; a member leaves by
-saying so, with its connection, or when it has been silent for 120 s. The subscription of a group is that of the latest
-heartbeat of any member: this is the protocol's rule, and the reason why members that subscribe differently lose
-messages to each other. So such a difference is warned about, by name, once for each new difference. Pure: the time and
-the connections are given.
+A member is a connection with the client id from its heartbeat. Heartbeats come every 30 s; a member leaves by
+unregistering, with its connection, or after 120 s of silence. The subscription of a group is that of the latest
+heartbeat of any member: this is the protocol's rule, and the reason why members with different subscriptions lose
+messages to each other. Each new difference is therefore logged once, as a warning with names; of a large group the
+newest members are compared. Pure: the time and the connections are arguments.
 
-Invariants: a group without members does not exist; a client id is listed once, however many connections it has now.
+Invariants: a group without members does not exist; a client id is listed once, however many connections it has.
 
 Java: broker/client/ConsumerManager.java, ConsumerGroupInfo.java
 """
@@ -14,8 +14,10 @@ Java: broker/client/ConsumerManager.java, ConsumerGroupInfo.java
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from rocketlet.broker.filter.message_filter import MessageFilter, by_tags
@@ -28,10 +30,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("rocketlet.broker.consumer_groups")
 
 EXPIRY_MS = 120_000
-# What heartbeats can make us keep: groups of one connection, and the text of all subscriptions. A consumer of a hundred
-# topics says 5 KB, so this is for 10,000 such consumers.
-MAX_GROUPS_OF_CONNECTION = 1_000
+# Bounds on what heartbeats can make us hold: groups per connection, and the text of all subscriptions. A consumer of a
+# hundred topics sends 5 KB, so this suffices for 10,000 such consumers.
+MAX_GROUPS_OF_CONNECTION = 500
 MAX_SIZE = 64 << 20
+# Members of a group whose subscriptions are compared, and how many different ones.
+MOST_COMPARED, MOST_KINDS = 100, 8
 BROADCASTING, CLUSTERING = "BROADCASTING", "CLUSTERING"
 
 
@@ -43,16 +47,17 @@ class Member:
     client_id: str
     language: str
     version: int
-    seen: int  # by a clock that cannot be set
-    # What this member itself said last, to compare with what others of the group said: topic -> expression.
+    seen: int  # by a monotonic clock
+    # This member's own last subscriptions, for comparison with others of the group: topic -> expression.
     subscribed: Mapping[str, str] = field(default_factory=dict)
-    seen_at: int = 0  # by the wall clock, for people
-    size: int = 0  # what it takes of MAX_SIZE
+    kind: int = 0  # a hash of that
+    seen_at: int = 0  # by the wall clock, for display
+    size: int = 0  # its share of MAX_SIZE
 
 
 @dataclass(slots=True, eq=False)
 class ConsumerGroup:
-    """Members by connection, and what the latest heartbeat said of the group."""
+    """Members by connection, and the group's state from the latest heartbeat."""
 
     name: str
     consume_type: str = "CONSUME_PASSIVELY"
@@ -63,25 +68,33 @@ class ConsumerGroup:
     tag_filters: dict[str, MessageFilter] = field(default_factory=dict)
     """Of each subscription by its topic, as if it were one of tags: made once, not at every pull."""
     warned: frozenset[str] = frozenset()
+    kinds: Counter[int] = field(default_factory=Counter)
+    """How many members subscribe what, by `Member.kind`."""
 
     @property
     def broadcasting(self) -> bool:
         return self.message_model == BROADCASTING
 
     def client_ids(self) -> list[str]:
-        """Each client once: a list with doubles would skew how clients share the queues out while one reconnects."""
+        """Each client once: duplicates would skew the allocation of queues while a client reconnects."""
         return list(dict.fromkeys(member.client_id for member in self.members.values()))
 
     def member(self, client_id: str) -> Member | None:
-        """The youngest connection of a client."""
+        """The newest connection of a client."""
         found = None
         for member in self.members.values():
             if member.client_id == client_id:
                 found = member
         return found
 
+    def leave_kind(self, kind: int) -> None:
+        """One member fewer subscribes this."""
+        self.kinds[kind] -= 1
+        if not self.kinds[kind]:
+            del self.kinds[kind]
+
     def replace_subscriptions(self, latest: Sequence[Subscription]) -> bool:
-        """Take over a heartbeat's subscriptions; true when a topic came or went, not for a newer version alone."""
+        """Apply a heartbeat's subscriptions. True if a topic was added or removed, not for a newer version only."""
         changed = False
         for new in latest:
             old = self.subscriptions.get(new.topic)
@@ -96,28 +109,36 @@ class ConsumerGroup:
         return changed or bool(gone)
 
     def differences(self) -> list[str]:
-        """Each topic on which members disagree, as a line that names who says what; empty when they agree."""
-        latest = {member.client_id: member.subscribed for member in self.members.values()}
-        if len(latest) < 2:
+        """Each topic on which members disagree, as a line with their expressions; empty if they agree."""
+        if len(self.kinds) < 2:
+            return []
+        latest: dict[str, Member] = {}
+        for member in islice(reversed(self.members.values()), MOST_COMPARED):
+            latest.setdefault(member.client_id, member)
+        kinds: dict[int, tuple[Mapping[str, str], list[str]]] = {}
+        for member in latest.values():
+            if member.kind in kinds or len(kinds) < MOST_KINDS:
+                kinds.setdefault(member.kind, (member.subscribed, []))[1].append(member.client_id)
+        if len(kinds) < 2:
             return []
         lines = []
-        for topic in sorted({topic for subscribed in latest.values() for topic in subscribed}):
+        for topic in sorted({topic for subscribed, _ in kinds.values() for topic in subscribed}):
             said: dict[str | None, list[str]] = {}
-            for client_id, subscribed in latest.items():
-                said.setdefault(subscribed.get(topic), []).append(client_id)
+            for subscribed, clients in kinds.values():
+                said.setdefault(subscribed.get(topic), []).extend(clients)
             if len(said) > 1:
-                lines.append(f"topic {topic}: " + "; ".join(_who_says(*item) for item in said.items()))
+                lines.append(f"topic {topic}: " + "; ".join(_expression_of(*item) for item in said.items()))
         return lines
 
 
-def _who_says(expression: str | None, clients: list[str]) -> str:
+def _expression_of(expression: str | None, clients: list[str]) -> str:
     named = ", ".join(sorted(clients)[:3]) + (f" and {len(clients) - 3} more" if len(clients) > 3 else "")
     return f"{named}: {'not at all' if expression is None else repr(expression)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Consuming:
-    """What a heartbeat says of one consumer group."""
+    """One consumer group in a heartbeat."""
 
     group: str
     consume_type: str
@@ -133,7 +154,7 @@ class ConsumerGroupsStatistics:
 
 
 class RegistryFull(RocketletError):
-    """A heartbeat says more than is kept of one connection, or of all; nothing of it was taken."""
+    """A heartbeat exceeds the limit of a connection, or of all; nothing of it was applied."""
 
 
 class ConsumerGroups:
@@ -147,7 +168,7 @@ class ConsumerGroups:
         self._size = 0
 
     def register(self, member: Member, consuming: Consuming) -> bool:
-        """Register one group of a heartbeat; true when the group has to be notified (a member or a topic is new).
+        """Register one group of a heartbeat. True if the group has to be notified (a new member or topic).
 
         Raises RegistryFull.
         """
@@ -167,14 +188,19 @@ class ConsumerGroups:
             s.topic: s.expression if s.expression_type == "TAG" else f"{s.expression_type} {s.expression}"
             for s in consuming.subscriptions
         }
+        member.kind = hash(frozenset(member.subscribed.items()))
+        if known is not None:
+            group.leave_kind(known.kind)
+        group.kinds[member.kind] += 1
         group.members[member.connection] = member
         self._of_connection.setdefault(member.connection, set()).add(group.name)
         changed = group.replace_subscriptions(consuming.subscriptions)
-        self._warn_of_differences(group)
+        if joined or known is None or known.kind != member.kind:
+            self._warn_of_differences(group)
         return joined or changed
 
     def unregister(self, name: str, connection: Connection) -> bool:
-        """Take a member out; true when it was one."""
+        """Remove a member. True if it was one."""
         group = self._groups.get(name)
         if group is None:
             return False
@@ -182,6 +208,8 @@ class ConsumerGroups:
         if member is None:
             return False
         self._size -= member.size
+        group.leave_kind(member.kind)
+        group.warned = frozenset()
         log.info("consumer group %s: %s left", name, member.client_id)
         groups = self._of_connection[connection]
         groups.discard(name)
@@ -192,7 +220,7 @@ class ConsumerGroups:
         return True
 
     def connection_closed(self, connection: Connection) -> list[tuple[str, str]]:
-        """Take a connection out of all groups; returns the groups that it was in, each with its client id there."""
+        """Remove a connection from all groups. Returns those groups, each with its client id there."""
         left = []
         for name in sorted(self._of_connection.get(connection, ())):
             client_id = self._groups[name].members[connection].client_id
@@ -201,12 +229,12 @@ class ConsumerGroups:
         return left
 
     def is_member(self, name: str, client_id: str) -> bool:
-        """Whether a client is in a group, by whatever connection."""
+        """Whether a client is in a group, by any connection."""
         group = self._groups.get(name)
         return group is not None and any(member.client_id == client_id for member in group.members.values())
 
     def expired(self, now: int) -> list[Member]:
-        """Members that have been silent for too long; the caller closes their connections, which takes them out."""
+        """Members that have been silent for too long; the caller closes their connections, which removes them."""
         return [
             member
             for group in self._groups.values()
@@ -218,14 +246,14 @@ class ConsumerGroups:
         return self._groups.values()
 
     def of_topic(self, topic: str) -> list[str]:
-        """Groups that are online and subscribe the topic."""
+        """Online groups that subscribe to the topic."""
         return [group.name for group in self._groups.values() if topic in group.subscriptions]
 
     def statistics(self) -> ConsumerGroupsStatistics:
         return ConsumerGroupsStatistics(len(self._groups), sum(len(group.members) for group in self._groups.values()))
 
     def _make_room(self, member: Member, consuming: Consuming) -> None:
-        """Count a member and take the one that it replaces out of the count."""
+        """Count a member instead of the one that it replaces."""
         names = self._of_connection.get(member.connection, ())
         if consuming.group not in names and len(names) >= MAX_GROUPS_OF_CONNECTION:
             raise RegistryFull(f"one connection is in {len(names)} groups, which is the limit")
@@ -241,15 +269,15 @@ class ConsumerGroups:
         lines = frozenset(group.differences())
         for line in sorted(lines - group.warned):
             log.warning(
-                "consumer group %s: its members subscribe differently; %s. The broker keeps only what the latest "
-                "heartbeat said, so each of them misses messages. Give them the same subscription, or another group.",
+                "consumer group %s: its members have different subscriptions; %s. The broker keeps only those of the "
+                "latest heartbeat, so each of them misses messages. Give them the same subscription, or another group.",
                 group.name,
                 line,
             )
         group.warned = lines
 
 
-_HELD_BY_EACH = 500
+_HELD_BY_EACH = 500  # a member, or a subscription
 
 
 def _size_of(subscription: Subscription) -> int:

@@ -1,14 +1,14 @@
-"""How far the groups are behind, queue by queue: in messages, and in time.
+"""The lag of groups, queue by queue: in messages, and in time.
 
-What is behind is what can still be read: a group whose offset lies before the first message that is kept is behind by
-what is kept. Never negative: an offset beyond the end of a queue is no lag.
+Only readable messages count: a group whose offset lies before the first stored message lags by the stored ones. Never
+negative: an offset beyond the end of a queue is no lag.
 
 Java: broker/offset/ConsumerOffsetManager.java, broker/metrics/ConsumerLagCalculator.java (5.x)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from rocketlet.broker.clients import Clients
@@ -19,7 +19,7 @@ from rocketlet.store.message_store import MessageStore
 
 @dataclass(frozen=True, slots=True)
 class QueueLag:
-    """One queue of a topic and one group. `consumed` is the next offset, 0 where nothing was committed."""
+    """One queue of a topic and one group. `consumed` is the next offset, 0 if nothing was committed."""
 
     queue_id: int
     begin: int
@@ -51,9 +51,9 @@ class ConsumerLag:
         self._clock = clock
 
     def topics_of(self, group: str, only: str | None = None, *, offline: bool = False) -> list[Topic]:
-        """Topics that a group consumes: with offsets, existing, and subscribed where it is online.
+        """Topics that a group consumes: with offsets, existing, and subscribed to if it is online.
 
-        `only` that topic, if there is one; `offline`: also what the online group does not subscribe any more.
+        `only` that topic, if given; `offline`: also topics that the online group no longer subscribes to.
         """
         online = self._clients.consumers.get(group)
         found = []
@@ -66,16 +66,15 @@ class ConsumerLag:
             found.append(topic)
         return found
 
-    def of(self, group: str, topic: Topic) -> Iterator[QueueLag]:
-        """Every read queue."""
-        store, name = self._store, topic.name
-        for queue_id in range(topic.read):
-            begin, end = store.queue_begin(name, queue_id), store.queue_end(name, queue_id)
-            consumed = self._offsets.get(group, name, queue_id) or 0
-            first = max(consumed, begin)
-            yield QueueLag(queue_id, begin, end, consumed, self.age(name, queue_id, first) if first < end else 0)
+    def of(self, group: str, topic: str, queue_id: int) -> QueueLag:
+        """One queue. A look-up: it may have to read an old message."""
+        store = self._store
+        begin, end = store.queue_begin(topic, queue_id), store.queue_end(topic, queue_id)
+        consumed = self._offsets.get(group, topic, queue_id) or 0
+        first = max(consumed, begin)
+        return QueueLag(queue_id, begin, end, consumed, self.age(topic, queue_id, first) if first < end else 0)
 
     def age(self, topic: str, queue_id: int, offset: int) -> int:
-        """How long ago a message was stored, in milliseconds; 0 where there is none."""
+        """How long ago a message was stored, in milliseconds; 0 if there is none."""
         stored = self._store.store_time_at(topic, queue_id, offset)
         return max(self._clock() - stored, 0) if stored >= 0 else 0

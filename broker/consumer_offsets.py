@@ -1,13 +1,13 @@
 """How far each group has consumed each queue: (group, topic, queue) -> offset of the next message.
 
-Any value is taken, also a smaller one (a group set back) and a negative one (Node clients commit -1 for "unknown"),
-which then counts as absent. The table is written every 5 s when it changed and when the broker stops, and before the
-answer where an administrator changed it. On disk and wire it is `{"offsetTable":{"topic@group":{"0":5}}}`. Pure.
+Any value is accepted, including a smaller one (a reset group) and a negative one (Node clients commit -1 for
+"unknown"), which counts as absent. The table is written every 5 s if it has changed, when the broker stops, and before
+the answer to an administrator's change. On disk and wire it is `{"offsetTable":{"topic@group":{"0":5}}}`. Pure.
 
-Each offset has a *stamp*: the time of its commit, but always more than the stamp of the offset that it replaced. So of
-two offsets that a master and its slave have for one queue the one with the higher stamp was committed later, whatever
-their clocks say: that one counts, be it lower or higher. Stamps live in memory; an offset out of the file has 0, and of
-two with 0 the higher one counts.
+Each offset has a *stamp*: the time of its commit, but always higher than the stamp of the offset that it replaced. So
+if a master and its slave have two offsets for one queue, the one with the higher stamp was committed later, whatever
+their clocks say: that one wins, whether it is lower or higher. Stamps live in memory; an offset from the file has 0,
+and of two with 0 the higher offset wins.
 
 Invariants: names are legal, so that `topic@group` splits at its one `@`; there are at most MAX_ENTRIES offsets,
 whatever peers commit; `version` grows with every change.
@@ -25,7 +25,9 @@ from typing import Any
 
 import msgspec
 
+from rocketlet.common import json_pieces
 from rocketlet.common.errors import RocketletError
+from rocketlet.common.json_pieces import object_pieces
 from rocketlet.common.topic import RETRY_TOPIC_MAX_LENGTH, is_group_name, is_legal_name
 
 log = logging.getLogger("rocketlet.broker.consumer_offsets")
@@ -41,7 +43,7 @@ Key = tuple[str, str, int]  # group, topic, queue id
 
 @dataclass(frozen=True, slots=True)
 class OffsetChange:
-    """An offset as another broker gets it."""
+    """An offset as sent to another broker."""
 
     group: str
     topic: str
@@ -53,7 +55,7 @@ class OffsetChange:
 
 
 class OffsetRefused(RocketletError):
-    """An offset that is not kept: an illegal name or queue, or a full table; the text says which."""
+    """A refused offset: an illegal name or queue, or a full table; the text says which."""
 
 
 class ConsumerOffsets:
@@ -102,16 +104,16 @@ class ConsumerOffsets:
     # -- between master and slave
 
     def stamp_of(self, group: str, topic: str, queue_id: int) -> int:
-        """0 where there is no offset, or one out of the file."""
+        """0 if there is no offset, or one from the file."""
         return self._changes.get((group, topic, queue_id), _UNKNOWN)[1]
 
     def is_own(self, group: str, topic: str, queue_id: int) -> bool:
-        """Whether an offset was committed here, and not taken over from another broker or from the file."""
+        """Whether an offset was committed here, not received from another broker or read from the file."""
         return self._changes.get((group, topic, queue_id), _UNKNOWN)[2]
 
     def changed_since(self, version: int, most: int) -> tuple[list[OffsetChange], int]:
-        """At most so many of the offsets that have changed since a version, the earliest first; and the version that
-        they bring whoever knows them up to."""
+        """At most that many of the offsets changed since a version, the earliest first, and the version reached with
+        them."""
         newest: list[Key] = []
         for key in reversed(self._changes):
             if self._changes[key][0] <= version or len(newest) > most:
@@ -131,7 +133,7 @@ class ConsumerOffsets:
         return changes, upto
 
     def merge(self, change: OffsetChange) -> bool:
-        """Take an offset of another broker if it is the newer one; whether it was. Raises OffsetRefused."""
+        """Apply another broker's offset if it is newer. Returns whether it was. Raises OffsetRefused."""
         known = self._groups.get(change.group, {}).get(change.topic, {}).get(change.queue_id)
         if known is not None:
             stamp = self.stamp_of(change.group, change.topic, change.queue_id)
@@ -141,7 +143,7 @@ class ConsumerOffsets:
         return True
 
     def keep_below(self, end_of: Callable[[str, int], int]) -> int:
-        """Move offsets that lie after the ends of their queues to these; returns how many."""
+        """Move offsets beyond the ends of their queues to these ends. Returns their number."""
         moved = 0
         for group, topic, queues in list(self._all()):
             for queue_id, offset in list(queues.items()):
@@ -152,7 +154,7 @@ class ConsumerOffsets:
         return moved
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The next offset to consume, or None where nothing, or something negative, was committed."""
+        """The next offset to consume, or None if nothing, or a negative offset, was committed."""
         offset = self._groups.get(group, {}).get(topic, {}).get(queue_id, -1)
         return offset if offset >= 0 else None
 
@@ -167,42 +169,61 @@ class ConsumerOffsets:
         return [group for group, topics in self._groups.items() if topic in topics]
 
     def forget_topic(self, topic: str) -> None:
-        for group in self.groups_of(topic):
-            queues = self._groups[group].pop(topic)
-            self._entries -= len(queues)
-            for queue_id in queues:
-                self._changes.pop((group, topic, queue_id), None)
-            if not self._groups[group]:
-                del self._groups[group]
-            self.version += 1
+        for _ in self.forgetting(topic=topic):
+            pass
 
     def forget_group(self, group: str) -> None:
-        topics = self._groups.pop(group, None)
-        if topics is not None:
-            self._entries -= sum(map(len, topics.values()))
-            for topic, queues in topics.items():
-                for queue_id in queues:
-                    self._changes.pop((group, topic, queue_id), None)
-            self.version += 1
+        for _ in self.forgetting(group=group):
+            pass
+
+    def forgetting(self, *, group: str = "", topic: str = "") -> Iterator[None]:
+        """Forgets the offsets of a group or of a topic one at a time, for there may be a million."""
+        if group:
+            places = [(group, one) for one in self.topics_of(group)]
+        else:
+            places = [(one, topic) for one in self.groups_of(topic)]
+        for place in places:
+            for queue_id in list(self.of(*place)):
+                self._forget(*place, queue_id)
+                yield
+
+    def _forget(self, group: str, topic: str, queue_id: int) -> None:
+        topics = self._groups.get(group, {})
+        queues = topics.get(topic, {})
+        if queue_id not in queues:
+            return
+        del queues[queue_id]
+        self._entries -= 1
+        self._changes.pop((group, topic, queue_id), None)
+        self.version += 1
+        if not queues:
+            del topics[topic]
+        if not topics:
+            del self._groups[group]
 
     def to_body(self) -> dict[str, dict[str, dict[int, int]]]:
-        """The body of request 43 and of consumerOffset.json."""
+        """All of it, as the answer to request 43 has it."""
         return {"offsetTable": {f"{topic}@{group}": dict(queues) for group, topic, queues in self._all()}}
 
-    def pieces(self) -> Iterator[bytes]:
-        """The text of consumerOffset.json; the table may change between two pieces, and each offset is then told as it
-        was or as it is."""
-        before = b'{"offsetTable":{\n'
+    def pieces(self, between: bytes = b",") -> Iterator[bytes]:
+        """The JSON of `to_body`, also of consumerOffset.json."""
+        before = b'{"offsetTable":{'
         for group in list(self._groups):
             for topic in self.topics_of(group):
-                queues = self.of(group, topic)
-                if queues:
-                    yield b"%b%b:%b" % (before, msgspec.json.encode(f"{topic}@{group}"), msgspec.json.encode(queues))
-                    before = b",\n"
-        yield b"\n}}\n" if before == b",\n" else b'{"offsetTable":{}}\n'
+                queues = dict(self.of(group, topic))
+                if not queues:
+                    continue
+                name = before + msgspec.json.encode(f"{topic}@{group}") + b":"
+                before = between
+                if len(queues) <= json_pieces.PIECE:
+                    yield name + msgspec.json.encode(queues)
+                else:
+                    yield name
+                    yield from object_pieces((str(queue_id), offset) for queue_id, offset in queues.items())
+        yield b"}}" if before == between else b'{"offsetTable":{}}'
 
     def load(self, body: Any) -> None:
-        """Take over what was read from consumerOffset.json; what makes no sense in it is reported and left out."""
+        """Load consumerOffset.json; invalid entries are logged and skipped."""
         table = body.get("offsetTable") if isinstance(body, dict) else None
         for key, queues in (table if isinstance(table, dict) else {}).items():
             topic, _, group = key.partition("@")

@@ -1,7 +1,7 @@
-"""A message with a delay level takes its way over SCHEDULE_TOPIC_XXXX: queue = level - 1, origin in two properties.
+"""A message with a delay level passes through SCHEDULE_TOPIC_XXXX: queue = level - 1, origin in two properties.
 
-A level above the last is the last, and is stored as that. Where it comes from stands in REAL_TOPIC and REAL_QID, and
-both stay in the text, with DELAY, when the message is delivered: DELAY does not mean "still delayed".
+A level above the last becomes the last, and is stored as such. The origin is in REAL_TOPIC and REAL_QID, and both stay
+in the text, with DELAY, when the message is delivered: DELAY does not mean "still delayed".
 
 Java: store/CommitLog.java#asyncPutMessage, common/message/Message.java#getDelayTimeLevel
 """
@@ -18,11 +18,11 @@ from rocketlet.store.message import Put
 
 
 class InvalidDelay(RocketletError):
-    """DELAY is no number. The message was not stored; its sender must change it."""
+    """DELAY is not a number. The message was not stored; its sender must change it."""
 
 
 def delay_level(properties: Mapping[str, str]) -> int:
-    """The level a message asks for; 0 for none. Raises InvalidDelay."""
+    """The delay level of a message; 0 for none. Raises InvalidDelay."""
     text = properties.get(DELAY)
     if text is None:
         return 0
@@ -33,9 +33,9 @@ def delay_level(properties: Mapping[str, str]) -> int:
 
 
 def delay(message: Put, properties: MutableMapping[str, str], level: int, levels: int) -> None:
-    """Turn a message to be stored into its delayed form. REQUIRES 0 < level; `properties` are the message's own.
+    """Convert a message to be stored into its delayed form. REQUIRES 0 < level; `properties` are the message's own.
 
-    Its tags code is no longer used: the store keeps the time of delivery in its place.
+    Its tags code is not used: the store keeps the delivery time in its place.
     """
     if level > levels:
         properties[DELAY] = str(levels)

@@ -1,4 +1,4 @@
-"""How far each delay level is delivered: level -> offset of its next message. On disk it is delayOffset.json. Pure.
+"""The progress of each delay level: level -> offset of its next message. On disk: delayOffset.json. Pure.
 
 Java: broker/schedule/ScheduleMessageService.java (offsetTable), common/DelayOffsetSerializeWrapper.java
 """
@@ -22,7 +22,7 @@ class DelayOffsets:
         self.version = 0
 
     def get(self, level: int) -> int:
-        """The next offset to deliver; 0 for a level that never delivered anything."""
+        """The next offset to deliver; 0 for a level that has never delivered anything."""
         return self._offsets.get(level, 0)
 
     def set(self, level: int, offset: int) -> None:
@@ -35,7 +35,7 @@ class DelayOffsets:
         return {"offsetTable": dict(sorted(self._offsets.items()))}
 
     def load(self, body: Any) -> None:
-        """Take over what was read from delayOffset.json; what makes no sense in it is reported and left out."""
+        """Load delayOffset.json; invalid entries are logged and skipped."""
         table = body.get("offsetTable") if isinstance(body, dict) else None
         for key, value in (table if isinstance(table, dict) else {}).items():
             try:
@@ -49,7 +49,7 @@ class DelayOffsets:
         self.version += 1
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        """(level, next offset) of every level that is known."""
+        """(level, next offset) of every known level."""
         return iter(sorted(self._offsets.items()))
 
     def __repr__(self) -> str:

@@ -1,17 +1,17 @@
 """The delivery of delayed messages: each level's queue in order, as each message becomes due.
 
-One task a level. It sleeps until the next message is due, or until the level's queue grows; it never polls. The queue
-entry's tags code is the time of delivery. A message that was stored under a longer delay than its level has now is due
-now, as in RocketMQ; one of a level that does not exist any more keeps its time.
+One task per level. It sleeps until the next message is due, or until the level's queue grows; it never polls. The queue
+entry's tags code is the delivery time. A message stored with a longer delay than its level has now is due now, as in
+RocketMQ; one of a level that no longer exists keeps its time.
 
-Neither stuck nor doubled:
-- an offset outside the queue (its file is gone, or a crash cut the queue) goes to the nearest end of the queue;
-- a message that cannot be read is skipped, loudly, and so is one that can never be stored where it is meant to go
-  (an illegal topic, longer than maxMessageSize is now): the log line names its place in the level's queue, where it
-  stays readable. One that cannot be stored now is tried again, in its order, until it can;
-- an offset is saved only when what was delivered up to it is on the disk (`AfterFlush`); so the offset file may be
-  older than the log, and after every kind of crash it is corrected before the first delivery: what was delivered
-  stands in the log, with the same properties, and is found there (`Delivered`).
+No message gets stuck or is delivered twice: - an offset outside the queue (its file was deleted, or a crash truncated
+the queue) moves to the nearest end of the queue;
+- an unreadable message is skipped, with a log line, and so is one that can never be stored at its destination (an
+  illegal topic, longer than the current maxMessageSize): the log line names its place in the level's queue, where it
+  stays readable. One that cannot be stored now is retried, in order, until it can;
+- an offset is saved only when everything delivered up to it is on disk (`AfterFlush`); so the offset file may be older
+  than the log, and after any crash it is corrected before the first delivery: delivered messages are in the log, with
+  the same properties, and are found there (`Delivered`).
 
 Java: broker/schedule/ScheduleMessageService.java
 """
@@ -43,9 +43,9 @@ from rocketlet.store.message_store import MessageStore
 
 log = logging.getLogger("rocketlet.broker.delayed_delivery")
 
-# Messages of a level delivered without letting others run; 64 take about a millisecond.
+# Messages of a level delivered before other tasks run; 64 take about a millisecond.
 BATCH: Final = 64
-# The wall clock may be set while we sleep by the other: look at it this often.
+# The wall clock may be set while we sleep by the monotonic one: check it this often.
 LONGEST_SLEEP_MS: Final = 10_000
 SHORTEST_PAUSE: Final = 0.1  # seconds, after a message could not be stored; doubled each time up to the longest
 LONGEST_PAUSE: Final = 5.0
@@ -59,7 +59,7 @@ class Origin:
     queue_id: int
 
 
-SCHEDULE_GROUP = "SCHEDULE_CONSUMER"  # under which RocketMQ counts what leaves the delay levels
+SCHEDULE_GROUP = "SCHEDULE_CONSUMER"  # the group under which RocketMQ counts messages leaving the delay levels
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,8 @@ class DeliveryStatistics:
 
 
 class DelayedDelivery:
-    """The delivery of all levels. `settle` files what was put and wakes who waits, as at the end of a server's turn."""
+    """The delivery of all levels. `settle` dispatches what was put and wakes waiters, as at the end of a server's
+    turn."""
 
     def __init__(
         self,
@@ -88,7 +89,7 @@ class DelayedDelivery:
         self._settle = settle
         self._filter_bits = filter_bits
         self._levels = store.config.delay_level_count
-        self._next: dict[int, int] = {}  # by level; what is known to be on the disk of it is in the offsets
+        self._next: dict[int, int] = {}  # by level; the part known to be on disk is in the offsets
         self._safe: dict[int, AfterFlush[int]] = {}
         self._delivered = self._failed = self._skipped = 0
 
@@ -101,7 +102,7 @@ class DelayedDelivery:
             task_status.started()
 
     def levels(self) -> list[int]:
-        """The levels that are set, and those that an earlier setting left messages of."""
+        """The configured levels, and those with messages from an earlier configuration."""
         left = {queue.queue_id + 1 for queue in self._store.queues.of_topic(SCHEDULE_TOPIC)}
         return sorted(left | set(range(1, self._levels + 1)))
 
@@ -130,7 +131,7 @@ class DelayedDelivery:
             if wait > 0:
                 await trio.sleep(min(wait, LONGEST_SLEEP_MS) / 1000)
                 continue
-            await self._store.patiently(partial(self._look_at_due, queue, level, offset))
+            await self._store.patiently(partial(self._read_due, queue, level, offset))
             error = self._deliver_due(queue, level)
             if error is None:
                 pause = SHORTEST_PAUSE
@@ -143,20 +144,22 @@ class DelayedDelivery:
             pause = min(pause * 2, LONGEST_PAUSE)
 
     def _place(self, level: int) -> int:
-        """The next offset to deliver, brought into the range of the queue."""
+        """The next offset to deliver, moved into the range of the queue."""
         offset = self._offset_of(level)
         queue = self._store.queue(SCHEDULE_TOPIC, level - 1)
         begin, end = (queue.begin, queue.end) if queue is not None else (0, 0)
         placed = min(max(offset, begin), end)
         if placed != offset:
-            log.warning("level %d goes on at %d: its offset %d is outside %d to %d", level, placed, offset, begin, end)
-            self._go_to(level, placed)
+            log.warning(
+                "level %d continues at %d: its offset %d is outside %d to %d", level, placed, offset, begin, end
+            )
+            self._advance(level, placed)
         return placed
 
     def _offset_of(self, level: int) -> int:
         return self._next.get(level, self._offsets.get(level))
 
-    def _go_to(self, level: int, offset: int) -> None:
+    def _advance(self, level: int, offset: int) -> None:
         self._next[level] = offset
         safe = self._safe.get(level)
         if safe is None:
@@ -164,13 +167,13 @@ class DelayedDelivery:
         safe.note(offset)
 
     def _wait(self, queue: ConsumeQueue, level: int, offset: int) -> int:
-        """Milliseconds until the message there is due; none where there is no message any more."""
+        """Milliseconds until that message is due; 0 if it no longer exists."""
         due = self._due(queue, offset)
         if due is None:
             return 0
         wait = due - self._clock()
         if level <= self._levels and queue.delay_ms is not None and wait > queue.delay_ms:
-            return 0  # the clock went back, or the level was longer when the message came
+            return 0  # the clock was set back, or the level was longer when the message was stored
         return wait
 
     def _due(self, queue: ConsumeQueue, offset: int) -> int | None:
@@ -184,8 +187,8 @@ class DelayedDelivery:
             return unit.tags_code
         return self._store.store_time_of(entry[0]) + (queue.delay_ms or 0)
 
-    def _look_at_due(self, queue: ConsumeQueue, level: int, offset: int) -> None:
-        """Look at what the next batch delivers: two hours old, it may be on the disk alone."""
+    def _read_due(self, queue: ConsumeQueue, level: int, offset: int) -> None:
+        """Read the next batch: two hours old, it may no longer be in memory."""
         for at in range(offset, min(offset + BATCH, queue.end)):
             self._store.need_entry(queue, at)
             if self._wait(queue, level, at) > 0:
@@ -195,7 +198,7 @@ class DelayedDelivery:
                 self._store.record_at(entry[0], entry[1])
 
     def _deliver_due(self, queue: ConsumeQueue, level: int) -> StoreError | None:
-        """Deliver what is due, up to a batch; stops at the first that cannot be stored, and returns why."""
+        """Deliver due messages, up to a batch; stop at the first that cannot be stored, and return why."""
         failure = None
         offset = self._offset_of(level)
         for _ in range(BATCH):
@@ -222,7 +225,7 @@ class DelayedDelivery:
                     break
             offset += 1
             self._next[level] = offset
-        self._go_to(level, offset)
+        self._advance(level, offset)
         self._settle()
         return failure
 
@@ -231,13 +234,13 @@ class DelayedDelivery:
         message.filter_bits = self._filter_bits(message.topic, message.properties)
         size = self._store.put(message).size
         self._delivered += 1
-        # As a send and as a consumption of the delayed message, like enableScheduleMessageStats of RocketMQ.
+        # Counted as a send and as a consumption of the delayed message, like RocketMQ's enableScheduleMessageStats.
         self._statistics.put_flow(origin.topic, origin.queue_id).add(1, size)
         self._statistics.put.add(1, size)
         self._statistics.pull_flow(SCHEDULE_GROUP, SCHEDULE_TOPIC, record.queue_id).add(1, size)
 
     def _message(self, queue: ConsumeQueue, offset: int) -> tuple[Record | None, Origin | None]:
-        """The delayed message of an offset and where it goes; None where there is none, or none that goes anywhere."""
+        """The delayed message at an offset and its destination; None if there is none or it has no destination."""
         entry = queue.entry(offset)
         if entry is None or entry[2] == LOST or is_pre_blank(entry[0], entry[1]):
             return None, None
@@ -254,7 +257,7 @@ class DelayedDelivery:
     # ---- after a restart
 
     async def _catch_up(self) -> None:
-        """Move each level's offset over what was delivered before the process ended."""
+        """Move each level's offset past what was delivered before the process ended."""
         seen = Delivered(self._store)
         for level in self.levels():
             queue = self._store.queue(SCHEDULE_TOPIC, level - 1)
@@ -268,11 +271,11 @@ class DelayedDelivery:
                 offset += 1
             if offset > first:
                 log.info("level %d: %d messages were delivered already", level, offset - first)
-                self._go_to(level, offset)
+                self._advance(level, offset)
 
 
 class Delivered:
-    """Finds delivered copies of delayed messages in the queues that they went to; each answers for one message."""
+    """Finds delivered copies of delayed messages in their queues; each copy accounts for one message."""
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
@@ -280,7 +283,7 @@ class Delivered:
         self._read_from: dict[Origin, int] = {}
 
     async def take(self, record: Record, origin: Origin, due: int) -> bool:
-        """Whether a copy of it was stored once it was due. REQUIRES calls in the order of delivery."""
+        """Whether a copy was stored once the message was due. REQUIRES calls in the order of delivery."""
         await self._read(origin, due)
         copies = self._copies[origin]
         name = _name(record)
@@ -290,7 +293,7 @@ class Delivered:
         return True
 
     async def _read(self, origin: Origin, since: int) -> None:
-        """Count the copies in a queue that were stored since then, and not before what is counted already."""
+        """Count the copies in a queue stored since that time and not counted already."""
         begin = self._store.offset_at_time(origin.topic, origin.queue_id, since)
         queue = self._store.queue(origin.topic, origin.queue_id)
         copies = self._copies.setdefault(origin, Counter())
@@ -310,7 +313,7 @@ class Delivered:
 
 
 def origin_of(record: Record) -> Origin | None:
-    """Where a delayed message goes; None where it says nothing sensible, and for one that has to stay hidden."""
+    """Where a delayed message goes; None if it does not say, or has to stay hidden."""
     properties = decode_bytes(record.properties)
     topic, queue_id = properties.get(REAL_TOPIC, ""), properties.get(REAL_QID, "")
     queue = queue_id_of(queue_id)
@@ -320,5 +323,5 @@ def origin_of(record: Record) -> Origin | None:
 
 
 def _name(record: Record) -> tuple[object, ...]:
-    """What a delayed message and its delivered copy have in common, and two messages have not."""
+    """The identity shared by a delayed message and its delivered copy, and by no other message."""
     return record.properties, record.body_crc, record.born_timestamp, record.born_host, record.reconsume_times

@@ -1,7 +1,7 @@
-"""Messages that do not go straight into the queue that they were sent to: delayed, half of a transaction, dead.
+"""Messages that do not go straight into the queue they were sent to: delayed, half of a transaction, dead.
 
-A delayed or half message has its properties written again. WAIT, which the text of a plain send does not keep, stays in
-theirs, as the last one.
+The properties of a delayed or half message are rewritten. WAIT, which is dropped from a plain send's text, is kept
+there, as the last one.
 
 Java: broker/processor/SendMessageProcessor.java (handleRetryAndDLQ), store/CommitLog.java
 """
@@ -32,7 +32,7 @@ TIMERS = frozenset(PROPERTIES)
 
 
 class Detours:
-    """What becomes of such messages before they are stored. `levels`: how many delay levels there are."""
+    """Redirects such messages before they are stored. `levels`: the number of delay levels."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Detours:
         self._clock = clock
 
     def take(self, request: Request, header: Header, put: Put) -> None:
-        """Change a message that was sent into the one that is to be stored. Raises Refused."""
+        """Convert a sent message into the one to be stored. Raises Refused."""
         if put.topic.startswith(names.RETRY_PREFIX):
             dead = self._dead_letters(request, header)
             if dead is not None:
@@ -74,7 +74,7 @@ class Detours:
             self._timed(put, properties)
 
     def _timed(self, put: Put, properties: dict[str, str]) -> None:
-        """A message for a later moment, on its way through the timer's topic. Raises Refused."""
+        """Route a message with a delivery time through the timer's topic. Raises Refused."""
         config = self._settings.now
         if not config.timer_wheel_enable:
             raise Refused(
@@ -101,7 +101,7 @@ class Detours:
         return put
 
     def _dead_letters(self, request: Request, header: Header) -> Topic | None:
-        """For a send to a %RETRY% topic: the dead-letter topic where it was tried too often. Raises Refused."""
+        """For a send to a %RETRY% topic: the dead-letter topic if it was tried too often. Raises Refused."""
         name = header.topic.removeprefix(names.RETRY_PREFIX)
         group = self._groups.find(name)
         if group is None:

@@ -1,13 +1,13 @@
-"""How safe what was stored has to be before it is acknowledged, and who waits until it is.
+"""How safe a stored message has to be before it is acknowledged, and the waiting until it is.
 
-A guarantee is something that an acknowledgment promises of the log up to an offset: that the disk has it (SYNC_FLUSH),
-that a slave has it (SYNC_MASTER). `promised` says which ones the settings ask for, `Durability` what each of them waits
-for. Three kinds of callers wait here:
+A guarantee is what an acknowledgment promises about the log up to an offset: that the disk has it (SYNC_FLUSH), that a
+slave has it (SYNC_MASTER). `promised` lists the ones that the settings require, `Durability` waits for them. Three
+kinds of callers wait here:
 
-- sends, by `call`: all of a turn together. No task waits, because a task switch costs 10 to 20 µs, which is felt with
+- sends, by `call`: all of a turn together. No task waits, because a task switch costs 10 to 20 µs, which matters with
   one send in flight;
-- the rarer requests that store something, by `answer`: a task each;
-- offsets on their way to a file of their own, by `AfterFlush`.
+- the rarer requests that store something, by `answer`: one task each;
+- offsets to be written to their own file, by `AfterFlush`.
 
 Java: store/CommitLog.java (GroupCommitRequest, submitFlushRequest, submitReplicaRequest)
 """
@@ -35,21 +35,21 @@ from rocketlet.store.watermark import Waiter, Watermark
 
 
 class Promise(Enum):
-    """What an acknowledgment may promise of the log, besides that the message is written."""
+    """What an acknowledgment may promise beyond that the message is written."""
 
     FLUSHED = "the disk has it"
     REPLICATED = "a slave has it"
 
 
 def promised(config: StoreConfig) -> list[Promise]:
-    """What acknowledgments promise with these settings, in the order of RocketMQ's checks."""
+    """The promises with these settings, in the order of RocketMQ's checks."""
     promises = [Promise.FLUSHED] if config.is_sync_flush else []
     return [*promises, Promise.REPLICATED] if config.broker_role is BrokerRole.SYNC_MASTER else promises
 
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """Why what was stored is not as safe as promised, as its answer says it. Up to `held_to` it is."""
+    """Why a stored message is not as safe as promised, for its answer. Up to `held_to` the log is."""
 
     code: ResponseCode
     remark: str | None
@@ -60,10 +60,10 @@ Then = Callable[[Shortfall | None], None]
 
 
 class Guarantee(Protocol):
-    """Something that an acknowledgment promises of the log."""
+    """One promise about the log."""
 
     def call(self, end: int, then: Then) -> None:
-        """Call `then` once, now or later: with None when the guarantee holds up to `end`, else with why it may not.
+        """Call `then` once, now or later: with None when the guarantee holds up to `end`, else with the reason.
 
         `then` must not raise, nor write to the store.
         """
@@ -82,10 +82,10 @@ class _Wait:
 
 
 class ByWatermark:
-    """A guarantee that holds as far as a watermark has come, and that callers wait for at most `timeout_ms`.
+    """A guarantee that holds up to a watermark; callers wait for at most `timeout_ms`.
 
-    `late` makes the code and remark of an answer that is too late. One task, which runs while answers wait, sleeps
-    until the first of them is late; under a steady load it wakes once in a timeout.
+    `late` gives the code and remark of a late answer. One task, which runs while answers wait, sleeps until the first
+    of them is late; under a steady load it wakes once per timeout.
     """
 
     def __init__(
@@ -121,27 +121,33 @@ class ByWatermark:
         then(self._failure(end))
 
     def _failure(self, end: int) -> Shortfall | None:
-        """Why the watermark will never reach `end`; None where it has."""
+        """Why the watermark will never reach `end`; None if it has."""
         if end <= self._reached.value:
             return None
         return Shortfall(ResponseCode.SYSTEM_ERROR, str(self._reached.failure), 0)
 
     async def _watch(self) -> None:
-        """They come in the order of their deadlines, unless the setting has just been lowered."""
+        """They are in the order of their deadlines, unless the setting has just been lowered."""
         waits = self._waits
-        while waits:
-            await trio.sleep_until(waits[0].deadline)
-            while waits and (waits[0].is_over or waits[0].deadline <= trio.current_time()):
-                wait = waits.popleft()
-                if not wait.is_over:
-                    wait.waiter.cancel()
-                    wait.then(Shortfall(*self._late(wait.timeout_ms), self._reached.value))
+        try:
+            while waits:
+                await trio.sleep_until(waits[0].deadline)
+                while waits and (waits[0].is_over or waits[0].deadline <= trio.current_time()):
+                    wait = waits.popleft()
+                    if not wait.is_over:
+                        wait.waiter.cancel()
+                        wait.then(Shortfall(*self._late(wait.timeout_ms), self._reached.value))
+        finally:
+            # Where the broker has ended: a request is in no cycle that the collector sees, and would keep all of it.
+            for wait in waits:
+                wait.waiter.cancel()
+            waits.clear()
         self._is_watched = False
 
 
 class BySlave:
-    """The guarantee of a SYNC_MASTER. Without a slave that is near enough it is decided at once: 11, else after
-    `slaveTimeout`: 12; the message is stored in both cases, as in RocketMQ."""
+    """The guarantee of a SYNC_MASTER. Without a slave that is close enough it fails at once with 11, otherwise after
+    `slaveTimeout` with 12; the message is stored in both cases, as in RocketMQ."""
 
     def __init__(self, feed: Feed, config: Callable[[], ReplicationConfig], nursery: trio.Nursery) -> None:
         self._feed = feed
@@ -150,7 +156,7 @@ class BySlave:
     def call(self, end: int, then: Then) -> None:
         """See Guarantee."""
         feed = self._feed
-        if end > feed.replicated.value and not feed.has_slave_near(end):
+        if end > feed.replicated.value and not feed.has_slave_in_reach(end):
             then(Shortfall(ResponseCode.SLAVE_NOT_AVAILABLE, None, feed.replicated.value))
         else:
             self._acked.call(end, then)
@@ -160,10 +166,10 @@ def _no_slave_in_time(timeout_ms: float) -> tuple[ResponseCode, str]:
     return ResponseCode.FLUSH_SLAVE_TIMEOUT, f"no slave confirmed within {timeout_ms:g} ms (slaveTimeout)"
 
 
-def call_for_all(guarantees: Sequence[Guarantee], end: int, then: Then) -> None:
+def call_when_all_decided(guarantees: Sequence[Guarantee], end: int, then: Then) -> None:
     """`then` once all guarantees have been decided; each has its own deadline, and all run from now.
 
-    A failure (code 1) outweighs the rest; otherwise the last guarantee that fell short is reported, as in RocketMQ.
+    A failure (code 1) takes precedence; otherwise the last missed guarantee is reported, as in RocketMQ.
     """
     decided: dict[Guarantee, Shortfall | None] = {}
 
@@ -180,7 +186,7 @@ def call_for_all(guarantees: Sequence[Guarantee], end: int, then: Then) -> None:
 
 
 class Durability:
-    """One object for the whole broker; its nursery is the broker's."""
+    """One object per broker, in the broker's nursery."""
 
     def __init__(
         self,
@@ -191,7 +197,7 @@ class Durability:
         *,
         strict: bool = False,
     ) -> None:
-        """`strict`: what falls short is never answered with success, by `answer` neither."""
+        """`strict`: a shortfall is never answered with success, not even by `answer`."""
         self._strict = strict
         self._store = store
         self._topics_file = topics_file
@@ -201,36 +207,41 @@ class Durability:
             Promise.REPLICATED: replicated,
         }
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether an acknowledgment promises more than that the log has it."""
+        config = self._store.config
+        return config.is_sync_flush or config.broker_role is BrokerRole.SYNC_MASTER
+
     def call(self, end: int, then: Then) -> None:
-        """Call `then` once: with None when all that is promised holds up to `end`, else with why it may not.
+        """Call `then` once: with None when all promises hold up to `end`, else with the reason.
 
         `then` must not raise, nor write to the store.
         """
-        self.hasten()
+        self.want_flush_soon()
         guarantees = [self._guarantees[promise] for promise in promised(self._store.config)]
         if len(guarantees) == 1:
             guarantees[0].call(end, then)
         elif guarantees:
-            call_for_all(guarantees, end, then)
+            call_when_all_decided(guarantees, end, then)
         else:
             then(None)
 
-    def hasten(self) -> None:
-        """With SYNC_FLUSH, make sure that what was put is flushed soon, even if no sender waits
-        (waitStoreMsgOK=false)."""
+    def want_flush_soon(self) -> None:
+        """With SYNC_FLUSH, have what was put flushed soon, even if no sender waits (waitStoreMsgOK=false)."""
         if self._store.config.is_sync_flush:
             self._store.want_flush()
 
     def answer(self, request: Request, end: int, reply: Reply, late: ResponseCode) -> Answer | Deferred:
-        """The answer to a request that stored something and is no send, once the log is as safe up to `end` as sends
-        wait for.
+        """The answer to a request other than a send that stored something, once the log is as safe up to `end` as for
+        sends.
 
-        It never goes out before the topic that the first of them created is saved, or what it stored could not be read
-        after a crash. `late` is its code where the disk takes too long. A slave that does not confirm delays it and
-        changes nothing: RocketMQ, which waits for neither here, answers success too.
+        It is never sent before the topic created by the first of them is saved, or the stored message would be
+        unreadable after a crash. `late` is its code if the disk takes too long. A slave that does not confirm delays it
+        and changes nothing else: RocketMQ, which waits for neither here, answers success too.
         """
         if request.is_oneway:
-            self.hasten()
+            self.want_flush_soon()
         if request.is_oneway or not (promised(self._store.config) or self._topics_file.dirty):
             return reply
         self._nursery.start_soon(self._answer_later, request, end, reply, late)
@@ -270,13 +281,13 @@ T = TypeVar("T")
 
 
 class AfterFlush(Generic[T]):
-    """Keeps a file from claiming what the disk does not have: of the values noted, hands on the latest that may be.
+    """Keeps a file from being ahead of the disk: of the noted values, passes on the latest one that is flushed.
 
     Offsets record that something was done: a delayed message delivered, a transaction ended. They are saved in small
-    files, flushed at once, while the record that was made for it may wait for its flush. A power cut between the two
-    would leave an offset that speaks of a record which is gone, and the message with it. So such an offset is noted
-    here, and `take`, which only takes note, is called when the log is flushed up to where it was noted; with values in
-    the order in which they were noted, some of them left out.
+    files, flushed at once, while the record itself may still wait for its flush. A power cut between the two would
+    leave an offset that refers to a lost record, and the message would be lost with it. So such an offset is noted
+    here, and `take` is called when the log is flushed up to where it was noted; values are passed in the order in which
+    they were noted, some of them skipped.
     """
 
     def __init__(self, store: MessageStore, take: Callable[[T], None]) -> None:
@@ -286,13 +297,13 @@ class AfterFlush(Generic[T]):
         self._waited: tuple[int, T] | None = None
 
     def note(self, value: T) -> None:
-        """The value holds for everything that is in the log now."""
+        """Note a value that refers to the log as it is now."""
         self._latest = (self._store.log.end, value)
         if self._waited is None:
             self._wait()
 
     def _wait(self) -> None:
-        """Hand the latest on, or wait for its flush. After a failed flush nothing is handed on any more."""
+        """Pass on the latest value, or wait for its flush. After a failed flush nothing is passed on."""
         noted, self._latest = self._latest, None
         if noted is None:
             return
@@ -309,13 +320,13 @@ class AfterFlush(Generic[T]):
         noted, self._waited = self._waited, None
         assert noted is not None
         newer, self._latest = self._latest, noted
-        self._wait()  # takes it, or waits for another mark
+        self._wait()  # passes it on, or waits for another mark
         self._latest = newer
         if self._waited is None:
             self._wait()
 
     def _marks(self) -> list[Watermark]:
-        """What has to have come so far. Where replicas elect their master, an offset speaks of nothing that may be cut
-        off when another one leads."""
+        """The watermarks that have to be reached. If replicas elect their master, an offset refers to nothing that
+        another leader may cut off."""
         store = self._store
         return [store.flushed] if store.confirmed is None else [store.flushed, store.confirmed]

@@ -1,12 +1,12 @@
-"""Facts in the log, in a topic of its own: what makes pops and timers go on after a crash, and on another broker.
+"""Facts in the log, in their own topic: with them pops and timers continue after a crash, and on another broker.
 
-A record's body is a version (1 byte) and the queue offset at which the last whole snapshot begins (8 bytes; -1 where
-there is none), followed by facts. So the newest record tells where reading begins. The facts of a snapshot stand among
-those of other things that happened meanwhile; the last record of a snapshot is the first that names its begin. A
-snapshot that a crash cut short is read too, as facts like others: whoever reads them must not take its beginning for
-that of a whole one. Replicas have the log, so they have the facts.
+A record's body is a version (1 byte) and the queue offset at which the last complete snapshot begins (8 bytes; -1 if
+there is none), followed by facts. So the newest record says where reading begins. The facts of a snapshot are
+interleaved with facts of concurrent events; the last record of a snapshot is the first that names its begin. A snapshot
+cut short by a crash is read too, as ordinary facts: readers must not take its beginning for that of a complete one.
+Replicas have the log, so they have the facts.
 
-The topic is in no table of topics: no client can read it or send to it, and no name server hears of it.
+The topic is in no topic table: no client can read it or send to it, and it is not registered.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rocketlet.store.message_store import MessageStore
 log = logging.getLogger("rocketlet.broker.fact_log")
 
 VERSION: Final = 1
-# Of one record; a turn with more facts writes several.
+# Bytes of one record; a turn with more facts writes several.
 LONGEST_RECORD: Final = 256 << 10
 # Facts since the last snapshot before the next is due: reading them takes a fifth of a second.
 SNAPSHOT_BYTES: Final = 4 << 20
@@ -40,28 +40,33 @@ _HEAD = Struct(">Bq")
 
 
 class FactLog:
-    """One queue of facts. `note` gathers, `write` appends what was gathered: both in the turn that knew them."""
+    """One queue of facts. `note` collects facts, `write` appends them: both within the same turn."""
 
     def __init__(self, store: MessageStore, queue_id: int) -> None:
         self._store = store
         self._queue_id = queue_id
         self._noted: list[bytes] = []
-        self._begin = NO_SNAPSHOT  # of the last whole snapshot
-        self._new_begin: int | None = None  # of the one that is being written
+        self._begin = NO_SNAPSHOT  # of the last complete snapshot
+        self._new_begin: int | None = None  # of the one being written
         self.last_end = 0
         """Where the newest record ends that `read` found, as a log offset."""
         self._bytes = self._records = self._snapshot_bytes = 0  # since the last snapshot; of the last snapshot
 
     def note(self, fact: bytes) -> None:
-        """Gather a fact for the next `write`."""
+        """Collect a fact for the next `write`."""
         self._noted.append(fact)
 
+    @property
+    def has_noted(self) -> bool:
+        """Whether there is something to write."""
+        return bool(self._noted)
+
     def forget(self) -> None:
-        """Never write what was noted."""
+        """Discard the noted facts."""
         self._noted = []
 
     def write(self) -> None:
-        """Append what was noted. Raises PutRefused; what is not written yet then stays noted."""
+        """Append the noted facts. Raises PutRefused; unwritten facts then stay noted."""
         noted = self._noted
         if not noted:
             return
@@ -91,20 +96,20 @@ class FactLog:
 
     @property
     def wants_snapshot(self) -> bool:
-        """Whether reading all facts again would take longer than it should, or the last snapshot is leaving the log."""
+        """Whether reading all facts would take too long, or the last snapshot is about to leave the log."""
         if self._bytes > max(SNAPSHOT_BYTES, 4 * self._snapshot_bytes) or self._records > SNAPSHOT_RECORDS:
             return True
         return self._store.queue_begin(STATE_TOPIC, self._queue_id) > max(self._begin, 0)
 
     def begin_snapshot(self) -> None:
-        """What is noted from now on makes up the whole state."""
+        """The facts noted from now on make up the whole state."""
         self.write()
         queue = self._store.queue(STATE_TOPIC, self._queue_id)
         self._new_begin = queue.next_offset if queue is not None else 0
         self._bytes = self._records = 0
 
     def end_snapshot(self) -> None:
-        """All of it is written. REQUIRES `begin_snapshot`."""
+        """The snapshot is completely written. REQUIRES `begin_snapshot`."""
         assert self._new_begin is not None
         self.write()
         self._begin, self._new_begin = self._new_begin, None
@@ -115,8 +120,8 @@ class FactLog:
     # ---- after a restart
 
     async def read(self, take: Callable[[bytes, bool], None]) -> int:
-        """Hand over the facts of each record since the last whole snapshot's begin, and whether they were written while
-        that snapshot was; returns how many records there were."""
+        """Pass on the facts of each record since the last complete snapshot's begin, and whether they were written
+        during that snapshot. Returns the number of records."""
         self._noted, self._new_begin = [], None
         queue = self._store.queue(STATE_TOPIC, self._queue_id)
         begin, end = (queue.begin, queue.end) if queue is not None else (0, 0)

@@ -1,18 +1,18 @@
 """A slave's tables follow its master's: topics, groups, consumer offsets, filters, progress of delays, queue locks.
 
-Only those of a master whose log is followed, so that a master which lost its disk does not take the tables with it. Of
-a master of ours the slave asks for news and gets them at once (`protocol/replication.py`); of RocketMQ's it asks for
-whole tables every ten seconds, as RocketMQ's slave does. Then:
+Only those of a master whose log is followed, so that a master that lost its disk does not wipe the tables. One of our
+masters is asked for changes and sends them at once (`protocol/replication.py`); RocketMQ's is asked for whole tables
+every ten seconds, as RocketMQ's slave does. Then:
 
-- topics and groups: what the master has is taken. What is gone is told by a tombstone, or, by a RocketMQ master, by
-  having been in the table before on the same connection. An empty table says nothing.
-- offsets: the newer one counts. Ours carry stamps (`consumer_offsets.py`), and what was committed here while the master
-  was away goes to it. A RocketMQ master's offset counts when it has changed since it was last heard; the first one that
-  is heard counts if it is higher, since the master may have come back with what it had saved before it went.
-- delays: the master's count, for only it delivers.
-- locks of queues that are consumed in order: kept for the case that this slave becomes the master (`queue_locks.py`).
+- topics and groups: the master's are adopted. Deletions are known from tombstones or, for a RocketMQ master, from an
+  entry's absence after it was in the table on the same connection. An empty table means nothing.
+- offsets: the newer one wins. Ours carry stamps (`consumer_offsets.py`), and offsets committed here while the master
+  was away are sent to it. A RocketMQ master's offset wins if it has changed since it was last reported; the first one
+  reported wins if it is higher, since the master may have restarted with older saved offsets.
+- delays: the master's progress is adopted, because only the master delivers.
+- locks of queues consumed in order: kept in case this slave becomes the master (`queue_locks.py`).
 
-What may lie after a queue's end here, because the log is behind, is brought into the queue where it is used.
+Offsets beyond a queue's end here, because the log lags, are clamped where they are used.
 
 Java: broker/slave/SlaveSynchronize.java
 """
@@ -37,6 +37,7 @@ from rocketlet.common.topic import InvalidName
 from rocketlet.remoting.command import Command, request
 from rocketlet.remoting.connection_pool import ConnectionPool
 from rocketlet.remoting.errors import BodyError, RemotingError
+from rocketlet.remoting.in_turns import Turns
 from rocketlet.remoting.protocol.body import Body
 from rocketlet.remoting.protocol.configuration import (
     SubscriptionGroupConfig,
@@ -55,17 +56,17 @@ from rocketlet.store.message_store import MessageStore
 log = logging.getLogger("rocketlet.broker.followed_tables")
 
 EVERY_SECONDS = 10.0  # RocketMQ's pause between two rounds
-LEAST_PAUSE = 0.2  # between two questions for news: commits of consumers never end
+LEAST_PAUSE = 0.2  # between two requests for changes: consumers' commits never end
 HOLD_MS = 5000
 CALL_SECONDS = 10.0
 OFFSETS_AT_ONCE = 5000
-_AT_ONCE = 1000  # entries between two looks of other tasks
+_AT_ONCE = 1000  # entries before other tasks run
 
 B = TypeVar("B", bound=Body)
 
 
-class NotTold(Exception):
-    """The master did not give a table."""
+class NotReported(Exception):
+    """The master did not return a table."""
 
 
 class FollowedTables:
@@ -87,11 +88,11 @@ class FollowedTables:
         self._pool = pool
         self._follower = follower
         self._seen = TablesSeen()
-        self._pushed = tables.offsets.version  # our offsets up to here are known to the master
-        # What the master's tables held when it was last asked for them.
+        self._pushed = tables.offsets.version  # the master has our offsets up to here
+        # The contents of the master's tables at the last request.
         self._topics_of_master: set[str] = set()
         self._groups_of_master: set[str] = set()
-        self._forget_heard()
+        self._forget_reported()
         self._pending: list[Tombstone] = []
         self._trouble = ""
         self.master_end = -1
@@ -105,27 +106,29 @@ class FollowedTables:
         while True:
             while (master := self._follower.following) is None:
                 self._seen = TablesSeen()
-                self._forget_heard()
+                self._forget_reported()
                 await self._follower.changed.park()
             try:
                 pause = await self._round(master.address)
                 self._trouble = ""
-            except (RemotingError, BodyError, MasterAway, NotTold) as error:
+            except (RemotingError, BodyError, MasterAway, NotReported) as error:
                 pause = EVERY_SECONDS / 2
                 if str(error) != self._trouble:
                     log.warning("the tables of master %s are not followed: %s", master.address, error)
                     self._trouble = str(error)
-            self._apply_pending()
+            await self._apply_pending()
             await trio.sleep(pause)
 
-    def _forget_heard(self) -> None:
-        """What a RocketMQ master's tables held in the last round on this connection."""
-        self._heard_topics: set[str] = set()
-        self._heard_groups: set[str] = set()
-        self._heard_offsets: dict[Key, int] = {}
+    def _forget_reported(self) -> None:
+        """Forget what a RocketMQ master's tables held in the last round on this connection."""
+        self._reported_topics: set[str] = set()
+        self._reported_groups: set[str] = set()
+        self._reported_offsets: dict[Key, int] = {}
 
     async def _round(self, address: str) -> float:
-        """Take over what is new; returns the pause until the next round. Raises RemotingError, BodyError, NotTold."""
+        """Apply changes. Returns the pause until the next round.
+
+        Raises RemotingError, BodyError, NotReported."""
         seen = self._seen
         changes, upto = self._tables.offsets.changed_since(self._pushed, OFFSETS_AT_ONCE)
         own = [(one.group, one.topic, one.queue_id, one.offset, one.stamp) for one in changes if one.own]
@@ -154,8 +157,10 @@ class FollowedTables:
         if news.run != seen.run or news.groups != seen.groups:
             groups = await self._ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupTable)
             await self._take_groups(groups, ())
+        turns = Turns()
         for stone in news.gone:
-            self._bury(Tombstone(*stone))
+            await turns.pause()
+            self._apply_tombstone(Tombstone(*stone))
         for number, one in enumerate(news.offsets):
             if number % _AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
@@ -176,32 +181,28 @@ class FollowedTables:
             locks=news.locks,
         )  # fmt: skip
 
-    def _bury(self, stone: Tombstone) -> None:
-        """Do as the master did. What it has in its tables now was made again since, and stays."""
+    def _apply_tombstone(self, stone: Tombstone) -> None:
+        """Delete what the master deleted. Entries now in its tables were recreated since, and stay."""
         tables = self._tables
         if stone.kind == TOPIC:
             tables.offsets.forget_topic(stone.name)
             if stone.name not in self._topics_of_master and tables.topics.get(stone.name) is not None:
                 tables.topics.follow((), [stone.name], tables.topics.version)
-            self._pending.append(stone)  # its messages may not all have come yet
+            self._pending.append(stone)  # its messages may not all have arrived yet
         elif stone.kind == OFFSETS:
             tables.offsets.forget_group(stone.name)
         elif stone.name not in self._groups_of_master and tables.groups.known(stone.name) is not None:
             tables.groups.follow((), [stone.name], tables.groups.version)
         if not tables.tombstones.has(stone):
-            tables.bury(stone.kind, stone.name, stone.log_offset)
+            tables.add_tombstone(stone.kind, stone.name, stone.log_offset)
 
-    def _apply_pending(self) -> None:
+    async def _apply_pending(self) -> None:
         """Delete the queues of deleted topics once the log is as far as the master's was; recreated ones stay."""
-        left = []
-        for stone in self._pending:
-            if self._store.log.end < stone.log_offset:
-                left.append(stone)
-                continue
-            self._store.drop_queues(
-                [one for one in self._store.queues.of_topic(stone.name) if one.log_end() <= stone.log_offset]
-            )
-        self._pending = left
+        end = self._store.log.end
+        due = {stone.name: stone.log_offset for stone in self._pending if stone.log_offset <= end}
+        if due:
+            await self._store.drop_where(lambda queue: queue.topic in due and queue.log_end() <= due[queue.topic])
+            self._pending = [stone for stone in self._pending if stone.log_offset > end]
 
     # ---- a master of RocketMQ's
 
@@ -209,24 +210,25 @@ class FollowedTables:
         tables = self._tables
         topics = await self._ask(address, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable)
         if topics.topicConfigTable:
-            gone = self._heard_topics - topics.topicConfigTable.keys()
+            gone = self._reported_topics - topics.topicConfigTable.keys()
             await self._take_topics(topics, gone)
             for name in gone:
                 tables.offsets.forget_topic(name)
-                self._store.delete_topic(name)
-            self._heard_topics = set(topics.topicConfigTable)
+            if gone:
+                await self._store.drop_where(lambda queue: queue.topic in gone)
+            self._reported_topics = set(topics.topicConfigTable)
         await self._take_offsets(await self._ask(address, RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsetTable))
         delays = await self._ask(address, RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetTable)
         for level, offset in delays.offsetTable.items():
             tables.delays.set(int(level), offset)
         groups = await self._ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupTable)
         if groups.subscriptionGroupTable:
-            gone = self._heard_groups - groups.subscriptionGroupTable.keys()
+            gone = self._reported_groups - groups.subscriptionGroupTable.keys()
             await self._take_groups(groups, gone)
-            self._heard_groups = set(groups.subscriptionGroupTable)
+            self._reported_groups = set(groups.subscriptionGroupTable)
 
     async def _take_offsets(self, body: ConsumerOffsetTable) -> None:
-        heard, offsets = self._heard_offsets, self._tables.offsets
+        heard, offsets = self._reported_offsets, self._tables.offsets
         found: dict[Key, int] = {}
         for name, queues in body.offsetTable.items():
             topic, _, group = name.partition("@")
@@ -242,7 +244,7 @@ class FollowedTables:
                 except OffsetRefused as refused:
                     log.warning("an offset of the master is left out: %s", refused)
         if found:
-            self._heard_offsets = found
+            self._reported_offsets = found
 
     # ---- both
 
@@ -287,5 +289,7 @@ class FollowedTables:
 
 def _checked(answer: Command, code: RequestCode) -> Command:
     if answer.code != ResponseCode.SUCCESS:
-        raise NotTold(f"{request_name(code)} is answered {response_name(answer.code)}: {answer.remark or 'no remark'}")
+        raise NotReported(
+            f"{request_name(code)} is answered {response_name(answer.code)}: {answer.remark or 'no remark'}"
+        )
     return answer

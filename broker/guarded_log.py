@@ -1,7 +1,7 @@
-"""Who may have the log itself: its streams to slaves and replicas carry no signature.
+"""Who may receive the log itself: its streams to slaves and replicas carry no signature.
 
-With strict access control and without `haAllowed` that is this host alone, unless every peer has to show a certificate
-that we trust. RocketMQ feeds whoever connects.
+With strict access control and without `haAllowed` only this host may, unless every peer has to show a trusted
+certificate. RocketMQ serves whoever connects.
 
 Java: none
 """
@@ -19,7 +19,7 @@ THIS_HOST = ("127.0.0.0/8", "::1/128")
 
 
 def guarded(loaded: Loaded) -> Loaded:
-    """The settings, with a list of hosts that may have the log where there has to be one."""
+    """The settings, with a list of hosts that may receive the log, if one is required."""
     access = loaded[AccessConfig]
     open_to_all = not access.acl_enable or not access.acl_strict or loaded[ServerConfig].trusts_certified_only
     if open_to_all or loaded[ReplicationConfig].ha_allowed:

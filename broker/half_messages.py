@@ -1,14 +1,14 @@
-"""Half messages and what becomes of them: commit, rollback, another copy, given up. The first end of each wins.
+"""Half messages and their outcomes: commit, rollback, another copy, given up. The first end of each wins.
 
 A transactional message waits in RMQ_SYS_TRANS_HALF_TOPIC, queue 0, with its origin in REAL_TOPIC and REAL_QID. Its end
 is an entry in RMQ_SYS_TRANS_OP_HALF_TOPIC that names its offset in the half queue; on commit the message is stored a
-second time, where it was meant to go, in front of that entry. Both are appended together, so that a crash can only
-separate them at the very end of the log: then the message is there and the entry is not, and `recover` writes it. All
-of it reads and writes the files of RocketMQ 4.9.8; how far the queues are settled are the offsets of CID_RMQ_SYS_TRANS.
+second time, at its destination, just before that entry. Both are appended together, so a crash can separate them only
+at the very end of the log: then the message exists without the entry, and `recover` writes it. The files are those of
+RocketMQ 4.9.8; the offsets of CID_RMQ_SYS_TRANS record how far both queues are done.
 
-What RocketMQ does not do: refuse a second end, also through an older copy of the message, also after a restart.
+Unlike RocketMQ, a second end is refused, even through an older copy of the message, even after a restart.
 
-Everything here is a plain `def`, and so nothing comes between the look at a state and its change.
+Everything here is a plain `def`, so nothing happens between reading a state and changing it.
 
 Java: broker/transaction/queue/TransactionalMessageBridge.java, broker/processor/EndTransactionProcessor.java
 """
@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from rocketlet.broker.at_once import at_once
 from rocketlet.broker.consumer_offsets import ConsumerOffsets, OffsetRefused
 from rocketlet.broker.delay_levels import InvalidDelay, delay, delay_level
 from rocketlet.broker.durability import AfterFlush
@@ -66,7 +67,7 @@ _FOREVER: Final = (1 << 63) - 1
 
 
 class EndRefused(RocketletError):
-    """The end of a transaction that is not this broker's, or not this producer's, or over already. Nothing changed."""
+    """The transaction is not this broker's, not this producer's, or already over. Nothing changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +83,17 @@ class Half:
 
     @property
     def offset(self) -> int:
-        """In the half queue: the name under which its end is written down."""
+        """The offset in the half queue, under which its end is recorded."""
         return self.record.queue_offset
 
     @property
     def checks(self) -> int:
-        """How often its producer was asked already."""
+        """How often its producer has been checked."""
         return number_of(self.properties.get(TRANSACTION_CHECK_TIMES), 0)
 
 
 def prepare(message: Put, properties: MutableMapping[str, str]) -> None:
-    """Turn a message to be stored into its half. A DELAY among its properties counts from the commit on."""
+    """Convert a message to be stored into its half. A DELAY among its properties counts from the commit."""
     properties[REAL_TOPIC] = message.topic
     properties[REAL_QID] = str(message.queue_id)
     message.topic = HALF_TOPIC
@@ -126,8 +127,8 @@ class HalfMessages:
     # ---- the end of a transaction
 
     def commit(self, log_offset: int, offset: int, group: str) -> Appended:
-        """Store the message where it was meant to go. Raises EndRefused or StoreError; nothing has changed then."""
-        half = self._current(log_offset, offset, group)
+        """Store the message at its destination. Raises EndRefused, StoreError or Later; nothing has changed then."""
+        half = at_once(self._store, partial(self._current, log_offset, offset, group))
         message = put_again(half.record, half.topic, half.queue_id)
         message.sys_flag = message.sys_flag & ~TRANSACTION_MASK | COMMIT
         message.prepared_offset = half.record.log_offset
@@ -139,7 +140,7 @@ class HalfMessages:
 
     def roll_back(self, log_offset: int, offset: int, group: str) -> Appended:
         """End a transaction whose message is never delivered. Raises as `commit`."""
-        return self._end(self._current(log_offset, offset, group))
+        return self._end(at_once(self._store, partial(self._current, log_offset, offset, group)))
 
     def _end(self, half: Half, *messages: Put) -> Appended:
         self._topics.create(OP_HALF_TOPIC, 1, reason="for transactions")
@@ -150,7 +151,7 @@ class HalfMessages:
         return op
 
     def _current(self, log_offset: int, offset: int, group: str) -> Half:
-        """The half message that stands for a transaction now. Raises EndRefused."""
+        """The half message that currently represents a transaction. Raises EndRefused."""
         half = self._read_at(log_offset)
         if half is None:
             raise EndRefused("Find prepared transaction message failed")
@@ -189,7 +190,7 @@ class HalfMessages:
     # ---- while it has not ended
 
     def next_open(self) -> int:
-        """The offset of the first half message that is not over; the queue's end where all are."""
+        """The offset of the first half message that is not over; the queue's end if all are."""
         begin = self._store.queue_begin(HALF_TOPIC, QUEUE)
         if self._states.done < begin:
             log.error("half messages %d to %d are past their time in the log, undecided", self._states.done, begin - 1)
@@ -204,7 +205,7 @@ class HalfMessages:
         return self._store.queue_end(HALF_TOPIC, QUEUE)
 
     def put_back(self, half: Half, properties: dict[str, str]) -> Half:
-        """Store it in the half queue once more, with other properties; from then on the copy stands for it.
+        """Store it in the half queue again, with other properties; the copy then represents it.
 
         Raises the store's errors.
         """
@@ -225,13 +226,26 @@ class HalfMessages:
         self._states.ended(half.offset, half.key)
         self._save()
 
-    def pass_over(self, offset: int) -> None:
-        """There is no message at this offset of the half queue, or none that can be read."""
+    def skip(self, offset: int) -> None:
+        """There is no readable message at this offset of the half queue."""
         self._states.ended(offset, b"")
         self._save()
 
     def resume(self, log_offset: int) -> Appended | None:
-        """Have a message checked from the beginning again; None where its checks continue anyway. Raises EndRefused."""
+        """Restart the checks of a message; None if its checks continue anyway.
+
+        Raises EndRefused or Later.
+        """
+        half = at_once(self._store, partial(self._to_resume, log_offset))
+        if half is None:
+            return None
+        properties = half.properties | {TRANSACTION_CHECK_TIMES: "0"}
+        appended = self._store.put(put_again(half.record, HALF_TOPIC, QUEUE, rewritten(properties)))
+        self._states.resumed(Place(appended.queue_offset, appended.log_offset), half.key)
+        return appended
+
+    def _to_resume(self, log_offset: int) -> Half | None:
+        """None where its checks continue anyway. Raises EndRefused."""
         half = self._read_at(log_offset, HALF_TOPIC, TRANS_CHECK_MAX_TOPIC)
         if half is None:
             raise EndRefused("there is no half message at this offset, nor one that was given up")
@@ -240,28 +254,26 @@ class HalfMessages:
             return None
         if self._was_committed(half):
             raise EndRefused("the transaction was committed; its first end counts")
-        properties = half.properties | {TRANSACTION_CHECK_TIMES: "0"}
-        appended = self._store.put(put_again(half.record, HALF_TOPIC, QUEUE, rewritten(properties)))
-        self._states.resumed(Place(appended.queue_offset, appended.log_offset), half.key)
-        return appended
+        return half
 
     # ---- reading
 
-    async def read_patiently(self, offset: int) -> Half | None:
-        """`read` of what may be on the disk alone."""
+    async def read_off_loop(self, offset: int) -> Half | None:
+        """`read` for messages that may not be in memory."""
         return await self._store.patiently(partial(self.read, offset))
 
     def read(self, offset: int) -> Half | None:
-        """The half message at an offset of the half queue; None where there is none that makes sense."""
+        """The half message at an offset of the half queue; None if there is no valid one."""
         queue = self._store.queue(HALF_TOPIC, QUEUE)
-        if queue is not None:
-            self._store.need_entry(queue, offset)
-        entry = queue.entry(offset) if queue is not None else None
+        entry = self._store.entry_at(queue, offset) if queue is not None else None
         return self._read_at(entry[0]) if entry is not None else None
 
     def topic_at(self, log_offset: int) -> str | None:
-        """The topic that the half message at this place of the log is for; None where none begins there."""
-        half = self._read_at(log_offset)
+        """The destination topic of the half message at this log offset; None if none begins there.
+
+        Raises Later.
+        """
+        half = at_once(self._store, partial(self._read_at, log_offset))
         return half.topic if half is not None else None
 
     def _read_at(self, log_offset: int, *topics: str) -> Half | None:
@@ -274,9 +286,9 @@ class HalfMessages:
     # ---- after a restart
 
     def recover(self) -> None:
-        """Learn from the two queues what is over. REQUIRES an open store; to be called before anything else.
+        """Learn from the two queues which transactions are over. REQUIRES an open store; call it before anything else.
 
-        A slave has nothing to settle: it ends no transactions, and its master's offsets come to it.
+        A slave has nothing to do: it ends no transactions, and receives its master's offsets.
         """
         if self._identity.slave:
             return
@@ -285,7 +297,7 @@ class HalfMessages:
         op_begin, op_end = (ops.begin, ops.end) if ops is not None else (0, 0)
         done, op_done = max(self._offset_of(HALF_TOPIC), begin), max(self._offset_of(OP_HALF_TOPIC), op_begin)
         if done > end or op_done > op_end:
-            # Not ours: we never save what the disk does not have. Nothing in them can be believed then.
+            # Not written by us: ours are never ahead of the disk. Then nothing in them can be trusted.
             log.warning(
                 "the offsets of transactions, %d and %d, lie beyond their queues: they are not used", done, op_done
             )
@@ -307,7 +319,7 @@ class HalfMessages:
         log.info("half messages: %r", states)
 
     def _learn(self, offset: int, ended: set[int]) -> None:
-        """Take in one half message, in the order of the queue."""
+        """Learn one half message, in the order of the queue."""
         half = self.read(offset)
         if half is None:
             self._states.ended(offset, b"")
@@ -321,7 +333,7 @@ class HalfMessages:
             self._states.ended(offset, half.key)
 
     def _repair(self, offset: int) -> None:
-        """Write down the end of a message that was committed when the process ended between the two records."""
+        """Record the end of a committed message, if the process ended between the two records."""
         half = self.read(offset)
         if half is not None and self._was_committed(half):
             log.warning("the half message at %d was committed before the crash", offset)
@@ -342,7 +354,7 @@ class HalfMessages:
         return any(_is_commit_of(half, decode(raw)) for raw in candidates)
 
     def _named_by(self, op_offset: int) -> list[int]:
-        """The half offsets that an entry of the op queue says are over: `17` in 4.9, `17,18,` in 5.x."""
+        """The half offsets that an entry of the op queue declares over: `17` in 4.9, `17,18,` in 5.x."""
         queue = self._store.queue(OP_HALF_TOPIC, QUEUE)
         entry = queue.entry(op_offset) if queue is not None else None
         raw = self._store.record_at(entry[0]) if entry is not None else None
@@ -353,7 +365,7 @@ class HalfMessages:
         return self._offsets.get(TRANSACTION_GROUP, topic, QUEUE) or 0
 
     def _save(self) -> None:
-        """Into the table of consumer offsets, as RocketMQ has it, once the disk has what they speak of."""
+        """Into the table of consumer offsets, as in RocketMQ, once the disk has the records they refer to."""
         self._safe.note((self._states.done, self._states.op_done))
 
     def _take_offsets(self, offsets: tuple[int, int]) -> None:
@@ -363,7 +375,7 @@ class HalfMessages:
             try:
                 self._offsets.commit(TRANSACTION_GROUP, topic, QUEUE, offset)
             except OffsetRefused as error:
-                # After a restart all of it is learnt again from the queues, only more slowly.
+                # After a restart everything is relearned from the queues, only more slowly.
                 log.error("the progress of transactions is not kept: %s", error)
 
     def statistics(self) -> TransactionStatistics:
@@ -374,7 +386,7 @@ class HalfMessages:
 
 
 def half_of(record: Record) -> Half | None:
-    """The half message of a record; None where its properties make no sense."""
+    """The half message of a record; None if its properties are invalid."""
     properties = decode_bytes(record.properties)
     topic, queue_id = properties.get(REAL_TOPIC, ""), properties.get(REAL_QID, "")
     group = properties.get(PGROUP, "")
@@ -395,7 +407,7 @@ def _is_commit_of(half: Half, record: Record) -> bool:
 
 
 def number_of(text: str | None, otherwise: int) -> int:
-    """A property that is a number of Java's, else what is said instead."""
+    """A property as a Java number, or the given default."""
     if text is None or len(text) > _LONGEST_NUMBER:
         return otherwise
     try:

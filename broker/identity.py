@@ -13,9 +13,9 @@ from rocketlet.common.message_id import offset_message_id
 
 @dataclass(slots=True)
 class Identity:
-    """`address` is what clients get; it is known once the port is bound (`listenPort` may be 0).
+    """`address` is the one for clients, known once the port is bound (`listenPort` may be 0).
 
-    `loopback_address` is what clients on the same host get instead, where no address was configured.
+    `loopback_address` is the one for clients on the same host, if no address was configured.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Identity:
     store_host: bytes = field(default=b"", repr=False)
 
     def settle(self, address: str, loopback_address: str = "", store_address: str = "") -> None:
-        """`store_address` is what records bear where `address` is a host's name: they have room for an IP only."""
+        """`store_address` is written into records if `address` is a host name: they have room only for an IP."""
         self.address = address
         self.loopback_address = loopback_address
         self.store_host = parse_host(store_address or address)

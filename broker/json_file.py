@@ -1,11 +1,11 @@
-"""The broker's tables on disk: one JSON file each, whole at every moment, with the content before it in a `.bak`.
+"""The broker's tables on disk: one JSON file each, replaced atomically, with the previous content in a `.bak`.
 
-A crash or a full disk leaves the old file or the new, never half of one: `Disk.write_file` writes beside it, flushes,
-renames, and flushes the directory. The file is plain JSON, which Java reads; what Java wrote (bare numeric keys,
-trailing commas) is read. A file that makes no sense is reported, kept as `.broken`, and skipped for its `.bak`; both
-together broken mean an empty table and a loud line, never a broker that does not start.
+A crash or a full disk leaves the old file or the new, never a part: `Disk.write_file` writes a temporary file, flushes,
+renames, and flushes the directory. The file is plain JSON, which Java reads; Java's dialect (bare numeric keys,
+trailing commas) is read. A corrupted file is logged, kept as `.broken`, and replaced by its `.bak`; if both are
+corrupted the table is empty and an error is logged, but the broker starts.
 
-Invariants: `saved()` returns only when everything that had changed before the call is on the disk; a `.bak` is never
+Invariants: `saved()` returns only when all changes before the call are on disk; a `.bak` is never
 overwritten by a file that could not be read.
 
 Java: common/ConfigManager.java, common/MixAll.java (string2File)
@@ -20,27 +20,26 @@ from typing import Any
 import msgspec
 import trio
 
-from rocketlet.broker.in_turns import in_turns
 from rocketlet.common import fastjson
 from rocketlet.common.errors import RocketletError
+from rocketlet.remoting.in_turns import made
 from rocketlet.store.disk import Disk
 
 log = logging.getLogger("rocketlet.broker.json_file")
 
 BACKUP, BROKEN = ".bak", ".broken"
-# After a write that failed (disk full, say), until the next is tried.
+# After a failed write (disk full, say), until the next attempt.
 RETRY_SECONDS = 5.0
 
 
 class NotSaved(RocketletError):
-    """A table could not be written; what was asked for holds in memory until the broker stops. Make room, ask again."""
+    """A table could not be written; the change holds in memory until the broker stops. Make room and repeat it."""
 
 
 class JsonFile:
-    """One table's file. `body` gives what is to be written, at the moment of writing.
+    """One table's file. `body` returns the content at the moment of writing.
 
-    A large table gives `pieces` instead: its text, part by part, so that the loop need not stand still for all of it.
-    Other tasks run between two of them.
+    A large table has `pieces` instead: its text in parts, between which other tasks run.
     """
 
     def __init__(
@@ -62,7 +61,7 @@ class JsonFile:
         self._readable = False  # whether what is on the disk now may become the backup
 
     def load(self) -> Any:
-        """What the file says, or its backup; None where there is neither, or no sense in them."""
+        """The content of the file, or of its backup; None if neither exists or both are corrupted."""
         for path in (self.path, self.path + BACKUP):
             data = self._disk.read_file(path)
             if not data or not data.strip(b" \t\r\n\0"):
@@ -81,16 +80,16 @@ class JsonFile:
 
     @property
     def dirty(self) -> bool:
-        """Whether something changed since the last write."""
+        """Whether there are changes since the last write."""
         return self._written < self._changes
 
     def changed(self) -> None:
-        """The table no longer is what is on the disk."""
+        """The table has changed."""
         self._changes += 1
         self._changed.set()
 
     async def saved(self) -> None:
-        """Wait until all changes so far are on the disk. Those who come while one writes share the next write.
+        """Wait until all changes so far are on disk. Callers that arrive during a write share the next one.
 
         Raises NotSaved.
         """
@@ -100,22 +99,22 @@ class JsonFile:
                 return
             upto = self._changes
             try:
-                data = await self._text()
+                pieces = await self._text()
             except (TypeError, ValueError, RecursionError) as error:
                 # Whatever the cause, the other tables and the broker continue.
                 raise NotSaved(f"{self.path} could not be written: {error}") from error
             try:
                 if self._disk.inline:
-                    self._write(data)
+                    self._write(pieces)
                 else:
-                    await trio.to_thread.run_sync(self._write, data)
+                    await trio.to_thread.run_sync(self._write, pieces)
             except OSError as error:
                 raise NotSaved(f"{self.path} could not be written: {error.strerror or error}; make room or check the "
                                "permissions of its directory") from error  # fmt: skip
             self._written = upto
 
     async def keep_saving(self) -> None:
-        """Write soon after each change, for changes that are not waited for."""
+        """Write soon after each change, for changes that nobody waits for."""
         while True:
             await self._changed.wait()
             self._changed = trio.Event()
@@ -126,19 +125,17 @@ class JsonFile:
                 self._changed.set()
                 await trio.sleep(RETRY_SECONDS)
 
-    async def _text(self) -> bytes:
+    async def _text(self) -> list[bytes]:
         if self._pieces is None:
-            return msgspec.json.format(msgspec.json.encode(self._body()), indent=1)
-        found: list[bytes] = []
-        await in_turns(self._pieces(), found.append)
-        return b"".join(found)
+            return [msgspec.json.format(msgspec.json.encode(self._body()), indent=1)]
+        return await made(self._pieces())
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, pieces: list[bytes]) -> None:
         if self._readable:
             old = self._disk.read_file(self.path)
             if old is not None:
                 self._disk.write_file(self.path + BACKUP, old)
-        self._disk.write_file(self.path, data)
+        self._disk.write_file(self.path, b"".join(pieces))
         self._readable = True
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
-"""A broker's lives within one process: where replicas elect their master, one that has to begin anew from its files
+"""Restarting a broker within its process: if replicas elect their master, one that has to start again from its files
 does so here, at the same address.
 
-Java: none; a Java broker cuts its log while it runs
+Java: none; a Java broker truncates its log while it runs
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ import trio
 
 log = logging.getLogger("rocketlet.broker.lives")
 
-_SHORTEST_LIFE_SECONDS = 1.0  # so that what fails at once does not fail a thousand times a second
+_SHORTEST_RUN_SECONDS = 1.0  # so that a broker that fails at once does not fail a thousand times a second
 
 
-class OneLife(Protocol):
-    """A broker."""
+class RestartableBroker(Protocol):
+    """A broker that can be run again."""
 
     @property
-    def reborn(self) -> str:
-        """Why it has to begin anew; empty where it has ended for good."""
+    def restart_reason(self) -> str:
+        """Why it has to restart; empty if it has ended for good."""
 
     @property
     def bound(self) -> str:
         """The address that it listened on."""
 
     async def run(self, *, task_status: trio.TaskStatus[str]) -> None:
-        """Serve until cancelled, or until it has to begin anew."""
+        """Serve until cancelled, or until it has to restart."""
 
 
-async def run_lives(
-    make: Callable[[str], OneLife], *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED
+async def run_restarting(
+    make: Callable[[str], RestartableBroker], *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Run brokers one after the other until cancelled. `make` is given the address that the one before listened on.
+    """Run brokers one after the other until cancelled. `make` gets the address that the previous one listened on.
 
-    Starts with the address that clients are told.
+    Reports the address for clients as started.
     """
     bound = ""
     while True:
         life = make(bound)
         began = trio.current_time()
         await life.run(task_status=trio.TASK_STATUS_IGNORED if bound else task_status)
-        if not life.reborn:
+        if not life.restart_reason:
             return
         bound = life.bound
-        log.warning("this broker begins anew: %s", life.reborn)
-        await trio.sleep(max(began + _SHORTEST_LIFE_SECONDS - trio.current_time(), 0))
+        log.warning("this broker restarts: %s", life.restart_reason)
+        await trio.sleep(max(began + _SHORTEST_RUN_SECONDS - trio.current_time(), 0))

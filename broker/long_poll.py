@@ -1,13 +1,13 @@
-"""Pulls that found nothing and wait for a message: parked on the end of their queue, woken in the turn that moves it.
+"""Pulls that found nothing wait for a message: parked at the end of their queue, woken in the turn that moves it.
 
-A parked pull costs no task. Its queue's watermark notes that it may try again; `drain`, called once a turn behind the
-store's dispatch, has it tried, so a message reaches those who wait for it in the turn in which it was sent. A try that
-finds only what the pull's filter refuses parks again, further on, instead of sending the client round in circles. What
-is still parked at its time-out is tried for the last time and answered whatever it finds.
+A parked pull costs no task. Its queue's watermark marks it for another attempt; `drain`, called once per turn after the
+store's dispatch, makes the attempt, so a message reaches the waiting pulls in the turn in which it was sent. An attempt
+whose filter matches nothing parks again, further on, instead of sending the client round in circles. A pull still
+parked at its timeout is tried once more and answered whatever it finds.
 
 How many may wait at once is the limit of the family `pull` (`pullThreadPoolQueueCapacity`).
 
-Invariants: each parked pull is answered once, or dropped with its connection; none is parked behind its queue's end.
+Invariants: each parked pull is answered once, or dropped with its connection; none is parked beyond its queue's end.
 
 Java: broker/longpolling/PullRequestHoldService.java, NotifyMessageArrivingListener.java
 """
@@ -31,20 +31,20 @@ from rocketlet.store.watermark import Watermark
 
 log = logging.getLogger("rocketlet.broker.long_poll")
 
-# Beside `drain` after each turn, for progress that no turn made; RocketMQ looks every 5 s.
+# For progress outside a turn, which `drain` does not see; RocketMQ checks every 5 s.
 SWEEP_SECONDS = 1.0
-# Seconds of trying without letting other tasks run: one send may wake 50,000 pulls, at 30 µs each.
+# Seconds of attempts before other tasks run: one send may wake 50,000 pulls, at 30 µs each.
 AT_ONCE = 0.010
 # Clients give up at 30 s, and a connection without traffic is closed at 120 s.
 LONGEST_HOLD_MS = 120_000
 
-# Tries a parked pull again. True: it must be answered now. Returns an answer, DEFERRED where other code will give
-# it, or the offset to wait for next.
+# Tries a parked pull again. True: it must be answered now. Returns an answer, DEFERRED if other code will answer, or
+# the offset to wait for next.
 Attempt = Callable[[bool], Answer | Deferred | int]
 
 
 class Parked:
-    """One pull that waits."""
+    """One parked pull."""
 
     __slots__ = ("attempt", "connection", "deadline", "order", "request", "together", "watermark")
 
@@ -62,7 +62,7 @@ class Parked:
 
 
 class Together:
-    """The pulls that wait for one offset of one queue: a send that wakes 50,000 of them takes note of them as one."""
+    """The pulls that wait for one offset of one queue: a send that wakes 50,000 of them marks them as one."""
 
     __slots__ = ("key", "pulls", "waiter")
 
@@ -89,13 +89,13 @@ class LongPoll:
         self._reached: list[Together] = []
         self._deadlines: list[Parked] = []  # a heap; those answered meanwhile stay until they surface
         self._orders = count()
-        self._answers: dict[Connection, list[tuple[Request, Answer]]] = {}  # of the turn, not given yet
-        self._sooner = trio.Event()
+        self._answers: dict[Connection, list[tuple[Request, Answer]]] = {}  # of this turn, not sent yet
+        self._deadline_moved = trio.Event()
 
     def park(self, request: Request, watermark: Watermark, offset: int, hold_ms: int, attempt: Attempt) -> None:
-        """Hold a pull until its queue's end reaches `offset`, for as long as its client and the settings allow.
+        """Park a pull until its queue's end reaches `offset`, for as long as its client and the settings allow.
 
-        Requires: its handler returns DEFERRED. Raises Refused where as many are held as pullThreadPoolQueueCapacity
+        Requires: its handler returns DEFERRED. Raises Refused if as many are parked as pullThreadPoolQueueCapacity
         allows.
         """
         config = self._settings.now
@@ -111,12 +111,12 @@ class LongPoll:
         self._parked += 1
         self._of_connection.setdefault(parked.connection, set()).add(parked)
         if not self._deadlines or deadline < self._deadlines[0].deadline:
-            self._sooner.set()
+            self._deadline_moved.set()
         heappush(self._deadlines, parked)
         self._wait(parked, offset)
 
     def drain(self) -> None:
-        """Try again those whose queue has moved. Called after every dispatch; costs nothing while no pull waits.
+        """Retry those whose queue has moved. Called after every dispatch; costs nothing while no pull waits.
 
         For at most AT_ONCE seconds: the others are tried by `run`, after other tasks have run.
         """
@@ -135,17 +135,23 @@ class LongPoll:
                 break
         self._give_answers()
         if self._ready:
-            self._sooner.set()
+            self._deadline_moved.set()
 
     def dropped(self, connection: Hashable) -> None:
-        """Forget the pulls of a connection that is gone."""
+        """Forget the pulls of a closed connection."""
         for parked in self._of_connection.pop(connection, ()):
             self._forget(parked)
 
     async def run(self) -> None:
-        """Answer at time-outs, until cancelled."""
+        """Answer at timeouts, until cancelled."""
+        try:
+            await self._answer_at_timeouts()
+        finally:
+            self._deadlines.clear()  # a request is in no cycle that the collector sees, and would keep the whole broker
+
+    async def _answer_at_timeouts(self) -> None:
         while True:
-            self._sooner = trio.Event()
+            self._deadline_moved = trio.Event()
             now = trio.current_time()
             self.drain()
             end = stopwatch() + AT_ONCE
@@ -157,10 +163,10 @@ class LongPoll:
                 heapify(self._deadlines)
             wake_at = min(now + SWEEP_SECONDS, self._deadlines[0].deadline) if self._deadlines else float("inf")
             with trio.move_on_at(wake_at):
-                await self._sooner.wait()
+                await self._deadline_moved.wait()
 
     def answer_all(self) -> None:
-        """Answer everything that waits as it stands: the broker stops."""
+        """Answer all parked pulls as they are: the broker stops."""
         for parked in [parked for parked_set in self._of_connection.values() for parked in parked_set]:
             self._try(parked, last=True)
         self._give_answers()
@@ -183,7 +189,7 @@ class LongPoll:
         parked.together = together
 
     def _wake(self, together: Together) -> None:
-        """Called inside `advance`, so it only takes note."""
+        """Called inside `advance`, so it only records the wakeup."""
         del self._together[together.key]
         self._reached.append(together)
 
@@ -196,7 +202,7 @@ class LongPoll:
         except Refused as refused:
             answer = Reply(refused.code, remark=refused.remark)
         except Exception:
-            # As the server treats a handler: one request fails, and says so.
+            # Like a failing handler: one request fails, and the error is logged.
             log.exception("a held pull failed: %r", parked.request)
             answer = Reply(ResponseCode.SYSTEM_ERROR, remark="the pull failed; the broker's log has the reason")
         if isinstance(answer, int):
@@ -213,7 +219,7 @@ class LongPoll:
             self._answers.setdefault(parked.connection, []).append((parked.request, answer))
 
     def _give_answers(self) -> None:
-        """Write those of a connection at once, and now: its writer would come a round of the loop later."""
+        """Write a connection's answers together and now: its writer would run a round of the loop later."""
         while self._answers:
             connection, answers = self._answers.popitem()
             connection.answer_together(answers)

@@ -1,8 +1,8 @@
-"""Events about offsets that the broker moved, in the topic OFFSET_MOVED_EVENT, where monitoring looks for groups that
-lost their place.
+"""Events about corrected offsets, in the topic OFFSET_MOVED_EVENT, where monitoring looks for groups that lost their
+position.
 
-RocketMQ writes one for each pull that is told another offset. So could a peer fill the disk, by pulling at offsets that
-never were; here the same group and queue gets one a minute, and all together have a limit.
+RocketMQ writes one for each pull whose offset is corrected. A peer could thus fill the disk by pulling at offsets that
+never existed; here each group and queue gets one a minute, and all together are limited.
 
 Java: broker/processor/PullMessageProcessor.java (generateOffsetMovedEvent)
 """
@@ -30,7 +30,7 @@ MOST_A_MINUTE = 600
 
 
 class OffsetMovedEvents:
-    """Writes them. What was put is filed at the end of the turn."""
+    """Writes the events, which are dispatched at the end of the turn."""
 
     def __init__(self, identity: Identity, store: MessageStore, clock: WallClock, total: Flow) -> None:
         self._identity = identity
@@ -41,7 +41,7 @@ class OffsetMovedEvents:
         self._told: set[tuple[str, str, int]] = set()  # this minute
 
     def moved(self, group: str, topic: str, queue_id: int, asked: int, following: int) -> None:
-        """A pull was told another offset than it asked for."""
+        """A pull's offset was corrected."""
         now = self._clock()
         if now // MINUTE_MS != self._minute:
             self._minute = now // MINUTE_MS

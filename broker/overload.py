@@ -1,9 +1,9 @@
-"""Requests that waited too long are refused at once instead of worked on: their clients are about to give up.
+"""Requests that waited too long are refused at once instead of served: their clients are about to give up.
 
-Nothing queues here but in the sockets, while the process is busy or blocked: a disk that blocks it, a machine that
-gives it no time. What is read after one pass of the event loop may have waited as long as the pass before it took. If
-that is longer than its family allows (`waitTimeMillsIn…Queue`), it is answered SYSTEM_BUSY (2), with RocketMQ's words
-and the reason. `brokerFastFailureEnable=false` switches this off.
+Requests queue only in the sockets, while the process is busy or blocked by the disk or for lack of CPU. A request read
+after one pass of the event loop may have waited as long as the previous pass took. If that is longer than its family
+allows (`waitTimeMillsIn…Queue`), it is answered SYSTEM_BUSY (2), with RocketMQ's text and the reason.
+`brokerFastFailureEnable=false` disables this.
 
 Java: broker/latency/BrokerFastFailure.java
 """
@@ -27,7 +27,7 @@ log = logging.getLogger("rocketlet.broker.overload")
 # Shorter passes are normal: a turn over a full buffer, a garbage collection. Slow ones are logged.
 LONG_PASS_SECONDS = 0.05
 SLOW_PASS_SECONDS = 0.5
-# How long requests of a family may have waited. Sends and pulls look themselves.
+# How long requests of a family may have waited. Sends and pulls check themselves.
 LIMITS: Mapping[str, Callable[[BrokerConfig], int]] = {
     "heartbeat": lambda config: config.wait_time_mills_in_heartbeat_queue,
     "transaction": lambda config: config.wait_time_mills_in_transaction_queue,
@@ -38,14 +38,14 @@ class Overload(trio.abc.Instrument):
     """Measures the passes of the event loop, once it is installed."""
 
     def __init__(self, settings: Settings, now: Callable[[], float] = stopwatch) -> None:
-        # Not trio's clock: under a test's, every wait passes at once, and would look like a standstill.
+        # Not trio's clock: with a test's clock every wait passes at once and would look like a stall.
         self._now = now
         self._settings = settings
         self._woke = now()
-        self.waited_ms = 0  # how long what is read now may have waited
+        self.waited_ms = 0  # how long requests read now may have waited
 
     def install(self) -> None:
-        """From here to the end of the run."""
+        """Measure from here to the end of the run."""
         self._woke = self._now()
         trio.lowlevel.add_instrument(self)
 
@@ -66,16 +66,16 @@ class Overload(trio.abc.Instrument):
         return (self._now() - self._woke) * 1000
 
     def check(self, limit_ms: int) -> None:
-        """Raises Refused where what is read now may have waited longer than that."""
+        """Raises Refused if requests read now may have waited longer than that."""
         if self.waited_ms > limit_ms and self._settings.now.broker_fast_failure_enable:
             raise Refused(
                 ResponseCode.SYSTEM_BUSY,
                 "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: "
-                f"{self.waited_ms}ms, size of queue: 0; the broker stood still, and {limit_ms} ms are allowed",
+                f"{self.waited_ms}ms, size of queue: 0; the broker stalled, and {limit_ms} ms are allowed",
             )
 
     def around(self, table: HandlerTable) -> HandlerTable:
-        """The same table, where the families of LIMITS serve requests that are fresh enough."""
+        """The table, in which the families of LIMITS refuse stale requests."""
         return {
             code: replace(handler, function=self._guarded(cast(PlainFunction, handler.function), limit))
             if (limit := LIMITS.get(handler.family))

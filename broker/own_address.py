@@ -1,7 +1,7 @@
-"""The address at which others reach this host, where none is configured; and the IP of a host's name, where one is.
+"""The address at which others reach this host, if none is configured; and the IP of a configured host name.
 
-The kernel knows: it is the one from which it would send to the name server, or, where that is on this host, to anywhere
-else. Nothing is sent to find out. The host's own name is asked last, for Debian has it stand for 127.0.1.1.
+The kernel knows: it is the source address for the name server or, if that is on this host, for any other host. Nothing
+is sent to find out. The host's own name is resolved last, because Debian maps it to 127.0.1.1.
 
 Java: remoting/common/RemotingUtil.java (getLocalAddress), which takes the first that is not loopback
 """
@@ -18,7 +18,7 @@ _ELSEWHERE = ("203.0.113.1", 9)  # reserved for documentation (RFC 5737): no hos
 
 
 def own_address(name_servers: Iterable[str]) -> str:
-    """An IPv4 address of this host; 127.0.0.1 where it has no other."""
+    """An IPv4 address of this host; 127.0.0.1 if it has no other."""
     for place in [*map(split_address, name_servers), _ELSEWHERE]:
         found = _towards(*place)
         if found:
@@ -35,7 +35,7 @@ def ip_of(host: str) -> str:
 
 
 def _towards(host: str, port: int) -> str:
-    """Our side of a connection to there, or nothing where there is no way or it is this host itself."""
+    """Our source address for a destination; empty if there is no route or it is this host itself."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((host, port))

@@ -1,7 +1,9 @@
 """Which clients produce in which group, so that the broker can send requests to one of them.
 
-Needed for two things only: to ask a live producer of a group about a transaction, and to hand a reply to the client
-that waits for it. A producer leaves by saying so, with its connection, or after 120 s of silence. Pure.
+Needed for two things only: to check a transaction with a live producer of its group, and to push a reply to the waiting
+client. A producer leaves by unregistering, with its connection, or after 120 s of silence. Pure.
+
+Invariant: what heartbeats can make us keep is MAX_SIZE.
 
 Java: broker/client/ProducerManager.java
 """
@@ -12,10 +14,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rocketlet.broker.consumer_groups import EXPIRY_MS, MAX_GROUPS_OF_CONNECTION, Member, RegistryFull
+from rocketlet.broker.consumer_groups import EXPIRY_MS, Member, RegistryFull
 
 if TYPE_CHECKING:
     from rocketlet.remoting.connection import Connection
+
+
+MAX_GROUPS_OF_CONNECTION = 1_000
+MAX_SIZE = 64 << 20
+"""Bytes, about: a producer in one group takes 400, so it is for 150,000 of them."""
+_HELD_BY_EACH = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +40,17 @@ class ProducerGroups:
         self._groups: dict[str, dict[Connection, Member]] = {}
         self._clients: dict[str, dict[Connection, Member]] = {}
         self._of_connection: dict[Connection, set[str]] = {}
+        self._size = 0
 
     def register(self, group: str, member: Member) -> None:
         """Raises RegistryFull."""
         names = self._of_connection.get(member.connection, ())
-        if group not in names and len(names) >= MAX_GROUPS_OF_CONNECTION:
-            raise RegistryFull(f"one connection is in {len(names)} groups, which is the limit")
+        if group not in names:
+            if len(names) >= MAX_GROUPS_OF_CONNECTION:
+                raise RegistryFull(f"one connection is in {len(names)} groups, which is the limit")
+            if self._size > MAX_SIZE:
+                raise RegistryFull(f"the groups of all producers take {self._size} bytes; {MAX_SIZE} is the limit")
+            self._size += _size_of(group)
         self._groups.setdefault(group, {})[member.connection] = member
         self._clients.setdefault(member.client_id, {})[member.connection] = member
         self._of_connection.setdefault(member.connection, set()).add(group)
@@ -47,6 +60,7 @@ class ProducerGroups:
         if members is None or connection not in members:
             return False
         member = members.pop(connection)
+        self._size -= _size_of(group)
         if not members:
             del self._groups[group]
         groups = self._of_connection[connection]
@@ -61,7 +75,7 @@ class ProducerGroups:
             self.unregister(group, connection)
 
     def expired(self, now: int) -> list[Member]:
-        """Members that have been silent for too long; the caller closes their connections, which takes them out."""
+        """Members that have been silent for too long; the caller closes their connections, which removes them."""
         return [
             member
             for members in self._groups.values()
@@ -73,7 +87,7 @@ class ProducerGroups:
         return list(self._groups.get(group, {}).values())
 
     def client(self, client_id: str) -> Member | None:
-        """The youngest connection of a client, whatever groups it produces in."""
+        """The newest connection of a client, whatever groups it produces in."""
         members = self._clients.get(client_id)
         return next(reversed(members.values())) if members else None
 
@@ -83,8 +97,16 @@ class ProducerGroups:
     def statistics(self) -> ProducerGroupsStatistics:
         return ProducerGroupsStatistics(len(self._groups), sum(map(len, self._groups.values())))
 
+    def __repr__(self) -> str:
+        numbers = self.statistics()
+        return f"<ProducerGroups: {numbers.members} members in {numbers.groups} groups, {self._size} bytes>"
+
     def _forget_client(self, member: Member) -> None:
         connections = self._clients.get(member.client_id, {})
         connections.pop(member.connection, None)
         if not connections:
             self._clients.pop(member.client_id, None)
+
+
+def _size_of(group: str) -> int:
+    return _HELD_BY_EACH + len(group)

@@ -1,8 +1,8 @@
-"""The text of properties that the broker writes again, in the order in which Java would have written them.
+"""The text of properties that the broker rewrites, in the order in which Java would have written them.
 
-RocketMQ keeps properties in a `HashMap` and writes them in its order, so a record that it rewrites (delayed, half,
-retried) has its properties shuffled by their names' hashes. Readers do not care. We keep that order because it costs
-little and makes such records equal byte for byte, which is how the tests know that nothing else differs.
+RocketMQ keeps properties in a `HashMap` and writes them in its order, so a rewritten record (delayed, half, retried)
+has its properties ordered by their names' hashes. Readers do not care. We keep that order because it costs little and
+makes such records equal byte for byte, so that tests can show that nothing else differs.
 
 Java: common/message/MessageDecoder.java#messageProperties2String, java.util.HashMap
 """
@@ -19,7 +19,7 @@ _SMALLEST_TABLE = 16
 
 
 def rewritten(properties: Mapping[str, str]) -> bytes:
-    """The bytes of a map, as Java orders them. REQUIRES: its entries are in the order in which they were put."""
+    """The bytes of a map in Java's order. REQUIRES: its entries are in insertion order."""
     slots = _SMALLEST_TABLE
     while len(properties) > slots * 3 // 4:
         slots *= 2
@@ -32,5 +32,5 @@ def _spread_of(name: str) -> int:
     return number ^ number >> 16
 
 
-# What a HashMap makes of a hash: its upper half also decides the slot. Names recur, so they are remembered.
+# HashMap's spreading of a hash: its upper half also decides the slot. Names recur, so they are cached.
 _spread = SizedCache(_spread_of, len, 64 << 10)

@@ -1,6 +1,6 @@
-"""A stored message stored again: delivered when its delay is over, retried, committed, checked once more.
+"""Storing a stored message again: delivered after its delay, retried, committed, checked once more.
 
-The copy has the body, flag, hosts and birth of its original, and what its way needs changed. Its tags code and index
+The copy has the body, flag, hosts and birth of its original, and the changes it needs. Its tags code and index
 keys follow from its properties, as those of any message do.
 
 Java: store/MessageExtBrokerInner.java as broker/schedule, broker/processor and broker/transaction fill it
@@ -21,7 +21,7 @@ FilterBits: TypeAlias = Callable[[str, bytes], bytes]
 
 
 def put_again(record: Record, topic: str, queue_id: int, properties: bytes | None = None) -> Put:
-    """The message of a record, to be stored somewhere else, with other properties unless it keeps its own."""
+    """The message of a record, to be stored elsewhere, with other properties if given."""
     text = record.properties if properties is None else properties
     return Put(
         topic,
@@ -40,13 +40,13 @@ def put_again(record: Record, topic: str, queue_id: int, properties: bytes | Non
 
 
 def tags_code(properties: bytes) -> int:
-    """The tags code of a queue entry; 0 where there are no tags."""
+    """The tags code of a queue entry; 0 without tags."""
     tags = find(properties, b"TAGS")
     return utf8_hash(tags) if tags else 0
 
 
 def queue_id_of(text: str) -> int | None:
-    """The queue that REAL_QID names; None where it names none."""
+    """The queue in REAL_QID; None if it is invalid."""
     if not (text.isascii() and text.isdigit()) or len(text) > 10:  # int() of thousands of digits raises
         return None
     queue_id = int(text)

@@ -1,7 +1,7 @@
-"""How long sends took to be stored: counts by duration, for the broker's runtime info and for metrics.
+"""How long storing sends took: counts by duration, for the broker's runtime info and for metrics.
 
 A send is measured from the turn that read it to the turn's answer; with SYNC_FLUSH to the flush. Sends of one turn take
-equally long, so the clock is read once a turn. Pure: durations and the time are given.
+equally long, so the clock is read once per turn. Pure: durations and the time are arguments.
 
 Java: store/StoreStatsService.java (putMessageDistributeTime, putLatency99)
 """
@@ -16,7 +16,7 @@ BOUNDS = (
     0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0,
     2000.0, 3000.0, 4000.0, 5000.0, 10000.0, float("inf"),
 )  # fmt: skip
-# RocketMQ's names, and the last of our bounds that belongs to each.
+# RocketMQ's names, and our last bound for each.
 NAMED = {
     "<=0ms": 1.0,
     "0~10ms": 10.0,
@@ -48,13 +48,13 @@ class PutTimes:
         self.total_ms = 0.0
 
     def turn(self, sends: int, ms: float) -> None:
-        """A turn is over. `sends`: how many the broker has answered at once since it started."""
+        """A turn has ended. `sends`: how many the broker has answered at once since it started."""
         new, self._known = sends - self._known, sends
         if new > 0:
             self.note(new, ms)
 
     def note(self, count: int, ms: float) -> None:
-        """So many sends took so long."""
+        """Count sends of one duration."""
         self._counts[bisect_left(BOUNDS, ms)] += count
         self.total_ms += count * ms
         if ms > self.longest_ms:
@@ -78,7 +78,8 @@ class PutTimes:
         return found
 
     def percentile(self, share: float) -> float:
-        """In milliseconds: below which bound so many of the last full minute's sends were. 0 where there were none."""
+        """In milliseconds: the bound below which that share of the last full minute's sends were. 0 if there were
+        none."""
         wanted = share * sum(self._minute)
         seen = 0
         for bound, count in zip(BOUNDS, self._minute, strict=True):

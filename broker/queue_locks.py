@@ -1,14 +1,14 @@
 """Which client holds which queue of a group while it consumes in order.
 
-A lock lives in memory only. It ends when the connection of its holder ends, and 60 s after its holder last asked for it
-(clients ask again every 20 s), so a client that vanished does not stop its queues. Asking for one's own lock refreshes
-it. Pure: the time is given.
+A lock lives in memory only. It ends with its holder's connection, or 60 s after its holder last asked for it (clients
+ask every 20 s), so a vanished client does not block its queues. Asking again renews a lock. Pure: the time is an
+argument.
 
-Slaves are told who holds what (`entries`, whenever `version` has grown, `carry` there). One that becomes the master
-goes on with that (`succeed`), each lock as if just refreshed. A holder that it was not told of may still consume for as
-long as a client trusts a lock that it cannot refresh; so for that time it gives nobody a queue without a known holder.
+Slaves get the locks (`entries`, whenever `version` has grown, `carry` there). A slave that becomes the master continues
+with them (`succeed`), each lock as if just renewed. An unknown holder may still consume for as long as a client trusts
+a lock that it cannot renew; so for that time a queue without a known holder is granted to nobody.
 
-Invariants: a queue of a group has at most one holder that is not expired; only the holder can give a lock back.
+Invariants: a queue of a group has at most one holder that is not expired; only the holder can unlock.
 
 Java: broker/client/rebalance/RebalanceLockManager.java
 """
@@ -22,9 +22,9 @@ from typing import Generic, TypeVar
 Queue = TypeVar("Queue", bound=Hashable)
 
 LIFETIME_MS = 60_000
-TRUSTED_MS = 30_000  # how long clients consume without having refreshed their lock (RebalanceLockMaxLiveTime)
-# Orderly consumers lock the queues they consume; no real broker comes near this. It bounds what peers can make us keep.
-MAX_LOCKS = 100_000
+TRUSTED_MS = 30_000  # how long clients consume without renewing their lock (RebalanceLockMaxLiveTime)
+# Orderly consumers lock the queues they consume; no real broker comes near this. It bounds what peers can make us hold.
+MAX_LOCKS = 50_000
 LONGEST_NAME = 255  # of a group, a client, a broker and a topic
 
 
@@ -56,7 +56,7 @@ class QueueLocks(Generic[Queue]):
         """Grows whenever a queue gets or loses a holder."""
 
     def lock(self, group: str, client_id: str, queues: Iterable[Queue], now: int) -> list[Queue]:
-        """Take or refresh what is free, expired or the client's own; returns which of these queues it holds now."""
+        """Grant or renew queues that are free, expired or the client's own. Returns those it holds now."""
         if len(group) > LONGEST_NAME or len(client_id) > LONGEST_NAME:
             return []
         locks = self._groups.get(group) or {}
@@ -82,7 +82,7 @@ class QueueLocks(Generic[Queue]):
         return list(granted)
 
     def unlock(self, group: str, client_id: str, queues: Iterable[Queue]) -> None:
-        """Give back those of the queues that this client holds; others are left alone."""
+        """Unlock those of the queues that this client holds."""
         locks = self._groups.get(group)
         if locks is None:
             return
@@ -96,7 +96,7 @@ class QueueLocks(Generic[Queue]):
             del self._groups[group]
 
     def client_left(self, group: str, client_id: str) -> None:
-        """Give back all that a client holds in a group."""
+        """Unlock everything that a client holds in a group."""
         locks = self._groups.get(group, {})
         self.unlock(group, client_id, [queue for queue, lock in locks.items() if lock.client_id == client_id])
 
@@ -105,7 +105,7 @@ class QueueLocks(Generic[Queue]):
         return lock.client_id if lock is not None and lock.held(now, self._lifetime) else None
 
     def expire(self, now: int) -> None:
-        """Forget what has expired, so that groups that left cost nothing."""
+        """Drop expired locks, so that groups that left cost nothing."""
         for group, locks in list(self._groups.items()):
             kept = {queue: lock for queue, lock in locks.items() if lock.held(now, self._lifetime)}
             if kept:
@@ -124,11 +124,11 @@ class QueueLocks(Generic[Queue]):
         ]
 
     def carry(self, entries: list[tuple[str, Queue, str]]) -> None:
-        """What the master has now; it counts from `succeed` on."""
+        """The master's current locks; they take effect at `succeed`."""
         self._carried = entries[:MAX_LOCKS]
 
     def succeed(self, now: int) -> None:
-        """Continue the table of a master that others locked at until just now."""
+        """Continue the previous master's table."""
         self._groups, self._count = {}, 0
         for group, queue, client_id in self._carried:
             self._count += queue not in self._groups.setdefault(group, {})

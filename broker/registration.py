@@ -1,13 +1,12 @@
 """The broker at its name servers: registered with all of them, in parallel, at start, on every change, and regularly.
 
-Each name server has a task of its own, so one that is away or slow delays no other. A registration is the
-complete topic table in one snapshot with its version, over a connection that is kept. One that nothing forces
-(`forceRegister=false`) first asks whether the name server knows this version (322). A change that comes while one is
-under way makes another after it, so the last state always arrives; many changes at once make one. A name server that
-could not be told is tried again each second at first. The log says when it goes and when it comes back, not at every
-try.
+Each name server has its own task, so an absent or slow one delays no other. A registration is the complete topic table
+with its version, over a persistent connection. Unless forced (`forceRegister=false`), it first asks whether the name
+server has this version (322). A change during a registration causes another one, so the last state always arrives; many
+changes at once cause one. A failing name server is retried every second at first. The log says when it is lost and when
+it is back, not at every attempt.
 
-The answers carry two things back: which topics are ordered, and for a slave where its master is.
+The answers return two things: which topics are ordered and, for a slave, its master's address.
 
 Java: broker/BrokerController.java (registerBrokerAll), broker/out/BrokerOuterAPI.java
 """
@@ -23,21 +22,24 @@ import trio
 from rocketlet.broker.config import Settings
 from rocketlet.broker.identity import Identity
 from rocketlet.broker.topic_table import TopicTable
+from rocketlet.common.json_pieces import in_pieces
 from rocketlet.common.retry_pauses import retry_pauses
 from rocketlet.common.topic import PERM_INHERIT
 from rocketlet.remoting.command import Command, request
 from rocketlet.remoting.connection_pool import ConnectionPool
 from rocketlet.remoting.errors import BodyError, RemotingError
+from rocketlet.remoting.in_turns import joined
 from rocketlet.remoting.protocol.header import from_ext
 from rocketlet.remoting.protocol.kv import KVTable
 from rocketlet.remoting.protocol.registration import (
     QueryDataVersionAnswerHeader,
     QueryDataVersionHeader,
     RegisterBrokerAnswerHeader,
-    RegisterBrokerBody,
     RegisterBrokerHeader,
     UnregisterBrokerHeader,
     body_crc32,
+    compressed_pieces,
+    json_pieces,
 )
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode, response_name
@@ -48,23 +50,23 @@ QUERY_SECONDS = 3.0
 UNREGISTER_SECONDS = 3.0
 # A change is registered at once, but a storm of them at most this often.
 LEAST_PAUSE = 0.05
-# The first answer of a topic that a send created waits for the name servers so long; one that is away must not stop it.
+# How long the first answer for a topic created by a send waits for the name servers; an absent one must not block it.
 MOST_WAIT = 1.0
 
 
 @dataclass(slots=True)
 class Place:
-    """One name server. `tried`: how many changes its last finished try covered, successful or not; `error`: why it
+    """One name server. `tried`: how many changes its last finished attempt covered, successful or not; `error`: why it
     failed."""
 
     address: str
     tried: int = -1
-    error: str | None = None  # None before the first try, empty while it has us
-    master: tuple[str, str] = ("", "")  # of our name, as it answered: ordinary address, port for slaves
+    error: str | None = None  # None before the first attempt, empty while it has us
+    master: tuple[str, str] = ("", "")  # of our name, from its answer: ordinary address, port for slaves
 
 
 class Registration:
-    """Tells name servers what this broker serves. Without name servers it does nothing."""
+    """Registers this broker at its name servers. Without name servers it does nothing."""
 
     def __init__(self, identity: Identity, settings: Settings, topics: TopicTable, pool: ConnectionPool) -> None:
         self._identity = identity
@@ -78,23 +80,23 @@ class Registration:
         """Where replicas elect their master: of the leader that this broker is, or follows."""
         self._changes = 0
         self._news = trio.lowlevel.ParkingLot()  # tasks that wait for a change
-        self._tries = trio.lowlevel.ParkingLot()  # who waits for tries to be over
+        self._tries = trio.lowlevel.ParkingLot()  # tasks that wait for attempts to end
         self.on_master: Callable[[str, str], None] = lambda address, ha_address: None
         """Told of the master of our name, its ordinary address and its port for slaves, when a name server names
         another one than it named before."""
 
     def register_soon(self) -> None:
-        """Something changed; register with every name server at once."""
+        """Something has changed; register with every name server soon."""
         self._changes += 1
         self._news.unpark_all()
 
     async def register_now(self) -> None:
-        """Something changed; wait until every name server knows it, or could not be reached. Requires: `run` runs."""
+        """Something has changed; wait until every name server has it, or could not be reached. Requires: `run` runs."""
         self.register_soon()
         await self.told()
 
     async def told(self) -> None:
-        """Wait until every name server knows all changes so far, or could not be reached."""
+        """Wait until every name server has all changes so far, or could not be reached."""
         mine = self._changes
         while any(place.tried < mine for place in self._places):
             await self._tries.park()
@@ -112,12 +114,12 @@ class Registration:
         """Register on changes and regularly, until cancelled."""
         async with trio.open_nursery() as nursery:
             for place in self._places:
-                nursery.start_soon(self._keep_told, place)
+                nursery.start_soon(self._keep_registered, place)
 
-    async def _keep_told(self, place: Place) -> None:
+    async def _keep_registered(self, place: Place) -> None:
         pauses = retry_pauses(self._settings.now.registration_pause)
         while True:
-            # A slave asks every time: the answer says where its master is, whatever has changed.
+            # A slave registers every time: the answer has its master's address.
             always = self._settings.now.force_register or self._identity.slave
             changes, forced = self._changes, self._changes > place.tried or always
             if forced or place.error or not await self._is_known_at(place.address):
@@ -135,7 +137,7 @@ class Registration:
                     await self._news.park()
 
     async def unregister(self) -> None:
-        """Tell all name servers that this broker stops, so that clients leave it at once."""
+        """Unregister at all name servers, so that clients leave at once."""
         identity = self._identity
         header = UnregisterBrokerHeader(identity.broker_id, identity.name, identity.address, identity.cluster)
         with trio.move_on_after(UNREGISTER_SECONDS):
@@ -150,11 +152,20 @@ class Registration:
         except RemotingError as error:
             log.warning("cannot unregister from name server %s: %s", address, error)
 
-    def _registration(self) -> Command:
-        """The whole topic table as it is at this moment, in one piece with its version."""
+    async def _registration(self) -> Command:
+        """The whole topic table with its present version.
+
+        It is written in steps. A change meanwhile may be in it or not, and causes another registration.
+        """
         identity, config = self._identity, self._settings.now
-        body = RegisterBrokerBody([], self._topics.to_body(config.broker_permission | PERM_INHERIT))
-        data = body.to_compressed() if config.compressed_register else body.to_json()
+        mask = config.broker_permission | PERM_INHERIT
+        if config.compressed_register:
+            topics = list(self._topics)
+            configs = ((topic.to_config(mask) for topic in some) for some in in_pieces(topics))
+            pieces = compressed_pieces(self._topics.version, len(topics), configs)
+        else:
+            pieces = json_pieces(self._topics.pieces(mask))
+        data = await joined(pieces)
         header = RegisterBrokerHeader(
             identity.broker_id,
             identity.name,
@@ -171,10 +182,10 @@ class Registration:
     async def _register_at(self, place: Place) -> None:
         seconds = self._settings.now.register_broker_timeout_mills / 1000
         if not self.allowed():
-            self._report(place, "nobody knows whether this broker still leads its replicas")
+            self._report(place, "it is unknown whether this broker still leads its replicas")
             return
         try:
-            answer = await self._pool.call(place.address, self._registration(), seconds)
+            answer = await self._pool.call(place.address, await self._registration(), seconds)
             if answer.code != ResponseCode.SUCCESS:
                 self._report(place, f"it answered {response_name(answer.code)}: {answer.remark or 'no remark'}")
                 return
@@ -187,7 +198,8 @@ class Registration:
     def _take(self, place: Place, answer: Command) -> None:
         header = from_ext(RegisterBrokerAnswerHeader, answer.ext)
         master = header.masterAddr or "", header.haServerAddr or ""
-        # One that knows no master, because it has just started or the master has gone, does not take it from us.
+        # A name server without a master, because it has just started or the master has gone, does not make us forget
+        # it.
         if master != place.master and all(master) and self._identity.slave:
             place.master = master
             self.on_master(*master)
@@ -204,7 +216,7 @@ class Registration:
                 answer.code == ResponseCode.SUCCESS and not from_ext(QueryDataVersionAnswerHeader, answer.ext).changed
             )
         except RemotingError:
-            return False  # whatever is wrong with it, registering will show and log it
+            return False  # whatever is wrong, registering will report and log it
 
     def _report(self, place: Place, error: str) -> None:
         if error and place.error != error:

@@ -1,4 +1,4 @@
-"""One broker's part in a group of replicas that elect their master: what is put together where `failoverEnable` is set.
+"""One broker's part in a group of replicas that elect their master: the parts used with `failoverEnable`.
 
 Java: broker/controller/ReplicasManager.java of 5.x
 """
@@ -46,7 +46,8 @@ Coordination = Callable[[str, float], Coordinator]
 
 
 class ReplicaGroup:
-    """Made with the broker; `open` before the store is opened, `start` once the broker's own address is settled."""
+    """Created with the broker; `open` is called before the store is opened, `start` once the broker's address is
+    known."""
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class ReplicaGroup:
         self.confirmed = store.hold_unconfirmed()
 
     def open(self) -> None:
-        """Finish what an earlier life intended. REQUIRES a store that is not open. Raises StateUnreadable, OSError."""
+        """Finish an earlier run's intent. REQUIRES a store that is not open. Raises StateUnreadable, OSError."""
         store_config = self._loaded[StoreConfig]
         file = OwnStateFile(self._disk, store_config)
         state = file.open(f"{self._chance.getrandbits(48):012x}")
@@ -116,7 +117,7 @@ class ReplicaGroup:
         return broker.bind_address, chosen or (broker.listen_port and broker.listen_port + REPLICA_PORT_STEP)
 
     def table(self) -> dict[str, str]:
-        """What people are told, in runtime info, in `haStatus` and in the console."""
+        """The state for display, in runtime info, in `haStatus` and in the console."""
         if self.driver is None:
             return {}
         status = self.driver.status()
@@ -148,9 +149,9 @@ class ReplicaGroup:
         ]
 
     def around(self, table: HandlerTable) -> HandlerTable:
-        """The same table, where nobody pulls before all that the log had at the start is known to be confirmed.
+        """The table, in which pulls are refused until everything the log had at the start is known to be confirmed.
 
-        The opening of a store files all that it finds, and some of that may still be cut off.
+        Opening a store dispatches everything it finds, and some of that may still be cut off.
         """
         opened_at: int | None = None
 
@@ -173,11 +174,11 @@ class ReplicaGroup:
         }
 
     def guarantee(self, config: Callable[[], ReplicationConfig], nursery: trio.Nursery) -> ByInSync:
-        """What an acknowledgement of a leader promises."""
+        """The guarantee of a leader's acknowledgement."""
         return ByInSync(self, config, nursery)
 
     def current_epoch(self) -> int:
-        """Of the leader that this broker follows or is; 0 before there was one."""
+        """The epoch of the leader that this broker follows or is; 0 before there was one."""
         return self.driver.epoch if self.driver is not None else self._state.promised
 
     def may_register(self) -> bool:
@@ -186,8 +187,8 @@ class ReplicaGroup:
 
 
 class ByInSync:
-    """The guarantee of a leader: every replica in sync has it. It is late after `slaveTimeout` (12); where meanwhile
-    too few are in sync, or another one leads, it fails (1), and the sender tries again."""
+    """The guarantee of a leader: every replica in sync has it. It is late after `slaveTimeout` (12); if meanwhile too
+    few are in sync, or another one leads, it fails (1), and the sender retries."""
 
     def __init__(self, group: ReplicaGroup, config: Callable[[], ReplicationConfig], nursery: trio.Nursery) -> None:
         self._group = group

@@ -1,12 +1,12 @@
 """Whether this broker is a master or a slave, and the change from one to the other while it runs.
 
-The settings say what it begins as: `brokerRole` and `brokerId` have to fit each other, or it does not start. A person
-may change it later (`mqadmin promoteSlave`, `demoteMaster`); that is kept in `rocketlet/role.json` beside the log, with
-the settings that it replaced: as soon as those are changed, the settings count again.
+The settings determine the initial role: `brokerRole` and `brokerId` must be consistent, or the broker does not start.
+An administrator may change it later (`mqadmin promoteSlave`, `demoteMaster`); that is saved in `rocketlet/role.json`
+beside the log, with the settings that it replaced: once those are changed, the settings apply again.
 
 A role is a task: what only a master does (delays, transaction checks, the port for slaves) or only a slave does
-(following). To change it, the task is ended, the new role is written down and made durable, and the other task begun;
-never do both run.
+(following). To change it, the task is ended, the new role is saved durably, and the other task is started; they never
+run together.
 
 Java: broker/BrokerController.java (changeToSlave, changeToMaster), BrokerStartup.java
 """
@@ -39,7 +39,7 @@ ROLE_FILE = "rocketlet/role.json"
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a broker is among those of its name. `master` is the master's port for slaves, if a slave knows it."""
+    """A broker's role among those of its name. `master` is the master's port for slaves, if a slave knows it."""
 
     role: BrokerRole
     broker_id: int
@@ -51,7 +51,7 @@ class Standing:
 
 
 def configured(loaded: Loaded) -> Standing:
-    """What the settings say. Raises SettingsError where they contradict each other."""
+    """The role in the settings. Raises SettingsError if they contradict each other."""
     role, number = loaded[StoreConfig].broker_role, loaded[BrokerConfig].broker_id
     if role is BrokerRole.SLAVE and number == MASTER_ID:
         raise SettingsError(
@@ -66,7 +66,7 @@ def configured(loaded: Loaded) -> Standing:
 
 
 def with_standing(loaded: Loaded, standing: Standing) -> Loaded:
-    """The settings as they are with this role."""
+    """The settings with this role."""
     configs: list[Any] = []
     for config in loaded.configs:
         if isinstance(config, StoreConfig):
@@ -80,7 +80,7 @@ def with_standing(loaded: Loaded, standing: Standing) -> Loaded:
 
 
 class RoleFile:
-    """What a person decided last, and which settings that replaced."""
+    """The administrator's last decision, and the settings that it replaced."""
 
     def __init__(self, disk: Disk, loaded: Loaded) -> None:
         self._disk = disk
@@ -115,13 +115,13 @@ class Superseded(RocketletError):
 
 
 class Duty(Protocol):
-    """What is done in one role, until cancelled; `task_status` says that it has begun."""
+    """The work of one role, until cancelled; `task_status` reports that it has started."""
 
     def __call__(self, *, task_status: trio.TaskStatus[None]) -> Awaitable[None]: ...
 
 
 class Role:
-    """Runs the duty of the role that the broker has. `changed` is told of each change, when the new duty has begun."""
+    """Runs the duty of the broker's role. `changed` is called after each change, when the new duty has started."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class Role:
     async def run(
         self, as_master: Duty, as_slave: Duty, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Starts when the first duty has begun."""
+        """Reports started once the first duty has started."""
         started = False
         while True:
             async with trio.open_nursery() as nursery:
@@ -158,24 +158,24 @@ class Role:
                     task_status.started()
                 self._has_begun = True
                 self._settled.unpark_all()
-            # Cancelled from outside the nursery raises and does not come here.
+            # A cancellation from outside raises and does not get here.
             self._take(self._wanted)
 
     async def become(self, standing: Standing) -> None:
-        """Change the role; returns when the new duty has begun. The decision is durable before.
+        """Change the role. Returns when the new duty has started; the decision is durable before that.
 
-        Raises OSError, or Superseded where somebody wanted another role before that.
+        Raises OSError, or Superseded if another change came first.
         """
         if standing == self._wanted == self.now:
             return
-        if self._file is not None:  # where replicas elect, nothing is to be remembered
+        if self._file is not None:  # electing replicas have nothing to remember
             self._file.write(standing)
         self._wanted = standing
-        # From here on the old role is over: a master takes no send any more, whatever its tasks still do.
+        # From here on the old role is over: a master accepts no more sends, whatever its tasks still do.
         self._identity.slave = True
         self._changed()
         self._scope.cancel()
-        self._settled.unpark_all()  # those whose wish this replaces
+        self._settled.unpark_all()  # callers whose change this replaces
         while not self._has_begun or self.now != standing:
             if self._wanted != standing:
                 raise Superseded(f"somebody made this broker a {self._wanted.role.value} meanwhile")

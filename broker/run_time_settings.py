@@ -1,4 +1,4 @@
-"""The broker's settings as they are now: shown by request 26, changed by 25, kept in the file that `-c` named.
+"""The broker's current settings: shown by request 26, changed by 25, saved in the file given by `-c`.
 
 A broker that was started without a file keeps changes until it stops.
 
@@ -37,7 +37,7 @@ class RunTimeSettings(ChangeableSettings, Settings):
         return self._loaded[config_type]
 
     def replaced(self, loaded: Loaded) -> None:
-        """Apply settings that no request asked for: the broker has another role. They are not saved."""
+        """Apply settings that follow from a change of role. They are not saved."""
         self._take(loaded)
 
     @property

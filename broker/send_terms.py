@@ -1,7 +1,8 @@
-"""What holds for every send until a setting, the broker's address or its state changes: one value, replaced as a whole.
+"""What applies to every send until a setting, the broker's address or its state changes: one value, replaced as a
+whole.
 
-The broker makes a new one whenever one of these has changed, and every ten seconds, because
-`startAcceptSendRequestTimeStamp` is a time. Handlers read `terms.now` once a send and never change it.
+The broker creates a new one whenever one of these has changed, and every ten seconds, because
+`startAcceptSendRequestTimeStamp` is a time. Handlers read `terms.now` once per send and never change it.
 
 Java: (none)
 """
@@ -17,10 +18,10 @@ from rocketlet.remoting.ready_answers import SendAnswer
 
 @dataclass(frozen=True, slots=True)
 class SendTerms:
-    """`waits`: whether an acknowledgment promises more than that the message is written (`broker/durability.py`).
+    """`waits`: whether an acknowledgment promises more than the write (`broker/durability.py`).
 
-    `ready` makes the frame that says nothing but success. `is_open`: nothing that concerns the broker as a whole stands
-    against a send, so that only the send itself has to be checked.
+    `ready` encodes the frame of a bare success. `is_open`: no broker-wide reason to refuse a send, so that only the
+    send itself has to be checked.
     """
 
     store_host: bytes = b""
@@ -30,7 +31,7 @@ class SendTerms:
 
 
 class CurrentTerms:
-    """Holds the terms of the moment; at first those of a broker that is not open yet."""
+    """Holds the current terms; initially those of a broker that is not open yet."""
 
     __slots__ = ("now",)
 
@@ -39,6 +40,6 @@ class CurrentTerms:
 
 
 def send_terms(config: BrokerConfig, store_host: bytes, *, waits: bool, is_open: bool) -> SendTerms:
-    """The terms of a broker with that address."""
+    """The terms for a broker with that address."""
     ready = SendAnswer(config.region_id, config.trace_on, store_host) if len(store_host) == V4_SIZE else None
     return SendTerms(store_host, waits, ready, is_open)

@@ -1,4 +1,4 @@
-"""Groups that lag so far behind that reading for them would hurt all others are stopped, if that is wanted.
+"""Stops groups that lag so far behind that reading for them would slow down all others, if enabled.
 
 Off by default (`disableConsumeIfConsumerReadSlowly`). An administrator lets such a group continue by `updateSubGroup`.
 
@@ -22,7 +22,7 @@ CHECK_SECONDS = 180.0
 
 
 class SlowGroups:
-    """Looks every three minutes."""
+    """Checks every three minutes."""
 
     def __init__(
         self, settings: Settings, groups: SubscriptionGroups, offsets: ConsumerOffsets, store: MessageStore
@@ -53,7 +53,7 @@ class SlowGroups:
                 self._groups.disable_consume(group.groupName)
 
     def bytes_behind(self, group: str) -> int:
-        """From the oldest message that the group has still to read to the end of the log."""
+        """Bytes from the oldest message that the group has not read to the end of the log."""
         furthest = self._store.log.end
         for topic in self._offsets.topics_of(group):
             for queue_id, offset in self._offsets.of(group, topic).items():

@@ -1,12 +1,12 @@
-"""How much flows through the broker: counters on the hot path, and the samples from which rates are computed.
+"""The broker's throughput: counters on the hot path, and the samples from which rates are computed.
 
 A `Flow` is three numbers that only grow. Each send or pull adds to the flow of one queue and to that of the broker; the
 sums of a topic or a group are computed on request. Samples of each flow are taken every 10 s (7 are kept: the
 last minute), every 10 minutes (7: the last hour) and every hour (25: the last day), as RocketMQ does, and of the
-broker's totals every 10 s (61: ten minutes). Pure: the time is given.
+broker's totals every 10 s (61: ten minutes). Pure: the time is an argument.
 
-Invariants: a Flow never shrinks; samples are in the order of time; the statistics of a topic or group that is gone go
-with it, the totals stay.
+Invariants: a Flow never shrinks; samples are in the order of time; the statistics of a deleted topic or group go with
+it, the totals stay.
 
 Java: store/stats/BrokerStatsManager.java, common/stats/StatsItem.java, store/StoreStatsService.java
 """
@@ -14,7 +14,7 @@ Java: store/stats/BrokerStatsManager.java, common/stats/StatsItem.java, store/St
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Literal, NamedTuple
@@ -51,15 +51,15 @@ class History:
         self.day: deque[Sample] = deque(maxlen=DAY_KEPT)
 
     def add(self, sample: Sample) -> None:
-        """Take the sample into the spans whose turn it is; the first goes into all of them."""
+        """Add the sample to the spans that are due; the first goes into all of them."""
         for span, every in ((self.minute, MINUTE_EVERY), (self.hour, HOUR_EVERY), (self.day, DAY_EVERY)):
-            # Half a tick of tolerance, for ticks come a little early or late.
+            # Half a tick of tolerance, because ticks come a little early or late.
             if not span or sample.time - span[-1].time >= every - MINUTE_EVERY // 2:
                 span.append(sample)
 
 
 class Flow:
-    """Calls, messages and bytes so far. `extra` is what batches carry above one message a call."""
+    """Calls, messages and bytes so far. `extra` is what batches carry beyond one message per call."""
 
     __slots__ = ("bytes", "calls", "extra", "history", "milliseconds", "pulled_to")
 
@@ -86,7 +86,9 @@ class Flow:
     def remember(self, now: int) -> None:
         if self.history is None:
             self.history = History()
-            self.history.add(Sample(now - MINUTE_EVERY, 0, 0, 0, 0))  # what came before the first tick counts too
+            self.history.add(
+                Sample(now - MINUTE_EVERY, 0, 0, 0, 0)
+            )  # what was counted before the first tick counts too
         self.history.add(self.sample(now))
 
     def __repr__(self) -> str:
@@ -94,7 +96,7 @@ class Flow:
 
 
 class Rate(NamedTuple):
-    """RocketMQ's three numbers of a span: the sum, the sum a second, and the sum a call."""
+    """RocketMQ's three numbers of a span: the sum, the sum per second, and the sum per call."""
 
     sum: int
     tps: float
@@ -158,25 +160,28 @@ class Statistics:
     def count_sent_back(self, group: str, topic: str) -> None:
         self._sent_back.setdefault((group, topic), Flow()).add(1, 0)
 
-    def forget_topic(self, topic: str) -> None:
+    def forgetting(self, *, group: str = "", topic: str = "") -> Iterator[None]:
+        """Forgets what flowed for a group or a topic, a queue at a time."""
+        put = self._put.get(topic, {})
+        for queue_id in list(put):
+            put.pop(queue_id, None)
+            yield
         self._put.pop(topic, None)
-        self._forget([key for key in [*self._got, *self._sent_back] if key[1] == topic])
-
-    def forget_group(self, group: str) -> None:
-        self._forget([key for key in [*self._got, *self._sent_back] if key[0] == group])
-
-    def _forget(self, keys: Iterable[tuple[str, str]]) -> None:
-        for key in keys:
-            for queue_id in self._got.pop(key, ()):
-                del self.pull_flows[*key, queue_id]
+        for key in [key for key in [*self._got, *self._sent_back] if group in ("", key[0]) and topic in ("", key[1])]:
+            got = self._got.get(key, {})
+            for queue_id in list(got):
+                got.pop(queue_id, None)
+                self.pull_flows.pop((*key, queue_id), None)
+                yield
+            self._got.pop(key, None)
             self._sent_back.pop(key, None)
 
     def totals(self, now: int) -> Totals:
         return Totals(now, self.put.messages, self.got.messages, self.got.calls, self.pulls_found, self.pulls_missed)
 
     def tick(self, now: int, day: int) -> None:
-        """Every 10 s, after the `flows` have been sampled. `day` is the number of the local day; a new one begins the
-        counts of today."""
+        """Every 10 s, after the `flows` have been sampled. `day` is the number of the local day; a new one restarts
+        today's counts."""
         self._totals.append(self.totals(now))
         self.put_times.tick(now)
         today = self.today
@@ -197,16 +202,16 @@ class Statistics:
         return sum(flow.messages for flow in flows), sum(flow.bytes for flow in flows)
 
     def pulled(self) -> list[tuple[str, str]]:
-        """(group, topic) of everything that was pulled."""
+        """(group, topic) of all pulls."""
         return list(self._got)
 
     def pulled_to(self, group: str, topic: str, queue_id: int) -> int:
-        """The offset after the last message that a group pulled; 0 where it pulled none."""
+        """The offset after the last message that a group pulled; 0 if it pulled none."""
         flow = self._got.get((group, topic), {}).get(queue_id)
         return flow.pulled_to if flow is not None else 0
 
     def per_second(self, number: str, seconds: int, now: int) -> float:
-        """The rate of one of the totals over the last so many seconds, or as far as the broker has run."""
+        """The rate of one of the totals over that many seconds, or since the start."""
         earlier = next((one for one in reversed(self._totals) if now - one.time >= seconds * 1000), None)
         earlier = earlier or (self._totals[0] if self._totals else None)
         if earlier is None or earlier.time >= now:
@@ -215,14 +220,15 @@ class Statistics:
         return grown * 1000 / (now - earlier.time)
 
     def rates(self, name: str, key: str) -> dict[Span, Rate] | None:
-        """A statistic by RocketMQ's name and key; None where there is nothing of that name and key."""
-        flows = list(self._named(name, key))
-        if not flows:
-            return None
-        number: Number = (
-            "bytes" if name.endswith("SIZE") else "milliseconds" if name.endswith("LATENCY") else "messages"
-        )
-        return {span: rate(flows, span, number) for span in SPANS}
+        """A statistic by RocketMQ's name and key; None if there is none."""
+        flows, carried = self.flows_of(name, key), Carried(number_of(name))
+        for flow in flows:
+            carried.add(flow, *SPANS)
+        return {span: carried.rate(span) for span in SPANS} if flows else None
+
+    def flows_of(self, name: str, key: str) -> list[Flow]:
+        """What a statistic is the sum of: up to 65,535 queues."""
+        return list(self._named(name, key))
 
     def _named(self, name: str, key: str) -> Iterable[Flow]:
         match name:
@@ -261,14 +267,27 @@ def _of_queue(flows: dict[int, Flow], queue_id: str) -> list[Flow]:
     return [flows[int(queue_id)]] if queue_id.isdecimal() and int(queue_id) in flows else []
 
 
-def rate(flows: Iterable[Flow], span: Span, number: Number) -> Rate:
-    """What these flows carried together between the first and the last sample of a span."""
-    total = calls = elapsed = 0
-    for flow in flows:
-        samples: deque[Sample] = getattr(flow.history, span, deque())
-        if len(samples) >= 2:
-            first, last = samples[0], samples[-1]
-            total += getattr(last, number) - getattr(first, number)
-            calls += last.calls - first.calls
-            elapsed = max(elapsed, last.time - first.time)
-    return Rate(total, total * 1000 / elapsed if elapsed else 0.0, total / calls if calls else 0.0)
+def number_of(name: str) -> Number:
+    """What a statistic of RocketMQ's counts."""
+    return "bytes" if name.endswith("SIZE") else "milliseconds" if name.endswith("LATENCY") else "messages"
+
+
+class Carried:
+    """What flows carried together between the first and the last sample of each span."""
+
+    def __init__(self, number: Number) -> None:
+        self._number = number
+        self._sums = dict.fromkeys(SPANS, (0, 0, 0))
+
+    def add(self, flow: Flow, *spans: Span) -> None:
+        for span in spans:
+            samples: deque[Sample] = getattr(flow.history, span, deque())
+            if len(samples) >= 2:
+                total, calls, elapsed = self._sums[span]
+                first, last = samples[0], samples[-1]
+                total += getattr(last, self._number) - getattr(first, self._number)
+                self._sums[span] = total, calls + last.calls - first.calls, max(elapsed, last.time - first.time)
+
+    def rate(self, span: Span) -> Rate:
+        total, calls, elapsed = self._sums[span]
+        return Rate(total, total * 1000 / elapsed if elapsed else 0.0, total / calls if calls else 0.0)

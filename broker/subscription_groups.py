@@ -1,10 +1,10 @@
-"""What each consumer group may do: consume at all, broadcast, how often a message is tried again, and where.
+"""What each consumer group may do: consume, broadcast, how often a message is retried, and where.
 
 Groups come from an administrator (200) or are created when they are first seen, if the settings allow it. Pure but for
-its log; code that changes the table has it written (`subscriptionGroup.json`) through `on_change`.
+its log; changes are written (`subscriptionGroup.json`) through `on_change`.
 
-Invariants: a group's name is legal, so its retry topic's is; `version` moves with every change; a group in the table
-is replaced, never changed.
+Invariants: a group's name is legal, so its retry topic's is; `version` grows with every change; a group in the table is
+replaced, never changed.
 
 Java: broker/subscription/SubscriptionGroupManager.java, common/subscription/SubscriptionGroupConfig.java
 """
@@ -20,6 +20,7 @@ import msgspec
 from rocketlet.broker.config import Settings
 from rocketlet.broker.topic_table import read_version
 from rocketlet.common import topic as names
+from rocketlet.common.json_pieces import object_pieces
 from rocketlet.remoting.protocol.body import without_nulls
 from rocketlet.remoting.protocol.configuration import DataVersion, SubscriptionGroupConfig, SubscriptionGroupTable
 
@@ -30,7 +31,7 @@ MAX_GROUPS = 100_000
 
 
 def read_group(fields: Any) -> SubscriptionGroupConfig:
-    """A group of a file. Raises ValidationError or InvalidName."""
+    """A group from a file. Raises ValidationError or InvalidName."""
     group = msgspec.convert(without_nulls(fields), SubscriptionGroupConfig, strict=False)
     names.check_group_name(group.groupName)
     return group
@@ -45,7 +46,7 @@ class SubscriptionGroups:
         self._on_change = on_change
         self._groups = {name: SubscriptionGroupConfig(groupName=name) for name in sorted(names.SYSTEM_GROUPS)}
         self.version = DataVersion(0, clock())
-        # The look-up of groups that exist, which is what all but the first pull of a group needs.
+        # The lookup of existing groups, which is all that a group's pulls need after the first.
         self.known: Callable[[str], SubscriptionGroupConfig | None] = self._groups.get
 
     def find(self, name: str) -> SubscriptionGroupConfig | None:
@@ -63,7 +64,7 @@ class SubscriptionGroups:
         return self._put(SubscriptionGroupConfig(groupName=name))
 
     def update(self, group: SubscriptionGroupConfig) -> None:
-        """Create or replace a group as an administrator asks. Requires: a checked name."""
+        """Create or replace a group for an administrator. Requires: a checked name."""
         known = group.groupName in self._groups
         log.info("group %s %s by an administrator: %r", group.groupName, "updated" if known else "created", group)
         self._put(group)
@@ -75,7 +76,7 @@ class SubscriptionGroups:
             self._put(msgspec.structs.replace(group, consumeEnable=False))
 
     def delete(self, name: str) -> bool:
-        """True when there was one."""
+        """True if it existed."""
         if self._groups.pop(name, None) is None:
             return False
         log.info("group %s deleted", name)
@@ -83,7 +84,7 @@ class SubscriptionGroups:
         return True
 
     def follow(self, groups: Iterable[SubscriptionGroupConfig], gone: Iterable[str], version: DataVersion) -> None:
-        """Take over groups of the master, and its version of the table with them. Requires: checked names."""
+        """Adopt the master's groups, and its version of the table. Requires: checked names."""
         self._groups.update((group.groupName, group) for group in groups)
         for name in gone:
             if self._groups.pop(name, None) is not None:
@@ -101,11 +102,17 @@ class SubscriptionGroups:
         return f"<SubscriptionGroups: {len(self._groups)} groups, version {self.version.counter}>"
 
     def to_body(self) -> SubscriptionGroupTable:
-        """The answer to request 201, and subscriptionGroup.json."""
+        """All of it, as the answer to request 201 has it."""
         return SubscriptionGroupTable(self.version, dict(self._groups))
 
+    def pieces(self, between: bytes = b",") -> Iterator[bytes]:
+        """The JSON of `to_body`, also of subscriptionGroup.json."""
+        yield b'{"dataVersion":%b,"subscriptionGroupTable":' % msgspec.json.encode(self.version)
+        yield from object_pieces(dict(self._groups).items(), between)
+        yield b"}"
+
     def load(self, body: Any) -> None:
-        """Take over what was read from subscriptionGroup.json; what makes no sense is reported and left out."""
+        """Load subscriptionGroup.json; invalid entries are logged and skipped."""
         if not isinstance(body, dict):
             return
         table = body.get("subscriptionGroupTable")

@@ -1,7 +1,7 @@
-"""What a broker keeps beside its messages: topics, groups, offsets, filters, progress of delays; and their files.
+"""A broker's tables beside its messages: topics, groups, offsets, filters, progress of delays; and their files.
 
-Topics and groups are written as soon as they change, and before the answer where an administrator changed them. Offsets
-and the like change all the time and are written regularly, and when the broker stops.
+Topics and groups are written as soon as they change, and before the answer to an administrator. Offsets and the like
+change all the time and are written periodically, and when the broker stops.
 
 Java: broker/BrokerController.java (initialize, the scheduled persists)
 """
@@ -23,6 +23,7 @@ from rocketlet.broker.popping.modes import RequestModes
 from rocketlet.broker.subscription_groups import SubscriptionGroups
 from rocketlet.broker.tombstones import TOPIC, Tombstones
 from rocketlet.broker.topic_table import TopicTable
+from rocketlet.common.json_pieces import LINES
 from rocketlet.common.topic import DLQ_PREFIX, RETRY_PREFIX
 from rocketlet.store.disk import Disk
 from rocketlet.store.message_store import MessageStore
@@ -66,10 +67,18 @@ class Tables:
         self.delays = DelayOffsets()
         self.modes = RequestModes()
         self.tombstones = Tombstones()
-        self.topics_file = JsonFile(disk, f"{root}/config/topics.json", pieces=self.topics.pieces)
-        self.groups_file = JsonFile(disk, f"{root}/config/subscriptionGroup.json", self.groups.to_body)
-        self.offsets_file = JsonFile(disk, f"{root}/config/consumerOffset.json", pieces=self.offsets.pieces)
-        self.filters_file = JsonFile(disk, f"{root}/config/consumerFilter.json", self.filters.to_body)
+        self.topics_file = JsonFile(
+            disk, f"{root}/config/topics.json", pieces=lambda: self.topics.pieces(between=LINES)
+        )
+        self.groups_file = JsonFile(
+            disk, f"{root}/config/subscriptionGroup.json", pieces=lambda: self.groups.pieces(LINES)
+        )
+        self.offsets_file = JsonFile(
+            disk, f"{root}/config/consumerOffset.json", pieces=lambda: self.offsets.pieces(LINES)
+        )
+        self.filters_file = JsonFile(
+            disk, f"{root}/config/consumerFilter.json", pieces=lambda: self.filters.pieces(LINES)
+        )
         self.delays_file = JsonFile(disk, f"{root}/config/delayOffset.json", self.delays.to_body)
         self.modes_file = JsonFile(
             disk, f"{root}/config/messageRequestMode.json", lambda: self.modes.to_body().builtins()
@@ -78,11 +87,11 @@ class Tables:
         self.news = News()
         """Wakes whoever waits for a change of any table."""
         self.offsets.on_change = self.news.tell
-        # What was written last of the tables that count their changes themselves.
+        # The last written versions of tables that count their own changes.
         self._written = {self.offsets_file: 0, self.filters_file: 0, self.delays_file: 0}
 
     def load(self, broker_name: str) -> None:
-        """Read all files; a missing or broken one is reported and starts empty. Then make the broker's own topics."""
+        """Read all files; a missing or broken one is logged and starts empty. Then create the broker's own topics."""
         self.topics.load(self.topics_file.load())
         self.groups.load(self.groups_file.load())
         self.offsets.load(self.offsets_file.load())
@@ -116,22 +125,22 @@ class Tables:
             nursery.start_soon(self._save_regularly, self.filters_file, lambda: FILTER_SECONDS)
 
     async def save_all(self) -> None:
-        """Write whatever has changed: the broker stops."""
+        """Write everything that has changed: the broker stops."""
         for file in (self.topics_file, self.groups_file, self.tombstones_file, *self._written):
             try:
                 await self._save(file)
             except NotSaved as error:
                 log.error("%s", error)
 
-    def bury(self, kind: str, name: str, log_offset: int) -> None:
-        """Note for slaves that something was deleted, at this end of the log."""
+    def add_tombstone(self, kind: str, name: str, log_offset: int) -> None:
+        """Record for slaves that something was deleted, at this end of the log."""
         self.tombstones.add(kind, name, log_offset)
         self.tombstones_file.changed()
         self.news.tell()
 
     def fit(self, store: MessageStore) -> None:
-        """Make the tables fit the log, which is the truth where a slave becomes the master: the master may have gone
-        with its tables not all told. Topics that have messages are created, offsets behind their queues moved back."""
+        """Make the tables consistent with the log when a slave becomes the master: the master may have gone before all
+        its tables were replicated. Topics with messages are created, offsets beyond their queues are moved back."""
         deleted = {stone.name: stone.log_offset for stone in self.tombstones.after(0) if stone.kind == TOPIC}
         found: dict[str, int] = {}
         for queue in store.queues:
@@ -143,7 +152,7 @@ class Tables:
             self.topics.create(name, queues if is_one_queued else max(queues, least), reason="for messages in the log")
         moved = self.offsets.keep_below(store.queue_end)
         if moved:
-            log.warning("%d consumer offsets lay behind what there is of their queues, and were moved there", moved)
+            log.warning("%d consumer offsets were beyond the ends of their queues, and were moved there", moved)
 
     def _topics_changed(self) -> None:
         self.topics_file.changed()

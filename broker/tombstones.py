@@ -1,13 +1,12 @@
-"""What was deleted here, for slaves that have not heard of it: topics and groups, each with the place in the log where
-that was.
+"""Deletions for slaves that have not seen them: topics and groups, each with the log offset of the deletion.
 
-A slave learns from it that something is gone; from what is merely missing in a table it concludes nothing, for a master
-that lost a file would take everything with it. The place in the log tells a slave which messages of a topic are the
-deleted ones, however far it is, and whether the topic has been made again since. Pure.
+A slave deletes only what has a tombstone, not what is merely missing from a table, because a master that lost a file
+would otherwise wipe its slaves. The log offset shows a slave which messages of a topic are the deleted ones, however
+far it lags, and whether the topic has been recreated since. Pure.
 
 Invariant: at most MOST are kept, the latest ones.
 
-Java: nothing of the kind; there deletions do not reach slaves
+Java: none; there deletions do not reach slaves
 """
 
 from __future__ import annotations
@@ -36,42 +35,51 @@ class Tombstones:
     """The tombstones of one broker."""
 
     def __init__(self) -> None:
-        self._stones: list[Tombstone] = []
+        self._stones: dict[tuple[str, str], Tombstone] = {}  # by kind and name, in the order of their numbers
         self._next = 1
 
     def add(self, kind: str, name: str, log_offset: int) -> None:
-        self._stones = [stone for stone in self._stones if (stone.kind, stone.name) != (kind, name)][-MOST + 1 :]
-        self._stones.append(Tombstone(self._next, kind, name, log_offset))
+        self._put(Tombstone(self._next, kind, name, log_offset))
         self._next += 1
+
+    def _put(self, stone: Tombstone) -> None:
+        self._stones.pop((stone.kind, stone.name), None)
+        self._stones[stone.kind, stone.name] = stone
+        if len(self._stones) > MOST:
+            del self._stones[next(iter(self._stones))]
 
     @property
     def last(self) -> int:
-        """The number of the latest one; 0 where there is none."""
+        """The number of the latest one; 0 if there is none."""
         return self._next - 1
 
     def after(self, number: int) -> list[Tombstone]:
-        """Those with higher numbers, in their order."""
-        return [stone for stone in self._stones if stone.number > number]
+        """Tombstones with higher numbers, in order."""
+        return [stone for stone in self._stones.values() if stone.number > number]
 
     def has(self, stone: Tombstone) -> bool:
-        """Whether this deletion is known already, whatever number it has."""
-        return any(
-            (one.kind, one.name, one.log_offset) == (stone.kind, stone.name, stone.log_offset) for one in self._stones
-        )
+        """Whether this deletion is already known, under any number."""
+        known = self._stones.get((stone.kind, stone.name))
+        return known is not None and known.log_offset == stone.log_offset
 
     def to_body(self) -> dict[str, Any]:
         """The content of rocketlet/tombstones.json."""
-        return {"next": self._next, "gone": [[one.number, one.kind, one.name, one.log_offset] for one in self._stones]}
+        gone = [[one.number, one.kind, one.name, one.log_offset] for one in self._stones.values()]
+        return {"next": self._next, "gone": gone}
 
     def load(self, body: Any) -> None:
-        """Take over what was read from the file; what makes no sense is reported and left out."""
+        """Load the file; invalid entries are logged and skipped."""
         if not isinstance(body, dict):
             return
         try:
             stones = [Tombstone(int(n), str(kind), str(name), int(at)) for n, kind, name, at in body["gone"]]
-            self._stones, self._next = stones[-MOST:], max(int(body["next"]), 1)
+            following = max(int(body["next"]), 1)
         except (KeyError, TypeError, ValueError) as error:
             log.warning("tombstones.json makes no sense and is left out: %s", error)
+            return
+        self._stones, self._next = {}, following
+        for stone in stones:
+            self._put(stone)
 
     def __len__(self) -> int:
         return len(self._stones)

@@ -1,4 +1,4 @@
-"""The queues of a topic at all brokers, for who shares them out: asked of the name servers, remembered for a moment.
+"""The queues of a topic at all brokers, for allocation: requested from the name servers, cached for a moment.
 
 Java: broker/topic/TopicRouteInfoManager.java
 """
@@ -29,7 +29,7 @@ ASK_SECONDS = 1.0
 
 
 class TopicRoutes:
-    """Of topics that clients ask assignments for."""
+    """Routes of topics for which clients request assignments."""
 
     def __init__(self, identity: Identity, settings: Settings, topics: TopicTable, pool: ConnectionPool) -> None:
         self._identity = identity
@@ -39,7 +39,7 @@ class TopicRoutes:
         self._known: dict[str, tuple[float, list[WireQueue]]] = {}
 
     async def queues(self, topic: str) -> list[WireQueue]:
-        """Those that can be read, in an order that all brokers agree on; our own alone where no name server answers."""
+        """The readable queues, in an order that all brokers agree on; only our own if no name server answers."""
         found = self._known.get(topic)
         if found is not None and trio.current_time() - found[0] < REMEMBERED_SECONDS:
             return found[1]

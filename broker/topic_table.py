@@ -1,12 +1,12 @@
-"""The topics of this broker: how many queues, and what may be done with them.
+"""The topics of this broker: their queues and permissions.
 
-Topics come from four sides: the broker's own at start, an administrator (17), a first send that creates its topic
-after the template TBW102, and the retry and dead-letter topics of groups. A `Topic` also holds what the path of a send
-needs of it, so that one look-up in a dictionary is enough. Pure but for its log; code that changes the table has it
-written (`topics.json`) and registered through `on_change`.
+Topics have four sources: the broker's own at start, an administrator (17), a first send that creates its topic from the
+template TBW102, and the retry and dead-letter topics of groups. A `Topic` also holds what the send path needs, so that
+one dictionary lookup is enough. Pure except for its log; changes are written (`topics.json`) and registered through
+`on_change`.
 
-Invariants: a name in the table is legal, so it may become a part of a path; `version` moves with every change; a Topic
-is replaced, never changed, except that `order` follows what the name server says.
+Invariants: a name in the table is legal, so it may become part of a path; `version` grows with every change; a Topic is
+replaced, never changed, except that `order` follows the name server.
 
 Java: broker/topic/TopicConfigManager.java, common/TopicConfig.java
 """
@@ -23,6 +23,7 @@ from msgspec import UNSET
 from rocketlet.broker.config import BrokerConfig, Settings
 from rocketlet.broker.statistics import Flow
 from rocketlet.common import topic as names
+from rocketlet.common.json_pieces import object_pieces
 from rocketlet.common.message_flags import MULTI_TAGS
 from rocketlet.common.topic import PERM_INHERIT, PERM_READ, PERM_WRITE
 from rocketlet.remoting.protocol.body import without_nulls
@@ -40,14 +41,14 @@ log = logging.getLogger("rocketlet.broker.topic_table")
 
 READ_WRITE = PERM_READ | PERM_WRITE
 DELAY_QUEUES = 18
-# A first send creates its topic, so a peer could create them without end; each costs files too.
+# Sends create topics, so a peer could create them without end; each costs files too.
 MAX_TOPICS = 100_000
 
 
 class Topic:
-    """One topic. `queues` is how many queue ids are legal, `plain` is false where a send has to look closer.
+    """One topic. `queues` is the number of legal queue ids, `plain` is false if its sends need checks.
 
-    `saved` is false while a topic that a send created is not on the disk yet: until then its sends are not answered.
+    `saved` is false while a topic created by a send is not on disk yet: until then its sends are not answered.
     """
 
     __slots__ = (
@@ -109,7 +110,7 @@ class Topic:
         return not special
 
     def to_config(self, mask: int = -1) -> TopicConfig:
-        """As files and registrations carry it; a broker that may not be written to masks the permission."""
+        """The form in files and registrations; a read-only broker masks the permission."""
         return TopicConfig(
             order=self.order,
             perm=self.perm & mask,
@@ -134,7 +135,7 @@ class TopicTable:
         self._on_change = on_change
         self._topics: dict[str, Topic] = {}
         self.version = DataVersion(0, clock())
-        # The send path's look-up: one bound method, no indirection.
+        # The send path's lookup: one bound method, no indirection.
         self.get: Callable[[str], Topic | None] = self._topics.get
 
     def __iter__(self) -> Iterator[Topic]:
@@ -144,7 +145,7 @@ class TopicTable:
         return len(self._topics)
 
     def create_on_send(self, name: str, template: str, queues: int, *, unit: bool, peer: str) -> Topic | None:
-        """The topic of a first send, after its template, or None where the template does not allow it."""
+        """The topic of a first send, from its template, or None if the template does not allow it."""
         model = self._topics.get(template)
         if model is None or not model.perm & PERM_INHERIT:
             return None
@@ -158,9 +159,9 @@ class TopicTable:
         return topic if self._create(topic, f"by a send from {peer}, after {template}") else None
 
     def create(self, name: str, queues: int, *, sys_flag: int = 0, reason: str) -> Topic | None:
-        """The topic of that name; one that the broker needs (a retry topic and the like) is created where missing.
+        """The topic of that name, created if missing: for topics that the broker needs, such as retry topics.
 
-        None where the table is full or the name is not legal.
+        None if the table is full or the name is illegal.
         """
         found = self._topics.get(name)
         if found is not None:
@@ -169,7 +170,7 @@ class TopicTable:
         return topic if self._create(topic, reason) else None
 
     def update(self, topic: Topic) -> None:
-        """Create or replace a topic as an administrator asks. Requires: a checked name."""
+        """Create or replace a topic for an administrator. Requires: a checked name."""
         old = self._topics.get(topic.name)
         if old is not None:
             topic.flows = old.flows
@@ -179,7 +180,7 @@ class TopicTable:
         self._changed()
 
     def delete(self, name: str) -> bool:
-        """True when there was one."""
+        """True if it existed."""
         if self._topics.pop(name, None) is None:
             return False
         log.info("topic %s deleted", name)
@@ -187,7 +188,7 @@ class TopicTable:
         return True
 
     def follow(self, topics: Iterable[Topic], gone: Iterable[str], version: DataVersion) -> None:
-        """Take over topics of the master, and its version of the table with them. Requires: checked names."""
+        """Adopt the master's topics, and its version of the table. Requires: checked names."""
         for topic in topics:
             old = self._topics.get(topic.name)
             if old is not None:
@@ -200,11 +201,11 @@ class TopicTable:
         self._on_change()
 
     def renew(self) -> None:
-        """A new version of the same topics: what name servers are told of them has changed."""
+        """A new version of the same topics, because their registered form has changed."""
         self._changed()
 
     def follow_order(self, ordered: Iterable[str]) -> None:
-        """Take over from the name server which topics are ordered."""
+        """Adopt the name server's list of ordered topics."""
         ordered = set(ordered)
         changed = False
         for topic in self._topics.values():
@@ -216,23 +217,20 @@ class TopicTable:
             self._changed()
 
     def to_body(self, mask: int = -1) -> TopicConfigTable:
-        """The answer to request 21, and a part of a registration."""
+        """All of it, as the answer to request 21 has it."""
         topics = self._topics.values()
         return TopicConfigTable(self.version, {topic.name: topic.to_config(mask) for topic in topics})
 
-    def pieces(self) -> Iterator[bytes]:
-        """The text of topics.json. A topic that is made between two pieces is in the next text, which its change asks
-        for."""
-        yield b'{"dataVersion":%b,\n"topicConfigTable":{' % msgspec.json.encode(self.version)
-        before = b"\n"
-        for topic in list(self._topics.values()):
-            if topic.name in self._topics:
-                yield b"%b%b:%b" % (before, msgspec.json.encode(topic.name), msgspec.json.encode(topic.to_config()))
-                before = b",\n"
-        yield b"\n}}\n"
+    def pieces(self, mask: int = -1, between: bytes = b",") -> Iterator[bytes]:
+        """The JSON of `to_body`, also of topics.json. A topic created between two pieces is in the next text, which its
+        change requests."""
+        yield b'{"dataVersion":%b,"topicConfigTable":' % msgspec.json.encode(self.version)
+        rows = ((topic.name, topic.to_config(mask)) for topic in list(self._topics.values()))
+        yield from object_pieces((row for row in rows if row[0] in self._topics), between)
+        yield b"}"
 
     def load(self, body: Any) -> None:
-        """Take over what was read from topics.json; what makes no sense in it is reported and left out."""
+        """Load topics.json; invalid entries are logged and skipped."""
         if not isinstance(body, dict):
             return
         table = body.get("topicConfigTable")
@@ -246,15 +244,15 @@ class TopicTable:
         self.version = read_version(body) or self.version
 
     def create_own(self, broker_name: str) -> None:
-        """The topics that every broker has; those that exist stay as they are."""
+        """The topics that every broker has; existing ones stay as they are."""
         for topic in own_topics(self._settings.now, broker_name):
-            # A broker may have a dot in its name, a topic may not; no client can send to such a one anyway.
+            # A broker's name may contain a dot, a topic's may not; no client can send to such a topic anyway.
             if topic.name not in self._topics and names.is_legal_name(topic.name):
                 self._topics[topic.name] = topic
                 self._changed()
 
     def system_topics(self, broker_name: str) -> list[str]:
-        """The answer to request 305: the reserved names, also where they do not exist, and the broker's own."""
+        """The answer to request 305: the reserved names, existing or not, and the broker's own."""
         cluster = self._settings.now.broker_cluster_name
         return sorted(names.SYSTEM_TOPICS | {cluster, broker_name, names.reply_topic(cluster)})
 
@@ -299,7 +297,7 @@ def own_topics(config: BrokerConfig, broker_name: str) -> list[Topic]:
 
 
 def read_topic(name: str, fields: Any) -> Topic:
-    """A topic of a file. Raises ValidationError or InvalidName."""
+    """A topic from a file. Raises ValidationError or InvalidName."""
     config = msgspec.convert(without_nulls(fields), TopicConfig, strict=False)
     config.topicName = config.topicName or name
     names.check_topic_name(config.topicName)
@@ -312,7 +310,7 @@ def read_topic(name: str, fields: Any) -> Topic:
 
 
 def topic_of(config: TopicConfig) -> Topic:
-    """Requires: a checked name, sensible numbers."""
+    """Requires: a checked name, valid numbers."""
     return Topic(
         config.topicName,
         config.readQueueNums,
@@ -326,7 +324,7 @@ def topic_of(config: TopicConfig) -> Topic:
 
 
 def read_version(body: dict[str, Any]) -> DataVersion | None:
-    """The version in a table's file; None where there is none that makes sense."""
+    """The version in a table's file; None if there is no valid one."""
     try:
         return msgspec.convert(body.get("dataVersion"), DataVersion, strict=False)
     except msgspec.ValidationError:

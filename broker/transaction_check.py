@@ -1,17 +1,17 @@
-"""Asking producers how their transactions ended, when they did not say: 39 CHECK_TRANSACTION_STATE.
+"""Checking open transactions with their producers: 39 CHECK_TRANSACTION_STATE.
 
-Every `transactionCheckInterval` the half queue is gone through from the first message that is not over. A message
-- that was asked about `transactionCheckMax` times, or once and is older than messages are kept, is given up;
-- younger than `transactionTimeOut` ends the round, for those after it are younger still;
-- younger than its own CHECK_IMMUNITY_TIME_IN_SECONDS is put back into the half queue unasked, so that it does not hold
-  up those after it; its first offset stays with it;
-- else is put back with one check more, and one live producer of its group is asked about the copy. Where none lives it
-  counts as asked: so transactions that cannot be ended do not stay for ever. One whose properties have no room for the
-  count cannot be put back: it is asked about where it is, and counted in memory.
+Every `transactionCheckInterval` the half queue is scanned from the first message that is not over. A message
+- that was checked `transactionCheckMax` times, or once and is older than the retention, is given up;
+- younger than `transactionTimeOut` ends the round, because later ones are younger still;
+- younger than its own CHECK_IMMUNITY_TIME_IN_SECONDS is put back into the half queue unchecked, so that it does not
+  hold up later ones; it keeps its first offset;
+- otherwise is put back with one check more, and one live producer of its group is asked about the copy. If there is
+  none it counts as checked, so that transactions nobody can end do not stay forever. One whose properties have no room
+  for the count cannot be put back: it is checked in place, and counted in memory.
 
-Unlike RocketMQ, a transaction is never given up without having been asked about, for a producer whose clock is three
-days behind would lose all its transactions; and messages that are put back unasked do not count as checked, or fifteen
-rounds would end an immunity of an hour.
+Unlike RocketMQ, a transaction is never given up unchecked, because a producer whose clock is three days behind would
+lose all its transactions; and messages put back unchecked do not count as checked, or fifteen rounds would end an
+immunity of an hour.
 
 Java: broker/transaction/queue/TransactionalMessageServiceImpl.java (check), AbstractTransactionalMessageCheckListener
 """
@@ -48,11 +48,11 @@ from rocketlet.store.errors import MessageIllegal, StoreError
 
 log = logging.getLogger("rocketlet.broker.transaction_check")
 
-BATCH: Final = 32  # half messages examined without letting other tasks run
+BATCH: Final = 32  # half messages examined before other tasks run
 
 
 class Verdict(enum.Enum):
-    """What a round does with a half message."""
+    """A round's decision about a half message."""
 
     GIVE_UP = enum.auto()
     TOO_YOUNG = enum.auto()
@@ -61,7 +61,7 @@ class Verdict(enum.Enum):
 
 
 class TransactionCheck:
-    """The rounds of questions. `settle` files what was put; `kept_hours` is how long messages are kept."""
+    """The rounds of checks. `settle` dispatches what was put; `kept_hours` is the retention of messages."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class TransactionCheck:
         self.asked = self.given_up = 0
 
     async def run(self) -> None:
-        """Ask in rounds until cancelled. REQUIRES recovered half messages."""
+        """Check in rounds until cancelled. REQUIRES recovered half messages."""
         while True:
             await trio.sleep(self._settings.now.transaction_check_interval / 1000)
             try:
@@ -96,7 +96,7 @@ class TransactionCheck:
                 log.error("the check of transactions stops until the next round: %s", error)
 
     async def check(self) -> None:
-        """One round. Raises StoreError where the store takes nothing now; what was done until then is done."""
+        """One round. Raises StoreError if the store accepts nothing now; completed work stays done."""
         start = self._clock()
         offset = self._halves.next_open()
         seen = 0
@@ -109,25 +109,25 @@ class TransactionCheck:
                     await trio.lowlevel.checkpoint()
         finally:
             self._settle()
-            self._say_who_is_absent()
+            self._log_absent_groups()
 
-    def _say_who_is_absent(self) -> None:
-        """A line a group and round: one a transaction would bury everything else while a producer is away."""
+    def _log_absent_groups(self) -> None:
+        """One line per group and round: one per transaction would drown everything else while a producer is away."""
         for group, count in self._absent.items():
-            log.warning("no producer of group %s is there to be asked about %d of its transactions", group, count)
+            log.warning("no producer of group %s is connected to be asked about %d of its transactions", group, count)
         self._absent.clear()
 
     async def _look_at(self, offset: int, start: int) -> bool:
-        """Do with one half message what has to be done; false where the round is over."""
+        """Process one half message; false if the round is over."""
         if self._halves.is_over(offset):
             self._counted.pop(offset, None)
             return True
-        half = await self._halves.read_patiently(offset)
+        half = await self._halves.read_off_loop(offset)
         if self._halves.is_over(offset):
             return True  # meanwhile
         if half is None:
             log.error("the half message at %d cannot be read; it is skipped", offset)
-            self._halves.pass_over(offset)
+            self._halves.skip(offset)
             return True
         verdict = self._judge(half, start)
         if verdict is Verdict.TOO_YOUNG:
@@ -146,7 +146,7 @@ class TransactionCheck:
         return True
 
     def _put_back(self, half: Half, more: dict[str, str]) -> Half | None:
-        """The copy that stands for it from now on; None where it cannot be stored with these properties too."""
+        """The copy that represents it from now on; None if it cannot be stored with these additional properties."""
         try:
             return self._halves.put_back(half, half.properties | more)
         except MessageIllegal as error:
@@ -160,13 +160,13 @@ class TransactionCheck:
             self._halves.give_up(half)
         except MessageIllegal as error:
             log.error("the half message at %d is given up, and stays where it is: %s", half.offset, error)
-            self._halves.pass_over(half.offset)
+            self._halves.skip(half.offset)
         self._counted.pop(half.offset, None)
         self.given_up += 1
 
     def _judge(self, half: Half, start: int) -> Verdict:
         config = self._settings.now
-        # By the producer's clock, as RocketMQ does it; one that runs ahead of ours is asked at once.
+        # By the producer's clock, as in RocketMQ; one ahead of ours is checked at once.
         age = self._clock() - half.record.born_timestamp
         checks = half.checks + self._counted.get(half.offset, 0)
         too_old = checks > 0 and age > self._kept_hours() * 3_600_000

@@ -1,16 +1,15 @@
 """Which half messages are over: the bookkeeping that lets the first end of a transaction win.
 
-A half message is over when it was committed, rolled back, given up, or put into the half queue again as a younger copy
-of itself, which then stands for the transaction. `done` is the first offset of the half queue that is not over, which
-is what RocketMQ keeps as the offset of CID_RMQ_SYS_TRANS; of what lies after it, a set holds what is over already. The
-op queue has an entry for every end that was decided; `op_done` is its first entry that is still needed to know
-the half messages behind `done`.
+A half message is over when it was committed, rolled back, given up, or put into the half queue again as a newer copy,
+which then represents the transaction. `done` is the first offset of the half queue that is not over, which RocketMQ
+stores as the offset of CID_RMQ_SYS_TRANS; a set holds the later ones that are over. The op queue has an entry for every
+decided end; `op_done` is its first entry that is still needed to know the half messages after `done`.
 
-A producer may end a transaction under the offset of any of its copies. Its younger copy is found by the `key` of the
+A producer may end a transaction under the offset of any of its copies. Its newest copy is found by the `key` of the
 message, which all copies share. Pure.
 
-Invariants: everything below `done` is over, `done` itself is not; `op_done` only passes entries that speak of half
-messages below `done`; both only grow.
+Invariants: everything below `done` is over, `done` itself is not; `op_done` only passes entries about half messages
+below `done`; both only grow.
 
 Java: broker/transaction/queue/TransactionalMessageServiceImpl.java (removeMap, doneOpOffset)
 """
@@ -24,7 +23,7 @@ from typing import NamedTuple
 
 
 class Place(NamedTuple):
-    """Of a half message: in the half queue, and in the log."""
+    """The place of a half message: in the half queue, and in the log."""
 
     offset: int
     log_offset: int
@@ -45,15 +44,15 @@ class TransactionStates:
         self.done = done
         self.op_done = op_done
         self._over: set[int] = set()
-        self._ops: deque[tuple[int, int]] = deque()  # op offset, highest half offset that it speaks of
+        self._ops: deque[tuple[int, int]] = deque()  # op offset, highest half offset it refers to
         self._copies: dict[bytes, Place] = {}  # key of a transaction that continues in a copy -> the copy
-        self._known: dict[bytes, int] = {}  # while learning: key -> its youngest message so far
+        self._known: dict[bytes, int] = {}  # while learning: key -> its newest message so far
 
     def is_over(self, offset: int) -> bool:
         return offset < self.done or offset in self._over
 
     def copy_of(self, key: bytes) -> Place | None:
-        """The copy in which a transaction continues, if it was ever put back and is not over."""
+        """The copy in which a transaction continues, if it was put back and is not over."""
         return self._copies.get(key)
 
     def ended(self, offset: int, key: bytes) -> None:
@@ -79,7 +78,7 @@ class TransactionStates:
         self._known[key] = offset
 
     def found_copy(self, copy: Place, key: bytes) -> None:
-        """While learning: a copy, which stands for the message that was known by its key until now."""
+        """While learning: a copy, which now represents the message of its key."""
         older = self._known.get(key)
         if older is not None:
             self._over.add(older)
@@ -87,7 +86,7 @@ class TransactionStates:
         self._copies[key] = copy
 
     def learned(self) -> None:
-        """All that the queue holds is known."""
+        """The whole queue has been learned."""
         self._known = {}
         self._advance()
 
@@ -97,7 +96,7 @@ class TransactionStates:
         self._advance()
 
     def skip_to(self, done: int, op_done: int) -> None:
-        """Everything before is gone from the queues, as old files are."""
+        """Everything before was deleted from the queues with old files."""
         self._over = {offset for offset in self._over if offset >= done}
         self.done = max(self.done, done)
         self.op_done = max(self.op_done, op_done)

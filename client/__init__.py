@@ -81,57 +81,26 @@ if __name__ == "client":
     __path__ = []
 
 _HOMES = {
-    "rocketlet.client.sending.batch_splitter": ("split",),
-    "rocketlet.client.facades.lite_pull_consumers": ("AsyncLitePullConsumer", "LitePullConsumer"),
-    "rocketlet.client.facades.producers": (
-        "AsyncProducer",
-        "AsyncTransactionProducer",
-        "Producer",
-        "TransactionProducer",
-    ),
-    "rocketlet.client.facades.pull_consumers": ("AsyncPullConsumer", "PullConsumer"),
-    "rocketlet.client.facades.push_consumers": ("AsyncPushConsumer", "PushConsumer"),
-    "rocketlet.client.facades.simple_consumers": ("AsyncSimpleConsumer", "SimpleConsumer"),
-    "rocketlet.client.config": (
-        "ConsumeFrom",
-        "MessageModel",
-        "ProducerConfig",
-        "PullConfig",
-        "PushConfig",
-        "SimpleConfig",
-    ),
-    "rocketlet.client.consuming.consume_results": ("ConsumeContext", "ConsumeStatus", "Later"),
-    "rocketlet.client.consuming.message_batch": ("MessageBatch",),
-    "rocketlet.client.errors": (
-        "BadAnswer",
-        "ClientClosed",
-        "ClientError",
-        "EngineFailed",
-        "InvalidMessage",
-        "InvalidUse",
-        "NoRoute",
-        "Refused",
-        "RequestTimedOut",
-        "SendFailed",
-        "TimedOut",
-        "TooManyInFlight",
-        "Unreachable",
-    ),
-    "rocketlet.client.hooks": ("ConsumeHook", "ConsumeHookContext", "SendContext", "SendHook"),
-    "rocketlet.client.consuming.idempotence": ("MemoryKeys", "SqliteKeys", "once"),
-    "rocketlet.client.sending.pending_send": ("PendingSend",),
-    "rocketlet.client.consuming.selector": ("Sql",),
-    "rocketlet.client.sending.send_result": (
-        "PullResult",
-        "PullStatus",
-        "SendResult",
-        "SendStatus",
-        "TransactionState",
-    ),
-    "rocketlet.client.sending.transaction_producer": ("Transaction",),
-    "rocketlet.common.message": ("Message", "MessageQueue", "ReceivedMessage", "Serializer"),
+    "client.config": "ConsumeFrom MessageModel ProducerConfig PullConfig PushConfig SimpleConfig",
+    "client.consuming.consume_results": "ConsumeContext ConsumeStatus Later",
+    "client.consuming.idempotence": "MemoryKeys SqliteKeys once",
+    "client.consuming.message_batch": "MessageBatch",
+    "client.consuming.selector": "Sql",
+    "client.errors": "BadAnswer ClientClosed ClientError EngineFailed InvalidMessage InvalidUse NoRoute Refused "
+    "RequestTimedOut SendFailed TimedOut TooManyInFlight Unreachable",
+    "client.facades.lite_pull_consumers": "AsyncLitePullConsumer LitePullConsumer",
+    "client.facades.producers": "AsyncProducer AsyncTransactionProducer Producer TransactionProducer",
+    "client.facades.pull_consumers": "AsyncPullConsumer PullConsumer",
+    "client.facades.push_consumers": "AsyncPushConsumer PushConsumer",
+    "client.facades.simple_consumers": "AsyncSimpleConsumer SimpleConsumer",
+    "client.hooks": "ConsumeHook ConsumeHookContext SendContext SendHook",
+    "client.sending.batch_splitter": "split",
+    "client.sending.pending_send": "PendingSend",
+    "client.sending.send_result": "PullResult PullStatus SendResult SendStatus TransactionState",
+    "client.sending.transaction_producer": "Transaction",
+    "common.message": "Message MessageQueue ReceivedMessage Serializer",
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+_HOME_OF = {name: f"rocketlet.{module}" for module, names in _HOMES.items() for name in names.split()}
 
 if not TYPE_CHECKING:  # checkers read the imports above; `__getattr__` would give a type to misspelt names too
     __all__ = sorted(_HOME_OF)

@@ -93,7 +93,7 @@ class ClientConfig:
     route_interval: float = 30.0
     heartbeat_interval: float = 30.0
     idle_timeout: float = 120.0
-    """A connection without traffic for so long is closed."""
+    """A connection without traffic for this long is closed."""
     max_frame: int = 16 << 20
     """The largest answer that is taken; the broker's own limit."""
     max_inflated_size: int = 64 << 20

@@ -31,9 +31,7 @@ async def called(function: Callable[Parameters, Result], *args: Parameters.args,
     return function(*args, **named)
 
 
-def as_coroutine_function(
-    function: Callable[Parameters, Result],
-) -> Callable[Parameters, Coroutine[Any, Any, Result]]:
+def as_coroutine_function(function: Callable[Parameters, Result]) -> Callable[Parameters, Coroutine[Any, Any, Result]]:
     """A plain function in the form of an async one."""
 
     async def call(*args: Parameters.args, **named: Parameters.kwargs) -> Result:

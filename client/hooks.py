@@ -10,9 +10,9 @@ Java: client/hook/SendMessageHook.java, ConsumeMessageHook.java, CheckForbiddenH
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from rocketlet.client.consuming.consume_job import Call
 from rocketlet.client.consuming.consume_results import ConsumeContext, ListenerAnswer, consumed
@@ -22,6 +22,8 @@ from rocketlet.common.clock import WallClock
 from rocketlet.common.message import Message, MessageQueue, ReceivedMessage
 
 log = logging.getLogger("rocketlet.client.hooks")
+
+Context = TypeVar("Context")
 
 
 @dataclass(slots=True)
@@ -101,20 +103,22 @@ class ConsumeHook(Protocol):
         """The listener has returned or raised."""
 
 
-def run_end_hooks(hooks: Sequence[EndTransactionHook], context: EndTransactionContext) -> None:
-    """Call each of them; one that raises does no harm."""
+def tell(hooks: Iterable[Callable[[Context], None]], context: Context, what: str, message_id: str) -> None:
+    """Call each of these methods of hooks; one that raises is logged and does no harm."""
     for hook in hooks:
         try:
-            hook.after_end_transaction(context)
+            hook(context)
         except Exception:
-            log.exception("a hook raised after the transaction of message %s", context.message_id)
+            log.exception("a %s hook raised at message %s", what, message_id)
 
 
 def hooked(call: Call, hooks: Sequence[ConsumeHook], group: str, clock: WallClock) -> Call:
     """An async listener with hooks around it."""
+    before, after = [hook.before_consume for hook in hooks], [hook.after_consume for hook in hooks]
 
     async def around(messages: Sequence[ReceivedMessage], context: ConsumeContext) -> ListenerAnswer:
-        seen = _before(hooks, group, messages, context)
+        seen = ConsumeHookContext(group, context.queue, messages)
+        tell(before, seen, "consume", messages[0].message_id)
         began = clock()
         try:
             answer: ListenerAnswer = await call(messages, context)
@@ -125,26 +129,6 @@ def hooked(call: Call, hooks: Sequence[ConsumeHook], group: str, clock: WallCloc
             raise
         finally:
             seen.elapsed_ms = clock() - began
-            _after(hooks, seen)
+            tell(after, seen, "consume", messages[0].message_id)
 
     return around
-
-
-def _before(
-    hooks: Sequence[ConsumeHook], group: str, messages: Sequence[ReceivedMessage], context: ConsumeContext
-) -> ConsumeHookContext:
-    seen = ConsumeHookContext(group, context.queue, messages)
-    for hook in hooks:
-        try:
-            hook.before_consume(seen)
-        except Exception:
-            log.exception("a consume hook raised before %s", messages[0].message_id)
-    return seen
-
-
-def _after(hooks: Sequence[ConsumeHook], seen: ConsumeHookContext) -> None:
-    for hook in hooks:
-        try:
-            hook.after_consume(seen)
-        except Exception:
-            log.exception("a consume hook raised after %s", seen.messages[0].message_id)

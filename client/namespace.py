@@ -9,6 +9,7 @@ Java: common/protocol/NamespaceUtil.java
 from __future__ import annotations
 
 from rocketlet.common import topic as topics
+from rocketlet.common.message import MessageQueue
 
 SEPARATOR = "%"
 
@@ -29,6 +30,20 @@ def unwrap(namespace: str, name: str) -> str:
         return name
     prefix, bare = _split_prefix(name)
     return prefix + bare.removeprefix(namespace + SEPARATOR)
+
+
+def wrap_queue(namespace: str, queue: MessageQueue) -> MessageQueue:
+    """The queue as brokers know it."""
+    return _renamed(queue, wrap(namespace, queue.topic)) if namespace else queue
+
+
+def unwrap_queue(namespace: str, queue: MessageQueue) -> MessageQueue:
+    """The queue as the user knows it."""
+    return _renamed(queue, unwrap(namespace, queue.topic)) if namespace else queue
+
+
+def _renamed(queue: MessageQueue, topic: str) -> MessageQueue:
+    return MessageQueue(topic, queue.broker_name, queue.queue_id)
 
 
 def _split_prefix(name: str) -> tuple[str, str]:

@@ -135,12 +135,7 @@ class OpenTelemetry:
         span.end()
 
     def _settle(
-        self,
-        topic: str,
-        group: str,
-        outcome: str,
-        links: Sequence[trace.Link | None],
-        attributes: Mapping[str, Any],
+        self, topic: str, group: str, outcome: str, links: Sequence[trace.Link | None], attributes: Mapping[str, Any]
     ) -> None:
         self._tracer.start_span(
             f"{outcome} {topic}",

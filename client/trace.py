@@ -109,7 +109,7 @@ class Tracer:
             result is None
             or message.topic == self._topic
             or not result.trace_on
-            or _untold({**message.properties, **context.properties})
+            or _is_untraced({**message.properties, **context.properties})
         ):
             return
         kind = _HALF if context.is_half else _DELAYED if message.delay_level else _NORMAL
@@ -136,7 +136,7 @@ class Tracer:
 
     def after_end_transaction(self, context: EndTransactionContext) -> None:
         """EndTransaction."""
-        if _untold(context.properties):
+        if _is_untraced(context.properties):
             return
         self._add(
             [
@@ -165,7 +165,7 @@ class Tracer:
     def before_consume(self, context: ConsumeHookContext) -> None:
         """SubBefore, one record a message."""
         context.notes["request"] = request = f"{self._clock():x}-{next(self._numbers):x}"
-        for message in _told(context):
+        for message in _traced(context):
             self._add(
                 [
                     "SubBefore",
@@ -182,7 +182,7 @@ class Tracer:
 
     def after_consume(self, context: ConsumeHookContext) -> None:
         """SubAfter, one record a message."""
-        told = _told(context)
+        told = _traced(context)
         for message in told:
             self._add(
                 [
@@ -223,12 +223,12 @@ def _fitting(keys: Iterable[str]) -> list[str]:
     return found
 
 
-def _untold(properties: Mapping[str, str]) -> bool:
+def _is_untraced(properties: Mapping[str, str]) -> bool:
     return properties.get(names.TRACE_ON) == "false"
 
 
-def _told(context: ConsumeHookContext) -> list[ReceivedMessage]:
-    return [message for message in context.messages if not _untold(message.properties)]
+def _traced(context: ConsumeHookContext) -> list[ReceivedMessage]:
+    return [message for message in context.messages if not _is_untraced(message.properties)]
 
 
 def _keys(message: ReceivedMessage) -> tuple[str, ...]:

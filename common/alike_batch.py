@@ -74,7 +74,7 @@ def read_alike(raw: bytes, more: bytes) -> AlikeBatch | None:
     if body_size < 0 or not properties_at <= size <= len(raw) or len(raw) % size or len(raw) < size * FEW:
         return None
     properties = raw[properties_at:size]
-    if int.from_bytes(raw[properties_at - 2 : properties_at], "big") != len(properties) or _speaks_of_keys(more):
+    if int.from_bytes(raw[properties_at - 2 : properties_at], "big") != len(properties) or _mentions_keys(more):
         return None
     import numpy
 
@@ -123,5 +123,5 @@ def _row_dtype(size: int, body_at: int, body_size: int) -> np.dtype[Any]:
 
 
 @lru_cache(64)
-def _speaks_of_keys(properties: bytes) -> bool:
+def _mentions_keys(properties: bytes) -> bool:
     return tags_and_keys(properties) != (None, [])

@@ -89,7 +89,7 @@ class LineRates(logging.Filter):
         now = record.created
         if abs(now - self._looked_at) >= 1.0:
             self._looked_at = now
-            self._tell_counts([place for place, kind in list(self._kinds.items()) if abs(now - kind.begin) >= SECONDS])
+            self._log_count([place for place, kind in list(self._kinds.items()) if abs(now - kind.begin) >= SECONDS])
         kind = self._kinds.setdefault((record.pathname, record.lineno), _Kind(now))
         kind.lines += 1
         passes = kind.lines <= LINES or record.levelno >= logging.CRITICAL
@@ -97,11 +97,11 @@ class LineRates(logging.Filter):
             kind.left_out = record
         return passes
 
-    def tell_all(self) -> None:
+    def log_suppressed(self) -> None:
         """Log the counts of everything left out so far: the process ends."""
-        self._tell_counts(list(self._kinds))
+        self._log_count(list(self._kinds))
 
-    def _tell_counts(self, places: list[tuple[str, int]]) -> None:
+    def _log_count(self, places: list[tuple[str, int]]) -> None:
         for place in places:
             kind = self._kinds.pop(place, None)
             count = _count_of(kind) if kind is not None else None

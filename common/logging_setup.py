@@ -52,7 +52,7 @@ def set_up(config: LogConfig, stream: TextIO | None = None) -> None:
     handler.setFormatter(JsonLines() if config.log_format is LogFormat.JSON else _TextLines())
     rates = LineRates(handler.emit)
     handler.addFilter(rates)
-    atexit.register(rates.tell_all)
+    atexit.register(rates.log_suppressed)
     root = logging.getLogger()
     for installed in [one for one in root.handlers if isinstance(one.formatter, JsonLines | _TextLines)]:
         root.removeHandler(installed)

@@ -51,13 +51,18 @@ class UniqueIds:
         self._now = now
         self._counter = count()
         self._month = (0, 0)
+        self._head = (-1, "")  # of the ids of one millisecond
 
     def __call__(self) -> str:
         now = self._now()
-        begin, end = self._month
-        if not begin <= now < end:
-            self._month = begin, end = _month_of(now)
-        return f"{self._prefix}{now - begin:08X}{next(self._counter) & 0xFFFF:04X}"
+        at, head = self._head
+        if at != now:
+            begin, end = self._month
+            if not begin <= now < end:
+                self._month = begin, end = _month_of(now)
+            head = f"{self._prefix}{now - begin:08X}"
+            self._head = now, head
+        return f"{head}{next(self._counter) & 0xFFFF:04X}"
 
 
 def time_of_unique_id(unique_id: str, now: int) -> int:

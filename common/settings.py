@@ -50,7 +50,7 @@ ENVIRONMENT_PREFIX = "ROCKETLET_"
 _METADATA = "rocketlet"
 _control_character = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]").search
 # Problems reported for one update; a suggestion takes 4 ms to find, and an update may have a thousand wrong keys.
-_TOLD_PROBLEMS = 10
+_PROBLEMS_SHOWN = 10
 _LONGEST_KEY = 100
 _described_types: dict[type, tuple[Setting, ...]] = {}  # looking up type hints costs 100 µs, and an update asks often
 
@@ -233,7 +233,7 @@ def with_updates_of_all(configs: Sequence[Any], updates: Mapping[str, str]) -> l
     changes: list[dict[str, Any]] = [{} for _ in configs]
     places = _places(configs)
     for number, (key, text) in enumerate(updates.items(), 1):
-        if len(problems) >= _TOLD_PROBLEMS:
+        if len(problems) >= _PROBLEMS_SHOWN:
             problems.append(f"and perhaps more: {len(updates) - number + 1} settings were not looked at")
             break
         if key not in places:

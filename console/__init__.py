@@ -1,1 +1,1 @@
-"""The console: pages over a cluster, in a process of its own that is a client of name servers and brokers."""
+"""The console: web pages about a cluster, in a separate process that is a client of name servers and brokers."""

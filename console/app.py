@@ -46,7 +46,7 @@ def made(
     clock: WallClock = system_clock,
     world: World | None = None,
 ) -> Starlette:
-    """The application over calls to a cluster. Long changes run in the nursery."""
+    """The application for a cluster. Long changes run in the nursery."""
     app = Starlette(
         routes=[*ROUTES, Mount("/static", StaticFiles(directory=str(files("rocketlet.console") / "static")))]
     )
@@ -65,7 +65,7 @@ def made(
 
 @asynccontextmanager
 async def connected(config: ConsoleConfig, network: Network | None = None) -> AsyncIterator[Admin]:
-    """Calls to the cluster, signed where an account is given."""
+    """Calls to the cluster, signed if an account is given."""
     hooks = [Signer(config.access_key, config.secret_key)] if config.access_key else []
     pool = PoolConfig(
         use_tls=config.tls, tls_auth_server=bool(config.tls_ca_file), tls_trust_path=config.tls_ca_file,
@@ -76,7 +76,7 @@ async def connected(config: ConsoleConfig, network: Network | None = None) -> As
 
 
 async def run(config: ConsoleConfig, stop: Callable[[], Awaitable[None]], *, task_status: trio.TaskStatus[str]) -> None:
-    """Serve until `stop` returns. Starts with the address of the first page."""
+    """Serve until `stop` returns. Reports the address of the first page as started."""
     async with connected(config) as calls, trio.open_nursery() as nursery:
         app = made(config, calls, nursery)
         nursery.start_soon(Sampler(app.state.console).run)
@@ -107,4 +107,4 @@ async def _serve(
 
 
 class ListenRefused(RocketletError):
-    """The address is taken, or not ours."""
+    """The address is in use, or not ours."""

@@ -1,4 +1,4 @@
-"""One line for each change that a user made or tried to make: JSON, to stderr or a file.
+"""One line for each change that a user made or attempted: JSON, to stderr or a file.
 
 Java: rocketmq-dashboard's aspect/admin (which logs to its own file)
 """
@@ -20,13 +20,13 @@ class Audit:
         self._file = file
 
     def check(self) -> None:
-        """Raises OSError where a line could not be written: then nothing is to be changed."""
+        """Raises OSError if a line could not be written: then nothing must be changed."""
         if self._file:
             with open(self._file, "a", encoding="utf-8"):
                 pass
 
     def write(self, now_ms: int, who: str, role: str, action: str, about: Mapping[str, object], outcome: str) -> None:
-        """Say it. Raises OSError where the file cannot be written."""
+        """Write a line. Raises OSError if the file cannot be written."""
         line = json.dumps(
             {
                 "time": datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="milliseconds"),

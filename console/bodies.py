@@ -1,4 +1,4 @@
-"""What a message's body is: JSON, text, MessagePack or bytes; found out by trying, and always shown as text.
+"""The kind of a message's body: JSON, text, MessagePack or bytes; found by trying, and always shown as text.
 
 Java: (none; rocketmq-dashboard shows every body as a string)
 """

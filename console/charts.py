@@ -1,4 +1,4 @@
-"""Lines over time as SVG, drawn here: nothing to load, and a page without scripts shows them too.
+"""Line charts over time as SVG, drawn here: nothing to load, and visible without scripts.
 
 Java: (none; rocketmq-dashboard draws with echarts in the browser)
 """
@@ -17,7 +17,7 @@ _MOST_POINTS = 320
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line: what it is called, and its points; `times` in seconds since 1970."""
+    """One line: its name and its points; `times` in seconds since 1970."""
 
     name: str
     times: Sequence[float]
@@ -25,7 +25,7 @@ class Line:
 
 
 def chart(lines: Sequence[Line], title: str, empty: str, clock: Sequence[tuple[float, str]] = ()) -> Markup:
-    """An SVG element. `clock` are times with how they read below the axis."""
+    """An SVG element. `clock` are times with their labels on the axis."""
     drawn = [line for line in lines if len(line.times) >= 2]
     if not drawn:
         return Markup('<p class="quiet chart-empty">{}</p>').format(empty)
@@ -65,7 +65,7 @@ def chart(lines: Sequence[Line], title: str, empty: str, clock: Sequence[tuple[f
 
 
 def thinned(times: Sequence[float], values: Sequence[float]) -> list[tuple[float, float]]:
-    """As many points as can be seen; of those that fall together the highest, so that no peak is lost."""
+    """As many points as are visible; the highest of those that coincide, so that no peak is lost."""
     step = max(1, -(-len(times) // _MOST_POINTS))
     found = []
     for at in range(0, len(times), step):
@@ -75,7 +75,7 @@ def thinned(times: Sequence[float], values: Sequence[float]) -> list[tuple[float
 
 
 def nice(value: float) -> float:
-    """The next of 1, 2, 5 times a power of ten: where an axis ends."""
+    """The next of 1, 2, 5 times a power of ten: the end of an axis."""
     if value <= 0:
         return 1.0
     power = 1.0

@@ -1,7 +1,7 @@
-"""What the console knows of a cluster: answers of name servers and brokers, kept for a few seconds.
+"""The console's view of a cluster: answers of name servers and brokers, cached for a few seconds.
 
-A page of a list requests the whole list once in `FRESH_SECONDS`, however many users look at it, and for details of the
-rows that it shows. So ten thousand topics cost a page no more than fifty do.
+A list page requests the whole list once in `FRESH_SECONDS`, however many users view it, and details only for the rows
+shown. So ten thousand topics cost a page no more than fifty.
 
 Java: rocketmq-dashboard's service/impl/
 """
@@ -52,7 +52,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """One broker as it is registered, and its runtime info where it answers."""
+    """One broker as registered, with its runtime info if it answers."""
 
     cluster: str
     name: str
@@ -110,7 +110,7 @@ class Topic:
 
     @property
     def types(self) -> set[str]:
-        """What it takes of RocketMQ 5's clients, where a broker says so."""
+        """The message types accepted from RocketMQ 5's clients, if a broker says so."""
         attributes = (config.attributes for config in self.configs.values())
         return {message_type(found) for found in attributes if isinstance(found, dict) and found}
 
@@ -121,7 +121,7 @@ class Topic:
 
 @dataclass(slots=True)
 class Group:
-    """One consumer group over all brokers. `places`: topic -> queue -> where it is."""
+    """One consumer group over all brokers. `places`: topic -> queue -> its position."""
 
     name: str
     tps: float = 0.0
@@ -142,7 +142,7 @@ class Group:
         return self.lag(RETRY_PREFIX + self.name)
 
     def consumed_until(self) -> int:
-        """When the newest message was stored that the slowest queue has consumed, ms; 0 where nothing lags."""
+        """The store time of the newest message consumed in the slowest queue, ms; 0 if nothing lags."""
         times = [
             place.lastTimestamp
             for places in self.places.values()
@@ -153,7 +153,7 @@ class Group:
 
 
 class Kept:
-    """Values by key that are asked for again when they are old; who asks meanwhile waits for the same answer."""
+    """Cached values by key, requested again when old; concurrent callers share one request."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -172,7 +172,7 @@ class Kept:
             return found
 
     def forget(self) -> None:
-        """Something was changed: look again."""
+        """Something has changed: drop the value."""
         self._values.clear()
 
     def _drop_old(self) -> None:
@@ -182,7 +182,7 @@ class Kept:
 
 
 async def each(items: Iterable[Item], ask: Callable[[Item], Awaitable[Found]]) -> list[Found]:
-    """Ask for all, a few at once; answers in the order of the items. Raises what one of them raises."""
+    """Request all, a few at once; answers in the order of the items. Raises the error of any of them."""
     wanted = list(items)
     found: dict[int, Found] = {}
     failures: list[Exception] = []
@@ -205,7 +205,7 @@ async def each(items: Iterable[Item], ask: Callable[[Item], Awaitable[Found]]) -
 
 
 class Cluster:
-    """Questions, and answers that are fresh enough."""
+    """Requests, with cached answers."""
 
     def __init__(self, calls: Admin) -> None:
         self.calls = calls
@@ -267,7 +267,7 @@ class Cluster:
         return dict(sorted(found.items()))
 
     async def groups(self) -> dict[str, Group]:
-        """All groups of users by name, with where they are."""
+        """All user groups by name, with their positions."""
         return await self._kept.get("groups", self._ask_groups)
 
     async def _ask_groups(self) -> dict[str, Group]:
@@ -301,13 +301,13 @@ class Cluster:
         return dict(sorted(found.items()))
 
     async def producers(self) -> dict[str, list[tuple[str, Any]]]:
-        """Group -> (broker name, what is known of a client)."""
+        """Group -> (broker name, client info)."""
 
         async def ask(broker: Broker) -> tuple[str, ProducerTableInfo]:
             try:
                 answer = await self.calls.ask(broker.address, RequestCode.GET_ALL_PRODUCER_INFO)
             except RocketletError:
-                return broker.name, ProducerTableInfo()  # brokers before 4.9.4 do not know the question
+                return broker.name, ProducerTableInfo()  # brokers before 4.9.4 do not know the request
             return broker.name, ProducerTableInfo.from_json(answer.body)
 
         async def ask_all() -> dict[str, list[tuple[str, Any]]]:
@@ -320,7 +320,7 @@ class Cluster:
         return await self._kept.get("producers", ask_all)
 
     async def offsets(self, topic: str) -> dict[MessageQueue, TopicOffset]:
-        """What each queue of a topic holds."""
+        """The offsets of each queue of a topic."""
 
         async def ask() -> dict[MessageQueue, TopicOffset]:
             return (await self.calls.topic_stats(topic)).offsetTable
@@ -332,7 +332,7 @@ class Cluster:
         return await self._kept.get(("members", group), lambda: self.calls.consumers(group))
 
     async def delays(self, group: str, topic: str) -> dict[MessageQueue, int]:
-        """How old the first message is that a group has not consumed, queue by queue, in milliseconds."""
+        """The age of a group's first unconsumed message, by queue, in milliseconds."""
         found: dict[MessageQueue, int] = {}
         header = QueryConsumeTimeSpanHeader(topic=topic, group=group)
         for name, address in (await self.calls.masters_of(topic)).items():
@@ -342,14 +342,14 @@ class Cluster:
         return found
 
     async def rate(self, statistic: str, key: str, addresses: Sequence[str]) -> BrokerStatsData | None:
-        """One of the brokers' statistics, summed up; None where no broker has it."""
+        """One of the brokers' statistics, summed; None if no broker has it."""
         total: BrokerStatsData | None = None
         for address in addresses:
             header = ViewBrokerStatsHeader(statsName=statistic, statsKey=key)
             try:
                 answer = await self.calls.ask(address, RequestCode.VIEW_BROKER_STATS_DATA, header)
             except RocketletError:
-                continue  # code 1: nothing of that name there
+                continue  # code 1: nothing of that name
             one = BrokerStatsData.from_json(answer.body)
             if total is None:
                 total = one

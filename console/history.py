@@ -1,7 +1,7 @@
-"""The last day in numbers: a ring of samples a series, taken by the console itself, so that no other service is needed.
+"""The history of a day: a ring of samples per series, taken by the console itself, so that no other service is needed.
 
-Series are few and of a fixed length: totals, the topics and the groups that were busiest when they were first seen. A
-console that is restarted starts again. Pure: values and times are given.
+Series are few and of fixed length: totals, and the topics and groups that were busiest when first seen. A restarted
+console starts again. Pure: values and times are arguments.
 
 Java: rocketmq-dashboard's task/DashboardCollectTask.java
 """
@@ -27,7 +27,7 @@ class History:
         self._series: dict[str, deque[float]] = {}
 
     def add(self, now: float, values: Mapping[str, float]) -> None:
-        """One sample of everything; what was not reported this time is missing."""
+        """Add one sample of everything; series not reported this time are missing."""
         for name in values:
             if name not in self._series and self._has_room(values):
                 self._series[name] = deque([_MISSING] * len(self._times), maxlen=self._length)
@@ -38,14 +38,14 @@ class History:
                 del self._series[name]  # it was not reported for a day
 
     def _has_room(self, values: Mapping[str, float]) -> bool:
-        """Whether a series can be added: one that is no longer reported makes place for it."""
+        """Whether a series can be added: one that is no longer reported makes room for it."""
         if len(self._series) < MOST_SERIES:
             return True
         silent = next((name for name, told in self._series.items() if name not in values and told[-1] != told[-1]), "")
         return self._series.pop(silent, None) is not None
 
     def series(self, name: str) -> tuple[array[float], array[float]]:
-        """Times and values of what is there, oldest first."""
+        """Times and values of existing samples, oldest first."""
         times, values = array("d"), array("d")
         for time, value in zip(self._times, self._series.get(name, ()), strict=False):
             if value == value:
@@ -54,7 +54,7 @@ class History:
         return times, values
 
     def latest(self, name: str) -> float:
-        """The newest value; 0 where there is none."""
+        """The newest value; 0 if there is none."""
         values = self._series.get(name)
         return values[-1] if values and values[-1] == values[-1] else 0.0
 

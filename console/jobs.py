@@ -1,4 +1,5 @@
-"""Changes that take a while, such as sending thousands of dead letters again: done beside the pages that ask for them.
+"""Changes that take a while, such as sending thousands of dead letters again: run in the background of the pages that
+start them.
 
 A job reports its progress, can be stopped, and continues when the browser leaves. It ends with the console.
 
@@ -23,7 +24,7 @@ MOST_KEPT = 50
 
 @dataclass(slots=True)
 class Job:
-    """`total` is 0 as long as it is not known. `outcome` is empty while it runs."""
+    """`total` is 0 while unknown. `outcome` is empty while it runs."""
 
     id: str
     about: str
@@ -40,11 +41,11 @@ class Job:
 
 
 class TooManyJobs(RocketletError):
-    """As many as may run at once do."""
+    """The maximum number of jobs is running."""
 
 
 class Jobs:
-    """All jobs of one console, within a nursery of its own."""
+    """All jobs of one console, in their own nursery."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
@@ -52,7 +53,7 @@ class Jobs:
         self._begun = 0
 
     def begin(self, about: str, link: str, work: Callable[[Job], Awaitable[str]], ended: Callable[[Job], None]) -> Job:
-        """`work` returns the outcome; `ended` is called when it is over, in any case. Raises TooManyJobs."""
+        """`work` returns the outcome; `ended` is always called at its end. Raises TooManyJobs."""
         if sum(job.runs for job in self._jobs.values()) >= MOST_RUNNING:
             raise TooManyJobs(f"{MOST_RUNNING} jobs run already; wait for one of them, or stop it")
         while len(self._jobs) >= MOST_KEPT:
@@ -63,14 +64,14 @@ class Jobs:
         return job
 
     def beside(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run something that a page reads from while it is sent."""
+        """Run a task that feeds a page while it is sent."""
         self._nursery.start_soon(work)
 
     def get(self, name: str) -> Job | None:
         return self._jobs.get(name)
 
     def of(self, link: str) -> list[Job]:
-        """Those that a page has begun, the newest first."""
+        """The jobs started by a page, newest first."""
         return [job for job in reversed(self._jobs.values()) if job.link == link]
 
     async def _run(self, job: Job, work: Callable[[Job], Awaitable[str]], ended: Callable[[Job], None]) -> None:

@@ -1,4 +1,4 @@
-"""Every address of the console, on one page."""
+"""All routes of the console."""
 
 from __future__ import annotations
 

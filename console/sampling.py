@@ -1,7 +1,7 @@
 """Takes the samples of the last day: rates and lag, once a minute.
 
-A cluster may have more topics than can be asked for each minute. Those that flowed when they were last asked are asked
-every time, and the others in turn.
+A cluster may have more topics than can be sampled each minute. Those with traffic at their last sample are sampled
+every time, the others in rotation.
 
 Java: rocketmq-dashboard's task/DashboardCollectTask.java
 """
@@ -22,7 +22,7 @@ MOST_FLOWING, MOST_IN_TURN, MOST_GROUPS = 150, 500, 150
 
 
 class Sampler:
-    """Of one console. `run` until cancelled."""
+    """The sampler of one console. `run` until cancelled."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -40,7 +40,7 @@ class Sampler:
             await trio.sleep(self._console.config.sample_seconds)
 
     async def sample(self) -> dict[str, float]:
-        """All numbers of now, by the names of their series."""
+        """All current values, by the names of their series."""
         cluster = self._console.cluster
         brokers = await cluster.brokers()
         values: dict[str, float] = {

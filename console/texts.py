@@ -37,7 +37,7 @@ CHINESE: Mapping[str, str] = {
     "Born": "发送时间",
     "Broker {name} does not answer: {why}": "Broker {name} 无响应：{why}",
     "Broker": "Broker",
-    "Brokers do not tell what their accounts are: that would tell their secrets.": "Broker 不返回账号列表，以免泄露密钥。",
+    "Brokers do not list their accounts: that would reveal secrets.": "Broker 不返回账号列表，以免泄露密钥。",
     "Brokers": "Broker",
     "Busiest topics": "最繁忙的 Topic",
     "Bytes cut off and kept aside": "已截断并另存的字节",
@@ -89,13 +89,13 @@ CHINESE: Mapping[str, str] = {
     "Find": "查询",
     "First offset": "最小位点",
     "Follows": "跟随",
-    "For maintenance: clients send to other brokers, consumers go on.": "用于维护：生产者改发其他 Broker，消费不受影响。",
+    "For maintenance: clients send to other brokers, consumers continue.": "用于维护：生产者改发其他 Broker，消费不受影响。",
     "From where": "来源地址",
     "From": "开始时间",
     "Given up": "进入死信时间",
     "Global white addresses": "全局白名单",
     "Group or client": "组或客户端",
-    "Group {name} goes on in {topic} from there": "消费组 {name} 在 {topic} 的位点已重置",
+    "Group {name} continues in {topic} from there": "消费组 {name} 在 {topic} 的位点已重置",
     "Group {name} is deleted": "消费组 {name} 已删除",
     "Group {name} is there": "消费组 {name} 已保存",
     "Group {name} lags: {count} messages": "消费组 {name} 堆积 {count} 条消息",
@@ -214,7 +214,7 @@ CHINESE: Mapping[str, str] = {
     "Retries": "重试",
     "Retries, at most": "最大重试次数",
     "Retry queues": "重试队列数",
-    "RocketMQ asks for no signature from there; a strict broker of ours does.": "RocketMQ 不校验来自这些地址的签名；严格模式的 Broker 仍会校验。",
+    "RocketMQ requires no signature from there; our strict broker does.": "RocketMQ 不校验来自这些地址的签名；严格模式的 Broker 仍会校验。",
     "Role": "角色",
     "Route": "路由",
     "Save": "保存",
@@ -440,5 +440,5 @@ CHINESE: Mapping[str, str] = {
 
 
 def translated(text: str, language: str) -> str:
-    """In that language; English where nothing is known."""
+    """The text in that language; English if there is no translation."""
     return CHINESE.get(text, text) if language == "zh" else text

@@ -1,4 +1,4 @@
-"""What is wrong now, as far as brokers and name servers report it: one line each, with where to look.
+"""Current problems, as far as brokers and name servers report them: one line each, with a link.
 
 Java: (none; rocketmq-dashboard's monitor compares the lag of groups that were entered by hand)
 """
@@ -17,7 +17,7 @@ LONG_LAG_MS = 300_000
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """`grave`: messages are refused or lost; otherwise it needs attention."""
+    """`grave`: messages are refused or lost; other problems need attention."""
 
     text: str
     link: str
@@ -25,7 +25,7 @@ class Trouble:
 
 
 def troubles(brokers: Iterable[Broker], groups: Iterable[Group], now: int, t: Callable[[str], str]) -> list[Trouble]:
-    """All of them, grave ones first."""
+    """All problems, grave ones first."""
     found = []
     for broker in brokers:
         link = f"/cluster/{quote(broker.name, safe='')}/{broker.number}"

@@ -1,9 +1,9 @@
-"""Who may do what: visitors by cookie, log-in by token, forms that only our own pages can send.
+"""Roles and sessions: visitors by cookie, login by token, forms that only our own pages can send.
 
 Every browser gets a random id in a cookie that scripts cannot read and other sites do not send. A form carries a code
-made of that id, so a foreign page cannot send one. Where a token is set, an id is worth something only after
-it was shown; the id is changed then, so that one planted beforehand is worth nothing. Pure but for chance: the time is
-given.
+derived from that id, so a foreign page cannot send one. If a token is set, an id has rights only after the token was
+presented; the id is changed then, so that one planted beforehand is worthless. Pure except for randomness: the time is
+an argument.
 
 Java: rocketmq-dashboard's service/impl/LoginServiceImpl.java
 """
@@ -26,7 +26,7 @@ GUESS_SECONDS = 60.0
 
 
 class Role(IntEnum):
-    """What a visitor may do; each may do what those below it may."""
+    """A visitor's role; each includes the rights of the lower ones."""
 
     NOBODY = 0
     VIEWER = 1
@@ -35,7 +35,7 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A user who has logged in."""
+    """A logged-in user."""
 
     role: Role
     ends: float
@@ -58,11 +58,11 @@ class Visitors:
         return bool(self._token or self._viewer_token)
 
     def new_id(self) -> str:
-        """For a browser that has none."""
+        """A new id, for a browser without one."""
         return self._chance(16).hex()
 
     def role(self, visitor: str, now: float) -> Role:
-        """What this browser may do."""
+        """The role of this browser."""
         if not self.needs_login:
             return self._most
         session = self._sessions.get(visitor)
@@ -72,7 +72,7 @@ class Visitors:
         return min(session.role, self._most)
 
     def log_in(self, said: str, now: float) -> str | None:
-        """A new id for a user with a token; None for a wrong token, or after too many wrong ones of late."""
+        """A new id for a user with a token; None for a wrong token, or after too many recent wrong ones."""
         self._guesses = [time for time in self._guesses if now - time < GUESS_SECONDS]
         if len(self._guesses) >= MOST_GUESSES:
             return None
@@ -92,22 +92,22 @@ class Visitors:
     def log_out(self, visitor: str) -> None:
         self._sessions.pop(visitor, None)
 
-    # ---- what only we can have made
+    # ---- signed values
 
     def form_code(self, visitor: str) -> str:
-        """What a form of this browser's must carry."""
+        """The code that this browser's forms must carry."""
         return self._sign(f"form {visitor}")
 
     def is_form_code(self, visitor: str, code: str) -> bool:
         return bool(visitor) and hmac.compare_digest(self.form_code(visitor).encode(), code.encode())
 
     def sealed(self, value: object) -> str:
-        """A value as text that only we can make."""
+        """A value as signed text."""
         text = base64.urlsafe_b64encode(json.dumps(value).encode()).decode()
         return f"{text}.{self._sign(text)}"
 
     def unsealed(self, text: str) -> object:
-        """The value; None for what we did not seal."""
+        """The value; None if we did not sign it."""
         value, _, signature = text.rpartition(".")
         if not hmac.compare_digest(self._sign(value).encode(), signature.encode()):
             return None

@@ -1,10 +1,10 @@
-"""What every page has: a visitor and what that may do, a language, a form that only we can have made, an answer.
+"""Common to all pages: visitor and role, language, forms with a code, responses.
 
     async def topics(view: View) -> Response:
         return view.page("topics.html", rows=rows)
 
-A page that changes something calls `view.change`, which looks at the role, writes the audit line, and says on the next
-page what came of it.
+A page that changes something calls `view.change`, which checks the role, writes the audit line, and shows the result on
+the next page.
 
 Java: rocketmq-dashboard's controller/, interceptor/AuthInterceptor.java
 """
@@ -48,7 +48,7 @@ log = logging.getLogger("rocketlet.console.web")
 
 PAGE_ROWS = 50
 LARGEST_FORM = 6 << 20
-LARGEST_STRANGERS_FORM = 16 << 10  # of a user who has not logged in
+LARGEST_STRANGERS_FORM = 16 << 10  # before login
 VISITOR, FLASH, LANGUAGE, THEME = "rocketlet_id", "rocketlet_flash", "rocketlet_lang", "rocketlet_theme"
 _SECURITY = {
     "Content-Security-Policy": (
@@ -63,7 +63,7 @@ _SECURITY = {
 
 
 class Refused(RocketletError):
-    """What was asked cannot be done; the text goes to the page. `status` is HTTP's."""
+    """The request cannot be carried out; the text is shown on the page. `status` is HTTP's."""
 
     def __init__(self, text: str, status: int = 400) -> None:
         super().__init__(text)
@@ -72,7 +72,7 @@ class Refused(RocketletError):
 
 @dataclass(slots=True)
 class Console:
-    """All that the pages share."""
+    """State shared by all pages."""
 
     config: ConsoleConfig
     cluster: Cluster
@@ -94,7 +94,7 @@ class Console:
         return sender(self.calls.namesrvs, "rocketlet-console", self.world, **self._account())
 
     def dead_letters(self, group: str) -> AbstractAsyncContextManager[DeadLetters]:
-        """Those of a group, with the same account."""
+        """A group's dead letters, with the same account."""
         return dead_letters_of(group, ";".join(self.calls.namesrvs), self.world, **self._account())
 
     def _account(self) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class Pager:
 
 
 class View:
-    """One request, and what answers it."""
+    """One request and its response."""
 
     def __init__(self, request: Request, console: Console, form: Mapping[str, str], visitor: str) -> None:
         self.request = request
@@ -131,22 +131,22 @@ class View:
         self._flash: tuple[str, bool] | None = None
         self._new_visitor = False
 
-    # ---- what was asked
+    # ---- the request
 
     def asked(self, name: str, default: str = "") -> str:
-        """A word of the address."""
+        """A query parameter."""
         return self.request.query_params.get(name, default).strip()
 
     def part(self, name: str) -> str:
-        """A part of the path."""
+        """A path parameter."""
         return str(self.request.path_params[name])
 
     def said(self, name: str, default: str = "") -> str:
-        """A field of the form."""
+        """A form field."""
         return self.form.get(name, default).strip()
 
     def number(self, text: str, name: str, least: int = 0, most: int = 1 << 62) -> int:
-        """Raises Refused where it is not a number, or out of bounds."""
+        """Raises Refused if it is not a number, or out of bounds."""
         try:
             value = int(text)
         except ValueError:
@@ -158,7 +158,7 @@ class View:
         return value
 
     def moment(self, text: str) -> int | None:
-        """Milliseconds of a local time as browsers send it, or of a number; None where nothing is said."""
+        """Milliseconds from a browser's local time or a number; None if empty."""
         if not text:
             return None
         if text.isdigit():
@@ -169,16 +169,16 @@ class View:
             raise Refused(self.t("{text} is no time").format(text=text)) from None
 
     def paged(self, rows: Sequence[Any]) -> Pager:
-        """The rows of the page that was asked for."""
+        """The rows of the requested page."""
         pages = max(math.ceil(len(rows) / PAGE_ROWS), 1)
         text = self.asked("page", "1")
         number = min(max(int(text), 1), pages) if text.isdigit() and len(text) < 9 else 1
         return Pager(rows[(number - 1) * PAGE_ROWS : number * PAGE_ROWS], number, pages, len(rows))
 
-    # ---- what is answered
+    # ---- the response
 
     def t(self, text: str) -> str:
-        """In the visitor's language."""
+        """Translate into the visitor's language."""
         return translated(text, self.language)
 
     @property
@@ -186,7 +186,7 @@ class View:
         return self.role >= Role.OPERATOR
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
-        """A page of a template."""
+        """Render a template."""
         flash = self.console.visitors.unsealed(self.request.cookies.get(FLASH, ""))
         said = flash if isinstance(flash, list) and len(flash) == 2 else None
         html = (
@@ -233,7 +233,7 @@ class View:
         return theme if theme in ("light", "dark") else ""
 
     def to(self, path: str, said: str = "", *, bad: bool = False) -> Response:
-        """Go on to another page, which says this first."""
+        """Redirect to another page, which shows this message first."""
         response = RedirectResponse(path, 303)
         if said:
             sealed = self.console.visitors.sealed([said[:1500], bad])
@@ -245,7 +245,7 @@ class View:
     async def change(
         self, action: str, about: Mapping[str, object], do: Callable[[], Awaitable[str]], then: str
     ) -> Response:
-        """Make a change, write who made it, and go to a page that says what came of it."""
+        """Make a change, audit it, and redirect to a page that shows the result."""
         self._check_change(action, about)
         try:
             said = await do()
@@ -259,7 +259,7 @@ class View:
     def begin(
         self, action: str, about: Mapping[str, object], work: Callable[[Job], Awaitable[str]], then: str
     ) -> Response:
-        """Begin a change that takes a while, and go to the page that shows its progress."""
+        """Start a long change, and redirect to the page with its progress."""
         self._check_change(action, about)
 
         def ended(job: Job) -> None:
@@ -289,7 +289,7 @@ Page = Callable[[View], Awaitable[Response]]
 
 
 def endpoint(page: Page, *, public: bool = False) -> Callable[[Request], Awaitable[Response]]:
-    """A page with everything around it: who asks, whether the form is ours, and errors as pages."""
+    """Wrap a page: identify the visitor, verify the form's code, and render errors as pages."""
 
     async def answered(request: Request) -> Response:
         console: Console = request.app.state.console
@@ -331,10 +331,10 @@ def endpoint(page: Page, *, public: bool = False) -> Callable[[Request], Awaitab
 
 
 def _is_for_us(request: Request, config: ConsoleConfig) -> bool:
-    """Whether the browser meant us: a page of another site, under a name that leads here, would have another name."""
+    """Whether the Host header is ours: a page of another site whose name was pointed here has another one."""
     name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
     if config.needs_login and not config.names:
-        return True  # a foreign name has no cookie of ours
+        return True  # a foreign name does not get our cookie
     return name in {*LOOPBACK, config.host, *config.names}
 
 

@@ -1,1 +1,1 @@
-"""Replicas of one broker that elect their master by themselves. Begin with `leadership.py`."""
+"""Replicas of one broker that elect their own master. Start with `driver.py`."""

@@ -1,12 +1,13 @@
 """What a replica that does not lead does next: wait, follow, or stand for election. Pure.
 
-Only a member of the in-sync set may be elected, for only it has everything that was acknowledged. Of several the one
-with the longest log goes first, so that the least is cut elsewhere; the others follow at a distance, in case it died.
-Who still hears a leader whose lease is gone (the leader has lost the coordinator, and not us) waits a lease longer.
+Only a member of the in-sync set may be elected, because only it has everything that was acknowledged. Among several,
+the one with the longest log stands first, so that the least is cut elsewhere; the others stand later, in case it has
+died. A replica that still hears from a leader whose lease has expired (the leader has lost the coordinator, but not us)
+waits one lease longer.
 
-The first election of a group may be won by any replica, so all of them say how far their logs go and the longest wins.
-A coordinator that has forgotten a group, or remembers an older epoch than a replica does, has lost its data: then
-it is unknown which replica has everything, and an administrator has to say so (`mqadmin addInSync`).
+The first election of a group may be won by any replica, so all of them announce the end of their logs and the longest
+wins. A coordinator that has forgotten a group, or remembers an older epoch than a replica does, has lost its data: then
+it is unknown which replica has everything, and an administrator has to decide (`mqadmin addInSync`).
 
 Java: controller/elect/impl/DefaultElectPolicy.java of 5.x
 """
@@ -17,18 +18,18 @@ from dataclasses import dataclass
 
 from rocketlet.failover.coordinator import GroupState, Presence, View, replica_of
 
-ENDS_SAID_SECONDS = 0.3  # until the others have said how far their logs go
-FIRST_SECONDS = 1.0  # the same, for the first election ever: the brokers of a group are started one by one
-NEXT_SECONDS = 0.7  # between replicas that could not know that they are the furthest
+ENDS_AWAITED_SECONDS = 0.3  # until the others have announced the ends of their logs
+FIRST_SECONDS = 1.0  # the same before the first election ever, since the brokers of a group are started one by one
+NEXT_SECONDS = 0.7  # between replicas that cannot know which of them has the longest log
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Until something changes, or that time comes."""
+    """Wait until something changes, or until that time."""
 
     until: float
     why: str = ""
-    vacant: bool = False  # say how far our log goes: an election is due
+    vacant: bool = False  # announce the end of our log: an election is due
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,8 @@ class Follow:
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """Have the coordinator replace the state of that revision by this one. `over`: the lease is our own from before."""
+    """Have the coordinator replace the state of that revision with this one. `over`: the lease is our own, from
+    before."""
 
     state: GroupState
     revision: int
@@ -55,10 +57,10 @@ _LONG = 3600.0
 
 
 class Candidacy:
-    """One replica's view of elections. `promised` is the newest epoch that it has been a part of."""
+    """One replica's view of elections. `promised` is the newest epoch that it has taken part in."""
 
     def __init__(self, me: str, lease_seconds: float, group: str) -> None:
-        """`group` is the name of the group, should it come into being by us."""
+        """`group` is the id of the group, if this replica creates it."""
         self.me = me
         self._group = group
         self._lease_seconds = lease_seconds
@@ -82,7 +84,7 @@ class Candidacy:
         if not vacant:
             self._vacant_since = None
         elif self.me in state.insync:
-            patience = ENDS_SAID_SECONDS
+            patience = ENDS_AWAITED_SECONDS
             if state.resigned:
                 if state.heir == self.me:
                     return self._stand(view, promised, over=True)

@@ -1,4 +1,4 @@
-"""Settings of failover. None of them is RocketMQ's.
+"""Settings of failover. None of them exists in RocketMQ.
 
 Java: common/ControllerConfig.java of 5.x is the nearest, and has other keys
 """
@@ -16,7 +16,7 @@ REPLICA_PORT_STEP = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailoverConfig:
-    """Settings of brokers that elect their master."""
+    """Settings of brokers that elect a master."""
 
     failover_enable: bool = setting(
         False, "The brokers of this brokerName elect their master, and brokerRole and brokerId do not count."
@@ -28,12 +28,12 @@ class FailoverConfig:
     etcd_endpoints: tuple[str, ...] = setting(
         (), "Where etcd is: http://host:2379 or https://host:2379, separated by commas.", separator=","
     )
-    etcd_user: str = setting("", "User at etcd, where it wants one.")
+    etcd_user: str = setting("", "User at etcd, if it requires one.")
     etcd_password: str = setting("", "Password of that user.", secret=True)
     etcd_trust_cert_path: str = setting(
         "", "Certificates that etcd's is checked against.", path=True, default_note="the system's"
     )
-    etcd_cert_path: str = setting("", "Certificate that etcd is shown, where it wants one.", path=True)
+    etcd_cert_path: str = setting("", "Client certificate for etcd, if it requires one.", path=True)
     etcd_key_path: str = setting("", "Key of that certificate.", path=True)
     etcd_prefix: str = setting("/rocketlet", "Where the keys of failover are in etcd.")
     min_in_sync_replicas: int = setting(
@@ -41,11 +41,11 @@ class FailoverConfig:
         updatable=True, minimum=1, maximum=64,
     )  # fmt: skip
     failover_lease_time: int = setting(
-        3000, "A master of which etcd has heard nothing for so long is replaced.", unit="ms", minimum=1000,
+        3000, "A master that etcd has not heard from for this long is replaced.", unit="ms", minimum=1000,
         maximum=600_000,
     )  # fmt: skip
     in_sync_timeout: int = setting(
-        2000, "A replica that confirms nothing for so long leaves the in-sync set.", unit="ms", updatable=True,
+        2000, "A replica that confirms nothing for this long leaves the in-sync set.", unit="ms", updatable=True,
         minimum=200, maximum=600_000,
     )  # fmt: skip
     replica_listen_port: int = setting(
@@ -53,7 +53,7 @@ class FailoverConfig:
     )
 
     replica_address: str = setting(
-        "", "Where other replicas are told to connect, host:port.", default_note="brokerIP1 and replicaListenPort"
+        "", "Address given to other replicas, host:port.", default_note="brokerIP1 and replicaListenPort"
     )
 
     def __post_init__(self) -> None:
@@ -81,5 +81,5 @@ class FailoverConfig:
 
 
 def failover_config(loaded: Loaded) -> FailoverConfig:
-    """The settings of failover; the defaults where a program has none."""
+    """The settings of failover; the defaults if a program has none."""
     return next((config for config in loaded.configs if isinstance(config, FailoverConfig)), FailoverConfig())

@@ -1,9 +1,9 @@
 """One replica at work: it watches the coordinator, and follows, stands for election or leads as `candidacy.py` decides.
 
-A replica follows, or stands for election, or leads. To lead it ends its stream, promises the new epoch durably, lets
-the other replicas join, and takes sends once all that its log had is confirmed again: what a consumer has seen at the
-old leader is then seen here. It leads until it hears of a newer epoch, or resigns. Then, and where some of its log is
-to be cut, the broker is restarted within its process (`Stage.start_anew`): no view of deleted bytes is kept.
+A replica follows, stands for election, or leads. To lead, it ends its stream, promises the new epoch durably, lets the
+other replicas join, and accepts sends once everything in its log is confirmed again: what consumers have seen at the
+old leader is then visible here. It leads until it learns of a newer epoch, or resigns. Then, and when part of its log
+has to be cut, the broker is restarted within its process (`Stage.restart`), so that no view of deleted bytes is kept.
 
 Java: broker/controller/ReplicasManager.java of 5.x
 """
@@ -23,7 +23,7 @@ from rocketlet.failover import truncation
 from rocketlet.failover.candidacy import Candidacy, Follow, Stand, Wait
 from rocketlet.failover.config import FailoverConfig
 from rocketlet.failover.coordinator import Coordinator, CoordinatorAway, Presence, View
-from rocketlet.failover.follow import Ground, Joined, Parted
+from rocketlet.failover.follow import Diverged, Ground, Joined
 from rocketlet.failover.in_sync import InSync
 from rocketlet.failover.leader import Leader, NotNow, own_mark
 from rocketlet.failover.outlook import ASK_AGAIN_SECONDS, Outlook
@@ -39,7 +39,7 @@ _SHORTEST_WAIT = 0.01
 
 
 class State(Enum):
-    """What a replica is doing, for people."""
+    """What a replica is doing, for display."""
 
     RECOVERING = "recovering"
     FOLLOWING = "following"
@@ -55,21 +55,21 @@ class Stage(Protocol):
     """The broker around it."""
 
     def settle(self) -> None:
-        """File what may be filed, and wake who waits for it."""
+        """Dispatch what may be dispatched, and wake its waiters."""
 
     async def lead(self) -> None:
         """Be the master from now on."""
 
     def refuse_sends(self, why: str) -> None:
-        """Refuse sends with that text from now on; empty: take them."""
+        """Refuse sends with that text from now on; with an empty one, accept them."""
 
-    def start_anew(self, why: str) -> None:
+    def restart(self, why: str) -> None:
         """Stop, and start again from the files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The state, for people."""
+    """The state, for display."""
 
     member: str
     state: str
@@ -78,14 +78,14 @@ class Status:
     insync: tuple[str, ...]
     confirmed: int
     elections: int
-    coordinator: str  # what is wrong with it; empty while it answers
+    coordinator: str  # why it does not answer; empty while it does
     trouble: str
     cut_files: int
     cut_bytes: int
 
 
 class Driver:
-    """See the module. One life of a broker; `run` runs until cancelled."""
+    """See the module. One run of a broker; `run` lasts until cancelled."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Driver:
         stage: Stage,
         group: str,
     ) -> None:
-        """`group` names the group, should it come into being by us."""
+        """`group` is the id of the group, if this replica creates it."""
         self._ground = ground
         self._outlook = Outlook(coordinator, ground.member, config().lease_seconds, self._heard)
         self._port = port
@@ -114,7 +114,7 @@ class Driver:
         self.joined = Joined(ground, state, self._outlook.wake)
         self.leader: Leader | None = None
 
-    # ---- what people ask
+    # ---- queries and commands of administrators
 
     @property
     def in_sync(self) -> InSync | None:
@@ -122,7 +122,7 @@ class Driver:
         return self.leader.in_sync if self.leader is not None else None
 
     def status(self) -> Status:
-        """The state, for people."""
+        """The state, for display."""
         in_sync, view = self.in_sync, self._outlook.view
         known = in_sync.state if in_sync is not None else view.state if view is not None else None
         confirmed = self._store.confirmed
@@ -142,21 +142,21 @@ class Driver:
 
     @property
     def epoch(self) -> int:
-        """The newest epoch that this replica is a part of."""
+        """The newest epoch that this replica takes part in."""
         return self.joined.state.promised
 
     def has_enough(self) -> bool:
-        """Whether so many replicas are in sync that sends are taken."""
+        """Whether enough replicas are in sync to accept sends."""
         return self.leader is not None and self.leader.has_enough()
 
     def may_register(self) -> bool:
-        """Whether the name servers may be told of this replica: of a leader only while it is known to be one."""
+        """Whether this replica may be registered at the name servers: a leader only while it is known to be one."""
         return self.leader is None or self.leader.is_sure()
 
     async def resign(self, heir: str) -> None:
-        """Stop leading, with everything confirmed, for another one. Raises NotNow.
+        """Hand leadership to another replica, with everything confirmed. Raises NotNow.
 
-        `heir`: who is to lead, a `replicaId` or a member; empty: any that is in sync.
+        `heir`: the next leader, a `replicaId` or a member; empty: any that is in sync.
         """
         if self.leader is None or self.state is not State.LEADING:
             raise NotNow("this replica does not lead; ask the one that does")
@@ -167,16 +167,17 @@ class Driver:
             if self.state is State.RESIGNING:
                 self.state = State.LEADING
             raise
-        self._start_anew("it resigned")
+        self._restart("it resigned")
 
     async def change_set(self, replica: str, *, add: bool) -> None:
-        """Add to the in-sync set, or remove from it, by a person's word. Raises NotNow."""
+        """Add to the in-sync set, or remove from it, at an administrator's request. Raises NotNow."""
         if self.leader is None:
             raise NotNow("this replica does not lead; ask the one that does")
         await self.leader.change_set(replica, add=add)
 
     async def claim(self) -> None:
-        """Be the only replica in sync, by an administrator's word; all others in sync are lost. Raises NotNow."""
+        """Become the only replica in sync, at an administrator's request; all others in sync are lost. Raises
+        NotNow."""
         outlook = self._outlook
         view = outlook.view
         if self.leader is not None or view is None or view.leased:
@@ -224,7 +225,7 @@ class Driver:
         )
 
     async def _follow(self, nursery: trio.Nursery) -> Stand | None:
-        """Until an election is to be stood for."""
+        """Follow until it is time to stand for election."""
         followed: tuple[str, int] | None = None
         scope = trio.CancelScope()
         while True:
@@ -256,14 +257,14 @@ class Driver:
         with scope:
             try:
                 await self.joined.follow(leader)
-            except Parted as parted:
+            except Diverged as parted:
                 intent = truncation.Intent(parted.end, self._end(), parted.epoch)
                 log.warning("%s; %d bytes are cut off", parted, intent.end - intent.cut)
                 truncation.intend(self._disk, self._store.config, intent)
-                self._start_anew(str(parted))
+                self._restart(str(parted))
 
     async def _announce(self, *, vacant: bool) -> None:
-        """Say where we are; and, before an election, how far our log goes."""
+        """Announce our address and, before an election, the end of our log."""
         ground, outlook = self._ground, self._outlook
         told = outlook.announced_end
         end = self._end() if vacant or told is None else told
@@ -278,18 +279,18 @@ class Driver:
     # ---- leading
 
     async def _elected(self, stand: Stand) -> Stand | None:
-        """Stand; with the new revision where it was won."""
+        """Stand for election. Returns the new revision if it was won."""
         self._now(State.CAMPAIGNING)
         outlook = self._outlook
         try:
             revision = await outlook.coordinator.elect(stand.state, stand.revision, over=stand.over)
         except CoordinatorAway as away:
-            # It may have been won. Then the state names us, and we stand again, for the next epoch.
+            # It may have been won. Then the state names us, and we stand again for the next epoch.
             outlook.away(away)
             await trio.sleep(ASK_AGAIN_SECONDS)
             revision = 0
         if not revision:
-            await outlook.look_anew(1.0)
+            await outlook.look_again_from_scratch(1.0)
             return None
         return Stand(stand.state, revision, stand.over)
 
@@ -323,6 +324,7 @@ class Driver:
         self._port.leading = Leading(in_sync, self.joined.state.epochs, leader.changed)
         nursery.start_soon(leader.look_after_set)
         nursery.start_soon(leader.confirm_own)
+        nursery.start_soon(leader.file)
         leader.changed()
         assert store.confirmed is not None
         try:
@@ -341,17 +343,17 @@ class Driver:
             self._stage.refuse_sends(why)
 
     def _fence(self) -> None:
-        """Another replica leads: acknowledge nothing, feed none, and start again as its follower."""
+        """Another replica leads: acknowledge nothing, serve no replica, and restart as its follower."""
         if self.state is not State.FENCED:
-            self._start_anew("another replica leads")
+            self._restart("another replica leads")
 
-    def _start_anew(self, why: str) -> None:
+    def _restart(self, why: str) -> None:
         self._now(State.FENCED)
         self._refuse(why)
         leading, self._port.leading = self._port.leading, None
         if leading is not None:
             leading.end()
-        self._stage.start_anew(why)
+        self._stage.restart(why)
 
     def _now(self, state: State) -> None:
         if state is not self.state and self.state is not State.FENCED:

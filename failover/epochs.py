@@ -1,15 +1,15 @@
-"""Epochs of a log: which leader wrote it from which log offset on. Pure.
+"""Epochs of a log: which leader wrote it from which log offset onwards. Pure.
 
-Each leader has an epoch of its own, and begins it where its log ends at that moment. Two logs in which an epoch begins
-at the same offset are the same up to where the first of them leaves that epoch: both got it from one leader, whose log
-up to there was one. So where two logs part is found without looking at a record.
+Each leader has its own epoch, which begins where its log ends at that moment. Two logs in which an epoch begins at the
+same offset are identical up to where the first of them leaves that epoch: both received it from one leader, which had
+one log up to there. So the offset at which two logs diverge is found without reading a record.
 
-A replica that joins a leader takes over the leader's epochs, also those that begin past the end of its own log: all
-that it will write comes from this leader.
+A replica that joins a leader adopts the leader's epochs, including those that begin past the end of its own log:
+everything it will write comes from this leader.
 
-Invariants: numbers and begins both grow, and the first begin is 0: what a log had before its first election counts as
-written in that epoch. An epoch in which nothing was written is replaced by the next one, so that every begin is there
-once. So two logs of one group that have no epoch in common are the same up to 0 and no further.
+Invariants: numbers and begins both grow, and the first begin is 0: records from before the first election count as
+written in that epoch. An epoch in which nothing was written is replaced by the next one, so every begin occurs once.
+Two logs of one group without a common epoch are therefore the same up to 0 and no further.
 
 Java: store/ha/autoswitch/EpochFileCache.java of 5.x, which refuses an equal begin and so forgets such an election
 """
@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from rocketlet.common.errors import RocketletError
 
-# The oldest but the first are forgotten: a replica that was away for so many elections may be cut further than need be.
+# The oldest except the first are forgotten: a replica that missed so many elections may be cut further than necessary.
 MOST_EPOCHS = 1000
 
 
@@ -36,7 +36,7 @@ class Epoch(NamedTuple):
 
 
 class Epochs:
-    """The epochs of one log. Immutable: what changes them returns others."""
+    """The epochs of one log. Immutable: every change returns a new value."""
 
     __slots__ = ("entries",)
 
@@ -55,11 +55,11 @@ class Epochs:
 
     @property
     def last(self) -> int:
-        """The newest epoch; 0 where there is none."""
+        """The newest epoch; 0 if there is none."""
         return self.entries[-1].number if self.entries else 0
 
     def begun(self, number: int, begin: int) -> Epochs:
-        """With a new epoch. What was to begin there or later has no byte in the log, and goes."""
+        """With a new epoch. Epochs that begin there or later have no byte in the log, and are dropped."""
         assert number > self.last
         if not self.entries:
             return Epochs([Epoch(number, 0)])
@@ -69,7 +69,7 @@ class Epochs:
         return Epochs((*kept, Epoch(number, begin)))
 
     def cut(self, end: int) -> Epochs:
-        """Of a log that was cut there."""
+        """The epochs of the log after a cut at that offset."""
         return Epochs(epoch for epoch in self.entries if epoch.begin < end)
 
     def __eq__(self, other: object) -> bool:
@@ -83,7 +83,7 @@ class Epochs:
 
 
 def common_end(ours: Epochs, our_end: int, theirs: Epochs, their_end: int) -> int:
-    """Up to where two logs are the same for certain; 0 where they have no epoch in common."""
+    """The offset up to which two logs are certainly identical; 0 if they have no epoch in common."""
     begins = {epoch.number: (n, epoch.begin) for n, epoch in enumerate(theirs.entries)}
     for n in range(len(ours.entries) - 1, -1, -1):
         m, begin = begins.get(ours.entries[n].number, (0, -1))

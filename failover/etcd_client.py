@@ -1,8 +1,8 @@
-"""Calls of etcd's v3 API, by its JSON gateway: HTTP/1.1 with h11 on our own network seam, TLS and user too.
+"""Calls of etcd's v3 API, by its JSON gateway: HTTP/1.1 with h11 on our own network seam, with TLS and authentication.
 
-Of several endpoints the one that answered last is asked first; one that refuses, breaks or is silent is left for the
-next. What was asked of an endpoint that broke may have been done: only reads and what is harmless twice is asked of
-another one then (`again`).
+Of several endpoints the one that answered last is asked first; if it refuses, breaks or is silent, the next one is
+used. A request to an endpoint that broke may have been carried out, so only reads and idempotent requests are repeated
+at another one (`again`).
 
 Keys and values travel as base64, 64-bit numbers as text.
 
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 log = logging.getLogger("rocketlet.failover.etcd_client")
 
 LARGEST_ANSWER = 4 << 20
-_MOST_KEPT = 4  # connections that wait for the next call
-_UNAUTHENTICATED = 16  # of gRPC's codes
+_MOST_KEPT = 4  # idle connections
+_UNAUTHENTICATED = 16  # gRPC status codes
 _INVALID = 3
 
 
 class EtcdAway(RocketletError):
-    """No endpoint answered. Whether the call was done is not known."""
+    """No endpoint answered. Whether the call was carried out is unknown."""
 
 
 class EtcdRefused(RocketletError):
-    """etcd answered that it does not do this; `code` is gRPC's."""
+    """etcd refused the call; `code` is gRPC's."""
 
     def __init__(self, text: str, code: int) -> None:
         super().__init__(text)
@@ -67,7 +67,7 @@ class _Connection:
         self._http = h11.Connection(h11.CLIENT)
 
     async def ask(self, path: str, body: bytes, token: str) -> int:
-        """Send a request; the status of the answer, whose body comes with `piece`."""
+        """Send a request. Returns the status of the answer; `piece` returns its body."""
         headers = [("Host", self._host), ("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
         if token:
             headers.append(("Authorization", token))
@@ -105,7 +105,7 @@ class _Connection:
         return b"".join(parts)
 
     def is_ready_again(self) -> bool:
-        """Whether it can take another call."""
+        """Whether it can be used for another call."""
         if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
             self._http.start_next_cycle()
             return True
@@ -120,7 +120,7 @@ class _Connection:
 
 
 class EtcdClient:
-    """See the module. `secure` is how to check and be checked, where an endpoint says https."""
+    """See the module. `secure` is the TLS context for https endpoints."""
 
     def __init__(
         self, network: Network, endpoints: Sequence[str], user: str = "", password: str = "",
@@ -135,7 +135,7 @@ class EtcdClient:
         self._at = 0  # the endpoint that answered last
 
     async def call(self, path: str, body: object, seconds: float, *, again: bool = False) -> Any:
-        """The answer to one call. Raises EtcdAway, EtcdRefused. `again`: it may be done twice."""
+        """The answer to one call. Raises EtcdAway, EtcdRefused. `again`: the call is idempotent."""
         trouble = "no time was left"
         with trio.move_on_after(seconds):
             for _ in range(2 * len(self._endpoints)):
@@ -148,7 +148,7 @@ class EtcdClient:
                 except (RemotingError, trio.TooSlowError, trio.BrokenResourceError, trio.ClosedResourceError, OSError,
                         h11.ProtocolError, msgspec.DecodeError) as error:  # fmt: skip
                     trouble = f"{self._here()}: {error or 'no answer in time'}"
-                    await self._leave()
+                    await self._next_endpoint()
                     if asked and not again:
                         break
         raise EtcdAway(f"etcd does not answer ({trouble})")
@@ -170,7 +170,7 @@ class EtcdClient:
                     await connection.stream.aclose()
 
     async def aclose(self) -> None:
-        """Close what is kept."""
+        """Close the idle connections."""
         while self._kept:
             await self._kept.pop().stream.aclose()
 
@@ -212,7 +212,7 @@ class EtcdClient:
         if status != 200 or not isinstance(found, dict):
             text = found.get("message") or found.get("error") if isinstance(found, dict) else found
             code = int(found.get("code", 0)) if isinstance(found, dict) else 0
-            if code in (_UNAUTHENTICATED, _INVALID, 5, 7, 9, 11):  # what asking elsewhere does not change
+            if code in (_UNAUTHENTICATED, _INVALID, 5, 7, 9, 11):  # asking another endpoint would not help
                 raise EtcdRefused(f"etcd at {self._here()} refuses {path}: {text}", code)
             raise h11.RemoteProtocolError(f"status {status}: {text}")
         return found
@@ -235,8 +235,8 @@ class EtcdClient:
                 raise
         return _Connection(stream, address)
 
-    async def _leave(self) -> None:
-        """Turn to the next endpoint."""
+    async def _next_endpoint(self) -> None:
+        """Switch to the next endpoint."""
         self._at = (self._at + 1) % len(self._endpoints)
         with trio.CancelScope(shield=True):
             await self.aclose()
@@ -266,7 +266,7 @@ class Answers:
 
 
 def _endpoint(text: str) -> tuple[str, str, bool]:
-    """(address, host, whether by TLS) of `https://host:2379`."""
+    """(address, host, whether with TLS) of `https://host:2379`."""
     scheme, _, place = text.partition("://")
     host, port = split_address(place.strip("/"))
     return join_address(host, port), host, scheme == "https"

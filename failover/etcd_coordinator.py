@@ -1,10 +1,10 @@
-"""The coordinator on etcd. See `coordinator.py` for what it does, and `etcd_client.py` for how it asks.
+"""The coordinator on etcd. See `coordinator.py` for the contract and `etcd_client.py` for the calls.
 
     PREFIX/CLUSTER/NAME/state              the group's state, as JSON; its mod_revision is the revision
     PREFIX/CLUSTER/NAME/leader             the leader's name, with the leader's lease
     PREFIX/CLUSTER/NAME/members/MEMBER     where a replica is, as JSON, with its lease
 
-Every change is one transaction that compares the state's revision. One lease a process carries both keys.
+Every change is one transaction that compares the state's revision. One lease per process carries both keys.
 
 Java: none
 """
@@ -32,7 +32,7 @@ _ASK_AGAIN_SECONDS = 0.2
 def etcd_coordination(
     config: FailoverConfig, cluster: str, name: str, network: Network
 ) -> Callable[[str, float], EtcdCoordinator]:
-    """What makes the sessions of members of that group. Raises SettingsError where certificates cannot be read."""
+    """Creates the sessions of members of that group. Raises SettingsError if certificates cannot be read."""
     secure = None
     if any(endpoint.startswith("https") for endpoint in config.etcd_endpoints):
         secure = _tls(config)
@@ -103,7 +103,7 @@ class EtcdCoordinator:
         """See Coordinator."""
         wanted = {"create_request": {**self._range, "start_revision": str(self._read_at + 1)}}
         try:
-            # Not longer, since this is also how an etcd that has died is noticed.
+            # Not longer, since this is also how a dead etcd is noticed.
             with trio.move_on_after(self._seconds / 2):
                 async with self._client.stream("/v3/watch", wanted) as answers:
                     while (answer := await answers.next()) is not None:
@@ -170,7 +170,7 @@ class EtcdCoordinator:
             return self._lease
 
     async def _with_lease(self, path: str, body: Callable[[str], object], *, again: bool = False) -> Any:
-        """A call that names the lease; with another one where that has ended."""
+        """A call with our lease; with a new one if it has expired."""
         try:
             return await self._call(path, body(await self._leased()), again=again)
         except CoordinatorAway as away:
@@ -180,7 +180,7 @@ class EtcdCoordinator:
         return await self._call(path, body(await self._leased()), again=again)
 
     async def _change(self, compare: list[object], steps: Callable[[str], list[Any]]) -> int:
-        """One transaction; its revision, 0 where the comparison failed."""
+        """One transaction. Returns its revision; 0 if the comparison failed."""
         found = await self._with_lease("/v3/kv/txn", lambda lease: {"compare": compare, "success": steps(lease)})
         return int(found["header"]["revision"]) if found.get("succeeded") else 0
 

@@ -1,10 +1,10 @@
-"""A replica's side of the stream: join the leader of an epoch, take what it sends, say what there is.
+"""A replica's side of the stream: join the leader of an epoch, write what it sends, report how far it is written.
 
-Joining, in this order: the leader tells its epochs; where our log parts from its, the rest of ours is to be cut, and
-this attempt ends (`Parted`); else the epoch is promised, durably, and only then is something acknowledged. So what an
-older leader still hears from us was said before.
+Joining, in this order: the leader sends its epochs; if our log diverges from its log, the rest of ours has to be cut
+and this attempt ends (`Diverged`); otherwise the epoch is promised, durably, and only then is anything acknowledged. So
+whatever an older leader still receives from us was sent before the promise.
 
-With SYNC_FLUSH an acknowledgement means that the disk has it, else that the kernel has.
+With SYNC_FLUSH an acknowledgement means that the disk has the bytes, otherwise that the kernel has them.
 
 Java: store/ha/autoswitch/AutoSwitchHAClient.java of 5.x
 """
@@ -20,6 +20,7 @@ import trio
 from rocketlet.common.errors import RocketletError
 from rocketlet.failover.candidacy import Follow
 from rocketlet.failover.epochs import common_end
+from rocketlet.failover.intake import Intake
 from rocketlet.failover.log_feed import BEAT_SECONDS
 from rocketlet.failover.own_state import OwnState, OwnStateFile
 from rocketlet.failover.replica_port import GREETING_SECONDS, Self
@@ -45,25 +46,25 @@ log = logging.getLogger("rocketlet.failover.follow")
 
 _READ = 128 << 10
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
-_MOST_SAID = 20  # troubles that are logged before a leader is followed
+_MOST_TROUBLES = 20  # problems that are logged before a leader is followed
 
 
-class Parted(RocketletError):
-    """Our log has more than the leader's: it is to be cut at `end`."""
+class Diverged(RocketletError):
+    """Our log diverges from the leader's: it has to be cut at `end`."""
 
     def __init__(self, end: int, epoch: int) -> None:
-        super().__init__(f"the log of the leader of epoch {epoch} parts from ours at {end}")
+        super().__init__(f"the log of the leader of epoch {epoch} diverges from ours at {end}")
         self.end = end
         self.epoch = epoch
 
 
 class NotJoined(RocketletError):
-    """The leader cannot be joined now. The text says why."""
+    """The leader cannot be joined now; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What a follower stands on."""
+    """The parts of a replica that a follower uses."""
 
     myself: Self
     member: str
@@ -77,7 +78,8 @@ class Ground:
 
 
 class Joined:
-    """Follows one leader of one epoch after another. What followed tables and people ask of a slave is here too."""
+    """Follows the leader of one epoch after another. Also answers what followed tables and administrators ask of a
+    slave."""
 
     def __init__(self, ground: Ground, state: OwnState, changed: Callable[[], None]) -> None:
         self._ground = ground
@@ -95,15 +97,15 @@ class Joined:
 
     @property
     def trouble(self) -> str:
-        """Why no leader is followed; empty while one is."""
+        """Why no leader is followed; empty while following one."""
         return "" if self.following else self._trouble or "no leader is known"
 
     def say(self, trouble: str) -> None:
-        """Why no leader is followed; logged once until one is."""
+        """Note why no leader is followed; logged once until one is."""
         self._trouble = trouble
         if not trouble:
             self._said.clear()
-        elif trouble not in self._said and len(self._said) < _MOST_SAID:
+        elif trouble not in self._said and len(self._said) < _MOST_TROUBLES:
             self._said.add(trouble)
             log.warning("no leader is followed: %s", trouble)
 
@@ -114,7 +116,7 @@ class Joined:
         return int(self.received / max(trio.current_time() - self._since, 1))
 
     async def follow(self, leader: Follow) -> None:
-        """Follow until cancelled, or until our log is to be cut: raises Parted."""
+        """Follow until cancelled, or until our log has to be cut: raises Diverged."""
         pause = _SHORTEST_PAUSE
         while True:
             before = self.received
@@ -126,13 +128,13 @@ class Joined:
                 self.say(f"the connection to leader {leader.leader} broke: {error.__cause__ or error}")
             finally:
                 self._ground.replica.drop_rest()
-                self._hears("", None)
+                self._note_leader("", None)
             if self.received != before:
                 pause = _SHORTEST_PAUSE
             await trio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
 
-    def _hears(self, leader: str, master: Master | None) -> None:
+    def _note_leader(self, leader: str, master: Master | None) -> None:
         self.leader, self.following = leader, master
         self.changed.unpark_all()
         self._told()
@@ -145,19 +147,24 @@ class Joined:
             raise NotJoined(f"leader {leader.leader} at {leader.replica_address} does not accept a connection")
         try:
             rest = await self._join(stream, leader)
+            intake = Intake(store, ground.replica, ground.settle)
+            reports = _Reports(stream, store, intake)
             try:
-                reports = _Reports(stream, store)
                 async with trio.open_nursery() as nursery:
+                    nursery.start_soon(intake.run)
                     nursery.start_soon(reports.run)
-                    await self._take(stream, leader, rest, reports)
+                    await self._take(stream, leader, rest, intake, reports)
             except BaseExceptionGroup as group:
                 raise _first_of(group) from None
+            finally:
+                intake.file()
         finally:
             with trio.CancelScope(shield=True):
                 await stream.aclose()
 
     async def _join(self, stream: ByteStream, leader: Follow) -> bytes:
-        """Greet, see that our log is the beginning of the leader's, promise its epoch. Returns what came after."""
+        """Greet, check that our log is a prefix of the leader's, promise its epoch. Returns the bytes after the
+        greeting."""
         ground, state, store = self._ground, self.state, self._ground.store
         ground.replica.drop_rest()
         found: tuple[Welcome, bytes] | None = None
@@ -185,7 +192,7 @@ class Joined:
         return rest
 
     async def _agree(self, welcome: Welcome, leader: Follow) -> None:
-        """See that our log is the beginning of the leader's. Raises Parted, NotJoined."""
+        """Check that our log is a prefix of the leader's. Raises Diverged, NotJoined."""
         ground, state, store = self._ground, self.state, self._ground.store
         if welcome.epoch != leader.epoch or welcome.epoch < state.promised:
             raise NotJoined(f"{leader.leader} leads epoch {welcome.epoch}, not {leader.epoch}")
@@ -203,16 +210,16 @@ class Joined:
         confirmed = store.confirmed.value if store.confirmed is not None else 0
         if common < confirmed:
             raise NotJoined(
-                f"the leader lacks what was confirmed: our logs part at {common}, and up to {confirmed} every replica"
-                f" had it. Keep this store, and look at what happened to the others; nothing is cut here"
+                f"the leader lacks what was confirmed: our logs diverge at {common}, and up to {confirmed} every"
+                f" replica had it. Keep this store, and look at what happened to the others; nothing is cut here"
             )
         if common < welcome.begin or (common < begin and common < end):
             raise NotJoined(
-                f"our log ends at {end} and the leader's begins at {welcome.begin}: what lies between is deleted there;"
-                f" to follow, {reseed}"
+                f"our log ends at {end} and the leader's begins at {welcome.begin}: the part in between is deleted"
+                f" there; to follow, {reseed}"
             )
         if common < end:
-            raise Parted(common, welcome.epoch)
+            raise Diverged(common, welcome.epoch)
 
     async def _promise(self, welcome: Welcome) -> None:
         ground, store = self._ground, self._ground.store
@@ -223,65 +230,60 @@ class Joined:
         if store.config.is_sync_flush:
             await store.flushed_to(store.log.end)
 
-    async def _take(self, stream: ByteStream, leader: Follow, data: bytes, reports: _Reports) -> None:
-        """Write what comes until the connection ends. Raises what ends it."""
+    async def _take(self, stream: ByteStream, leader: Follow, data: bytes, intake: Intake, reports: _Reports) -> None:
+        """Write what arrives until the connection ends. Raises the error that ended it."""
         ground, reader, store = self._ground, SliceReader(), self._ground.store
         replica, is_sync = ground.replica, store.config.is_sync_flush
         self._since = trio.current_time()
         self.received = 0
         log.info("follows leader %s of epoch %d from log offset %d on", leader.leader, leader.epoch, store.log.end)
         self.say("")
-        self._hears(leader.leader, Master(leader.replica_address, leader.address))
+        self._note_leader(leader.leader, Master(leader.replica_address, leader.address))
         with trio.move_on_after(ground.silence_seconds) as silent:
             while True:
                 self.heard_at = trio.current_time()
                 silent.deadline = self.heard_at + ground.silence_seconds
                 confirmed = 0
-                before = store.log.end
+                before = replica.end
                 for offset, confirmed, piece in reader.feed(data):  # noqa: B007 - the last one counts
                     if offset != replica.end:
                         raise StreamBroken(
                             f"leader {leader.leader} sent bytes of {offset}, where {replica.end} is next"
                         )
-                    self._write(piece)
-                replica.file()
-                end = store.log.end
-                if end > before:
+                    intake.write(piece)
+                    self.received += len(piece)
+                if replica.end > before:
                     ground.state_file.log_began(self.state)
-                    if is_sync:
-                        store.want_flush()
-                    else:
+                    if not is_sync:
                         reports.say()
-                store.confirm(min(confirmed, end), ground.settle)
+                intake.confirm(confirmed)
+                if is_sync and replica.end > before:
+                    store.want_flush()
                 data = await stream.receive_some(_READ)
                 if not data:
                     raise StreamBroken(f"leader {leader.leader} closed the connection")
-        raise StreamBroken(f"leader {leader.leader} said nothing for {ground.silence_seconds:g} s")
-
-    def _write(self, piece: memoryview) -> None:
-        replica = self._ground.replica
-        while piece:
-            part = piece[: replica.room_in_file()]
-            replica.write(part)
-            self.received += len(part)
-            piece = piece[len(part) :]
+        raise StreamBroken(f"leader {leader.leader} was silent for {ground.silence_seconds:g} s")
 
 
 class _Reports:
-    """Says what is there, with SYNC_FLUSH once it is durable, and now and then that we live."""
+    """Reports how far the log is written (with SYNC_FLUSH: durable), and sends heartbeats."""
 
-    def __init__(self, stream: ByteStream, store: MessageStore) -> None:
+    def __init__(self, stream: ByteStream, store: MessageStore, intake: Intake) -> None:
         self._stream = stream
         self._is_sync = store.config.is_sync_flush
-        self._source = store.flushed if self._is_sync else store.appended
+        self._flushed = store.flushed
+        self._intake = intake
         self._said = 0
-        self._rest = b""  # of a report that the kernel did not take
+        self._rest = b""  # the part of a report that the kernel did not take
 
     def say(self) -> None:
-        """Say it without a task switch; where the kernel takes nothing now, with the next sign of life."""
-        end = self._source.value
+        """Report without a task switch; if the kernel takes nothing now, with the next heartbeat."""
+        end = self._end()
         if not self._rest and end > self._said:
             self._send(end)
+
+    def _end(self) -> int:
+        return self._flushed.value if self._is_sync else self._intake.end
 
     def _send(self, end: int) -> None:
         report = REPORT.pack(end)
@@ -290,14 +292,13 @@ class _Reports:
 
     async def run(self) -> None:
         """Until cancelled."""
-        source = self._source
         while True:
             if self._rest:
                 rest, self._rest = self._rest, b""
                 await self._stream.send_all(rest)
-            self._send(source.value)
+            self._send(self._end())
             with trio.move_on_after(BEAT_SECONDS):
-                await (source.reach(self._said + 1) if self._is_sync else trio.sleep_forever())
+                await (self._flushed.reach(self._said + 1) if self._is_sync else trio.sleep_forever())
 
 
 def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:

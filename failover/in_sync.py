@@ -1,21 +1,23 @@
-"""What a leader knows of its replicas, and up to where its log is confirmed. Pure: events and time in, decisions out.
+"""What a leader knows of its replicas, and how far its log is confirmed. Pure: events and time in, decisions out.
 
-*Confirmed* is up to where every replica counted has the log, at this leader's epoch. A message is acknowledged, and
-seen by consumers, once it is confirmed. Counted is the in-sync set as the coordinator has it, and more:
+*Confirmed* is the offset up to which every counted replica has the log, at this leader's epoch. A message is
+acknowledged, and visible to consumers, once it is confirmed. Counted are the in-sync set as the coordinator has it, and
+also:
 
-- who is to be added, from before it is proposed; so nothing is confirmed that a member which may be in the set lacks;
-- who is to be removed, until the coordinator has it; a member that may be elected has everything that is confirmed;
-- every set that was proposed and of which nothing was heard: the proposal may take effect at any time, until the state
-  that it was to replace is known to be gone.
+- a replica to be added, from before it is proposed; so nothing is confirmed that a member possibly in the set lacks;
+- a replica to be removed, until the coordinator has recorded it; so a member that may be elected has everything
+confirmed;
+- every proposed set whose outcome is unknown: the proposal may take effect at any time, until the state that it was to
+  replace is known to be gone.
 
-A leader that was replaced confirms nothing any longer, because its set holds at least the one that was elected,
-which acknowledges nothing to a lower epoch. That needs no lease, no clock, and no word from the coordinator.
+A replaced leader confirms nothing any more, because its set holds at least the elected replica, which acknowledges
+nothing to a lower epoch. That needs no lease, no clock, and no message from the coordinator.
 
-A member is added only if it has all that the leader had at its election: what an earlier leader confirmed is somewhere
-in there, and it is unknown up to where.
+A member is added only if it has everything the leader had at its election: how much of that an earlier leader confirmed
+is unknown.
 
 Invariants, with L(m) the log of member m: confirmed <= L(m) for each m that the coordinator has or may get in the set;
-confirmed never goes back; only what a member said at this epoch counts.
+confirmed never decreases; only what a member acknowledged at this epoch counts.
 
 Java: store/ha/autoswitch/AutoSwitchHAService.java of 5.x, which by default waits for no slave
 """
@@ -28,7 +30,7 @@ import msgspec
 
 from rocketlet.failover.coordinator import GroupState
 
-# A replica that lacks no more than this is counted from now on, so that it catches up; then it is proposed.
+# A replica that lacks no more than this is counted from then on, so that it catches up; then it is proposed.
 NEAR = 1 << 20
 _TRY_AGAIN_SECONDS = 1.0  # after a replica that was counted did not catch up
 
@@ -45,7 +47,7 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A state to replace the one of `revision`. `why` is for the log."""
+    """A state to replace that of `revision`. `why` is for the log."""
 
     state: GroupState
     revision: int
@@ -75,12 +77,12 @@ class InSync:
     # ---- what replicas say
 
     def joined(self, member: str, address: str, now: float) -> None:
-        """A replica is connected, and has promised to acknowledge nothing to a lower epoch."""
+        """A replica has connected, and has promised to acknowledge nothing to a lower epoch."""
         known = self.replicas.setdefault(member, Replica())
         known.connected, known.fresh_at, known.address = True, now, address
 
     def left(self, member: str, now: float) -> None:
-        """Its connection is gone."""
+        """Its connection has closed."""
         known = self.replicas[member]
         known.connected, known.fresh_at = False, min(known.fresh_at, now)
         self._joining.pop(member, None)
@@ -88,7 +90,7 @@ class InSync:
             del self.replicas[member]
 
     def acked(self, member: str, end: int, now: float) -> None:
-        """It has the log up to there."""
+        """It has the log up to that offset."""
         known = self.replicas[member]
         if end > known.acked:
             known.acked, known.fresh_at = end, now
@@ -97,7 +99,7 @@ class InSync:
 
     @property
     def counted(self) -> set[str]:
-        """Every member that is in the set, or may be."""
+        """Every member that is, or may be, in the set."""
         found = {*self.state.insync, *self._joining}
         for proposal in self._doubtful:
             found |= {*proposal.state.insync}
@@ -106,7 +108,7 @@ class InSync:
         return found
 
     def confirm(self, end: int) -> int:
-        """Up to where the log is confirmed, when our own part of it is safe up to `end`."""
+        """The offset up to which the log is confirmed, if our own copy is safe up to `end`."""
         if not self.replaced:
             replicas = self.replicas
             for member in self.counted:
@@ -117,14 +119,14 @@ class InSync:
         return self.confirmed
 
     def lacks_own(self, end: int) -> bool:
-        """Whether more is confirmed as soon as our own part of the log, safe up to `end` now, is safe further."""
+        """Whether more is confirmed as soon as our own copy, now safe up to `end`, is safe further."""
         if self.replaced or self.confirmed < end:
             return False
         others = (self.replicas.get(member) for member in self.counted if member != self.me)
         return all(known is not None and known.acked > end for known in others)
 
     def propose(self, end: int, now: float, timeout: float) -> Proposal | None:
-        """What the set should become, with our log ending at `end`; None where it may stay, or one is under way."""
+        """The set to propose, with our log ending at `end`; None if it may stay, or a proposal is pending."""
         for known in self.replicas.values():
             if known.connected and known.acked >= end:
                 known.fresh_at = now
@@ -142,7 +144,7 @@ class InSync:
         return self._proposing(wanted, ", ".join(why))
 
     def ask_for(self, wanted: tuple[str, ...], why: str) -> Proposal | None:
-        """A set that a person asks for; None while another is proposed."""
+        """A set that an administrator asks for; None while another is proposed."""
         if self.replaced or self._proposed is not None:
             return None
         return self._proposing(wanted, why)
@@ -157,8 +159,8 @@ class InSync:
 
     @property
     def _least(self) -> int:
-        """What a member must have to be added: all that is confirmed, and, because any of it may have been confirmed in
-        an earlier epoch, all that our log had when we were elected."""
+        """What a member must have to be added: everything confirmed and, because any of it may have been confirmed in
+        an earlier epoch, everything our log had when we were elected."""
         return max(self.confirmed, self.begin)
 
     def _look_for_joining(self, end: int, now: float, timeout: float) -> None:
@@ -190,17 +192,17 @@ class InSync:
         self._take(proposal.state, revision)
 
     def doubted(self) -> None:
-        """Nothing was heard of the proposal. It may have taken effect, or may yet."""
+        """The outcome of the proposal is unknown. It may have taken effect, or may yet."""
         proposal, self._proposed = self._proposed, None
         assert proposal is not None
         self._doubtful.append(proposal)
 
     def refused(self) -> None:
-        """The state had another revision: what it is now has to be read (`learned`)."""
+        """The state had another revision: the current one has to be read (`learned`)."""
         self._proposed = None
 
     def learned(self, state: GroupState, revision: int) -> None:
-        """What the coordinator has, at this or an earlier moment."""
+        """The coordinator's state, at this or an earlier moment."""
         if revision <= self.revision:
             return
         if state.epoch != self.state.epoch or state.leader != self.me:

@@ -1,7 +1,7 @@
-"""One epoch of leading: confirm what every counted replica has, keep set and lease, refuse sends where that is due.
+"""One epoch of leading: confirm what every counted replica has, maintain set and lease, refuse sends when necessary.
 
-What is not confirmed within `inSyncTimeout` although the coordinator cannot be reached, so that nobody can be removed
-from the in-sync set, has sends refused until it is: clients then look elsewhere, and do not wait for time-outs.
+If something is not confirmed within `inSyncTimeout` while the coordinator is unreachable, so that no replica can be
+removed from the in-sync set, sends are refused until it is: clients then try elsewhere instead of waiting for timeouts.
 
 Java: broker/controller/ReplicasManager.java (the master's part) of 5.x
 """
@@ -29,17 +29,21 @@ _SHORTEST_WAIT = 0.01
 
 
 class NotNow(Exception):
-    """What a person asked for cannot be done; the text says why."""
+    """An administrator's request cannot be carried out; the text says why."""
 
 
 def own_mark(ground: Ground) -> Watermark:
-    """Up to where our log is as safe as an acknowledgement has to be."""
+    """The offset up to which our log is as safe as an acknowledgement requires."""
     store = ground.store
     return store.flushed if store.config.is_sync_flush else store.appended
 
 
+def _not_yet() -> None:
+    """Filing follows the answers; see `Leader.file`."""
+
+
 class Leader:
-    """See the module. `in_sync` says what is confirmed; this acts on it."""
+    """See the module. `in_sync` decides what is confirmed; this acts on it."""
 
     def __init__(
         self,
@@ -52,7 +56,7 @@ class Leader:
         refuse: Callable[[str], None],
         fence: Callable[[], None],
     ) -> None:
-        """`announce` says where this replica is; `refuse` has sends refused with a text, or taken where it is empty;
+        """`announce` announces this replica; `refuse` makes sends be refused with a text, or accepted if it is empty;
         `fence` is called when another replica leads."""
         self.in_sync = in_sync
         self.serves = False
@@ -68,6 +72,7 @@ class Leader:
         self._is_resigning = False
         self._own = own_mark(ground)
         self._own_growth = trio.lowlevel.ParkingLot()
+        self._unfiled = trio.lowlevel.ParkingLot()
         self._own_waiter: Waiter | None = None
 
     def has_enough(self) -> bool:
@@ -75,7 +80,7 @@ class Leader:
         return len(self.in_sync.state.insync) >= self._config().min_in_sync_replicas
 
     def is_sure(self) -> bool:
-        """Whether this is known to be the leader: the coordinator has just said so, or every counted replica does."""
+        """Whether this is known to be the leader: the coordinator, or every counted replica, has just confirmed it."""
         in_sync = self.in_sync
         if in_sync.replaced:
             return False
@@ -87,13 +92,21 @@ class Leader:
     # ---- the tasks
 
     async def confirm_own(self) -> None:
-        """Confirm as our own log grows where only that lacks: others may have it before our disk, or there are none."""
+        """Confirm as our own log grows, if only that is missing: others may have it before our disk, or there are
+        none."""
         while True:
             self.changed()
             await self._own_growth.park()
 
+    async def file(self) -> None:
+        """File what is confirmed, after those who waited for it have been answered: they are at work meanwhile."""
+        while True:
+            self._ground.settle()
+            await self._unfiled.park()
+            await trio.lowlevel.checkpoint()  # the tasks that write the answers were woken together with this one
+
     def changed(self) -> None:
-        """A replica has come, said something, or gone; or our own log is safe up to a later place."""
+        """A replica has joined, reported or left; or more of our own log is safe."""
         in_sync, own = self.in_sync, self._own
         confirmed = in_sync.confirm(own.value)
         waits = self._own_waiter is not None and self._own_waiter.function is not None
@@ -103,12 +116,14 @@ class Leader:
         assert mark is not None
         if confirmed > mark.value:
             self._ground.state_file.log_began(self._joined.state)
-            self._store.confirm(confirmed, self._ground.settle)
+            self._store.confirm(confirmed, _not_yet)
+            self._unfiled.unpark_all()
         if in_sync.replaced:
             self._fence()
 
     async def look_after_set(self) -> None:
-        """Add who has caught up, remove who does not confirm, and keep the lease, until another one leads."""
+        """Add replicas that have caught up, remove those that do not confirm, and keep the lease, until another one
+        leads."""
         in_sync = self.in_sync
         while not in_sync.replaced:
             proposal = None
@@ -154,7 +169,7 @@ class Leader:
         await outlook.look()
 
     def judge(self) -> None:
-        """Whether sends are taken."""
+        """Decide whether sends are accepted."""
         if not self.serves:
             return
         in_sync, now, config = self.in_sync, trio.current_time(), self._config()
@@ -179,7 +194,7 @@ class Leader:
     # ---- what people ask
 
     async def resign(self, heir: str) -> None:
-        """Take no more sends, have everything confirmed, and give the lead back. Raises NotNow.
+        """Refuse sends, get everything confirmed, and give up leadership. Raises NotNow.
 
         `heir`: who is to lead, a `replicaId` or a member; empty: any that is in sync.
         """
@@ -225,7 +240,8 @@ class Leader:
             raise NotNow(f"the coordinator did not take it ({trouble}); try again")
 
     async def change_set(self, replica: str, *, add: bool) -> None:
-        """Remove from the in-sync set, by a person's word; or say why nobody is added so. Raises NotNow."""
+        """Remove from the in-sync set, at an administrator's request; or say why nobody is added this way. Raises
+        NotNow."""
         in_sync = self.in_sync
         insync = in_sync.state.insync
         known = [m for m in (*insync, *in_sync.replicas) if replica in (m, m.partition("/")[0])]

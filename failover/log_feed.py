@@ -1,9 +1,9 @@
-"""A leader's log on its way to one replica, with up to where it is confirmed.
+"""Sends a leader's log to one replica, with the offset up to which it is confirmed.
 
-While the kernel takes all of it, no task is involved: what a turn appended is handed over within `appended.advance`,
-which costs a call of the system; a task switch for each replica and turn would cost more than that. The task says how
-far the log is confirmed where no bytes go that would say so, and gives signs of life. It takes over where something has
-to be waited for: room in the kernel's buffers, or a part of the log that is no longer in memory.
+While the kernel takes everything, no task is involved: what a turn appended is written within `appended.advance`, which
+costs a system call; a task switch per replica and turn would cost more. The task sends the confirmed offset when no
+bytes carry it, and heartbeats. It takes over when something has to be waited for: room in the kernel's buffers, or a
+part of the log that is no longer in memory.
 
 Java: store/ha/autoswitch/AutoSwitchHAConnection.java (WriteSocketService) of 5.x
 """
@@ -14,31 +14,59 @@ import trio
 
 from rocketlet.failover.in_sync import InSync
 from rocketlet.failover.stream_codec import SLICE
+from rocketlet.remoting.frame_codec import Buffer
 from rocketlet.remoting.transport import ByteStream
 from rocketlet.store.errors import StoreError
-from rocketlet.store.log_slices import SliceGone
+from rocketlet.store.log_slices import LogSlices, SliceGone
 from rocketlet.store.message_store import MessageStore
 from rocketlet.store.watermark import Waiter, Watermark
 
-BEAT_SECONDS = 0.5  # between signs of life
+BEAT_SECONDS = 0.5  # between heartbeats
 _SLICE = 128 << 10
-_TELL_CONFIRMED_SECONDS = 0.01  # unless there are bytes to send anyway
+_CONFIRM_SECONDS = 0.01  # unless there are bytes to send
 _SLICES_A_TURN = 4
+
+
+class FramedSlices:
+    """Slices with their heads. Replicas that keep up get the same ones, so the latest is kept and made once."""
+
+    def __init__(self, slices: LogSlices) -> None:
+        self._slices = slices
+        self._made_of = (-1, 0, 0)
+        self._last = b""
+
+    def now(self, offset: int, most: int, confirmed: int) -> bytes | None:
+        """See `LogSlices.now`; raises what that raises."""
+        wanted = (offset, most, confirmed)
+        if wanted != self._made_of:
+            piece = self._slices.now(offset, most)
+            if piece is None:
+                return None
+            self._last, self._made_of = framed(offset, confirmed, piece), wanted
+        return self._last
+
+
+def framed(offset: int, confirmed: int, piece: Buffer) -> bytes:
+    """A slice with its head."""
+    return b"".join((SLICE.pack(offset, len(piece), confirmed), piece))
 
 
 class LogFeed:
     """One connection's; nobody else writes to its stream."""
 
-    def __init__(self, stream: ByteStream, store: MessageStore, in_sync: InSync, sent: int) -> None:
-        """`sent`: up to where the replica has the log."""
+    def __init__(
+        self, stream: ByteStream, store: MessageStore, slices: FramedSlices, in_sync: InSync, sent: int
+    ) -> None:
+        """`sent`: the offset up to which the replica has the log."""
         assert store.confirmed is not None
         self._stream = stream
         self._appended, self._confirmed = store.appended, store.confirmed
+        self._framed = slices
         self._slices = store.slices
         self._in_sync = in_sync
         self._sent = sent
         self._told = -1
-        self._rest: bytes | memoryview = b""  # of what the kernel did not take at once
+        self._rest: bytes | memoryview = b""  # what the kernel did not take at once
         self._waiter: Waiter | None = None
         self._failure: Exception | None = None
         self._must_wait = False
@@ -51,18 +79,18 @@ class LogFeed:
                 await self._catch_up()
                 self._must_wait = False
                 self._waiter = self._appended.call_at(self._sent + 1, self._grown)
-                await self._say_what_is_confirmed()
+                await self._send_confirmed()
                 self._waiter.cancel()
         finally:
             if self._waiter is not None:
                 self._waiter.cancel()
 
     def _grown(self) -> None:
-        """There is more of the log: hand it over, and wait for more; or have the task do so."""
+        """The log has grown: write the new part, or have the task do so."""
         try:
             for _ in range(_SLICES_A_TURN):
-                piece = self._slices.now(self._sent, min(_SLICE, self._appended.value - self._sent))
-                if piece is None or not self._hand_over(piece):
+                data = self._framed_now()
+                if data is None or not self._hand_over(data):
                     break
                 if self._sent >= self._appended.value:
                     self._waiter = self._appended.call_at(self._sent + 1, self._grown)
@@ -72,17 +100,22 @@ class LogFeed:
         self._must_wait = True
         self._news.unpark_all()
 
-    def _hand_over(self, piece: bytes | memoryview) -> bool:
-        """Send a piece of the log, or just how far it is confirmed; whether the kernel has taken all of it."""
+    def _framed_now(self) -> bytes | None:
         self._told = self._in_sync.confirmed
-        data = b"".join((SLICE.pack(self._sent, len(piece), self._told), piece))
-        self._sent += len(piece)
+        return self._framed.now(self._sent, self._next_size(), self._told)
+
+    def _next_size(self) -> int:
+        return min(_SLICE, self._appended.value - self._sent)
+
+    def _hand_over(self, data: bytes) -> bool:
+        """Send a slice. Returns whether the kernel took all of it."""
+        self._sent += len(data) - SLICE.size
         taken = self._stream.send_now(data)
         self._rest = memoryview(data)[taken:] if taken < len(data) else b""
         return not self._rest
 
     async def _catch_up(self) -> None:
-        """Send up to the end of the log, waiting for what has to be waited for."""
+        """Send up to the end of the log, waiting where necessary."""
         in_turn = 0
         while True:
             if self._failure is not None:
@@ -92,35 +125,37 @@ class LogFeed:
                 self._rest = b""
             if self._sent >= self._appended.value:
                 return
-            most = min(_SLICE, self._appended.value - self._sent)
-            piece = self._slices.now(self._sent, most)
-            self._hand_over(piece if piece is not None else await self._slices.wait(self._sent, most))
+            data = self._framed_now()
+            if data is None:
+                data = framed(self._sent, self._told, await self._slices.wait(self._sent, self._next_size()))
+            self._hand_over(data)
             in_turn += 1
             if in_turn >= _SLICES_A_TURN:
                 in_turn = 0
                 await trio.lowlevel.checkpoint()
 
-    async def _say_what_is_confirmed(self) -> None:
-        """Until something has to be waited for."""
+    async def _send_confirmed(self) -> None:
+        """Send the confirmed offset, until something has to be waited for."""
         while True:
             if not self._is_behind():
-                await self._news_or(BEAT_SECONDS, self._confirmed)
+                await self._wait_for_news(BEAT_SECONDS, self._confirmed)
             has_grown = self._is_behind()
             if has_grown and not self._must_wait:
-                await self._news_or(_TELL_CONFIRMED_SECONDS)
+                await self._wait_for_news(_CONFIRM_SECONDS)
             if self._must_wait:
                 return
             if has_grown and not self._is_behind():
-                continue  # the next bytes have said so
-            if not self._hand_over(b""):
+                continue  # the next bytes carried it
+            self._told = self._in_sync.confirmed
+            if not self._hand_over(framed(self._sent, self._told, b"")):
                 return
 
     def _is_behind(self) -> bool:
-        """Whether the replica was told less of what is confirmed than it could have."""
+        """Whether the replica has been sent an older confirmed offset than it could have."""
         return self._told < min(self._in_sync.confirmed, self._sent)
 
-    async def _news_or(self, seconds: float, grows: Watermark | None = None) -> None:
-        """Wait so long, or until something has to be waited for, or that watermark grows."""
+    async def _wait_for_news(self, seconds: float, grows: Watermark | None = None) -> None:
+        """Wait until that timeout, until there is something to wait for, or until the watermark grows."""
         waiter = grows.call_at(grows.value + 1, self._news.unpark_all) if grows is not None else None
         try:
             with trio.move_on_after(seconds):

@@ -1,7 +1,7 @@
 """The coordinator in memory: for `rocketlet up --replicas`, for fixtures and for tests. It does what etcd does.
 
-It can be down, and a single replica can be cut off from it; leases then end by its clock, as etcd's do. When it comes
-back it gives every lease its whole time again, as etcd's new leader does.
+It can be down, and a single replica can be cut off from it; leases then expire by its clock, as etcd's do. When it
+comes back it renews every lease for its full time, as etcd's new leader does.
 
 Java: none
 """
@@ -34,9 +34,9 @@ class MemoryCoordination:
     """What all replicas of one group share."""
 
     def __init__(self, kept: bytes = b"", keep: Callable[[bytes], None] | None = None) -> None:
-        """`keep` is given the state whenever it changes, to be made durable; `kept` is what it was given last."""
+        """`keep` is called with the state whenever it changes, to make it durable; `kept` is the last such state."""
         self.is_down = False
-        self.cut_off: set[str] = set()  # members, or replicaIds, that do not reach it
+        self.cut_off: set[str] = set()  # members, or replicaIds, that cannot reach it
         self.state = GroupState()
         self.revision = 0
         self._keep = keep
@@ -46,7 +46,7 @@ class MemoryCoordination:
         self._changed = trio.lowlevel.ParkingLot()
 
     def session(self, member: str, lease_seconds: float) -> MemoryCoordinator:
-        """A new session of a replica; what is left of an earlier one lives until its lease ends."""
+        """A new session of a replica; the remains of an earlier one last until its lease expires."""
         old = self._sessions.get(member)
         mine = _Session(member, lease_seconds)
         if old is not None:
@@ -67,11 +67,11 @@ class MemoryCoordination:
         self.changed()
 
     def changed(self) -> None:
-        """Wake all that wait for a change."""
+        """Wake all waiters for a change."""
         self._changed.unpark_all()
 
     def expire(self) -> None:
-        """End the leases of those that were not heard of."""
+        """Expire the leases of silent sessions."""
         if self.is_down:
             return
         now = trio.current_time()
@@ -81,7 +81,7 @@ class MemoryCoordination:
                 self.changed()
 
     def view(self) -> View:
-        """What it knows."""
+        """Its current view."""
         self.expire()
         living = {one.member: one.presence for one in self._sessions.values() if one.presence is not None}
         return View(self.state, self.revision, any(one.leads for one in self._sessions.values()), living)
@@ -123,7 +123,7 @@ class MemoryCoordination:
             self._renew(session)
 
     async def wait(self, seconds: float) -> None:
-        """Until something changes, or a lease may end."""
+        """Wait until something changes, or a lease may expire."""
         ends = [one.alive_until for one in self._sessions.values() if one.leads or one.presence is not None]
         until = min([*ends, trio.current_time() + seconds])
         with trio.move_on_at(max(until, trio.current_time() + _ANSWERS_AFTER)):
@@ -168,7 +168,7 @@ class MemoryCoordinator:
         """See Coordinator."""
         await self._ask()
         done = self._hub.elect(self._session, state, revision, over)
-        await self._ask()  # the answer may get lost after it was done
+        await self._ask()  # the answer may be lost after the change was made
         return done
 
     async def replace(self, state: GroupState, revision: int, *, release: bool = False) -> int:
@@ -195,7 +195,7 @@ class MemoryCoordinator:
         await trio.lowlevel.checkpoint()
 
     async def _ask(self) -> None:
-        """One way of a question or an answer. Raises CoordinatorAway."""
+        """One direction of a request or an answer. Raises CoordinatorAway."""
         await trio.sleep(_ANSWERS_AFTER)
         if not self._is_reached():
             await trio.sleep(_GIVES_UP_AFTER)

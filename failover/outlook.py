@@ -1,4 +1,4 @@
-"""What one replica has last heard of the coordinator, whether it answers, and what it was told of this replica.
+"""One replica's last view of the coordinator: whether it answers, and what was announced to it.
 
 Java: none
 """
@@ -46,7 +46,7 @@ class Outlook:
                 await trio.sleep(ASK_AGAIN_SECONDS)
 
     async def look(self) -> bool:
-        """Read the view now; whether the coordinator has answered."""
+        """Read the view now. Returns whether the coordinator answered."""
         try:
             self._seen(await self.coordinator.read())
         except CoordinatorAway as away:
@@ -54,8 +54,8 @@ class Outlook:
             return False
         return True
 
-    async def look_anew(self, seconds: float) -> None:
-        """Forget the view, and read it again within that time if that can be done."""
+    async def look_again_from_scratch(self, seconds: float) -> None:
+        """Forget the view, and try to read it again within that time."""
         self.view = None
         with trio.move_on_after(seconds):
             while self.view is None and not await self.look():
@@ -66,37 +66,37 @@ class Outlook:
             log.warning("the coordinator answers again")
             self.trouble = ""
         if self._member not in view.members:
-            self._announced = None  # our lease has ended, and others cannot find us
+            self._announced = None  # our lease has expired, and others cannot find us
         self.answered()
         self.view = view
         self._heard(view)
         self.wake()
 
     def wake(self) -> None:
-        """Have everybody look again who waits for news."""
+        """Wake everybody who waits for news."""
         self.news.unpark_all()
 
     def answered(self) -> None:
-        """It has just answered."""
+        """The coordinator has just answered."""
         self._answered_at = trio.current_time()
 
     def answered_within(self, seconds: float) -> bool:
-        """Whether it has answered in so many seconds before now."""
+        """Whether it has answered within that many seconds."""
         return trio.current_time() - self._answered_at < seconds
 
     def away(self, away: CoordinatorAway) -> None:
-        """It has not answered."""
+        """The coordinator has not answered."""
         if not self.trouble:
             log.warning("the coordinator does not answer, so nobody is elected and the in-sync set stays: %s", away)
         self.trouble = str(away)
 
     @property
     def announced_end(self) -> int | None:
-        """Where our log ends as the coordinator was told; None where it knows nothing of us."""
+        """The announced end of our log; None if the coordinator does not know us."""
         return self._announced.end if self._announced is not None else None
 
     async def announce(self, presence: Presence) -> None:
-        """Say where we are, unless the coordinator knows that already."""
+        """Announce ourselves, unless the coordinator knows it already."""
         if presence != self._announced:
             try:
                 await self.coordinator.announce(presence)

@@ -1,12 +1,12 @@
-"""What a replica knows of itself and must not forget: `rocketlet/failover.json` in its store.
+"""What a replica must not forget about itself: `rocketlet/failover.json` in its store.
 
 Its identity (the store's id is created with the file, so a wiped disk is another member), the epochs of its log, and
-`promised`: the newest epoch that it has joined or led. It never acknowledges anything to a lower one, so this is on the
+`promised`, the newest epoch that it has joined or led. It never acknowledges anything to a lower one, so this is on
 disk before its first acknowledgement of an epoch.
 
-With ASYNC_FLUSH an acknowledgement says that the kernel has the bytes, not the disk. When the machine was restarted
-since (its boot id is another one) and the store had not been closed, they may be gone. Then the store takes a new id:
-it is a new member, which does not count until it has caught up.
+With ASYNC_FLUSH an acknowledgement says that the kernel has the bytes, not the disk. If the machine was restarted since
+(its boot id has changed) and the store had not been closed, they may be gone. The store then takes a new id: it is a
+new member, which does not count until it has caught up.
 
 Java: store/ha/autoswitch/BrokerMetadata.java, EpochFileCache.java of 5.x
 """
@@ -31,12 +31,12 @@ _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 class StateUnreadable(RocketletError):
-    """The file cannot be read, and without it what this replica has promised is unknown."""
+    """The file cannot be read, and without it this replica's promises are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnState:
-    """Immutable: `OwnStateFile.write` makes another one count."""
+    """Immutable: `OwnStateFile.write` replaces it."""
 
     store: str
     group: str = ""
@@ -66,7 +66,7 @@ class OwnStateFile:
         self._boot = (disk.read_file(_BOOT_ID) or b"").decode("ascii", "replace").strip()
 
     def open(self, new_id: str) -> OwnState:
-        """What is known, or the state of a new member with that id. Call it before the store is opened.
+        """The stored state, or that of a new member with that id. Call it before the store is opened.
 
         Raises StateUnreadable, OSError.
         """
@@ -91,7 +91,7 @@ class OwnStateFile:
         elif found.boot != self._boot:
             if self._disk.exists(f"{self._root}/{ABORT}") and not self._is_sync:
                 log.warning(
-                    "this machine was started anew, and with ASYNC_FLUSH some of the log may be lost: this replica is"
+                    "this machine was restarted, and with ASYNC_FLUSH some of the log may be lost: this replica is"
                     " a new member, which is in sync once it has caught up"
                 )
                 state = replace(state, store=new_id)
@@ -106,7 +106,7 @@ class OwnStateFile:
         self._disk.write_file(self._path, msgspec.json.encode(known) + b"\n")
 
     def log_began(self, state: OwnState) -> None:
-        """There are messages now: should they be gone at the next start, this is another member. Raises OSError."""
+        """There are messages now: if they are gone at the next start, this is another member. Raises OSError."""
         if not self._has_log:
             self.write(state)
 

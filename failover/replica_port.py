@@ -1,8 +1,8 @@
-"""The port for the other replicas. While this replica leads, those that join it are fed its log here.
+"""The port for the other replicas. While this replica leads, it sends its log to those that join.
 
-Two tasks a connection: one sends the log as it grows, with up to where it is confirmed (`log_feed.py`); the other hears
-what the replica has. Nothing is kept for a slow one but what the kernel's buffers hold. What it says counts for the
-epoch that it has joined; a new epoch, or the end of leading, ends every connection.
+Two tasks per connection: one sends the log as it grows, with its confirmed offset (`log_feed.py`); the other reads the
+replica's reports. Nothing is kept for a slow replica beyond the kernel's buffers. Reports count for the epoch that the
+replica has joined; a new epoch, or the end of leadership, ends every connection.
 
 Java: store/ha/autoswitch/AutoSwitchHAConnection.java of 5.x
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
@@ -20,13 +19,12 @@ import trio
 
 from rocketlet.failover.epochs import Epochs
 from rocketlet.failover.in_sync import InSync
-from rocketlet.failover.log_feed import LogFeed
+from rocketlet.failover.log_feed import FramedSlices, LogFeed
 from rocketlet.failover.stream_codec import Hello, ReportReader, StreamBroken, Welcome, greeting, read_greeting
-from rocketlet.remoting.accepting import accepted
 from rocketlet.remoting.config import TlsMode
-from rocketlet.remoting.first_byte import told_apart
-from rocketlet.remoting.transport import ByteStream, Listener, Network, split_address
-from rocketlet.replication.config import is_allowed
+from rocketlet.remoting.first_byte import detect_tls
+from rocketlet.remoting.transport import ByteStream, Network
+from rocketlet.replication.admission import MOST_CONNECTIONS, Allowed, admit
 from rocketlet.store.errors import StoreError
 from rocketlet.store.log_slices import SliceGone
 from rocketlet.store.message_store import MessageStore
@@ -37,13 +35,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rocketlet.failover.replica_port")
 
-MOST_CONNECTIONS = 64
 GREETING_SECONDS = 5.0
 
 
 @dataclass(eq=False)
 class Leading:
-    """What a leader's port has to know. `changed` is called when a replica has said something."""
+    """What a leader's port needs. `changed` is called when a replica has reported."""
 
     in_sync: InSync
     epochs: Epochs
@@ -51,21 +48,21 @@ class Leading:
     connections: set[trio.CancelScope] = field(default_factory=set)
 
     def end(self) -> None:
-        """Feed no replica any longer."""
+        """Stop sending to replicas."""
         for scope in self.connections:
             scope.cancel()
 
 
 @dataclass(frozen=True, slots=True)
 class Self:
-    """Which broker this is, as a greeting says it."""
+    """This broker's identity, as in a greeting."""
 
     cluster: str
     name: str
 
 
 class ReplicaPort:
-    """One port, through times of leading and others. `leading` is None while this replica does not lead."""
+    """One port, whether this replica leads or not; `leading` is None while it does not."""
 
     def __init__(
         self,
@@ -74,7 +71,7 @@ class ReplicaPort:
         store: MessageStore,
         silence_seconds: float,
         *,
-        allowed: Callable[[], tuple[str, ...]],
+        allowed: Allowed,
         tls_mode: TlsMode = TlsMode.PERMISSIVE,
         tls: TlsContexts | OwnContext | None = None,
     ) -> None:
@@ -85,6 +82,7 @@ class ReplicaPort:
         self._allowed = allowed
         self._tls_mode = tls_mode
         self._tls = tls
+        self._slices = FramedSlices(store.slices)
         self._connections = 0
         self.leading: Leading | None = None
 
@@ -92,27 +90,19 @@ class ReplicaPort:
         self, host: str, port: int, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED
     ) -> None:
         """Serve until cancelled. Starts with the bound address. Raises ListenFailed."""
-        async with aclosing(await self._network.listen(host, port)) as listener, trio.open_nursery() as nursery:
-            task_status.started(listener.address)
-            while True:
-                await self._accept(listener, nursery)
+        await admit(self._network, host, port, self._allowed, self._has_room, self._take, log, task_status)
 
-    async def _accept(self, listener: Listener, nursery: trio.Nursery) -> None:
-        stream = await accepted(listener, log)
-        if not is_allowed(split_address(stream.peer)[0], self._allowed()):
-            log.warning("%s is not among haAllowed: it may not join", stream.peer)
-        elif self._connections >= MOST_CONNECTIONS:
-            log.warning("%s may not join: %d connections are open already", stream.peer, MOST_CONNECTIONS)
-        else:
-            self._connections += 1
-            nursery.start_soon(self._serve_one, stream)
-            return
-        await stream.aclose()
+    def _has_room(self) -> bool:
+        return self._connections < MOST_CONNECTIONS
+
+    def _take(self, stream: ByteStream, nursery: trio.Nursery) -> None:
+        self._connections += 1
+        nursery.start_soon(self._serve_one, stream)
 
     async def _serve_one(self, raw: ByteStream) -> None:
         stream = raw
         try:
-            found = await told_apart(raw, self._tls_mode, self._tls, GREETING_SECONDS, log)
+            found = await detect_tls(raw, self._tls_mode, self._tls, GREETING_SECONDS, log)
             if found is not None:
                 stream, first = found
                 await self._greet(stream, first)
@@ -126,7 +116,7 @@ class ReplicaPort:
                 await stream.aclose()
 
     async def _greet(self, stream: ByteStream, data: bytes) -> None:
-        """Hear who it is, and feed it if it may join. Raises StreamBroken."""
+        """Read the greeting, and send the log if the replica may join. Raises StreamBroken."""
         with trio.move_on_after(GREETING_SECONDS) as greeting_time:
             while (found := read_greeting(data, Hello)) is None:
                 more = await stream.receive_some(65536)
@@ -183,15 +173,21 @@ class ReplicaPort:
         if not self._store.log.begin <= end <= self._store.log.end:
             log.warning("replica %s says that it has the log up to %d; it may not join", member, end)
             return
+        if known is not None and end < known.acked:
+            # Its acknowledgements count until it is removed from the in-sync set; until then it stays away.
+            log.error(
+                "replica %s has the log up to %d, and had acknowledged %d; it may not join", member, end, known.acked
+            )
+            return
         now = trio.current_time()
         in_sync.joined(member, hello.address, now)
         in_sync.acked(member, end, now)
         log.info("replica %s at %s has joined with the log up to %d", member, hello.address or stream.peer, end)
         leading.changed()
-        why = "this replica leads no more"
+        why = "this replica no longer leads"
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(LogFeed(stream, self._store, in_sync, end).run)
+                nursery.start_soon(LogFeed(stream, self._store, self._slices, in_sync, end).run)
                 why = await self._hear(leading, member, stream, reader)
                 nursery.cancel_scope.cancel()
         except* (trio.BrokenResourceError, trio.ClosedResourceError) as broken:
@@ -218,4 +214,4 @@ class ReplicaPort:
                         return f"it says that it has the log up to {end}, which is past its end"
                     leading.in_sync.acked(member, end, now)
                     leading.changed()
-        return f"it has said nothing for {self._silence:g} s"
+        return f"it has been silent for {self._silence:g} s"

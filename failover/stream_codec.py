@@ -1,9 +1,9 @@
 """What replicas say to each other on their own port. Pure.
 
     joining    b"RKR1", int32 length, JSON     a replica: Hello, then the leader: Welcome
-    replica →  int64 log end                   once it has promised the leader's epoch; again with all that it gets
+    replica →  int64 log end                   once it has promised the leader's epoch; repeated as it receives
     leader →   int64 log offset, int32 size, int64 confirmed, size bytes
-                                               size 0: a sign of life; `confirmed` is up to where all counted have it
+                                               size 0: a heartbeat; `confirmed`: all counted replicas have it
 
 The first byte distinguishes it from TLS, whose ClientHello begins with 22.
 
@@ -23,13 +23,13 @@ from rocketlet.failover.epochs import BadEpochs, Epochs
 MAGIC = b"RKR1"
 REPORT = Struct(">q")
 SLICE = Struct(">qiq")
-LARGEST_GREETING = 1 << 18  # of a thousand epochs and some names
+LARGEST_GREETING = 1 << 18  # fits a thousand epochs and some names
 LARGEST_SLICE = 1 << 20
 _HEAD = Struct(">4si")
 
 
 class StreamBroken(RocketletError):
-    """The other side sent what no replica sends. The connection has to end."""
+    """The peer sent something that no replica sends. The connection has to end."""
 
 
 class Hello(msgspec.Struct):
@@ -48,7 +48,7 @@ class Hello(msgspec.Struct):
 
 
 class Welcome(msgspec.Struct):
-    """The leader's log, for the replica to see where the two part; or why it may not join."""
+    """The leader's log, so that the replica can see where the two diverge; or why it may not join."""
 
     refused: str = ""
     group: str = ""
@@ -63,13 +63,13 @@ G = TypeVar("G", Hello, Welcome)
 
 
 def greeting(what: Hello | Welcome) -> bytes:
-    """A greeting as it travels."""
+    """An encoded greeting."""
     body = msgspec.json.encode(what)
     return _HEAD.pack(MAGIC, len(body)) + body
 
 
 def read_greeting(data: bytes, kind: type[G]) -> tuple[G, bytes] | None:
-    """A greeting and what came after it; None where more has to come. Raises StreamBroken."""
+    """A greeting and the bytes after it; None if it is incomplete. Raises StreamBroken."""
     if not MAGIC.startswith(data[:4]):
         raise StreamBroken(f"{data[:8]!r} is not the greeting of a replica")
     if len(data) < _HEAD.size:
@@ -87,7 +87,7 @@ def read_greeting(data: bytes, kind: type[G]) -> tuple[G, bytes] | None:
 
 
 def epochs_of(greeted: Hello | Welcome) -> Epochs:
-    """The epochs that a greeting names. Raises StreamBroken."""
+    """The epochs in a greeting. Raises StreamBroken."""
     try:
         return Epochs(greeted.epochs)
     except BadEpochs as error:
@@ -95,7 +95,7 @@ def epochs_of(greeted: Hello | Welcome) -> Epochs:
 
 
 class ReportReader:
-    """Cuts a replica's reports out of the bytes that come; the newest counts."""
+    """Extracts a replica's reports from the incoming bytes; the newest counts."""
 
     __slots__ = ("_rest",)
 
@@ -103,7 +103,7 @@ class ReportReader:
         self._rest = rest
 
     def feed(self, data: bytes) -> int | None:
-        """The last whole report; None where there is none."""
+        """The last complete report; None if there is none."""
         data = self._rest + data
         whole = len(data) - len(data) % REPORT.size
         self._rest = data[whole:]
@@ -112,7 +112,7 @@ class ReportReader:
 
 
 class SliceReader:
-    """Cuts a leader's slices out of the bytes that come: (log offset, confirmed, bytes) of each piece of a slice."""
+    """Extracts a leader's slices from the incoming bytes: (log offset, confirmed, bytes) of each piece of a slice."""
 
     __slots__ = ("_confirmed", "_head", "_left", "_offset")
 
@@ -121,7 +121,7 @@ class SliceReader:
         self._offset = self._left = self._confirmed = 0
 
     def feed(self, data: bytes) -> list[tuple[int, int, memoryview]]:
-        """What came, in order; a sign of life has no bytes. Raises StreamBroken."""
+        """The pieces that arrived, in order; a heartbeat has no bytes. Raises StreamBroken."""
         pieces: list[tuple[int, int, memoryview]] = []
         view, at = memoryview(data), 0
         while at < len(view):

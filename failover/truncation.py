@@ -1,17 +1,18 @@
-"""Cutting off what a returning replica has alone: bytes of its log that no leader has confirmed.
+"""Truncating a returning replica's log: cutting off bytes that no leader has confirmed.
 
-It is decided while the store is open and done before it is opened again, so there is no view of what is cut:
+The decision is made while the store is open and carried out before it is opened again, so no view of the cut bytes
+exists:
 
     intend   an intent, `rocketlet/truncation.json`, is made durable; the store is closed
-    finish   1  the bytes to be cut are copied into a file of `rocketlet/cut/`, for a person to look at
-             2  the progress point goes, if it knows of what is cut
-             3  the log's later files are deleted, and the tail of the one that is cut becomes zeros
-             4  the store is marked as not cleanly closed, so that the recovery brings queues and index in order
+    finish   1  the bytes to be cut are copied into a file of `rocketlet/cut/`, for inspection
+             2  the progress point is deleted if it lies beyond the cut
+             3  the log's later files are deleted, and the tail of the truncated one is zeroed
+             4  the store is marked as not cleanly closed, so that recovery repairs queues and index
              5  the epochs are cut
-             6  the intent goes
+             6  the intent is deleted
 
-Each step may be done twice: after a crash `finish` starts again, and what was copied is not copied again. Until the
-intent is gone, the store is not opened.
+Every step may be repeated: after a crash `finish` starts again, and what was copied is not copied again. The store is
+not opened while the intent exists.
 
 Java: store/ha/autoswitch/AutoSwitchHAService.java#truncateInvalidMsg of 5.x, which leaves valid records behind
 """
@@ -36,11 +37,11 @@ log = logging.getLogger("rocketlet.failover.truncation")
 
 INTENT = "rocketlet/truncation.json"
 CUT = "rocketlet/cut"
-MOST_KEPT = 64  # files of cut bytes; the oldest one goes when there are more
+MOST_KEPT = 64  # files of cut bytes; the oldest one is deleted when there are more
 
 
 class Intent(msgspec.Struct, frozen=True):
-    """Cut the log at `cut`; its end was `end`, and `epoch` is the leader's that does not have the rest."""
+    """Cut the log at `cut`; its end was `end`, and `epoch` is that of the leader without the rest."""
 
     cut: int
     end: int
@@ -48,13 +49,13 @@ class Intent(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Of the file of what is cut."""
+        """The name of the file for the cut bytes."""
         return f"{offset_name(self.cut)}-{self.end}-epoch{self.epoch}.log"
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What was cut off so far and is kept: files and bytes."""
+    """Cut bytes that are kept: number of files and bytes."""
 
     files: int = 0
     size: int = 0
@@ -66,7 +67,7 @@ def intend(disk: Disk, config: StoreConfig, intent: Intent) -> None:
 
 
 def finish(disk: Disk, config: StoreConfig, state_file: OwnStateFile, state: OwnState) -> OwnState:
-    """Do what was intended, if anything was; the replica's state after it. REQUIRES a closed store.
+    """Carry out the intent, if there is one. Returns the replica's state after it. REQUIRES a closed store.
 
     Raises OSError, CorruptStore.
     """
@@ -86,7 +87,7 @@ def finish(disk: Disk, config: StoreConfig, state_file: OwnStateFile, state: Own
         disk.remove(f"{root}/{PROGRESS}")
     disk.write_file(f"{root}/{ABORT}", b"")
     if not intent.cut:
-        disk.remove(f"{root}/{CHECKPOINT}")  # with it, a store without a log would not be opened
+        disk.remove(f"{root}/{CHECKPOINT}")  # left in place, it would keep a store without a log from being opened
     _cut(disk, config, intent.cut)
     state = replace(state, epochs=state.epochs.cut(intent.cut))
     state_file.write(state)
@@ -99,13 +100,13 @@ def finish(disk: Disk, config: StoreConfig, state_file: OwnStateFile, state: Own
 
 
 def kept(disk: Disk, config: StoreConfig) -> Kept:
-    """How much was cut off."""
+    """How much was cut off and kept."""
     entries = disk.entries(f"{config.store_path_root_dir}/{CUT}")
     return Kept(len(entries), sum(entry.size for entry in entries))
 
 
 def _log_files(disk: Disk, config: StoreConfig) -> list[MappedFile]:
-    """Of the log, in order; those of another length are what a crash left of the newest, and have no record."""
+    """The log's files, in order; files of another length are what a crash left of the newest, and hold no record."""
     directory, size = config.commit_log_path, config.mapped_file_size_commit_log
     return [
         MappedFile(disk, f"{directory}/{entry.name}", begin, size)
@@ -115,7 +116,7 @@ def _log_files(disk: Disk, config: StoreConfig) -> list[MappedFile]:
 
 
 def _keep(disk: Disk, config: StoreConfig, intent: Intent, path: str) -> None:
-    """Copy what is to be cut, as its bytes are."""
+    """Copy the bytes to be cut, unchanged."""
     part = f"{path}.part"
     if disk.exists(part):
         disk.remove(part)

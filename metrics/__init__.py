@@ -1,1 +1,1 @@
-"""Metrics and health over HTTP: a page of numbers, what fills it, and the port that serves it."""
+"""Metrics and health over HTTP: a page of samples, the sources that fill it, and the port that serves it."""

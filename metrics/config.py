@@ -1,4 +1,4 @@
-"""Settings of the port for metrics and health, by the keys of RocketMQ 5, for 4.9.8 has none.
+"""Settings of the port for metrics and health, with RocketMQ 5's keys, since 4.9.8 has none.
 
 Java: common/BrokerConfig.java (metricsExporterType and its kin, since 5.1)
 """

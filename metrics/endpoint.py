@@ -1,10 +1,10 @@
 """The port for metrics and health, HTTP/1.1 on trio over h11: /metrics, /healthz, /readyz.
 
-/healthz is 200 as long as the process answers at all: what is beyond repair ends it. /readyz is 200 where clients can
-be served now, else 503 with the reasons, one a line. Neither reads the disk.
+/healthz is 200 as long as the process answers at all, since an unrecoverable failure ends it. /readyz is 200 if clients
+can be served now, else 503 with the reasons, one per line. Neither reads the disk.
 
-No scraper can slow the broker down: a page is made in slices of a few milliseconds, at most once a second, whoever
-asks; a connection that says nothing, or reads nothing, is closed; there are at most MOST_CONNECTIONS of them.
+No scraper can slow the broker down: a page is built in slices of a few milliseconds, at most once a second however many
+ask; a connection that sends nothing, or reads nothing, is closed; there are at most MOST_CONNECTIONS of them.
 
 Java: (none; RocketMQ 5 serves by OpenTelemetry's PrometheusHttpServer)
 """
@@ -79,7 +79,7 @@ class Endpoint:
                 await listener.aclose()
 
     async def _serve_one(self, stream: ByteStream) -> None:
-        import h11  # 6 ms that a process without scrapes does not pay
+        import h11  # 6 ms that a process without scrapes saves
 
         connection = h11.Connection(h11.SERVER)
         try:
@@ -96,7 +96,7 @@ class Endpoint:
         except h11.RemoteProtocolError as error:
             log.debug("%s does not speak HTTP: %s", stream.peer, error)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass  # it has left
+            pass  # the peer has gone
         finally:
             self._connections -= 1
             with trio.CancelScope(shield=True):
@@ -142,7 +142,9 @@ class Endpoint:
         left_out.add((), 0)
         took.add((), 0)
         for source in self._sources:
-            for _ in source.fill(page):
+            for wait in source.fill(page):
+                if wait is not None:
+                    await wait()
                 await pace.breathe()
         left_out.add((), page.left_out)
         took.add((), stopwatch() - began)
@@ -166,7 +168,7 @@ class _Pace:
 
 
 async def _next_request(stream: ByteStream, connection: h11.Connection) -> h11.Request | None:
-    """The next request, its body read and dropped; None where there is none any more."""
+    """The next request, its body read and dropped; None if there is none."""
     import h11
 
     request: h11.Request | None = None

@@ -1,6 +1,6 @@
-"""A page as text, in Prometheus's format 0.0.4, by prometheus-client; and what that package knows of the process.
+"""A page as text in Prometheus's format 0.0.4, by prometheus-client; and that package's process metrics.
 
-A page of 50,000 series takes half a second to write, so it is written in pieces, with room for others in between.
+A page of 50,000 series takes half a second to write, so it is written in pieces, between which other tasks run.
 
 Java: io.prometheus.client.exporter (of the exporter that RocketMQ 5 uses)
 """
@@ -31,7 +31,7 @@ class _One(Collector):
 
 
 class _Process(CollectorRegistry):
-    """The process and its interpreter: memory, CPU, descriptors, collections of garbage."""
+    """The process and its interpreter: memory, CPU, descriptors, garbage collections."""
 
     def __init__(self) -> None:
         super().__init__()

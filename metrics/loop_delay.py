@@ -1,4 +1,4 @@
-"""How late the event loop is: a task that sleeps, and notes by how much it overslept.
+"""How late the event loop is: a task sleeps, and records by how much it overslept.
 
 Everything a broker does waits for this loop, so its delay is in every latency that clients see.
 

@@ -1,7 +1,7 @@
 """A page of metrics: families of samples by name and labels, as sources fill it at each scrape.
 
-Nothing is counted here. What is counted anyway, in the broker's statistics or the store's watermarks, is read when
-somebody asks, so whoever sends or pulls pays nothing for it. Pure.
+Nothing is counted here. What is counted anyway, in the broker's statistics or the store's watermarks, is read at the
+scrape, so sends and pulls pay nothing for it. Pure.
 
 Invariants: a name has one kind and one list of labels; a family holds each combination of label values once; a page
 holds at most `most_series` samples, and `left_out` counts the rest.
@@ -11,11 +11,12 @@ Java: broker/metrics/BrokerMetricsManager.java
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Literal, Protocol
 
 Kind = Literal["gauge", "counter", "histogram"]
 Labels = tuple[str, ...]
+Wait = Callable[[], Awaitable[object]] | None
 
 
 class Family:
@@ -33,11 +34,11 @@ class Family:
         """By suffix of the name and label values; those of a histogram have `le` as their last label."""
 
     def add(self, values: Sequence[str], value: float) -> None:
-        """One sample. Where several sources of one page have the same labels, their values are summed up."""
+        """One sample. If several sources of a page have the same labels, their values are summed."""
         self._add("", tuple(values), value)
 
     def add_histogram(self, values: Sequence[str], buckets: Mapping[float, int], total: float) -> None:
-        """`buckets`: how many were up to each bound, and no further bucket; the last bound is infinite."""
+        """`buckets`: how many fell into each bucket, not cumulative; the last bound is infinite."""
         seen = 0
         labels = tuple(values)
         for bound, count in buckets.items():
@@ -56,7 +57,7 @@ class Family:
 
 
 class Page:
-    """What one scrape is answered."""
+    """The answer to one scrape."""
 
     def __init__(self, most_series: int) -> None:
         self._families: dict[str, Family] = {}
@@ -65,7 +66,7 @@ class Page:
         self.left_out = 0
 
     def gauge(self, name: str, help: str, labels: Sequence[str] = ()) -> Family:
-        """A value that goes up and down. The family of that name, made if it is new, as with the other two."""
+        """A value that goes up and down. The family of that name is created if it is new, as by the other two."""
         return self._family(name, "gauge", help, labels)
 
     def counter(self, name: str, help: str, labels: Sequence[str] = ()) -> Family:
@@ -74,7 +75,7 @@ class Page:
         return self._family(name, "counter", help, labels)
 
     def histogram(self, name: str, help: str, labels: Sequence[str] = ()) -> Family:
-        """How many are below which bound."""
+        """How many values are below each bound."""
         return self._family(name, "histogram", help, labels)
 
     def _family(self, name: str, kind: Kind, help: str, labels: Sequence[str]) -> Family:
@@ -85,7 +86,7 @@ class Page:
         return family
 
     def has_room(self) -> bool:
-        """Take room for one more sample; False, and count it, where there is none."""
+        """Reserve room for one more sample; if there is none, count it and return False."""
         if self._series >= self._most_series:
             self.left_out += 1
             return False
@@ -100,10 +101,11 @@ class Page:
 
 
 class Source(Protocol):
-    """Something with metrics: a broker, a name server, the process."""
+    """A source of metrics: a broker, a name server, the process."""
 
-    def fill(self, page: Page) -> Iterator[None]:
-        """Add to the page. It yields after each small piece of work, for others to run in between."""
+    def fill(self, page: Page) -> Iterator[Wait]:
+        """Add to the page. It yields after each small piece of work, so that other tasks can run: None, or an async
+        function that has to be over before it goes on."""
 
     def not_ready(self) -> Sequence[str]:
-        """Why clients cannot be served now, one line each; nothing where they can."""
+        """The reasons why clients cannot be served now; none if they can."""

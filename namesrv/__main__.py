@@ -1,7 +1,6 @@
 """mqnamesrv: `python -m rocketlet.namesrv [-c FILE] [-p | -m] [--SETTING VALUE]...`
 
-How it ends: `remoting/server_process.py`. Wrong arguments or settings end it with 2, and with a line on stderr that
-says what to do.
+Exit codes: `remoting/server_process.py`. Wrong arguments or settings exit with 2, and a line on stderr says what to do.
 
 Java: namesrv/NamesrvStartup.java, bin/mqnamesrv
 """
@@ -51,7 +50,7 @@ async def _start(nursery: trio.Nursery, loaded: Loaded) -> str:
 
 
 def start_up_line(address: str) -> str:
-    """What there is to know of a name server that has just started. Scripts look for RocketMQ's `boot success`."""
+    """The line printed once the name server has started. Scripts look for RocketMQ's `boot success`."""
     if is_loopback(address):
         reach = "for this host only; bindAddress=0.0.0.0 opens it to others"
     else:

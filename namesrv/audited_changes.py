@@ -1,6 +1,6 @@
-"""What the audit tells of each request that changes the name server.
+"""What the audit log records about each request that changes the name server.
 
-Brokers that register are not among them: they do so every 30 seconds.
+Registrations are not recorded: every broker sends one every 30 seconds.
 
 Java: none
 """

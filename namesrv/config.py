@@ -48,7 +48,7 @@ class NamesrvConfig:
     listen_port: int = setting(9876, "Port to listen on; 0 takes a free one.", important=True, minimum=0, maximum=65535)
     namesrv_addr: tuple[str, ...] = setting(
         (),
-        # Not by NAMESRV_ADDR: where that is set, it mostly names this name server, which would then ask itself.
+        # Not from NAMESRV_ADDR: if set, it usually names this name server, which would then ask itself.
         "Name servers of the product environment, host:port, for clusterTest.",
         flag="-n",
         default_note="looked up at namesrvDomain",
@@ -61,7 +61,7 @@ class NamesrvConfig:
 
 
 def kept_in_its_file(loaded: Loaded) -> Loaded:
-    """With `-c` a change is kept in that file, whatever configStorePath says; so it counts at the next start."""
+    """With `-c` a change is saved in that file, whatever configStorePath says, so that it holds at the next start."""
     if not loaded.file_name:
         return loaded
     configs = tuple(

@@ -1,8 +1,8 @@
-"""One small file that is replaced as a whole: a power cut leaves the old content or the new one, never a piece.
+"""A small file that is replaced atomically: a power cut leaves the old content or the new, never a part.
 
-How: the new content goes to NAME.tmp and is synced, the old one to NAME.bak the same way (RocketMQ keeps that too, and
-its tools know the name), then NAME.tmp is renamed over NAME and the folder is synced. NAME itself is there at every
-moment. This is the name server's only door to files; `Files` is its seam.
+How: the new content goes to NAME.tmp and is synced, the old one to NAME.bak in the same way (RocketMQ keeps that too,
+and its tools know the name), then NAME.tmp is renamed over NAME and the folder is synced. NAME itself exists at every
+moment. All of the name server's file access goes through here; `Files` is the seam for tests.
 
 Java: common/MixAll.java#string2File (which deletes NAME before it renames, and syncs nothing)
 """
@@ -17,23 +17,23 @@ from rocketlet.common import platform_files
 
 
 class Files(Protocol):
-    """The calls that replacing a file takes. A test's forgets at a crash what was not synced."""
+    """The calls needed to replace a file. The one in tests forgets at a crash whatever was not synced."""
 
-    # Whether calls wait for a device and must leave the event loop. In memory they must not: under a test's clock
-    # time-outs fire while a worker thread works.
+    # Whether calls wait for a device and must leave the event loop. In memory they must not: with a test's clock,
+    # timeouts fire while a worker thread runs.
     blocking: bool
 
     def read(self, path: str) -> bytes | None:
-        """None where there is no such file."""
+        """None if there is no such file."""
 
     def write(self, path: str, data: bytes) -> None:
-        """Make the file again, and sync its content, though not its name."""
+        """Create or truncate the file, write it, and sync its content, but not its name."""
 
     def rename(self, old: str, new: str) -> None:
-        """Atomically, over what is there."""
+        """Rename atomically, over an existing file."""
 
     def sync_folder(self, path: str) -> None:
-        """From here on the names in the folder survive a power cut."""
+        """After this, the names in the folder survive a power cut."""
 
 
 class RealFiles:
@@ -47,7 +47,7 @@ class RealFiles:
 
     def write(self, path: str, data: bytes) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        # Not for others to read: what is kept may hold addresses and keys.
+        # Not readable by others: the content may include addresses and keys.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o640)
         try:
             with os.fdopen(descriptor, "wb", closefd=False) as file:
@@ -64,7 +64,7 @@ class RealFiles:
 
 
 class DurableFile:
-    """Requires: one writer at a time, which its owner sees to."""
+    """Requires: one writer at a time, which the owner ensures."""
 
     def __init__(self, path: str, files: Files | None = None) -> None:
         self.path = path
@@ -77,16 +77,16 @@ class DurableFile:
         return self._files.read(self.path)
 
     def read_backup(self) -> bytes | None:
-        """What the file held before the last replacement."""
+        """The content before the last replacement."""
         return self._files.read(f"{self.path}.bak")
 
     async def replace(self, data: bytes) -> None:
-        """Returns when the new content is safe. Raises OSError, and then the old one still stands.
+        """Return once the new content is durable. If it raises OSError, the old content is intact.
 
-        Is not cut short by cancellation: what has begun is finished.
+        Not interrupted by cancellation: a replacement that has begun is finished.
         """
         if self._files.blocking:
-            import trio  # here, so that what only reads a file does not pay for it
+            import trio  # imported here, so that reading a file does not pay for it
 
             await trio.to_thread.run_sync(self._replace, data)
         else:

@@ -3,8 +3,8 @@
 The namespace that matters is ORDER_TOPIC_CONFIG (topic → `broker:queues;broker:queues`), handed to brokers when they
 register and to clients with a route. Clients write to every name server and read from one.
 
-Invariant: memory never shows what the file does not hold. A change is written first and shown when it is safe; a failed
-write changes nothing and is reported to the caller.
+Invariant: memory never shows what the file does not hold. A change is written first and visible once it is durable; a
+failed write changes nothing and is reported to the caller.
 
     {"configTable":{"ORDER_TOPIC_CONFIG":{"TopicO":"broker-a:4"}}}          as RocketMQ writes it
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 import trio
@@ -27,17 +28,18 @@ log = logging.getLogger("rocketlet.namesrv.kv_config")
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
-# The whole table as JSON. A listing of a namespace has to fit a frame of 16 MiB, even with every sign escaped.
+# The whole table as JSON. A listing of a namespace has to fit a frame of 16 MiB, even with every character escaped.
 MAX_BYTES = 8 << 20
 
 PRINT_FIRST_S = 60
 PRINT_EVERY_S = 600
+PRINT_MOST = 100
 
 Tables = dict[str, dict[str, str]]
 
 
 class KvFileDamaged(RocketletError):
-    """Neither the file nor the copy beside it can be read. You do not get it where there is no file at all."""
+    """Neither the file nor its backup can be read. Not raised if there is no file at all."""
 
 
 class KvConfigFull(RocketletError):
@@ -45,19 +47,19 @@ class KvConfigFull(RocketletError):
 
 
 class KvConfig:
-    """Reads are plain calls; `put` and `delete` return when the change is safe on disk."""
+    """Reads are plain calls; `put` and `delete` return when the change is durable."""
 
     def __init__(self, file: DurableFile) -> None:
         self._file = file
         self._tables: Tables = {}
         self._writing = trio.Lock()
-        self.changes = 0  # grows with every change, so that answers made of it can be kept
+        self.changes = 0  # grows with every change, so that answers built from the table can be cached
 
     def __repr__(self) -> str:
         return f"<KvConfig {self._file.path}: {sum(map(len, self._tables.values()))} keys>"
 
     def load(self) -> None:
-        """Raises KvFileDamaged, or OSError where the file may not be read."""
+        """Raises KvFileDamaged, or OSError if the file may not be read."""
         self._tables = _load(self._file)
 
     # ---- reads
@@ -66,7 +68,7 @@ class KvConfig:
         return self._tables.get(namespace, {}).get(key)
 
     def namespace(self, namespace: str) -> Mapping[str, str] | None:
-        """None where the namespace was never written; one whose last key was deleted is empty, as with RocketMQ."""
+        """None if the namespace was never written; one whose last key was deleted is empty, as in RocketMQ."""
         return self._tables.get(namespace)
 
     # ---- changes
@@ -77,7 +79,7 @@ class KvConfig:
             await self._change({**self._tables, namespace: {**self._tables.get(namespace, {}), key: value}})
 
     async def delete(self, namespace: str, key: str) -> None:
-        """Raises OSError. What is not there is gone already."""
+        """Raises OSError. A missing key is no error."""
         async with self._writing:
             if self.get(namespace, key) is not None:
                 left = {name: value for name, value in self._tables[namespace].items() if name != key}
@@ -94,12 +96,15 @@ class KvConfig:
     # ---- for the operator
 
     async def print_periodically(self) -> None:
-        """All of it into the log: after a minute, and then every ten."""
+        """Log as much of the table as the log takes at once: after a minute, and then every ten."""
         await trio.sleep(PRINT_FIRST_S)
         while True:
-            for namespace, table in self._tables.items():
-                for key, value in table.items():
-                    log.info("kv config of namespace %s: %s = %s", namespace, key, value)
+            rows = ((name, *row) for name, table in self._tables.items() for row in table.items())
+            for row in islice(rows, PRINT_MOST):
+                log.info("kv config of namespace %s: %s = %s", *row)
+            left = sum(map(len, self._tables.values())) - PRINT_MOST
+            if left > 0:
+                log.info("kv config: and %d more", left)
             await trio.sleep(PRINT_EVERY_S)
 
 
@@ -112,8 +117,8 @@ def _load(file: DurableFile) -> Tables:
             damage = f"{file.path}: {error}"
     else:
         damage = f"{file.path} is missing"
-    # RocketMQ's own writer deletes the file before it renames the new one, so a power cut under it can leave the copy
-    # alone, or an empty file beside it.
+    # RocketMQ's own writer deletes the file before it renames the new one, so a power cut can leave only the backup, or
+    # an empty file beside it.
     backup = file.read_backup()
     if backup is not None:
         try:

@@ -1,9 +1,9 @@
-"""When a broker is alive no longer: its connection ends, or nothing was heard of it for a lease.
+"""When a broker is no longer alive: its connection has ended, or it has been silent for the length of a lease.
 
 The connection that a broker registered over is its lease: closed, broken or idle, the broker leaves the routes at once.
-One whose host hangs keeps its connection open and is found by the scan: 120 s after its last registration, looked for
-every 10 s. Leases are counted by trio's clock, which cannot be set: a wall clock that is corrected by two minutes would
-drop every broker at once.
+A broker whose host hangs keeps its connection open and is found by the scan, 120 s after its last registration; the
+scan runs every 10 s. Leases are measured by trio's clock, which cannot be set: correcting the wall clock by two minutes
+would drop every broker at once.
 
 Java: namesrv/routeinfo/BrokerHousekeepingService.java, RouteInfoManager.java (scanNotActiveBroker)
 """
@@ -18,6 +18,7 @@ from rocketlet.common.clock import monotonic_ms
 from rocketlet.namesrv.route_table import LEASE_MS, RouteTable
 from rocketlet.remoting.connection import Connection
 from rocketlet.remoting.events import ConnectionEvents
+from rocketlet.remoting.in_turns import exhausted
 
 log = logging.getLogger("rocketlet.namesrv.liveness")
 
@@ -26,13 +27,15 @@ SCAN_EVERY_S = 10
 
 
 class Liveness(ConnectionEvents):
-    """Takes brokers out of the table when they are gone."""
+    """Removes dead brokers from the table."""
 
     def __init__(self, table: RouteTable) -> None:
         self._table = table
+        self._left = trio.Event()
+        table.on_stale = self._has_left
 
     def connected(self, connection: Connection) -> None:
-        pass  # no news: a broker is one by registering
+        pass  # nothing to do: a connection becomes a broker's by registering
 
     def closed(self, connection: Connection) -> None:
         self._gone(connection, "closed")
@@ -43,14 +46,24 @@ class Liveness(ConnectionEvents):
     def failed(self, connection: Connection) -> None:
         self._gone(connection, "failed")
 
+    def _has_left(self) -> None:
+        self._left.set()
+
+    async def sweep(self) -> None:
+        """Remove the topics of brokers that have left, in turns, until cancelled."""
+        while True:
+            await self._left.wait()
+            self._left = trio.Event()
+            await exhausted(self._table.sweep())
+
     async def scan(self) -> None:
         """Until cancelled."""
         due = trio.current_time() + FIRST_SCAN_S
         while True:
             await trio.sleep_until(due)
             late = trio.current_time() - due
-            # A process that was stopped, or a machine that slept, finds every lease run out, and the registrations
-            # that prove otherwise still unread. They are read before the next scan.
+            # A process that was stopped, or a machine that slept, finds every lease expired while the registrations
+            # that would renew them are still unread. They are read before the next scan.
             if late < SCAN_EVERY_S:
                 self._expire()
             else:

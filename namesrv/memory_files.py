@@ -1,4 +1,4 @@
-"""The name server's files in memory, for tests and for stacks that leave nothing behind.
+"""The name server's files in memory, for tests and for stacks that write nothing to disk.
 
 Java: (none)
 """

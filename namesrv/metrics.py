@@ -16,7 +16,7 @@ _NODE = ("namesrv",)
 
 
 class NamesrvSource:
-    """See `metrics.page.Source`. `address` and `server` are there once it listens."""
+    """See `metrics.page.Source`. `address` and `server` are set once it listens."""
 
     def __init__(self, table: RouteTable, denied: Mapping[Reason, int] | None = None) -> None:
         self._table = table

@@ -1,7 +1,7 @@
 """The name server, put together: table, KV configuration, liveness and handlers around one server.
 
-Nothing is shared with other name servers. All but the KV configuration and changed settings is in memory: brokers fill
-a new name server within 30 s, with their next registrations.
+Nothing is shared with other name servers. Everything but the KV configuration and changed settings is in memory:
+brokers fill a new name server within 30 s, with their next registrations.
 
 Java: namesrv/NamesrvController.java
 """
@@ -47,7 +47,7 @@ log = logging.getLogger("rocketlet.namesrv.namesrv")
 
 
 class NameServer:
-    """`run` serves until it is cancelled. `files` is a test's, else the disk; `faults` and `accounts` are a test's too.
+    """`run` serves until it is cancelled. `files`, `faults` and `accounts` are for tests; by default files are on disk.
 
     Requires: settings of NamesrvConfig, ServerConfig, MetricsConfig and AccessConfig in `loaded`.
     """
@@ -83,7 +83,7 @@ class NameServer:
         return f"<NameServer {self._config.bind_address}:{self._config.listen_port} {self._table!r}>"
 
     async def run(self, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED) -> None:
-        """Starts with the address that it listens on, `host:port`.
+        """Reports its listening address, `host:port`, as started.
 
         Raises ListenFailed, KvFileDamaged, SettingsError (certificates), or OSError (the KV file cannot be read).
         """
@@ -115,6 +115,7 @@ class NameServer:
                 self.metrics.address, self.metrics.server = address, server
                 await self._start_metrics(nursery)
                 nursery.start_soon(self._liveness.scan)
+                nursery.start_soon(self._liveness.sweep)
                 nursery.start_soon(self.access.watch)
                 if not self.access.enabled and not is_loopback(address):
                     log.warning("%s", beyond_loopback("name server", address))
@@ -131,7 +132,7 @@ class NameServer:
             log.info("metrics are at http://%s/metrics, health at /healthz and /readyz", address)
 
     async def _cluster_test(self, routes: RouteHandlers, held: AsyncExitStack) -> ClusterTestHandlers:
-        # Late: no other mode needs a client's side of remoting.
+        # Imported here: no other mode needs the client side of remoting.
         from rocketlet.namesrv.product_environment import ProductEnvironment
         from rocketlet.remoting.connection_pool import ConnectionPool
 

@@ -1,11 +1,11 @@
-"""The product environment, which a name server under `clusterTest` asks for the routes that it does not have itself.
+"""The product environment: a name server under `clusterTest` asks it for the routes that it does not have itself.
 
-So a test cluster of a few brokers borrows every other topic from production. The other name servers are given by
-`-n`, or looked up over HTTP as clients do that know no address:
+So a test cluster of a few brokers borrows every other topic from production. The production name servers are given by
+`-n`, or looked up over HTTP like clients without an address do:
 
     GET http://jmenv.tbsite.net:8080/rocketmq/nsaddr-center?nofix=1        the answer's first line: host:port;host:port
 
-One of them is kept until it fails. Whatever goes wrong is logged and means that there is no route.
+One of them is used until it fails. Any failure is logged and means that there is no route.
 
 Java: namesrv/processor/ClusterTestRequestProcessor.java, common/namesrv/TopAddressing.java
 """
@@ -39,7 +39,7 @@ DEFAULT_HTTP_PORT = 8080
 
 
 class LookupFailed(Exception):
-    """No addresses over HTTP: what the other side said instead."""
+    """No addresses over HTTP; the text is what the server answered instead."""
 
 
 class ProductEnvironment:
@@ -53,7 +53,7 @@ class ProductEnvironment:
         self._looked_up_at: float | None = None
 
     async def route(self, topic: str) -> bytes | None:
-        """The route as standard JSON, or None where there is none or no server answers."""
+        """The route as standard JSON, or None if there is none or no server answers."""
         for address in await self._name_servers():
             try:
                 answer = await self._pool.call(
@@ -72,7 +72,7 @@ class ProductEnvironment:
         given = bool(self._config.namesrv_addr)
         due = self._looked_up_at is None or trio.current_time() - self._looked_up_at >= LOOKUP_EVERY_S
         if not given and due:
-            self._looked_up_at = trio.current_time()  # also where it fails: not once a request
+            self._looked_up_at = trio.current_time()  # also on failure: not once per request
             try:
                 self._addresses = await self._look_up()
             except (LookupFailed, RemotingError, OSError, ValueError, trio.BrokenResourceError) as error:

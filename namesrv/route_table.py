@@ -1,27 +1,30 @@
-"""Which broker serves which topic: the name server's five tables, and every rule that changes them.
+"""Which broker serves which topic: the name server's five tables, and all rules for changing them.
 
 topics    topic → broker name → QueueData         brokers   broker name → BrokerData (cluster, broker id → address)
 clusters  cluster → broker names                  live      address → Lease (connection, data version, last seen)
 filters   address → filter servers
 
-Pure: `now` is handed in (milliseconds of any clock that never goes back), and a connection is any value that compares
-equal to itself. The connection over which a broker registered is its lease: `forget` ends it at once, `expire` ends the
-silent ones.
+Two more find what goes with a broker, or with a connection, without a look at all others: its topics, its addresses.
+
+Pure: `now` is an argument (milliseconds of any monotonic clock), and a connection is any value that compares equal to
+itself. The connection over which a broker registered is its lease: `forget` ends it at once, `expire` ends silent ones.
 
 Invariants:
 - an address is in `live` exactly when it is in one BrokerData, under the name and id of its lease;
 - a broker name is in `brokers` exactly when it has an address, and then in one cluster; no cluster is empty;
-- no topic is empty, and every QueueData belongs to a name in `brokers`;
-- `changes` grows whenever an answer of `route`, `cluster_info` or a list may differ from the one before.
+- no topic is empty; what answers tell of a topic are the QueueData of names that `_topics_of` has it for, and those
+  names are in `brokers`; any other QueueData is stale, and listed in `_stale` until it is swept;
+- `changes` grows whenever an answer of `route`, `cluster_info` or a list may differ from the previous one.
 
 Three rules differ from RocketMQ's on purpose:
 - A master's table is applied at every registration, not only when its data version is new: after a topic was created by
-  hand, a 4.9 broker announces the new version with that one topic, and a name server which started in between would
-  never learn the others. What an operator ordered about write permission is therefore kept beside the table (`_orders`)
-  and laid over each registration, until the master's data version or address changes or it leaves: the moments at which
-  RocketMQ's own state ends too.
-- A broker that unregisters must hold the name and id that it names, so a late goodbye does not remove a successor. One
-  that asks whether its version is known has to register again when its lease is another connection, which may be dead.
+  hand, a 4.9 broker announces the new version with only that topic, and a name server started in between would never
+  learn the others. An operator's change of write permission is therefore kept beside the table (`_orders`) and applied
+  to each registration, until the master's data version or address changes or it unregisters: RocketMQ's own change ends
+  at the same moments.
+- A broker that unregisters must hold the name and id in its request, so a late unregistration does not remove a
+  successor. One that asks whether its version is known has to register again if its lease is another connection, which
+  may be dead.
 - An address has one name and id, a name has one cluster: those of the last registration.
 
 Java: namesrv/routeinfo/RouteInfoManager.java
@@ -29,15 +32,13 @@ Java: namesrv/routeinfo/RouteInfoManager.java
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from rocketlet.common.errors import RocketletError
 from rocketlet.common.topic import PERM_READ, PERM_WRITE
 from rocketlet.namesrv.route_values import (
-    HAS_UNIT_SUBSCRIPTION,
     MASTER_ID,
-    UNIT,
     BrokerData,
     ClusterInfo,
     DataVersion,
@@ -50,48 +51,54 @@ from rocketlet.namesrv.route_values import (
     Statistics,
 )
 
-# A broker's lease without a sign of life. RocketMQ 4.9 has no setting for it.
+# How long a silent broker's lease lasts. RocketMQ 4.9 has no setting for it.
 LEASE_MS = 120_000
 
-# Bounds on what peers can make us keep: about 1 GB of tables at the very worst, far above any real cluster.
+# Bounds on what peers can make us hold: about 1 GB of tables at worst, far above any real cluster.
 MAX_ADDRESSES = 10_000
+MAX_ADDRESSES_OF_CONNECTION = 100  # a broker has one; all of a connection go with it, at once
 MAX_ENTRIES = 1_000_000  # of the topic table: one for each topic on each broker name
 MAX_FILTER_SERVERS = 100  # of one broker; the feature is dead since 4.3
 MAX_NAME_LENGTH = 512  # of clusters, brokers, addresses and topics; RocketMQ's longest is a retry topic with 262
 
 
 class TableFull(RocketletError):
-    """A registration would take the tables over one of the bounds above; nothing of it was applied."""
+    """A registration would exceed one of the bounds above; nothing of it was applied."""
 
 
 class OlderEpoch(RocketletError):
-    """A master registers whose replicas have elected another one since; nothing was applied."""
+    """The registering master's replicas have elected another one since; nothing was applied."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """Write permission taken from (or given to) all topics of a broker, as long as its master says `version`."""
+    """Write permission taken from (or given to) all topics of a broker, while its master reports `version`."""
 
     writable: bool
     version: DataVersion
 
     def over(self, data: QueueData) -> QueueData:
-        """Giving back sets read and write alone, as RocketMQ does: a template topic loses its inherit bit."""
+        """Restoring sets only read and write, as RocketMQ does: a template topic loses its inherit bit."""
         perm = PERM_READ | PERM_WRITE if self.writable else data.perm & ~PERM_WRITE
         return data if perm == data.perm else replace(data, perm=perm)
 
 
 class RouteTable:
-    """The five tables, and nothing that waits, writes or looks at a clock."""
+    """The five tables; nothing here waits, does I/O or reads a clock."""
 
     def __init__(self) -> None:
         self._topics: dict[str, dict[str, QueueData]] = {}
         self._brokers: dict[str, BrokerData] = {}
         self._clusters: dict[str, set[str]] = {}
         self._live: dict[str, Lease] = {}
+        self._topics_of: dict[str, set[str]] = {}  # by broker name
+        self._stale: dict[str, set[str]] = {}  # by the name of a broker that has left; see `sweep`
+        self.on_stale: Callable[[], None] = lambda: None
+        """Called when there is something to sweep."""
+        self._addresses_of: dict[Hashable, set[str]] = {}  # by connection
         self._filters: dict[str, tuple[str, ...]] = {}
         self._orders: dict[str, _Order] = {}
-        self._epochs: dict[str, int] = {}  # of broker names whose replicas elect: the newest one heard of
+        self._epochs: dict[str, int] = {}  # of broker names whose replicas elect a master: the newest known epoch
         self._entries = 0
         self.changes = 0
 
@@ -112,7 +119,7 @@ class RouteTable:
             len(self._clusters), len(self._brokers), len(self._live), len(self._topics), self._entries, self.changes
         )
 
-    # ---- what brokers do
+    # ---- brokers' requests
 
     def register(self, registration: Registration, now: int) -> Master | None:
         """Apply a registration; the answer is the master of the sender's name, if the sender is a slave and has one.
@@ -126,6 +133,7 @@ class RouteTable:
         if registration.epoch:
             known = self._epochs.get(registration.broker_name, 0)
             self._epochs[registration.broker_name] = max(known, registration.epoch)
+        self._drop_lease(registration.address)
         self._live[registration.address] = Lease(
             registration.broker_name,
             registration.broker_id,
@@ -135,6 +143,7 @@ class RouteTable:
             registration.ha_address,
             registration.loopback_address,
         )
+        self._addresses_of.setdefault(registration.connection, set()).add(registration.address)
         if registration.broker_id == MASTER_ID:
             self._apply_topics(registration.broker_name, topics, registration.version)
         if registration.filter_servers is not None:
@@ -142,7 +151,7 @@ class RouteTable:
         return None if registration.broker_id == MASTER_ID else self.master(registration.broker_name)
 
     def unregister(self, address: str, broker_name: str, broker_id: int) -> bool:
-        """A broker says goodbye. False, and nothing happens, unless that address holds that name and id."""
+        """A broker unregisters. False, without effect, unless that address holds that name and id."""
         lease = self._live.get(address)
         if lease is None or (lease.broker_name, lease.broker_id) != (broker_name, broker_id):
             return False
@@ -150,14 +159,15 @@ class RouteTable:
         return True
 
     def forget(self, connection: Hashable) -> list[str]:
-        """A connection is gone, and with it the brokers whose last registration came over it: these addresses."""
-        gone = [address for address, lease in self._live.items() if lease.connection == connection]
+        """A connection has closed, and with it go the brokers whose last registration came over it. Returns their
+        addresses."""
+        gone = sorted(self._addresses_of.get(connection, ()))
         for address in gone:
             self._remove(address)
         return gone
 
     def expire(self, now: int, lease_ms: int = LEASE_MS) -> list[Expired]:
-        """Remove the brokers of which nothing was heard for longer than a lease."""
+        """Remove the brokers that have been silent for longer than a lease."""
         silent = [(address, lease) for address, lease in self._live.items() if lease.last_seen + lease_ms < now]
         for address, _ in silent:
             self._remove(address)
@@ -166,7 +176,8 @@ class RouteTable:
     def known_version(
         self, address: str, asked: DataVersion, connection: Hashable, now: int
     ) -> tuple[bool, DataVersion | None]:
-        """Whether `asked` is news, and the version stored for the address. No news is a sign of life."""
+        """Whether `asked` differs from the version stored for the address, and that version. If it does not, the lease
+        is renewed."""
         lease = self._live.get(address)
         if lease is None:
             return True, None
@@ -175,18 +186,18 @@ class RouteTable:
             lease.last_seen = now
         return news, lease.version
 
-    # ---- what operators do
+    # ---- operators' requests
 
-    def wipe_write_permission(self, broker_name: str) -> int:
-        """No producer may choose this broker any more. Returns how many topics that concerns."""
+    def wipe_write_permission(self, broker_name: str) -> Iterator[None]:
+        """Producers no longer choose this broker. A step for each of its topics."""
         return self._order(broker_name, writable=False)
 
-    def add_write_permission(self, broker_name: str) -> int:
-        """All topics of the broker readable and writable. Returns how many that are."""
+    def add_write_permission(self, broker_name: str) -> Iterator[None]:
+        """Make all topics of the broker readable and writable. A step for each of them."""
         return self._order(broker_name, writable=True)
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
-        """Forget a topic, everywhere or in one cluster. A broker that still has it brings it back when it registers."""
+        """Remove a topic, everywhere or in one cluster. A broker that still has it brings it back when it registers."""
         queues = self._topics.get(topic)
         if queues is None:
             return
@@ -198,8 +209,8 @@ class RouteTable:
     # ---- queries
 
     def route(self, topic: str) -> Route | None:
-        """None where no live broker has the topic."""
-        queues = self._topics.get(topic)
+        """None if no live broker has the topic."""
+        queues = dict(self._queues(topic))
         if not queues:
             return None
         brokers = [self._brokers[name].copy() for name in sorted(queues)]
@@ -229,33 +240,53 @@ class RouteTable:
         )
 
     def local_address(self, address: str) -> str:
-        """The address under which a client on the broker's own host reaches it."""
+        """The address at which a client on the broker's own host reaches it."""
         lease = self._live.get(address)
         return (lease.loopback_address if lease else None) or address
 
     def all_topics(self) -> list[str]:
-        return sorted(self._topics)
+        """In no order that means something; some may have no live broker: ask `is_served`."""
+        return list(self._topics)
 
-    def topics_of_cluster(self, cluster: str) -> list[str]:
+    def is_served(self, topic: str) -> bool:
+        """Whether a live broker has the topic."""
+        return any(True for _ in self._queues(topic))
+
+    def is_in_cluster(self, topic: str, cluster: str) -> bool:
+        """Whether a broker of the cluster has the topic."""
         names = self._clusters.get(cluster, set())
-        return sorted(topic for topic, queues in self._topics.items() if not names.isdisjoint(queues))
+        return any(name in names for name, _ in self._queues(topic))
 
     def system_topics(self) -> tuple[list[str], str | None]:
-        """Cluster and broker names, which double as topics, and some broker that knows the rest."""
+        """Cluster and broker names, which double as topics, and a broker that knows the rest."""
         return sorted({*self._clusters, *self._brokers}), min(self._live, default=None)
 
-    def unit_topics(self) -> list[str]:
-        return self._flagged(UNIT, 0)
+    def flags_of(self, topic: str) -> int:
+        """What any of its brokers says of a topic."""
+        flags = 0
+        for _, data in self._queues(topic):
+            flags |= data.flags
+        return flags
 
-    def unit_subscription_topics(self) -> list[str]:
-        """Topics, unit topics or not, to which a unit subscribes."""
-        return self._flagged(HAS_UNIT_SUBSCRIPTION, 0)
+    # ---- what brokers that have left leave behind
 
-    def unit_subscription_plain_topics(self) -> list[str]:
-        """Topics to which a unit subscribes and which are not unit topics themselves."""
-        return self._flagged(HAS_UNIT_SUBSCRIPTION, UNIT)
+    def sweep(self) -> Iterator[None]:
+        """Removes the topics of brokers that have left, one at a time: a broker may have had 200,000, which takes 1 µs
+        each. No answer has them any more."""
+        while self._stale:
+            name, topics = next(iter(self._stale.items()))
+            while topics:
+                self._forget_queue(topics.pop(), name)
+                yield
+            self._stale.pop(name, None)
 
     # ---- inside
+
+    def _queues(self, topic: str) -> Iterator[tuple[str, QueueData]]:
+        """What live brokers have of a topic."""
+        for name, data in self._topics.get(topic, {}).items():
+            if topic in self._topics_of.get(name, ()):
+                yield name, data
 
     def _check_epoch(self, registration: Registration) -> None:
         name, epoch = registration.broker_name, registration.epoch
@@ -276,6 +307,12 @@ class RouteTable:
             raise TableFull(
                 f"{address} cannot register: {MAX_ADDRESSES} brokers are registered already (MAX_ADDRESSES)"
             )
+        beside = self._addresses_of.get(registration.connection, set()) - {address}
+        if len(beside) >= MAX_ADDRESSES_OF_CONNECTION:
+            raise TableFull(
+                f"{address} cannot register: its connection has registered {len(beside)} brokers already"
+                " (MAX_ADDRESSES_OF_CONNECTION)"
+            )
         new = sum(1 for topic in topics if name not in self._topics.get(topic, ()))
         if new and self._entries + new > MAX_ENTRIES:
             raise TableFull(
@@ -295,8 +332,8 @@ class RouteTable:
             self._leave_cluster(broker)
             broker.cluster = registration.cluster
         self._clusters.setdefault(registration.cluster, set()).add(name)
-        # Here the broker data may lose its last address for a moment and still keep its topics: a slave that became a
-        # master, and a broker that moved to another address, are the same broker to clients.
+        # The broker data may lose its last address here for a moment and still keep its topics: to clients, a promoted
+        # slave or a broker that moved to another address is the same broker.
         if known is not None and known.broker_name == name and known.broker_id != broker_id:
             self._vacate(broker, known.broker_id)
         if broker.addresses.get(broker_id, address) != address:
@@ -312,25 +349,33 @@ class RouteTable:
         if order is not None and order.version != version:
             del self._orders[name]
             order = None
+        live, stale = self._topics_of.setdefault(name, set()), self._stale.get(name, set())
         for topic, data in topics.items():
             assert data.broker_name == name
             shown = order.over(data) if order else data
             queues = self._topics.setdefault(topic, {})
-            if queues.get(name) != shown:
+            if topic not in live or queues[name] != shown:
                 self._entries += name not in queues
                 queues[name] = shown
+                live.add(topic)
+                stale.discard(topic)
                 self.changes += 1
+        if not live:
+            del self._topics_of[name]
 
-    def _order(self, name: str, *, writable: bool) -> int:
+    def _order(self, name: str, *, writable: bool) -> Iterator[None]:
         master = self.master(name)
         order = _Order(writable, self._live[master.address].version if master else DataVersion())
         if master is not None:
             self._orders[name] = order
-        concerned = [queues for queues in self._topics.values() if name in queues]
-        for queues in concerned:
-            queues[name] = order.over(queues[name])
-        self.changes += 1
-        return len(concerned)
+        for topic in list(self._topics_of.get(name, ())):
+            if master is not None and self._orders.get(name) is not order:
+                return  # another order or another master came meanwhile
+            if topic in self._topics_of.get(name, ()):
+                queues = self._topics[topic]
+                queues[name] = order.over(queues[name])
+                self.changes += 1
+            yield
 
     def _set_filters(self, address: str, servers: tuple[str, ...]) -> None:
         if servers == self._filters.get(address, ()):
@@ -349,17 +394,29 @@ class RouteTable:
             self._leave_cluster(broker)
             del self._brokers[broker.broker_name]
             self._epochs.pop(broker.broker_name, None)
-            for topic in [topic for topic, queues in self._topics.items() if broker.broker_name in queues]:
-                self._drop_queues(topic, [broker.broker_name])
+            topics = self._topics_of.pop(broker.broker_name, None)
+            if topics:
+                before = self._stale.setdefault(broker.broker_name, topics)
+                if before is not topics:
+                    before |= topics
+                self.on_stale()
 
     def _vacate(self, broker: BrokerData, broker_id: int) -> None:
         """This id is free again."""
         address = broker.addresses.pop(broker_id)
-        del self._live[address]
+        self._drop_lease(address)
         self._filters.pop(address, None)
         if broker_id == MASTER_ID:
             self._orders.pop(broker.broker_name, None)
         self.changes += 1
+
+    def _drop_lease(self, address: str) -> None:
+        lease = self._live.pop(address, None)
+        if lease is not None:
+            addresses = self._addresses_of[lease.connection]
+            addresses.discard(address)
+            if not addresses:
+                del self._addresses_of[lease.connection]
 
     def _leave_cluster(self, broker: BrokerData) -> None:
         self.changes += 1
@@ -370,15 +427,16 @@ class RouteTable:
 
     def _drop_queues(self, topic: str, names: list[str]) -> None:
         self.changes += 1
-        queues = self._topics[topic]
-        self._entries -= len(names)
         for name in names:
-            del queues[name]
+            self._forget_queue(topic, name)
+            for topics_of in (self._topics_of, self._stale):
+                topics_of.get(name, set()).discard(topic)
+            if not self._topics_of.get(name, True):
+                del self._topics_of[name]
+
+    def _forget_queue(self, topic: str, name: str) -> None:
+        queues = self._topics[topic]
+        del queues[name]
+        self._entries -= 1
         if not queues:
             del self._topics[topic]
-
-    def _flagged(self, wanted: int, unwanted: int) -> list[str]:
-        def says(queues: dict[str, QueueData], flag: int) -> bool:
-            return any(data.flags & flag for data in queues.values())
-
-        return sorted(topic for topic, q in self._topics.items() if says(q, wanted) and not says(q, unwanted))

@@ -1,6 +1,6 @@
-"""The values of the route table: what brokers register, and what clients get.
+"""The values of the route table: brokers' registrations, and clients' answers.
 
-Frozen where they are shared. All addresses are `host:port` as the broker wrote them.
+Shared ones are frozen. All addresses are `host:port` as the broker wrote them.
 
 Java: common/protocol/route/TopicRouteData.java (with QueueData and BrokerData), common/DataVersion.java
 """
@@ -19,7 +19,7 @@ HAS_UNIT_SUBSCRIPTION = 2
 
 @dataclass(frozen=True, slots=True)
 class DataVersion:
-    """When and how often a broker changed its topics. Equal versions mean equal tables, to the broker's knowledge."""
+    """When and how often a broker changed its topics. Equal versions mean equal tables, as far as the broker knows."""
 
     timestamp: int = 0
     counter: int = 0
@@ -39,20 +39,20 @@ class QueueData:
 
 @dataclass(slots=True)
 class BrokerData:
-    """A master and its slaves. What the table hands out is a copy."""
+    """A master and its slaves. The table returns copies."""
 
     cluster: str
     broker_name: str
     addresses: dict[int, str]
 
     def copy(self) -> BrokerData:
-        """Addresses sorted by broker id, as clients are shown them."""
+        """Addresses sorted by broker id, as clients get them."""
         return BrokerData(self.cluster, self.broker_name, dict(sorted(self.addresses.items())))
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What a broker says of itself. Its QueueData carry the broker's own name."""
+    """A broker's registration. Its QueueData carry the broker's own name."""
 
     cluster: str
     broker_name: str
@@ -62,9 +62,9 @@ class Registration:
     connection: Hashable
     version: DataVersion = DataVersion()
     topics: Mapping[str, QueueData] | None = None
-    filter_servers: tuple[str, ...] | None = None  # None leaves those of the last registration
-    loopback_address: str | None = None  # where clients on the broker's own host may be sent instead
-    epoch: int = 0  # where replicas elect their master: of the leader that the broker is, or follows
+    filter_servers: tuple[str, ...] | None = None  # None keeps those of the last registration
+    loopback_address: str | None = None  # the address for clients on the broker's own host
+    epoch: int = 0  # if replicas elect their master: the epoch of the leader that the broker is, or follows
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
-"""The name server's settings as they are now: shown by request 319, changed by 318, kept in configStorePath.
+"""The name server's current settings: shown by request 319, changed by 318, saved in configStorePath.
 
-The file is read at the next start where `-c` names it, as with RocketMQ.
+The file is read at the next start if `-c` names it, as in RocketMQ.
 
 Java: common/Configuration.java
 """
@@ -26,7 +26,7 @@ class RunTimeSettings(ChangeableSettings):
         self.namesrv = loaded[NamesrvConfig]
 
     def listens_on(self, port: int) -> None:
-        """The port that was bound where listenPort is 0: requests for the settings show it."""
+        """The bound port if listenPort is 0: requests for the settings show it."""
         configs = tuple(
             dataclasses.replace(one, listen_port=port) if isinstance(one, NamesrvConfig) else one
             for one in self._loaded.configs

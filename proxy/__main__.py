@@ -1,6 +1,6 @@
 """mqproxy: `python -m rocketlet.proxy [-n HOST:PORT] [--grpc-port PORT] [-c FILE] [-p | -m] [--SETTING VALUE]...`
 
-How it ends: `remoting/server_process.py`.
+Exit codes: `remoting/server_process.py`.
 
 Java: proxy/ProxyStartup.java, bin/mqproxy
 """

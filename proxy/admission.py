@@ -1,11 +1,11 @@
-"""Access control of gRPC calls: whose signature a call carries, and what that account needs for what it asks.
+"""Access control of gRPC calls: whose signature a call carries, and which permissions the request requires.
 
 A client of RocketMQ 5 signs the time of each call (`x-mq-date-time`) with the secret of its account, and nothing else:
-the signature shows that it knows the secret, and does not protect the request. TLS does. A time that is more than a day
-away is refused, for clients write it in whatever time zone they like.
+the signature shows that it knows the secret, and does not protect the request. TLS does. A time more than a day away is
+refused; a day, because clients write it in any time zone.
 
-The accounts are those of brokers and name servers (`rocketlet.access`). Brokers see our account, of `tools.yml`, and
-not the client's, so what a client may do is decided here.
+The accounts are those of brokers and name servers (`rocketlet.access`). Brokers see our account, the one in
+`tools.yml`, not the client's, so a client's permissions are checked here.
 
 Java: auth/authentication/builder/DefaultAuthenticationContextBuilder.java,
 auth/authorization/builder/DefaultAuthorizationContextBuilder.java

@@ -1,8 +1,8 @@
-"""One gRPC call as a handler sees it, and the table of methods that handlers are in.
+"""One gRPC call as a handler sees it, and the table of methods.
 
-A handler is a plain function of call and request, or an async one. A plain one answers by `reply`, at once or later,
-from any task; what an async one returns is the answer. Both may instead `send` several messages and then `end`. A
-handler of a two-way stream is called for each message, and at the end `call.when_over` is.
+A handler is a plain or an async function of call and request. A plain one answers with `reply`, at once or later, from
+any task; an async one returns its answer. Both may instead `send` several messages and then `end`. The handler of a
+two-way stream is called for each message; at the end `call.when_over` is called.
 
 A handler refuses by raising Refusal: every answer of this service has a `status`, and the refusal goes there.
 
@@ -36,7 +36,7 @@ class Refusal(RocketletError):
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """What serves one RPC. `check` looks at the bytes of large requests before they are decoded; raises Refusal."""
+    """One RPC's handler. `check` inspects the bytes of large requests before they are decoded; it raises Refusal."""
 
     name: str
     request: type[Any]
@@ -49,7 +49,7 @@ class Method:
 
 
 class Owner(Protocol):
-    """The connection, as its calls need it."""
+    """What calls need from their connection."""
 
     peer: str
     local: str
@@ -94,33 +94,33 @@ class Call:
         self.when_over: Callable[[Call], None] | None = None
 
     def header(self, name: bytes) -> str:
-        """A value of the metadata, empty where it is missing."""
+        """A value of the metadata; empty if missing."""
         return self.metadata.get(name, b"").decode("utf-8", "replace")
 
     @property
     def client_id(self) -> str:
-        """The id of the calling client. Raises Refusal where the call has none."""
+        """The id of the calling client. Raises Refusal if the call has none."""
         found = self.metadata.get(b"x-mq-client-id")
         if not found:
             raise Refusal(Code.CLIENT_ID_REQUIRED, "the metadata has no x-mq-client-id")
         return found.decode("utf-8", "replace")[:255]
 
     def reply(self, answer: Any) -> None:
-        """The only message of an answer, and its end."""
+        """Send the only message of an answer, and end it."""
         if not self.is_over:
             self.owner.send_message(self, framed(answer.SerializeToString()), last=True)
 
     def refuse(self, code: Code, why: str) -> None:
-        """Answer with a status alone."""
+        """Answer with a status only."""
         self.code = code
         self.reply(self.method.answer(status=Status(code=code, message=why)))
 
     def send(self, answer: Any) -> None:
-        """One message of several."""
+        """Send one message of several."""
         if not self.is_over:
             self.owner.send_message(self, framed(answer.SerializeToString()), last=False)
 
     def end(self, status: GrpcStatus = GrpcStatus.OK, why: str = "") -> None:
-        """The end of the answer, or of the call where there is none."""
+        """End the answer, or the call if there is no answer."""
         if not self.is_over:
             self.owner.end(self, status, why)

@@ -1,4 +1,4 @@
-"""Settings of the gRPC endpoint, by the keys of RocketMQ 5's proxy where it has one.
+"""Settings of the gRPC endpoint, with the keys of RocketMQ 5's proxy where it has one.
 
 Java: proxy/config/ProxyConfig.java
 """
@@ -37,7 +37,7 @@ class ProxyConfig:
         important=True,
     )
     local_serve_addr: str = setting(
-        "", "Host that clients are told to connect to.", default_note="the one that they have reached us by"
+        "", "Host in the addresses given to clients.", default_note="the one that they have reached us by"
     )
     grpc_max_connections: int = setting(4096, "Connections that may be open.", minimum=1, maximum=1_000_000)
     grpc_max_held_bytes: int = setting(
@@ -97,5 +97,5 @@ class ProxyConfig:
 
     @property
     def name_servers(self) -> tuple[str, ...]:
-        """Those that are asked."""
+        """The name servers to ask."""
         return self.namesrv_addr or (_DEFAULT_NAMESRV,)

@@ -1,11 +1,11 @@
-"""One connection of a client: reads, hands whole requests to their handlers, and writes what they answer.
+"""One client connection: reads, passes complete requests to their handlers, and writes the answers.
 
 Two tasks, as in remoting: one reads and runs the handlers, one writes what the socket does not take at once. A handler
-that need not wait runs within the reader's turn; all answers of a turn leave in one write.
+that does not wait runs within the reader's turn; all answers of a turn leave in one write.
 
-Bounds, all in bytes: what a peer may have sent and we still hold is the window that it was granted
-(`http2/protocol.py`); what it does not read stops new calls above MOST_UNREAD, and ends its connection above twice
-that. A request must be whole within REQUEST_SECONDS. Handlers that wait are at most as many as there are streams.
+Bounds, all in bytes: received bytes that we still hold are limited by the granted window (`http2/protocol.py`); unread
+answers above MOST_UNREAD stop new calls, and above twice that end the connection. A request must be complete within
+REQUEST_SECONDS. There are at most as many waiting handlers as streams.
 
 Java: io.grpc.netty.NettyServerHandler
 """
@@ -32,7 +32,7 @@ log = logging.getLogger("rocketlet.proxy.connection")
 READ_SIZE = 32 << 10
 """A turn over so much takes 10 ms at most, which is what others may have to wait for theirs."""
 MOST_UNREAD = 16 << 20
-HOLDS_MUCH = 1 << 20
+MUCH_HELD = 1 << 20
 REQUEST_SECONDS = 30.0
 GREETING_SECONDS = 10.0
 IDLE_SECONDS = 120.0
@@ -42,7 +42,7 @@ SILENT_SECONDS = 60.0
 _PONG_SECONDS = 30.0
 STUCK_SECONDS = 120.0
 """Without any progress in writing what waits."""
-_GOODBYE_SECONDS = 1.0
+_CLOSE_SECONDS = 1.0
 
 
 Admit = Callable[[Call, Any], None]
@@ -56,10 +56,10 @@ class CallEvents(Protocol):
 
 
 class ConnectionEvents(CallEvents, Protocol):
-    """Has all connections."""
+    """The server, which has all connections."""
 
     def holds_much(self, now: float) -> None:
-        """A connection holds more than HOLDS_MUCH; all of them together may hold too much."""
+        """A connection holds more than MUCH_HELD, so all of them together may hold too much."""
 
 
 class GrpcConnection:
@@ -81,7 +81,7 @@ class GrpcConnection:
         self._http2 = Http2Server(now)
         self._connected_at = self._received_at = self._progress_at = self._busy_at = now
         self._pinged_at: float | None = None
-        self._waiting: list[bytes] = []  # for the socket, in order
+        self._waiting: list[bytes] = []  # to be written, in order
         self._waiting_size = 0
         self._in_turn = False
         self._writer_wakes = trio.Event()
@@ -94,7 +94,7 @@ class GrpcConnection:
 
     @property
     def unread(self) -> int:
-        """Bytes that the peer has not taken."""
+        """Bytes that the peer has not read."""
         return self._waiting_size + self._http2.queued
 
     @property
@@ -102,18 +102,18 @@ class GrpcConnection:
         """Bytes of requests in progress."""
         return self._http2.held
 
-    # ---- its life
+    # ---- lifetime
 
     async def run(self, first: bytes = b"") -> None:
-        """Serve until either side ends it. Never raises what the peer caused."""
+        """Serve until either side ends it. Never raises an error caused by the peer."""
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 nursery.start_soon(self._write)
                 await self._read(first)
-                if self._waiting and not self.closed:  # the GOAWAY that says why
+                if self._waiting and not self.closed:  # the GOAWAY with the reason
                     self._all_written = trio.Event()
-                    with trio.move_on_after(_GOODBYE_SECONDS):
+                    with trio.move_on_after(_CLOSE_SECONDS):
                         await self._all_written.wait()
                 nursery.cancel_scope.cancel()
         finally:
@@ -143,7 +143,7 @@ class GrpcConnection:
             log.debug("the connection to %s broke: %s", self.peer, error.__cause__ or error)
 
     def close(self, why: str, code: ErrorCode = ErrorCode.NO_ERROR) -> None:
-        """End it, saying why."""
+        """End it with a reason."""
         if not self.closed:
             log.info("%s: %s; its connection is closed", self.peer, why)
             self.closed = True
@@ -154,12 +154,12 @@ class GrpcConnection:
                 self._nursery.cancel_scope.cancel()
 
     def go_away(self) -> None:
-        """Serve what has begun and nothing else."""
+        """Finish the calls in progress and accept no others."""
         self._http2.go_away()
         self._flush()
 
     def look_after(self, now: float) -> None:
-        """Called every few seconds: ends what waits for too long."""
+        """Called every few seconds: ends whatever has waited too long."""
         if self._http2.streams:
             self._busy_at = now
         if not self._http2.is_greeted and now - self._connected_at > GREETING_SECONDS:
@@ -192,7 +192,7 @@ class GrpcConnection:
         finally:
             self._in_turn = False
         self._flush()
-        if self.held + self.unread > HOLDS_MUCH:
+        if self.held + self.unread > MUCH_HELD:
             self._events.holds_much(now)
 
     def _handle(self, event: Event, now: float) -> None:
@@ -243,7 +243,7 @@ class GrpcConnection:
         elif len(body) >= MESSAGE_HEAD_SIZE or ended:
             compressed, size = MESSAGE_HEAD.unpack_from(body) if len(body) >= MESSAGE_HEAD_SIZE else (0, 0)
             if size > call.method.largest:
-                call.refuse(*too_large(call.method, size))  # before it has come: it would have to be held
+                call.refuse(*too_large(call.method, size))  # before it has arrived: it would have to be held
             elif ended:
                 if compressed or len(body) != MESSAGE_HEAD_SIZE + size:
                     call.end(GrpcStatus.INTERNAL, "the request is not one message")
@@ -295,12 +295,12 @@ class GrpcConnection:
 
     @staticmethod
     def _failed(call: Call, error: Exception) -> None:
-        """The log has the reason."""
+        """The reason is logged."""
         log.error("%s of %s failed", call.method.name, call.owner.peer, exc_info=error)
         call.refuse(Code.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}"[:200])
 
     def start(self, call: Call, awaitable: Awaitable[Any]) -> None:
-        """Run a handler that waits, until it returns, or the call ends or is too late."""
+        """Run a waiting handler until it returns, the call ends, or its deadline passes."""
         assert self._nursery is not None
         self._nursery.start_soon(self._drive, call, awaitable)
 
@@ -322,7 +322,7 @@ class GrpcConnection:
                     call.reply(answer)
         call.scope = None
         if scope.cancelled_caught:
-            call.end(GrpcStatus.DEADLINE_EXCEEDED, "the time that the client gave is over")
+            call.end(GrpcStatus.DEADLINE_EXCEEDED, "the client's deadline has passed")
 
     # ---- answering
 
@@ -347,7 +347,7 @@ class GrpcConnection:
 
     def _written(self) -> None:
         if not self._in_turn:
-            self._writer_wakes.set()  # it runs after all tasks that are due now, so their answers leave together
+            self._writer_wakes.set()  # runs after all tasks that are due now, so their answers leave together
 
     def _over(self, call: Call, status: GrpcStatus) -> None:
         if call.is_over:
@@ -374,7 +374,7 @@ class GrpcConnection:
             try:
                 sent = self._stream.send_now(data)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
-                sent = 0  # the writer meets it again
+                sent = 0  # the writer gets the same error
             self._progress_at = trio.current_time()
             if sent == len(data):
                 return
@@ -392,7 +392,7 @@ class GrpcConnection:
                 self._writer_wakes = trio.Event()
                 self._flush()
                 while self._waiting:
-                    data = self._waiting[0]  # it stays there: others must not overtake it
+                    data = self._waiting[0]  # it stays queued: later data must not overtake it
                     await self._stream.send_all(data)
                     del self._waiting[0]
                     self._waiting_size -= len(data)
@@ -403,7 +403,7 @@ class GrpcConnection:
 
 
 def too_large(method: Method, size: int) -> tuple[Code, str]:
-    """The refusal of a request that is not even read."""
+    """Refuse a request that is not even read."""
     if method.name == "SendMessage":
         return Code.MESSAGE_BODY_TOO_LARGE, f"a message of {size} bytes, {method.largest} is the most"
     return Code.PAYLOAD_TOO_LARGE, f"a request of {size} bytes, {method.largest} is the most"

@@ -1,8 +1,7 @@
 """gRPC on HTTP/2: messages in the data, statuses and deadlines in the headers. Pure.
 
-A message has five bytes before it: whether it is compressed (0, for none of our answers is, and we accept none), and
-its length. Header blocks are written out here once and for all, without compression state: an answer's headers cost a
-copy of 20 bytes.
+A message is preceded by five bytes: whether it is compressed (0: we neither send nor accept compressed messages) and
+its length. Header blocks are written here once, without compression state: an answer's headers cost a copy of 20 bytes.
 
 Java: io.grpc.internal.MessageDeframer, GrpcUtil
 """
@@ -18,7 +17,7 @@ MESSAGE_HEAD_SIZE = MESSAGE_HEAD.size
 
 
 class GrpcStatus(IntEnum):
-    """How a call ended, beneath the statuses of RocketMQ."""
+    """How a call ended at gRPC's level, below RocketMQ's statuses."""
 
     OK = 0
     CANCELLED = 1
@@ -31,7 +30,7 @@ class GrpcStatus(IntEnum):
 
 
 def literal(name: bytes, value: bytes) -> bytes:
-    """A header that enters no table. Requires: both are shorter than 127 bytes."""
+    """A header that is not added to the table. Requires: both are shorter than 127 bytes."""
     return b"\x00%c%b%c%b" % (len(name), name, len(value), value)
 
 
@@ -44,7 +43,7 @@ NOT_FOUND = b"\x8d"
 
 
 def trailers(status: GrpcStatus, message: str = "") -> bytes:
-    """How a call ended. The message is cut to what a header of one length byte takes."""
+    """The end of a call. The message is truncated to fit a header with a one-byte length."""
     if status is GrpcStatus.OK:
         return OK_TRAILERS
     block = literal(b"grpc-status", b"%d" % status)
@@ -55,7 +54,7 @@ def trailers(status: GrpcStatus, message: str = "") -> bytes:
 
 
 def framed(message: bytes) -> bytes:
-    """A message as it is in the data."""
+    """A message with its length prefix."""
     return MESSAGE_HEAD.pack(0, len(message)) + message
 
 
@@ -63,7 +62,7 @@ _UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-
 
 
 def timeout(value: bytes | None) -> float | None:
-    """The seconds of a `grpc-timeout`; None where there is none, or nothing that can be read."""
+    """The seconds of a `grpc-timeout`; None if it is missing or unreadable."""
     if not value or not value[:-1].isdigit() or len(value) > 20:
         return None
     unit = _UNITS.get(value[-1:])

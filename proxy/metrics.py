@@ -1,4 +1,4 @@
-"""The metrics of the endpoint: calls by method and status, their times, connections, clients, bytes held.
+"""The endpoint's metrics: calls by method and status, latencies, connections, clients, bytes held.
 
 Java: proxy/metrics/ProxyMetricsManager.java
 """
@@ -24,7 +24,7 @@ _KINDS = {m.PRODUCER: "producer", m.PUSH_CONSUMER: "push_consumer", m.SIMPLE_CON
 
 
 class CallCounts:
-    """The calls that are over. See CallEvents."""
+    """Finished calls. See CallEvents."""
 
     def __init__(self) -> None:
         self._calls: Counter[tuple[str, str]] = Counter()
@@ -32,7 +32,7 @@ class CallCounts:
         self._totals: dict[str, float] = {}
 
     def over(self, call: Call, status: GrpcStatus, now: float) -> None:
-        """One more."""
+        """Count one."""
         method = call.method
         self._calls[method.name, str(call.code or 20000) if status is GrpcStatus.OK else status.name] += 1
         if not method.is_stream:
@@ -56,7 +56,7 @@ class CallCounts:
 
 
 class ProxyMetrics:
-    """A source of metrics: what is counted, and what is there at the time of a scrape."""
+    """A source of metrics: counters, and the state at the time of a scrape."""
 
     def __init__(
         self,

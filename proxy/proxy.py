@@ -1,6 +1,6 @@
-"""The gRPC endpoint, put together: the port for clients of RocketMQ 5, before any brokers that speak remoting.
+"""The gRPC endpoint, put together: the port for clients of RocketMQ 5, in front of any brokers that speak remoting.
 
-    methods   handlers/        by RPC: what is done
+    methods   handlers/        what each RPC does
     service/                   what handlers share: brokers, clients, transactions, conversions
     server, connection, call   gRPC on trio
     http2/, grpc_wire, wire/   bytes
@@ -50,11 +50,11 @@ SERVICE = f"/{PACKAGE}.MessagingService/"
 
 
 class Proxy:
-    """One endpoint. `run` once an object. Of `servers` only what concerns TLS is used.
+    """One endpoint; an object runs once. Only the TLS settings of `servers` are used.
 
-    `accounts` is the folder of the accounts' files, where `access` does not say.
+    `accounts` is the folder of the account files, unless `access` names it.
 
-    Raises SettingsError where certificates cannot be loaded.
+    Raises SettingsError if certificates cannot be loaded.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Proxy:
         """Serve until cancelled. Starts with the address, `host:port`. Raises ListenFailed, SettingsError."""
         config = self._config
         await self.access.open()
-        async with shelter() as sheltered:  # what is being answered needs brokers and connections
+        async with shelter() as sheltered:  # calls in progress still need brokers and connections
             await sheltered.start(self._run_pool)
             await sheltered.start(self.brokers.run)
             for background in (self.transactions.run, self._receives.run, self.access.watch):

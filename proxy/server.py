@@ -28,11 +28,11 @@ FIRST_BYTE_SECONDS = 10.0
 _LOOK_EVERY = 5.0
 _ADD_UP_EVERY = 0.05
 _CLIENT_HELLO = 0x16
-_ALPN = ["h2"]  # what gRPC clients insist on
+_ALPN = ["h2"]  # required by gRPC clients
 
 
 class GrpcServer:
-    """`serve` once an object. `tls` gives what handshakes use; None: TLS is not served."""
+    """An object serves once. `tls` gives the contexts for handshakes; None: TLS is not served."""
 
     def __init__(
         self,
@@ -58,14 +58,15 @@ class GrpcServer:
         self._most_connections = most_connections
         self._most_held = most_held
         self._drain_seconds = drain_seconds
-        self._greeting = 0  # connections whose first byte, or handshake, has not come yet
+        self._greeting = 0  # connections whose first byte or handshake has not arrived
         self._added_up_at = 0.0
         self._one_is_over = trio.lowlevel.ParkingLot()
 
     async def serve(
         self, host: str, port: int, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Until cancelled; then calls in progress are answered first. Starts with the address. Raises ListenFailed."""
+        """Serve until cancelled; calls in progress are then answered first. Starts with the address. Raises
+        ListenFailed."""
         listener = await self._network.listen(host, port)
         try:
             async with trio.open_nursery() as nursery:
@@ -90,7 +91,7 @@ class GrpcServer:
     async def _serve_one(self, raw: ByteStream) -> None:
         try:
             try:
-                found = await self._told_apart(raw)
+                found = await self._detect_tls(raw)
             finally:
                 self._greeting -= 1
             if found is None:
@@ -106,7 +107,7 @@ class GrpcServer:
             with trio.CancelScope(shield=True):
                 await raw.aclose()
 
-    async def _told_apart(self, raw: ByteStream) -> tuple[ByteStream, bytes] | None:
+    async def _detect_tls(self, raw: ByteStream) -> tuple[ByteStream, bytes] | None:
         try:
             with trio.move_on_after(FIRST_BYTE_SECONDS):
                 first = await raw.receive_some()
@@ -140,13 +141,14 @@ class GrpcServer:
             self.holds_much(now)
 
     def holds_much(self, now: float) -> None:
-        """See ConnectionEvents. To add up 4,000 connections takes a millisecond, so it is not done for each of them."""
+        """See ConnectionEvents. Adding up 4,000 connections takes a millisecond, so it is not done for every call of
+        this."""
         if now - self._added_up_at >= _ADD_UP_EVERY:
             self._added_up_at = now
             self._stay_within(self._most_held)
 
     def _stay_within(self, most: int) -> None:
-        """Where all connections together hold too much, the ones that hold most are ended."""
+        """If all connections together hold too much, close those that hold most."""
         sizes = sorted(((one.held + one.unread, id(one), one) for one in self.connections), reverse=True)
         total = sum(size for size, _, _ in sizes)
         for size, _, connection in sizes:
@@ -162,7 +164,7 @@ class GrpcServer:
             self._one_is_over.unpark_all()
 
     async def drain(self) -> None:
-        """Ask all clients to leave, and wait until what is in progress has been answered."""
+        """Send GOAWAY to all clients, and wait until calls in progress have been answered."""
         for connection in list(self.connections):
             connection.go_away()
         with trio.move_on_after(self._drain_seconds):

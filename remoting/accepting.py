@@ -1,4 +1,4 @@
-"""Accepting connections: no error of a connection ends a server, and only an exhausted system makes it wait.
+"""Accepting connections: no connection's error ends a server, and only resource exhaustion makes it pause.
 
 Java: remoting/netty/NettyRemotingServer.java
 """
@@ -13,8 +13,8 @@ import trio
 from rocketlet.remoting.transport import ByteStream, Listener
 
 _AGAIN_SECONDS = 0.1
-# The system has nothing left to accept with: trying again at once would only burn the CPU. All other errors of accept
-# belong to the one connection that was about to be accepted.
+# The system is out of resources: retrying at once would only burn CPU. All other errors of accept concern the one
+# connection that was about to be accepted.
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 

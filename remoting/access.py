@@ -1,8 +1,8 @@
-"""Who may send a request, as the entries in tables of handlers declare it for their request codes.
+"""Who may send a request, as declared for each request code in the tables of handlers.
 
-A table says which permission on which resource a request needs, and in which field, or where in its body, the resource
-is named, or how the server finds its name (the topic of a message that lies at an offset). Whether a sender has that
-permission is decided elsewhere. A code whose entry says nothing is for administrators.
+An entry says which permission on which resource a request needs, and in which field, or where in its body, the resource
+is named, or how the server finds its name (the topic of the message at an offset). Whether a sender has that permission
+is decided elsewhere. A code whose entry declares nothing is for administrators.
 
 Java: acl/plain/PlainAccessResource.java (parse)
 """
@@ -23,7 +23,7 @@ class Permission(Enum):
 
 
 class Resource(Enum):
-    """What a permission is given on."""
+    """The kind of resource a permission applies to."""
 
     TOPIC = "topic"
     GROUP = "group"
@@ -35,14 +35,14 @@ NamesInBody = Callable[[bytes | memoryview], Iterable[str]]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Names that the server finds by what the header says; none where there is nothing that the request is about."""
+    """Names that the server derives from the header; none if the request is about nothing that exists."""
 
     find: Callable[[Any], Iterable[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class IfNamed:
-    """A field that a request may leave out, and then needs nothing for it."""
+    """An optional field: a request without it needs no permission for it."""
 
     field: str
 
@@ -51,7 +51,7 @@ Named = str | IfNamed | NamesInBody | Found
 
 
 class NotNamed(Exception):
-    """A request leaves out the field that tells what it needs a permission on."""
+    """A request lacks the field that names the resource it needs a permission for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Need:
     named: Named
 
     def names(self, header: Any, body: bytes | memoryview) -> list[str]:
-        """The resources. Raises NotNamed, and BodyError where they are in a body that cannot be read."""
+        """The resources. Raises NotNamed, or BodyError if they are in an unreadable body."""
         named = self.named
         if isinstance(named, str):
             name = getattr(header, named)

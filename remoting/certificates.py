@@ -1,6 +1,6 @@
-"""Certificates that we make: one for a server that has none, and a small authority for a start with TLS.
+"""Certificates that we create: one for a server that has none, and a small authority for getting started with TLS.
 
-Only here is `cryptography` imported, at the first use: it takes 60 ms and 10 MB.
+`cryptography` is imported only here, at the first use: it takes 60 ms and 10 MB.
 
 Java: remoting/netty/TlsHelper.java (SelfSignedCertificate)
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import socket
 import ssl
 import tempfile
 from collections.abc import Sequence
@@ -25,14 +26,14 @@ _OWN_DAYS = 36_500
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """A certificate and its private key (PKCS 8, as Java wants it), as PEM."""
+    """A certificate and its private key (PKCS 8, as Java requires), as PEM."""
 
     certificate: bytes
     key: bytes
 
 
 class Authority:
-    """Signs certificates; made for one run, so its key need not be kept."""
+    """Signs certificates; created for one run, so its key need not be stored."""
 
     def __init__(self, name: str, days: int, now: datetime.datetime) -> None:
         self._until = now + datetime.timedelta(days=days)
@@ -44,16 +45,16 @@ class Authority:
 
     @property
     def certificate(self) -> bytes:
-        """What both sides trust, as PEM."""
+        """The certificate that both sides trust, as PEM."""
         return _pem(self._certificate)
 
     @property
     def key(self) -> bytes:
-        """For who wants to sign more certificates, as PEM."""
+        """The private key, for signing more certificates, as PEM."""
         return _key_pem(self._key)
 
     def issue(self, name: str, hosts: Sequence[str], *, server: bool) -> Issued:
-        """For a server that is reached by these names and addresses, or for a client of that name."""
+        """Issue a certificate for a server with these names and addresses, or for a client of that name."""
         from cryptography import x509
         from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -73,19 +74,32 @@ class Authority:
 def own_context() -> ssl.SSLContext:
     """A server's context with a certificate signed by itself, kept in memory. 0.1 s.
 
-    It is good for this process alone: nobody can check it, and it protects from nobody who can change what is on the
-    wire.
+    It is valid for this process only: nobody can verify it, and it does not protect against an active attacker.
+    It names this host all the same, because RocketMQ's C++ client checks that and nothing else.
     """
     key, name = _new_key(), _named("rocketlet")
     until = _BEGAN + datetime.timedelta(days=_OWN_DAYS)
-    builder = _builder(name, name, key, _BEGAN, until).add_extension(_alternative_names(["localhost"]), critical=False)
+    builder = _builder(name, name, key, _BEGAN, until).add_extension(_alternative_names(_names_here()), critical=False)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # ssl reads keys from files only; this one is gone before anybody is served.
+    # ssl reads keys only from files; this one is deleted before anybody is served.
     with tempfile.NamedTemporaryFile(prefix="rocketlet-", suffix=".pem") as file:
         file.write(_key_pem(key) + _pem(_signed(builder, key)))
         file.flush()
         context.load_cert_chain(file.name)
     return context
+
+
+def _names_here() -> list[str]:
+    """What clients may call this host: its name, and its addresses as far as the name tells them."""
+    names = ["localhost", "127.0.0.1", "::1"]
+    host = socket.gethostname()
+    if host.isascii() and host:
+        names.append(host)
+        try:
+            names += [str(place[0]) for *_, place in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
+        except OSError:
+            pass  # the name stands for nothing here
+    return [name for name in dict.fromkeys(names) if "%" not in name]
 
 
 def _new_key() -> EllipticCurvePrivateKey:

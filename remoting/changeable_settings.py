@@ -1,9 +1,9 @@
 """Settings that requests change while a server runs: 25 of a broker, 318 of a name server.
 
-A change is checked, written and then taken, all of its keys or none. The file keeps its comments and order: only lines
-that change are touched. Only what says `updatable` may change. What is in configBlackList, or names a path, is refused
-in RocketMQ's own words and code: two of its CVEs were a path changed from outside. Keys of RocketMQ's that are not
-served are refused, unless they have the value that is shown.
+A change is checked, written and then applied, all of its keys or none. The file keeps its comments and order: only
+changed lines are touched. Only settings marked `updatable` can change. Those in configBlackList, and paths, are refused
+with RocketMQ's own text and code: two of its CVEs were a path changed remotely. RocketMQ's keys that are not served are
+refused, unless they have the value that is shown.
 
 Java: common/Configuration.java
 """
@@ -26,44 +26,45 @@ from rocketlet.remoting.response_codes import ResponseCode
 
 log = logging.getLogger("rocketlet.remoting.changeable_settings")
 
-MOST_TOLD = 20  # keys that are refused, in one answer
-# Besides what configBlackList names.
+MOST_KEYS_NAMED = 20  # refused keys in one answer
+# In addition to configBlackList.
 NEVER = ("configBlackList", "brokerConfigPath", "rocketmqHome")
 
 
 class Forbidden(RocketletError):
-    """The key may never be changed from outside, not even to the value that it has."""
+    """The key may never be changed remotely, not even to its present value."""
 
 
 class ChangeableSettings(ABC):
-    """All settings of a server. A subclass holds what its readers want of them, and knows where changes are kept."""
+    """All settings of a server. A subclass holds them in the form its readers need, and knows where changes are
+    saved."""
 
     def __init__(self, loaded: Loaded, not_served: Mapping[str, str]) -> None:
-        """`not_served`: what RocketMQ has besides, with its values."""
+        """`not_served`: RocketMQ's other settings, with its values."""
         self._loaded = loaded
         self._not_served = not_served
         self._writing = trio.Lock()
 
     @property
     def loaded(self) -> Loaded:
-        """All of them."""
+        """All settings."""
         return self._loaded
 
     @property
     @abstractmethod
     def _black_list(self) -> Iterable[str]:
-        """configBlackList as it is now."""
+        """The current configBlackList."""
 
     @abstractmethod
     async def _keep(self, changed: Mapping[str, str]) -> None:
-        """Write what changed where the next start reads it. Raises PropertiesError, OSError."""
+        """Save the changes where the next start reads them. Raises PropertiesError, OSError."""
 
     def _take(self, loaded: Loaded) -> None:
-        """Use these from now on."""
+        """Apply these settings."""
         self._loaded = loaded
 
     def shown(self) -> dict[str, str]:
-        """All settings as text, by key; those of RocketMQ's that are not served have its defaults."""
+        """All settings as text, by key; RocketMQ's unserved ones have its defaults."""
         return {**self._not_served, **to_properties(*self._loaded.configs)}
 
     def properties(self) -> str:
@@ -71,19 +72,19 @@ class ChangeableSettings(ABC):
         return java_properties.format_plain(self.shown())
 
     async def update(self, updates: Mapping[str, str]) -> dict[str, str]:
-        """Returns what changed.
+        """Returns the changes.
 
         Raises Forbidden, SettingsError, PropertiesError (the file is damaged) or OSError; then nothing has changed.
         """
         async with self._writing:
             served = {key for one in self._settings() for key in (one.key, *one.old_keys)}
             shown = self.shown()
-            # What is shown and not served may come back as it was shown, with the rest of the list.
+            # An unserved setting may be sent back with the value shown, along with the rest of the list.
             wanted = {key: text for key, text in updates.items() if key in served or shown.get(key) != text.strip()}
             self._forbid(updates)
             not_served = sorted(key for key in wanted if key not in served and key in rocketmq_keys.ALL)
             if not_served:
-                raise SettingsError(*(self._why_not(key) for key in not_served[:MOST_TOLD]))
+                raise SettingsError(*(self._why_not(key) for key in not_served[:MOST_KEYS_NAMED]))
             loaded = self._loaded.with_updates(wanted)
             before, after = to_properties(*self._loaded.configs), to_properties(*loaded.configs)
             changed = {key: text for key, text in after.items() if text != before[key]}
@@ -98,8 +99,8 @@ class ChangeableSettings(ABC):
         return f"setting {key} is not served: {note}; nothing was changed"
 
     async def update_by(self, request: Request) -> dict[str, str]:
-        """What a request with properties text asks for. Returns what changed; raises Refused: 16 where it is forbidden,
-        1, with the reason, for what may only be set at start, is unknown, or cannot have that value."""
+        """Apply a request's properties text. Returns the changes. Raises Refused: 16 if forbidden; 1, with the reason,
+        if a setting is read at start only, is unknown, or cannot have that value."""
         peer = request.connection.peer
         try:
             changed = await self.update(java_properties.as_dict(java_properties.decode(bytes(request.body))))

@@ -1,8 +1,7 @@
-"""Who a request claims to be from, and whether its signature shows that.
+"""Who a request claims to be from, and whether its signature proves it.
 
-A signature is over all fields of the header. They are read as text here, a second time, but for sends with a ROCKETMQ
-header as our client writes it: there what is signed is joined from runs of bytes that are known already, at a fifth of
-the cost.
+A signature covers all fields of the header. They are read as text here, a second time, except for sends with a ROCKETMQ
+header as our client writes it: there the signed content is joined from cached runs of bytes, at a fifth of the cost.
 
 Java: acl/plain/PlainAccessValidator.java (parse)
 """
@@ -19,7 +18,7 @@ from rocketlet.remoting.signing import Secret
 
 
 class Claim:
-    """Of one request's header. Raises FrameError where its fields cannot be read."""
+    """The claim in a request's header. Raises FrameError if its fields cannot be read."""
 
     __slots__ = ("_content", "_ext", "_header_type", "_raw", "_signature", "access_key")
 

@@ -1,7 +1,7 @@
-"""One message of the protocol, and the small vocabularies of its head: header types, languages, versions.
+"""One message of the protocol, and the small vocabularies of its header: header types, languages, versions.
 
-A `Command` is the general form, with its custom header flattened to text as it travels (`ext`). What a server is asked
-thousands of times a second never becomes one: see `remoting/request_reader.py`.
+A `Command` is the general form, with its custom header flattened to text as it travels (`ext`). The requests a server
+gets thousands of times a second never become one: see `remoting/request_reader.py`.
 
 Java: remoting/protocol/RemotingCommand.java, remoting/protocol/LanguageCode.java, common/MQVersion.java
 """
@@ -16,10 +16,10 @@ from rocketlet.remoting.protocol.header import Header, to_ext
 RESPONSE = 1  # bit of `flag`
 ONEWAY = 2  # bit of `flag`: no answer is expected
 
-VERSION = 409  # what we announce: V4_9_8
-HIGHEST_VERSION = 612  # larger numbers are shown as this one
+VERSION = 409  # the version we announce: V4_9_8
+HIGHEST_VERSION = 612  # larger numbers are displayed as this one
 
-# Where what a peer can do changes with its version.
+# Versions at which a peer's capabilities change.
 V3_0_7_SNAPSHOT = 28
 V3_0_11 = 37
 V3_1_8_SNAPSHOT = 62
@@ -35,7 +35,7 @@ class HeaderType(IntEnum):
 
     JSON = 0
     ROCKETMQ = 1
-    MSGPACK = 2  # ours alone: no other implementation knows it
+    MSGPACK = 2  # ours: no other implementation knows it
 
 
 class Language(IntEnum):
@@ -61,7 +61,7 @@ _languages_by_name = {language.name: language for language in Language}
 
 
 def language_of(announced: str | int | None) -> Language:
-    """Whatever a peer announced, by name or number; unknown ones are OTHER, and none at all is JAVA."""
+    """The language that a peer announced, by name or number; unknown ones are OTHER, a missing one is JAVA."""
     if announced is None:
         return Language.JAVA
     if isinstance(announced, str):
@@ -70,7 +70,7 @@ def language_of(announced: str | int | None) -> Language:
 
 
 def version_name(version: int) -> str:
-    """`V4_9_8` for 409, as `mqadmin` shows it. Before 4.0 releases were irregular: those show their number."""
+    """`V4_9_8` for 409, as `mqadmin` shows it. Releases before 4.0 were irregular: for those, the number."""
     version = min(version, HIGHEST_VERSION)
     if version < 212:
         return f"V3_{version}"
@@ -105,5 +105,5 @@ class Command:
 
 
 def request(code: int, header: Header | None = None, body: bytes = b"", *, remark: str | None = None) -> Command:
-    """A request to send; the connection it goes out on gives it its opaque."""
+    """A request to send; its connection assigns the opaque."""
     return Command(code, remark=remark, ext=None if header is None else to_ext(header), body=body)

@@ -1,7 +1,8 @@
-"""Settings of connections, by RocketMQ's keys. Threads and selectors have none: one task a connection does their work.
+"""Settings of connections, by RocketMQ's keys. There are none for threads and selectors: one task per connection does
+their work.
 
-RocketMQ limits one-way and asynchronous requests by semaphores of a whole process; here the same numbers hold for each
-connection, so that one peer who does not read cannot keep a broker from notifying the others.
+RocketMQ limits one-way and asynchronous requests with process-wide semaphores; here the same numbers apply to each
+connection, so that a peer that does not read cannot keep a broker from notifying the others.
 
 Java: remoting/netty/NettyServerConfig.java, NettyClientConfig.java, TlsSystemConfig.java
 """
@@ -17,7 +18,7 @@ from rocketlet.remoting.frame_codec import FRAME_LIMIT
 
 _FRAME_KEY = "com.rocketmq.remoting.frameMaxLength"
 _FRAME_DOC = "Longest frame in bytes, its first four included; a longer one ends its connection."
-# Below, a peer's limit would be under what a server may send it: a pull answers 256 KiB and one message of 4 MiB.
+# A smaller limit would be below what a server may send: a pull's answer has 256 KiB and one message of 4 MiB.
 _SMALLEST_FRAME_LIMIT = 65_536
 
 UNSENT_HIGH = 4 << 20
@@ -25,7 +26,7 @@ UNSENT_LOW = 1 << 20
 
 
 class TlsMode(StrEnum):
-    """What a server does with the first byte of a connection, which is 22 in TLS and 0 in a plain frame."""
+    """How a server treats the first byte of a connection, which is 22 for TLS and 0 for a plain frame."""
 
     DISABLED = "disabled"
     PERMISSIVE = "permissive"
@@ -137,7 +138,7 @@ class ServerConfig:
 
     @property
     def unsent_high(self) -> int:
-        """writeBufferHighWaterMark, whose 0, in many a file from the field, leaves the bound to us."""
+        """writeBufferHighWaterMark; its 0, common in files from the field, leaves the bound to us."""
         return self.write_buffer_high_water_mark or UNSENT_HIGH
 
     @property
@@ -169,7 +170,7 @@ class PoolConfig:
         120, "A connection without traffic either way is closed after this.", unit="seconds", minimum=1
     )
     client_close_socket_if_timeout: bool = setting(
-        True, "Close a connection on which nothing came while a call ran out of its time."
+        True, "Close a connection on which nothing arrived while a call timed out."
     )
     client_write_buffer_high_water_mark: int = setting(
         16 << 20, "Unsent requests of a connection from which on calls wait for room.", unit="bytes", minimum=0

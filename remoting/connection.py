@@ -1,18 +1,18 @@
 """One connection, the same at both ends: requests and answers go both ways at once, on one stream.
 
-Two tasks: one reads and handles what it reads, one writes what could not be written at once. The reader hands each
-chunk to its `Turn` (`dispatch.py`), which runs the handlers; their answers, and whatever else is sent meanwhile, gather
-in `out` and leave in one write when the turn is over. After that write comes the work that no answer waits for
-(`Turn.finish`). A send outside of a turn wakes the writer, which runs after every task that is due now, so their sends
+Two tasks: one reads and handles what it reads, one writes what could not be written at once. The reader passes each
+chunk to its `Turn` (`dispatch.py`), which runs the handlers; their answers, and whatever else is sent meanwhile,
+collect in `out` and leave in one write at the end of the turn. Work that no answer waits for (`Turn.finish`) comes
+after that write. A send outside a turn wakes the writer, which runs after every task that is due now, so their sends
 leave together too.
 
-Invariants: `opaque` numbers of our calls are unique among those that wait. A call that ends, however it ends, takes its
-entry with it. After `closed` nothing is sent and no call waits. A send beyond a named limit raises TooManyRequests, and
-nothing was sent.
+Invariants: `opaque` numbers are unique among our pending calls. A call that ends, however it ends, removes its entry.
+After `closed` nothing is sent and no call waits. A send beyond a named limit raises TooManyRequests without sending
+anything.
 
-Backpressure: a server's connection stops reading, in the middle of a chunk if need be, while more bytes of answers wait
-than its high-water mark. Answers of several buffers (messages, which are slices of the log) stay slices until they can
-be written, so a peer that asks and does not read costs no copies. A client's connection never stops reading, or both
+Backpressure: a server's connection stops reading, if necessary in the middle of a chunk, while unsent answers exceed
+its high-water mark. Answers of several buffers (messages are slices of the log) stay slices until they can be written,
+so a peer that asks and does not read costs no copies. A client's connection never stops reading, or both
 sides could wait for the other to read; there calls wait before they send.
 
 Java: remoting/netty/NettyRemotingAbstract.java, ResponseFuture.java
@@ -41,33 +41,40 @@ log = logging.getLogger("rocketlet.remoting.connection")
 
 OnAnswer = Callable[[Command | RemotingError], None]
 
-# One read: 200 sends of 1 KiB. A turn over so much takes 3 ms, which is what others may have to wait for theirs.
+# One read: 200 sends of 1 KiB. A turn of that size takes 3 ms, which is how long others may have to wait for theirs.
 READ_SIZE = LARGEST_READ
-# Answers are joined for one write up to this size; a larger join only makes copies that wait.
+# Answers are joined for one write up to this size; a larger join would only create waiting copies.
 _JOINED = 1 << 20
 _OPAQUE_MASK = 0x7FFFFFFF
 
 
 class Turn(Protocol):
-    """What works on received bytes."""
+    """Handles received bytes."""
 
     def turn(self, connection: Connection, data: bytes) -> tuple[int, int, FrameError | None]:
-        """Handle all whole frames; where the rest begins, what it needs to be a frame, and what is wrong with it.
+        """Handle all complete frames. Returns where the rest begins, how many bytes it needs to be a frame, and what is
+        wrong with it.
 
-        A need of 0: the rest begins with a whole frame, left for another turn because this one has done enough.
+        A need of 0: the rest begins with a complete frame, left for the next turn because this one has run long enough.
         """
 
     def received(self, connection: Connection, size: int) -> FrameError | None:
-        """So many bytes of a frame have come, and it is not whole; what is wrong with that."""
+        """That many bytes of an incomplete frame have arrived. Returns what is wrong with that."""
 
     def finish(self) -> None:
-        """What belongs to the turn and comes after its answers, before anything else is read."""
+        """Run the turn's work that follows its answers, before anything else is read."""
+
+    def answer(self, request: Any, answer: Any) -> list[Buffer]:
+        """The buffers of an answer (a handler's Request and Answer) to a request that is not in progress."""
 
     def answer_later(self, request: Any, answer: Any) -> list[Buffer]:
         """The buffers of an answer (a handler's Request and Answer) given after the turn that read the request."""
 
-    def let_go(self, connection: Connection) -> None:
-        """The connection is gone, and all calls that waited for answers on it have failed."""
+    def answer_all_later(self, answers: Sequence[tuple[Any, Any]]) -> list[Buffer]:
+        """`answer_later` of one or more requests of one connection."""
+
+    def release(self, connection: Connection) -> None:
+        """The connection has closed, and all calls waiting on it have failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +88,7 @@ class Limits:
     unsent_high: int
     unsent_low: int
     stops_reading: bool  # at unsent_high; else calls wait
-    peers: Peers = field(default_factory=Peers)  # of a server: what all its connections count towards
+    peers: Peers = field(default_factory=Peers)  # of a server: the counts over all its connections
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +117,7 @@ class Connection:
         self.id = number
         self.peer = stream.peer
         self.host = host_of(stream.peer)
-        # Of a TLS peer that has shown a certificate which we trust: the names in it.
+        # The names in a TLS peer's verified certificate.
         self.certified_names: tuple[str, ...] = getattr(stream, "certified_names", ())
         self.local = stream.local
         self.closed = False
@@ -119,10 +126,10 @@ class Connection:
         self._learns_header_type = header_type is None
         self.attributes: dict[str, Any] = {}
         self.out: list[Buffer] = []
-        self.gathered = 0  # bytes in `out`, ready-made answers not counted: they are no larger than their requests
+        self.gathered = 0  # bytes in `out`, without ready-made answers, which are no larger than their requests
         self.in_flight = 0
         self.held_size = 0  # bytes of the requests in progress
-        self.receiving = 0  # bytes of a long frame whose end has not come
+        self.receiving = 0  # bytes of an incomplete long frame
         self.in_flight_by_family: dict[Any, int] = {}
         self.received_at = self.sent_at = trio.current_time()
         self._stream = stream
@@ -147,38 +154,38 @@ class Connection:
 
     @property
     def last_active(self) -> float:
-        """When something last went either way, by trio's clock."""
+        """The time of the last traffic in either direction, by trio's clock."""
         return max(self.received_at, self.sent_at)
 
     def statistics(self) -> ConnectionStatistics:
-        """What waits here."""
+        """Counts of what is waiting here."""
         return ConnectionStatistics(len(self._calls), self.in_flight, self.unsent, self.received_at, self.sent_at)
 
     @property
     def unsent(self) -> int:
-        """Bytes that wait to be written."""
+        """Bytes waiting to be written."""
         return self._unsent_size + self.gathered
 
     @property
     def is_congested(self) -> bool:
-        """Whether more bytes wait to be written than the high-water mark allows."""
+        """Whether unsent bytes exceed the high-water mark."""
         unsent, limits = self._unsent_size + self.gathered, self._limits
         return unsent > limits.unsent_high or (unsent > UNSENT_WHEN_SHORT and limits.peers.is_short_of_memory)
 
-    # -- its life
+    # -- lifetime
 
     async def run(self, first: bytes = b"") -> None:
-        """Serve until either side closes. `first`: bytes that were read already. Never raises what the peer caused."""
+        """Serve until either side closes. `first`: bytes already read. Never raises an error caused by the peer."""
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 if self.closed:
                     return
-                nursery.start_soon(self._write_what_is_left)
+                nursery.start_soon(self._write_rest)
                 with self._reading:
                     await self._read(first)
                 if self._draining:
-                    await self._work_off()
+                    await self._wait_until_idle()
                 nursery.cancel_scope.cancel()
         finally:
             self._end()
@@ -186,7 +193,7 @@ class Connection:
                 await self._stream.aclose()
 
     def close(self, failure: BaseException | None = None) -> None:
-        """End it now; what is unsent is lost. `run` returns soon after."""
+        """Close it now; unsent bytes are lost. `run` returns soon after."""
         if self.failure is None:
             self.failure = failure
         if not self.closed:
@@ -195,7 +202,7 @@ class Connection:
                 self._nursery.cancel_scope.cancel()
 
     def drain(self) -> None:
-        """Read no more; `run` returns when what is in progress has been answered and written."""
+        """Stop reading; `run` returns when requests in progress have been answered and the answers written."""
         self._draining = True
         self._reading.cancel()
 
@@ -208,7 +215,7 @@ class Connection:
         if self.closed:
             return
         self.closed = True
-        self._turn.let_go(self)
+        self._turn.release(self)
         error = ConnectionLost(
             f"the connection to {self.peer} was lost" + (f": {self.failure}" if self.failure else "")
         )
@@ -266,14 +273,14 @@ class Connection:
                 log.info("%s closed its connection inside a frame", self.peer)
 
     def peer_speaks(self, header_type: int) -> None:
-        """The peer has asked in this header type, so it can read it. C++ and Node clients read JSON alone."""
+        """The peer has sent a request in this header type, so it can read it. C++ and Node clients read only JSON."""
         if self._learns_header_type:
             self.header_type = HeaderType(header_type)
 
     # -- writing
 
     def send(self, buffers: Sequence[Buffer]) -> None:
-        """Send one or more whole frames, with whatever else is due. Without effect once it is closed."""
+        """Send one or more complete frames, with whatever else is due. No effect once closed."""
         if self.closed:
             return
         self.out.extend(buffers)
@@ -281,7 +288,7 @@ class Connection:
             self._wake_writer()
 
     def _flush(self) -> None:
-        """Write what has gathered; what does not go at once is the writer's."""
+        """Write what has collected; the writer gets what the socket does not take at once."""
         if not self.out or self.closed:
             return
         if self.gathered <= _JOINED:
@@ -289,7 +296,7 @@ class Connection:
             self.out = []
             self.gathered = 0
         elif self._unsent:
-            return  # the writer is busy with them, and takes more when they are gone
+            return  # the writer is busy with them, and takes more when they are written
         else:
             data = self._take_some()
             self._wake_writer()
@@ -299,7 +306,7 @@ class Connection:
             try:
                 sent = self._stream.send_now(data)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
-                pass  # the writer meets it again, and closes the connection when no call is being made
+                pass  # the writer gets the same error, and closes the connection when no call is being made
             if sent:
                 self.sent_at = trio.current_time()
         if sent < len(data):
@@ -322,7 +329,7 @@ class Connection:
         self.gathered = max(self.gathered - size, 0) if self.out else 0
         return data
 
-    async def _write_what_is_left(self) -> None:
+    async def _write_rest(self) -> None:
         try:
             while True:
                 self._flush()
@@ -336,7 +343,7 @@ class Connection:
                     self._count_unsent(-len(data))
                     del self._unsent[0]
                 elif self.out and not self.closed:
-                    await trio.lowlevel.checkpoint()  # the peer takes all as fast as it comes, and others wait
+                    await trio.lowlevel.checkpoint()  # the peer reads as fast as we write, and other tasks are waiting
                 else:
                     if self._draining:
                         self._room.unpark_all()
@@ -358,7 +365,7 @@ class Connection:
             trio.lowlevel.reschedule(self._writer)
             self._writer = None
 
-    async def _work_off(self) -> None:
+    async def _wait_until_idle(self) -> None:
         """Wait until everything in progress is answered, and the answers are written."""
         while (self.in_flight or self.out or self._unsent) and not self.closed:
             await self._room.park()
@@ -368,7 +375,7 @@ class Connection:
     async def call(self, command: Command, timeout: float) -> Command:
         """Send a request and wait for its answer. Raises CallTimeout, ConnectionLost, TooManyRequests.
 
-        Cancelled, it leaves nothing behind; the peer may still do what it was asked, and its answer is dropped.
+        A cancelled call leaves nothing behind; the peer may still carry it out, and its answer is dropped.
         """
         frame = self._frame_of(command)
         answer = await self.call_frame(command.opaque, frame, timeout, command.code)
@@ -377,7 +384,7 @@ class Connection:
         return answer
 
     def call_soon(self, command: Command, on_answer: OnAnswer) -> int:
-        """`call` without a task, as `call_frame_soon` is without one; the opaque, by which to `forget` it."""
+        """`call` without a task, like `call_frame_soon`. Returns the opaque, by which to `forget` it."""
         frame = self._frame_of(command)
 
         def answered(answer: Command | RemotingError) -> None:
@@ -397,14 +404,14 @@ class Connection:
         return encode(command)
 
     def take_opaque(self) -> int:
-        """The number of the next call. For who formats frames himself: see `call_frame`."""
+        """The number of the next call, for callers that encode frames themselves: see `call_frame`."""
         while True:
             self._next_opaque = opaque = (self._next_opaque + 1) & _OPAQUE_MASK
             if opaque not in self._calls:
                 return opaque
 
     async def call_frame(self, opaque: int, frame: Buffer, timeout: float, code: int = 0) -> Command:
-        """`call` with a frame made already, of the connection's header type, that carries `opaque`. No hooks run."""
+        """`call` with a ready-made frame, of the connection's header type, that carries `opaque`. No hooks run."""
         limits = self._limits
         if len(self._calls) >= limits.calls:
             raise TooManyRequests(
@@ -419,15 +426,15 @@ class Connection:
                 if self._calls:
                     self._wake_writer()
                 else:
-                    self._flush()  # nothing to wait for: saves a task switch where one call follows another
+                    self._flush()  # nothing to wait for: saves a task switch if one call follows another
             return await self._answer_to(opaque)
         raise CallTimeout(f"{self.peer} did not answer {request_name(code)} within {timeout:g} s")
 
     def call_frame_soon(self, opaque: int, frame: Buffer, on_answer: OnAnswer) -> None:
-        """`call_frame` without a task: `on_answer` gets the answer, or the ConnectionLost that came instead of it.
+        """`call_frame` without a task: `on_answer` gets the answer, or a ConnectionLost instead.
 
-        It is called from within a turn, once, and must not wait. There is no time-out: who sets one calls `forget`.
-        Raises ConnectionLost, TooManyRequests; then `on_answer` is not called.
+        It is called once, from within a turn, and must not wait. There is no timeout: a caller that wants one calls
+        `forget`. Raises ConnectionLost, TooManyRequests; then `on_answer` is not called.
         """
         self._check_open()
         limits = self._limits
@@ -446,16 +453,16 @@ class Connection:
                 self._wake_writer()
 
     def forget(self, opaque: int) -> None:
-        """Drop this answer when it comes: it is no longer waited for."""
+        """Stop waiting for this answer; drop it if it arrives."""
         self._calls.pop(opaque, None)
 
     @property
     def has_hooks(self) -> bool:
-        """Whether frames must be made by `sign`ed commands."""
+        """Whether frames must be encoded from `sign`ed commands."""
         return bool(self._hooks)
 
     def sign(self, command: Command) -> None:
-        """Let the hooks see a request that is sent as a frame."""
+        """Pass a request that is sent as a frame to the hooks."""
         for hook in self._hooks:
             hook.before(self.peer, command)
 
@@ -469,17 +476,17 @@ class Connection:
         return cast(Command, await trio.lowlevel.wait_task_rescheduled(abort))
 
     def answered(self, answer: Command) -> None:
-        """An answer came in."""
+        """An answer has arrived."""
         waiting = self._calls.pop(answer.opaque, None)
         if waiting is None:
-            log.debug("%s answered a call that nobody waits for any more (opaque %d)", self.peer, answer.opaque)
+            log.debug("%s answered a call that is no longer waited for (opaque %d)", self.peer, answer.opaque)
         elif isinstance(waiting, trio.lowlevel.Task):
             trio.lowlevel.reschedule(waiting, outcome.Value(answer))
         else:
             waiting(answer)
 
     def send_oneway(self, command: Command) -> None:
-        """Send a request that is not answered. Raises TooManyRequests, ConnectionLost."""
+        """Send a one-way request. Raises TooManyRequests, ConnectionLost."""
         self._check_open()
         command.opaque = self.take_opaque()
         command.flag = ONEWAY
@@ -489,7 +496,7 @@ class Connection:
         self.send_oneway_frame(encode(command))
 
     def send_oneway_frame(self, frame: Buffer) -> None:
-        """`send_oneway` with a frame made already. No hooks run."""
+        """`send_oneway` with a ready-made frame. No hooks run."""
         self._check_open()
         limits = self._limits
         if self._oneway_waiting >= limits.oneway or self._unsent_size > limits.unsent_high:
@@ -504,20 +511,23 @@ class Connection:
         if self.closed:
             raise ConnectionLost(f"the connection to {self.peer} is closed")
 
-    # -- answers given after the turn
+    # -- answers that handlers do not return
+
+    def answer(self, request: Any, answer: Any) -> None:
+        """Answer together with the turn, if the handler returned None because the answer was not known yet."""
+        self.send(self._turn.answer(request, answer))
 
     def answer_deferred(self, request: Any, answer: Any) -> None:
-        """What `Request.reply` does."""
+        """Implements `Request.reply`."""
         if not self.closed:
             self.send(self._turn.answer_later(request, answer))
-            self._wake_writer()  # which wakes a drain, as there may be nothing left to wait for
+            self._wake_writer()  # wakes a drain, which may have nothing left to wait for
 
     def answer_together(self, answers: Sequence[tuple[Any, Any]]) -> None:
-        """`answer_deferred` for many, written at once and not when the writer's turn comes."""
-        if self.closed:
+        """`answer_deferred` for many, written at once instead of in the writer's turn."""
+        if self.closed or not answers:
             return
-        for request, answer in answers:
-            self.out.extend(self._turn.answer_later(request, answer))
+        self.out.extend(self._turn.answer_all_later(answers))
         if not self._in_turn:
             self._flush()
         if self._draining:

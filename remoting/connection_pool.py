@@ -1,14 +1,14 @@
-"""Connections that we open: one an address, shared by all who call there, dialled when needed and again when lost.
+"""Outgoing connections: one per address, shared by all callers, dialled when needed and again when lost.
 
-A dial belongs to the pool, not to the call that caused it: a call that is cancelled does not take it from the others
-that wait for it. A call's time-out covers the dial. What heals a pool:
+A dial belongs to the pool, not to the call that caused it: a cancelled call does not cancel it for the others. A call's
+timeout covers the dial. How a pool recovers:
 
-- a connection that is closed is dialled again by the next call;
-- one on which nothing at all came while a call ran out of its time is closed, for it may be half dead;
+- a closed connection is dialled again by the next call;
+- one on which nothing at all arrived while a call timed out is closed, because it may be half dead;
 - one without traffic for 120 s is closed.
 
-With serialize type MSGPACK each new connection is asked first whether it knows that type, by a harmless request in it:
-our server answers, any other closes the connection, and then that address gets JSON until the pool ends.
+With serialize type MSGPACK each new connection is first probed for that type with a harmless request: our server
+answers, any other closes the connection, and then that address gets JSON until the pool ends.
 
 Java: remoting/netty/NettyRemotingClient.java
 """
@@ -44,11 +44,11 @@ log = logging.getLogger("rocketlet.remoting.connection_pool")
 
 _NO_HANDLERS: HandlerTable = {}
 _POOL_CLOSED = "the pool of connections is closed"
-_UNSERVED_CODE = int(RequestCode.QUERY_BROKER_OFFSET)  # reserved since 3.x, and without handler anywhere
+_UNSERVED_CODE = int(RequestCode.QUERY_BROKER_OFFSET)  # reserved since 3.x, with no handler anywhere
 
 
 class ConnectionPool:
-    """An async context manager: connections live inside of it. See the module."""
+    """An async context manager: connections live inside it. See the module."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class ConnectionPool:
         events: Sequence[ConnectionEvents] = (),
         limits: Mapping[str, FamilyLimit] = DEFAULT_LIMITS,
     ) -> None:
-        """`handlers` serve what servers ask of us. Raises SettingsError where certificates cannot be loaded."""
+        """`handlers` serve the servers' requests to us. Raises SettingsError if certificates cannot be loaded."""
         self._network = network
         self._config = config = config or PoolConfig()
         self._hooks = tuple(hooks)
@@ -101,7 +101,7 @@ class ConnectionPool:
         nursery.cancel_scope.cancel()
         if isinstance(error, trio.Cancelled):
             return await self._scope.__aexit__(kind, error, trace)
-        # What was raised inside is raised as it is; the nursery would put it into a group.
+        # An exception from inside is raised unchanged; the nursery would wrap it in a group.
         await self._scope.__aexit__(None, None, None)
         return None
 
@@ -111,7 +111,8 @@ class ConnectionPool:
         return self._connections
 
     async def call(self, address: str, command: Command, timeout: float) -> Command:
-        """Ask and wait for the answer. Raises ConnectFailed, ConnectionLost, CallTimeout, TooManyRequests."""
+        """Send a request and wait for its answer. Raises ConnectFailed, ConnectionLost, CallTimeout,
+        TooManyRequests."""
         deadline = trio.current_time() + timeout
         connection = await self._connection(address, timeout, command.code)
         sent = trio.current_time()
@@ -122,12 +123,12 @@ class ConnectionPool:
             raise
 
     def unanswered(self, connection: Connection, sent: float) -> None:
-        """A call that was sent then has run out of its time."""
+        """A call sent at that time has timed out."""
         if connection.received_at < sent and self._config.client_close_socket_if_timeout:
-            connection.close(TimeoutError("nothing came while a call ran out of its time"))
+            connection.close(TimeoutError("nothing arrived while a call timed out"))
 
     async def oneway(self, address: str, command: Command) -> None:
-        """Send what is not answered. Raises ConnectFailed, ConnectionLost, TooManyRequests."""
+        """Send a one-way request. Raises ConnectFailed, ConnectionLost, TooManyRequests."""
         connection = await self._connection(address, self._config.connect_timeout_millis / 1000, command.code)
         connection.send_oneway(command)
 
@@ -148,7 +149,7 @@ class ConnectionPool:
         with trio.move_on_after(timeout):
             await dial.done.wait()
             if dial.connection is None:
-                # One error is raised by every task that waits, so each raises its own.
+                # Every waiting task raises the error, so each raises its own copy.
                 raise ConnectFailed(str(dial.error)) from dial.error
             return dial.connection
         raise CallTimeout(f"{address} was not reached within {timeout:g} s to ask {request_name(code)}")
@@ -199,7 +200,7 @@ class ConnectionPool:
         raise ConnectFailed(f"cannot connect to {address} within connectTimeoutMillis={seconds * 1000:g}")
 
     async def _knows_msgpack(self, connection: Connection) -> bool:
-        """Ask for a code that no server has. RocketMQ's servers cannot read the header and close the connection."""
+        """Send a code that no server has. RocketMQ's servers cannot read the header and close the connection."""
         try:
             await connection.call(Command(_UNSERVED_CODE), self._config.connect_timeout_millis / 1000)
         except (ConnectionLost, CallTimeout):
@@ -219,7 +220,7 @@ class ConnectionPool:
 
 
 class _Dial:
-    """A dial in progress, and what came of it."""
+    """A dial in progress, and its result."""
 
     def __init__(self) -> None:
         self.done = trio.Event()

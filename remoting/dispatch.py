@@ -1,24 +1,24 @@
-"""The work of one turn: cut all frames of a chunk, run each handler, gather the answers.
+"""The work of one turn: cut all frames of a chunk, run each handler, collect the answers.
 
 The one place where an error becomes a response code:
 
     no handler for the code                       3   ` request type N not supported`
-    a header field missing, no number             1   which field
+    a header field missing, or not a number             1   the field
     a body that cannot be read (BodyError)        1   what is wrong with it
     the family's limit of requests in progress    2   `[OVERLOAD]...`, naming the setting
     more requests a second than its address may   2   `[FLOW_CONTROL]...`, naming the setting (`peers.py`)
     the bytes that requests in progress may hold  2   `[OVERLOAD]...`
-    a body longer than its code allows            1   how long it may be
+    a body longer than its code allows            1   the limit
     Refused                                       its code, its remark
     any other exception of a handler              1   its class and text; logged with its traceback
-    an answer that is too large for a frame       1   how large
+    an answer that is too large for a frame       1   its size
 
 The family limits count requests in progress: deferred ones and those that became tasks. A plain handler that answers at
 once is never in progress for another peer. What requests in progress hold is counted in bytes too, by connection and in
-all; a deferred request keeps its header and not its body.
+total; a deferred request keeps its header but not its body.
 
-A turn ends early, and continues after other tasks have run, once it has taken TURN_SECONDS or its answers wait in more
-bytes than the connection's high-water mark.
+A turn ends early, and continues after other tasks have run, once it has taken TURN_SECONDS or its unsent answers exceed
+the connection's high-water mark.
 
 Java: remoting/netty/NettyRemotingAbstract.java (processRequestCommand), broker/latency/BrokerFastFailure.java
 """
@@ -52,6 +52,7 @@ from rocketlet.remoting.handler import (
     Deferred,
     Handler,
     HandlerTable,
+    Later,
     PlainFunction,
     Refused,
     Reply,
@@ -68,10 +69,10 @@ log = logging.getLogger("rocketlet.remoting.dispatch")
 _FAILED = "the handler of %s, asked by %s, failed"
 
 TURN_SECONDS = 0.010
-_FRAMES_BETWEEN_LOOKS = 4  # at the clock, for 0.1 µs; a first send to a topic makes files, for a millisecond
+_FRAMES_BETWEEN_LOOKS = 4  # at the clock, 0.1 µs each; a first send to a topic creates files: a millisecond
 
 # What requests in progress may hold, in bytes: their headers as text and as structs, the bodies of those in tasks, and
-# what goes with each. A parked pull holds 2 KiB.
+# their overhead. A parked pull holds 2 KiB.
 MOST_HELD = 256 << 20
 MOST_HELD_BY_CONNECTION = 32 << 20
 _HELD_BY_EACH = 1024
@@ -81,7 +82,7 @@ _LONG_FRAME = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class FamilyLimit:
-    """How many requests of a family may be in progress, and the setting that says so."""
+    """How many requests of a family may be in progress, and the name of that setting."""
 
     most: int
     setting: str
@@ -109,7 +110,7 @@ class _Family:
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """A handler as the turn wants it."""
+    """A handler, prepared for the turn."""
 
     function: PlainFunction
     task: AsyncFunction | None
@@ -124,13 +125,14 @@ Admit = Callable[[Request, Access], None]
 
 
 class Dispatch:
-    """The handlers of one server or client. The connections, whose `Turn` it is, hand it requests."""
+    """The handlers of one server or client; the `Turn` of its connections."""
 
     def __init__(
         self,
         handlers: HandlerTable,
         *,
         hooks: Sequence[ServerHook] = (),
+        before_answers: Callable[[], None] | None = None,
         after_turn: Callable[[], None] | None = None,
         limits: Mapping[str, FamilyLimit] = DEFAULT_LIMITS,
         frame_limit: int = FRAME_LIMIT,
@@ -141,6 +143,7 @@ class Dispatch:
         self._hooks = tuple(hooks)
         self._admit = admit
         self._peers = peers or Peers()
+        self._before_answers = before_answers
         self._after_turn = after_turn
         self._frame_limit = frame_limit
         self._header_limit = header_limit
@@ -161,7 +164,7 @@ class Dispatch:
         return {family.name: family.in_flight for family in self._families.values()}
 
     def turn(self, connection: Connection, data: bytes) -> tuple[int, int, FrameError | None]:
-        """Everything whole in `data`. See `connection.Turn`."""
+        """Handle every complete frame in `data`. See `connection.Turn`."""
         frames, rest, need, error = cut(data, self._frame_limit, self._header_limit)
         now = trio.current_time()
         look_in = _FRAMES_BETWEEN_LOOKS
@@ -189,6 +192,8 @@ class Dispatch:
                     break
         if isinstance(request, Request) and request.header_type != connection.header_type:
             connection.peer_speaks(request.header_type)
+        if self._before_answers is not None:
+            self._before_answers()
         if connection.receiving:
             self._count_received(connection, 0)
         return rest, need, error
@@ -197,7 +202,7 @@ class Dispatch:
         """See `connection.Turn`."""
         if size > _LONG_FRAME:
             self._count_received(connection, size)
-            if most := self._peers.too_much_unfinished():
+            if most := self._peers.unfinished_limit_exceeded():
                 return FrameError(
                     f"{size} bytes of a frame whose end has not come, while {self._peers.unfinished - size} bytes of"
                     f" others wait for theirs; unfinishedFramesMax={most} allows no more"
@@ -241,16 +246,21 @@ class Dispatch:
             if self._admit is not None:
                 self._admit(request, entry.access)
             if entry.task is not None:
-                request.body = bytes(request.body)  # a view would keep the whole chunk
+                request.body = bytes(request.body)  # a view would hold the whole chunk
                 self._enter(request, entry)
                 request.connection.start_task(self._run_task, entry.task, request)
                 return
             answer = entry.function(request)
+        except Later as later:
+            request.body = b""
+            self._enter(request, entry)
+            request.connection.start_task(self._serve_later, entry, request, later)
+            return
         except (Refused, BodyError) as error:
             answer = _refusal(error)
         except Exception as error:
             log.exception(_FAILED, request_name(request.code), request.connection.peer)
-            answer = _apology(error)
+            answer = _error_answer(error)
         if answer is DEFERRED:
             request.body = b""
             self._enter(request, entry)
@@ -270,6 +280,31 @@ class Dispatch:
                 ResponseCode.SYSTEM_BUSY, f"[FLOW_CONTROL]{host} sends more requests a second than {limit} allows"
             )
 
+    async def _serve_later(self, entry: _Entry, request: Request, later: Later) -> None:
+        answer: Answer | Deferred
+        while True:
+            try:
+                request.ready = await later.until()
+                if self._admit is not None:
+                    self._admit(request, entry.access)
+                answer = entry.function(request) if entry.task is None else await entry.task(request)
+            except Later as again:
+                later = again
+                continue
+            except (Refused, BodyError) as error:
+                answer = _refusal(error)
+            except Exception as error:
+                log.exception(_FAILED, request_name(request.code), request.connection.peer)
+                answer = _error_answer(error)
+            # As in a turn, which this stands for.
+            if self._before_answers is not None:
+                self._before_answers()
+            if not isinstance(answer, Deferred):
+                request.connection.answer_deferred(request, answer)
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            self.finish()
+            return
+
     async def _run_task(self, function: AsyncFunction, request: Request) -> None:
         try:
             answer = await function(request)
@@ -277,8 +312,16 @@ class Dispatch:
             answer = _refusal(error)
         except Exception as error:
             log.exception(_FAILED, request_name(request.code), request.connection.peer)
-            answer = _apology(error)
+            answer = _error_answer(error)
         request.connection.answer_deferred(request, answer)
+
+    def answer(self, request: Request, answer: Answer) -> list[Buffer]:
+        """See `connection.Turn`."""
+        if answer is None or request.flag & ONEWAY:
+            return []
+        if isinstance(answer, list) and not self._hooks:
+            return answer
+        return self._buffers(request, answer)
 
     def answer_later(self, request: Request, answer: Answer) -> list[Buffer]:
         """See `connection.Turn`."""
@@ -287,8 +330,29 @@ class Dispatch:
             return []
         return self._buffers(request, answer)
 
+    def answer_all_later(self, answers: Sequence[tuple[Request, Answer]]) -> list[Buffer]:
+        """See `connection.Turn`. Ready-made answers to requests of one code, as deferred sends get them, cost a third
+        of `answer_later`."""
+        code = answers[0][0].code
+        connection, entry = answers[0][0].connection, self._entries[code]
+        if self._hooks or entry.task is not None:
+            code = -1
+        buffers: list[Buffer] = []
+        count = size = header_size = 0
+        for request, answer in answers:
+            if type(answer) is bytes and request.code == code and not request.flag & ONEWAY:
+                buffers.append(answer)
+                count += 1
+                size += len(answer)
+                header_size += len(request.raw_header)
+            else:
+                buffers += self.answer_later(request, answer)
+        connection.gathered += size
+        self._left(connection, entry, count, count * _HELD_BY_EACH + 2 * header_size)
+        return buffers
+
     def _buffers(self, request: Request, answer: Answer) -> list[Buffer]:
-        """Every answer but the ready-made ones of a turn comes through here."""
+        """Every answer of a turn, except ready-made ones, passes through here."""
         if answer is None:
             return []
         if isinstance(answer, Reply):
@@ -327,18 +391,21 @@ class Dispatch:
         self._held_size += size
 
     def _leave(self, request: Request) -> None:
-        """Requires: the connection is open; what was in progress on a closed one has been let go."""
-        connection, entry = request.connection, self._entries[request.code]
+        """Requires: the connection is open; the requests of a closed one have been released."""
+        entry = self._entries[request.code]
+        self._left(request.connection, entry, 1, _held_by(request, entry))
+
+    def _left(self, connection: Connection, entry: _Entry, count: int, size: int) -> None:
+        """`count` requests of an entry, which held `size` bytes in all, are no longer in progress."""
         family = entry.family
-        family.in_flight -= 1
-        connection.in_flight -= not entry.parks
+        family.in_flight -= count
+        connection.in_flight -= 0 if entry.parks else count
         held = connection.in_flight_by_family
-        held[family] = held.get(family, 0) - 1  # below zero when the answer came before the handler returned
-        size = _held_by(request, entry)
+        held[family] = held.get(family, 0) - count  # below zero if the answer was given before the handler returned
         connection.held_size -= size
         self._held_size -= size
 
-    def let_go(self, connection: Connection) -> None:
+    def release(self, connection: Connection) -> None:
         """See `connection.Turn`."""
         for family, count in connection.in_flight_by_family.items():
             family.in_flight -= count
@@ -378,7 +445,7 @@ def _refusal(error: Refused | BodyError) -> Reply:
     return Reply(ResponseCode.SYSTEM_ERROR, None, b"", str(error))
 
 
-def _apology(error: Exception) -> Reply:
+def _error_answer(error: Exception) -> Reply:
     return Reply(ResponseCode.SYSTEM_ERROR, None, b"", f"{type(error).__name__}: {error}")
 
 

@@ -1,15 +1,15 @@
-"""What can go wrong between two processes, cut by whose fault it is.
+"""What can go wrong between two processes, by whose fault it is.
 
     RemotingError
       ListenFailed      ours: the port cannot be bound
       ConnectFailed     nothing listens there, or not in time
-      ConnectionLost    the connection ended during a call; the peer may have carried it out all the same
-      CallTimeout       no answer in time; the peer may have done it all the same
+      ConnectionLost    the connection ended during a call; the peer may still have carried it out
+      CallTimeout       no answer in time; the peer may still have carried it out
       TooManyRequests   ours: more requests are in flight than a named setting allows; nothing was sent
-      FrameError        the peer's: bytes that are no frame; ends the connection they came on
+      FrameError        the peer's: bytes that are not a frame; ends their connection
       HeaderError       the peer's: a field of a request is missing or unreadable; answered with code 1
-      BodyError         the peer's: a body is not what its code demands; answered with code 1
-      ChecksumError     the way's: a body arrived changed (msgpack frames alone carry a checksum); ends the connection
+      BodyError         the peer's: a body is not what its code requires; answered with code 1
+      ChecksumError     the network's: a body arrived changed (only msgpack has a checksum); ends the connection
 
 An answer with an error code is not an error here: it is an answer, and its caller knows what the code means.
 
@@ -22,7 +22,7 @@ from rocketlet.common.errors import RocketletError
 
 
 class RemotingError(RocketletError):
-    """Root of what remoting raises. You do not get it for an answer with an error code."""
+    """Root of what remoting raises. Not raised for an answer with an error code."""
 
 
 class ListenFailed(RemotingError):
@@ -34,11 +34,11 @@ class ConnectFailed(RemotingError):
 
 
 class ConnectionLost(RemotingError):
-    """The connection ended. Whether the peer saw the request is not known: only repeat what may happen twice."""
+    """The connection ended. Whether the peer saw the request is unknown: repeat only what may happen twice."""
 
 
 class CallTimeout(RemotingError):
-    """No answer in time. The connection stays; the late answer, if it comes, is dropped with a log line."""
+    """No answer in time. The connection stays open; a late answer is dropped with a log line."""
 
 
 class TooManyRequests(RemotingError):
@@ -46,11 +46,11 @@ class TooManyRequests(RemotingError):
 
 
 class FrameError(RemotingError):
-    """Bytes that are no frame: a length over the limit, lengths that contradict each other, an unreadable header."""
+    """Bytes that are not a frame: a length over the limit, lengths that contradict each other, an unreadable header."""
 
 
 class ChecksumError(FrameError):
-    """A body that is not the one that was sent, by the CRC-32C in its header."""
+    """A body that differs from the one sent, by the CRC-32C in its header."""
 
 
 class HeaderError(RemotingError):
@@ -58,4 +58,4 @@ class HeaderError(RemotingError):
 
 
 class BodyError(RemotingError):
-    """A body is not JSON, or not of the shape its code demands."""
+    """A body is not JSON, or not of the shape its code requires."""

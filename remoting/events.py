@@ -1,8 +1,8 @@
 """Events of connections, for subscribers: the name server removes brokers, the broker clients.
 
-Each event is a plain function called between turns of the connection. At most one of `idle` and `failed` comes, then
-always `closed`, exactly once after `connected`. An entry made for a connection that is already closed would never be
-removed: check `connection.closed` after every await.
+Each event is a plain function called between turns of the connection. At most one of `idle` and `failed` is called,
+then always `closed`, exactly once after `connected`. An entry made for a connection that is already closed would never
+be removed: check `connection.closed` after every await.
 
 Java: remoting/ChannelEventListener.java
 """
@@ -26,15 +26,15 @@ class ConnectionEvents(Protocol):
         return
 
     def closed(self, connection: Connection) -> None:
-        """The connection is gone, for whatever reason; nothing can be sent on it any more."""
+        """The connection has closed, for whatever reason; nothing can be sent on it any more."""
         return
 
     def idle(self, connection: Connection) -> None:
-        """Nothing went either way for as long as the idle setting says; it is about to be closed."""
+        """There was no traffic for the idle time; it is about to be closed."""
         return
 
     def failed(self, connection: Connection) -> None:
-        """It broke, or the peer sent what is no frame; it is about to be closed."""
+        """It broke, or the peer sent something that is not a frame; it is about to be closed."""
         return
 
 
@@ -43,7 +43,7 @@ def tell(
     event: Literal["connected", "closed", "idle", "failed"],
     connection: Connection,
 ) -> None:
-    """Call this event of every subscriber. One that fails is logged, and the others are called all the same."""
+    """Call this event of every subscriber. A failing one is logged, and the others are still called."""
     for subscriber in subscribers:
         try:
             getattr(subscriber, event)(connection)

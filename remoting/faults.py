@@ -1,4 +1,4 @@
-"""Faults by script: the next requests of a code are refused, delayed, dropped, or cost their connection.
+"""Scripted faults: the next requests of a code are refused, delayed, dropped, or disconnected.
 
     faults = Faults()
     server = Server(faults.around(handlers), network)
@@ -6,8 +6,8 @@
     ...
     assert fault.met == 3
 
-For who tests an application against a server in its own process. A fault falls away by itself after `times` requests;
-of several that fit, the one set first is met first. With none set a request costs one look into a dictionary.
+For testing an application against a server in its own process. A fault expires after `times` requests; of several that
+match, the one set first applies first. With none set, a request costs one dictionary lookup.
 
 Java: (none)
 """
@@ -40,7 +40,7 @@ Condition = Callable[[Request], bool]
 
 @dataclass(slots=True, eq=False)
 class Fault:
-    """What happens to some requests. `met` counts those that it happened to."""
+    """A fault for some requests. `met` counts the requests it was applied to."""
 
     reply: int | None = None
     remark: str = "a fault that was asked for"
@@ -53,7 +53,7 @@ class Fault:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has met as many requests as it was meant for."""
+        """Whether it has been applied to all its requests."""
         return self.times is not None and self.met >= self.times
 
 
@@ -77,10 +77,11 @@ class Faults:
         times: int | None = 1,
         when: Condition | None = None,
     ) -> Fault:
-        """Have the next `times` requests of a code (None: all, until `clear`) answered otherwise than they would be.
+        """Make the next `times` requests of a code (None: all, until `clear`) fail.
 
-        `reply` answers with that response code, `drop` not at all, `disconnect` closes the connection instead; with
-        `delay` seconds before it, or before the request is handled as ever. `when(request)` chooses among them.
+        `reply` answers with that response code, `drop` not at all, `disconnect` closes the connection instead; after
+        `delay` seconds; `delay` alone delays the request, which is then handled as usual. `when(request)` chooses among
+        them.
         """
         if reply is None and not (delay or drop or disconnect):
             raise ValueError("a fault needs at least one of reply, delay, drop and disconnect")
@@ -91,11 +92,11 @@ class Faults:
         return fault
 
     def clear(self) -> None:
-        """No more faults."""
+        """Remove all faults."""
         self._by_code.clear()
 
     def around(self, handlers: HandlerTable) -> HandlerTable:
-        """The same table, with this script in front of each handler."""
+        """The table, with this script in front of each handler."""
         return {code: self._around(int(code), handler) for code, handler in handlers.items()}
 
     def _around(self, code: int, handler: Handler) -> Handler:
@@ -146,13 +147,13 @@ class Faults:
             if self._after_late_answer is not None:
                 self._after_late_answer()
             if isinstance(late, Deferred):
-                return  # the code that deferred it replies
+                return  # the handler that deferred it replies
             answer = late
         request.reply(answer)
 
 
 def _done_by(fault: Fault, request: Request) -> tuple[bool, Answer]:
-    """Whether the fault takes the handler's place, and what it answers."""
+    """Whether the fault replaces the handler, and its answer."""
     if fault.disconnect:
         request.connection.close()
         return True, None

@@ -1,7 +1,7 @@
-"""What a new connection is, by its first byte: TLS, whose ClientHello begins with 22, or plain.
+"""Detecting TLS by the first byte of a new connection: a ClientHello begins with 22, a plain frame with 0.
 
-A plain frame begins with 0, since none is as long as 16 MiB; a slave's first report begins with 0 too, since no log is
-as long as 2 to the 56.
+A plain frame begins with 0, because none is as long as 16 MiB; so does a slave's first report, because no log is as
+long as 2^56 bytes.
 
 Java: remoting/netty/NettyRemotingServer.java (HandshakeHandler)
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _CLIENT_HELLO = 0x16
 
 
-async def told_apart(
+async def detect_tls(
     raw: ByteStream,
     mode: TlsMode,
     tls: TlsContexts | OwnContext | None,
@@ -32,7 +32,7 @@ async def told_apart(
     log: logging.Logger,
     peers: Peers | None = None,
 ) -> tuple[ByteStream, bytes] | None:
-    """Wait for the first byte. The stream to serve, and what was read of it; None: close it."""
+    """Wait for the first byte. Returns the stream to serve, and the bytes already read; None: close it."""
     peers = peers or Peers()
     try:
         with trio.move_on_after(seconds):

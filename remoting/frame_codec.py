@@ -7,10 +7,10 @@
     m  body                                   /
 
 There is no magic number and no checksum, so only the two lengths distinguish a frame from noise; both are checked as
-soon as their eight bytes are there, before anything is kept for the rest.
+soon as their eight bytes have arrived, before anything is buffered for the rest.
 
-`cut` is the one place that does it. `FrameDecoder` around it gives whole commands, for clients, tools and tests; a
-server's turn continues from `cut` to typed requests (`request_reader.py`).
+`cut` is the one place that does this. `FrameDecoder` around it returns complete commands, for clients, tools and tests;
+a server's turn goes from `cut` to typed requests (`request_reader.py`).
 
 Java: remoting/netty/NettyDecoder.java, NettyEncoder.java, remoting/protocol/RemotingCommand.java
 """
@@ -28,8 +28,8 @@ from rocketlet.remoting.protocol.header import Header, to_ext
 
 FRAME_LIMIT = 16_777_216  # com.rocketmq.remoting.frameMaxLength: the whole frame with its first four bytes
 HEADER_LIMIT = (1 << 24) - 1  # HLEN has three bytes
-# Of a request. The longest that a client of RocketMQ's sends is a message with 32 KiB of properties, each byte of them
-# escaped in JSON: 192 KiB. Answers may be longer: the ids of a batch are in the header.
+# Of a request. The longest that a RocketMQ client sends is a message with 32 KiB of properties, every byte escaped in
+# JSON: 192 KiB. Answers may be longer: the ids of a batch are in the header.
 REQUEST_HEADER_LIMIT = 256 << 10
 
 Buffer = bytes | bytearray | memoryview
@@ -40,8 +40,8 @@ pack_head = _head.pack
 
 
 class Cut(NamedTuple):
-    """What was found in a buffer: frames as (header type, begin of header, begin of body, end), where the rest begins,
-    how many bytes that rest needs to be a frame (8 while that is not known), and what is wrong after the frames."""
+    """The contents of a buffer: frames as (header type, begin of header, begin of body, end), where the rest begins,
+    how many bytes the rest needs to be a frame (8 while unknown), and what is wrong after the frames."""
 
     frames: list[tuple[int, int, int, int]]
     rest: int
@@ -50,7 +50,7 @@ class Cut(NamedTuple):
 
 
 def cut(data: Buffer, frame_limit: int = FRAME_LIMIT, header_limit: int = HEADER_LIMIT) -> Cut:
-    """All whole frames in the buffer. Frames before a broken one are found all the same."""
+    """All complete frames in the buffer, including those before a broken one."""
     frames: list[tuple[int, int, int, int]] = []
     begin, end = 0, len(data)
     longest = frame_limit - 4
@@ -78,7 +78,7 @@ def _what_is_wrong(length: int, header_length: int, frame_limit: int, header_lim
 
 
 class ReceiveBuffer:
-    """Keeps the beginning of a frame until the rest has come, without joining again at every chunk."""
+    """Keeps the beginning of a frame until the rest has arrived, without joining again at every chunk."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -89,7 +89,8 @@ class ReceiveBuffer:
         return self._size
 
     def feed(self, chunk: bytes) -> bytes | None:
-        """Everything received and not handled yet; None while that is known to be less than a frame."""
+        """Add a chunk. Returns everything received and not handled yet; None while that is known to be less than a
+        frame."""
         if not self._parts:
             return chunk
         self._parts.append(chunk)
@@ -101,20 +102,20 @@ class ReceiveBuffer:
         return data
 
     def keep(self, data: bytes, rest: int, need: int) -> None:
-        """Put back what of `data` is no whole frame yet. Requires: feed has just returned `data`."""
+        """Put back the incomplete rest of `data`. Requires: feed has just returned `data`."""
         if rest < len(data):
             self._parts, self._size, self._need = [data[rest:]], len(data) - rest, need
 
 
 class FrameDecoder:
-    """Bytes in, commands out; both sides of a test, tools. After a FrameError the stream cannot be read on."""
+    """Bytes in, commands out. After a FrameError the stream cannot be read any further."""
 
     def __init__(self, frame_limit: int = FRAME_LIMIT) -> None:
         self._frame_limit = frame_limit
         self._buffer = ReceiveBuffer()
 
     def feed(self, chunk: bytes) -> list[Command]:
-        """The commands that are whole now. Raises FrameError, after those before the broken one were returned."""
+        """The commands that are complete now. Raises FrameError once those before the broken one have been returned."""
         data = self._buffer.feed(bytes(chunk))
         if data is None:
             return []
@@ -131,7 +132,7 @@ class FrameDecoder:
 def decode(header_type: int, header: bytes, body: bytes | memoryview) -> Command:
     """One frame's command. Raises FrameError, ChecksumError."""
     if header_type == HeaderType.MSGPACK:
-        from rocketlet.remoting import header_msgpack  # crc32c takes 28 ms to import, and only our own peers use it
+        from rocketlet.remoting import header_msgpack  # crc32c takes 28 ms to import, and only our own peers need it
 
         return header_msgpack.decode(header, body)
     command = decode_header(header_type, header)
@@ -153,7 +154,7 @@ def decode_header(header_type: int, header: bytes) -> Command:
 
 
 def ext_of(header_type: int, header: bytes) -> dict[str, str]:
-    """The fields of a header, as `decode` finds them, without the rest of the command. Raises FrameError."""
+    """The fields of a header, as by `decode`, without the rest of the command. Raises FrameError."""
     if header_type == HeaderType.JSON:
         found = header_json.decode_ext(header)
         if found is not None:
@@ -164,7 +165,7 @@ def ext_of(header_type: int, header: bytes) -> dict[str, str]:
 
 
 def encode(command: Command) -> bytes:
-    """The whole frame. Raises FrameError where the receiver would refuse its length."""
+    """The complete frame. Raises FrameError if the receiver would refuse its length."""
     if command.header_type == HeaderType.JSON:
         header = header_json.encode(command)
     elif command.header_type == HeaderType.ROCKETMQ:
@@ -185,7 +186,7 @@ def encode_answer(
     body: Buffer | Sequence[Buffer],
     remark: str | None,
 ) -> list[Buffer]:
-    """The buffers of an answer, in the type of its request. A body in several buffers stays in several."""
+    """The buffers of an answer, in the type of its request. A body in several buffers is not joined."""
     ext = to_ext(header) if isinstance(header, Header) else None if header is None else dict(header)
     parts: list[Buffer] = [body] if isinstance(body, (bytes, bytearray, memoryview)) else list(body)
     size = sum(map(len, parts))

@@ -1,16 +1,17 @@
-"""What a server asks of the code it serves: a table from request code to handler, and what a handler may answer.
+"""The contract between a server and its handlers: a table from request code to handler, and the forms of an answer.
 
 A handler is a function of one `Request`. A plain `def` runs inside the turn that read the request and must not wait; an
 `async def` becomes a task of the connection, and is cancelled when the connection ends. What it may return:
 
 - a `Reply`;
-- bytes, or a list of buffers: a whole frame, made by one of the `*_answer` functions of `remoting/protocol/`, for
-  requests so frequent that a Reply would cost too much;
+- bytes, or a list of buffers: a complete frame, made by one of the `*_answer` functions of `remoting/ready_answers.py`,
+  for requests so frequent that a Reply would cost too much;
 - None: no answer at all;
 - `DEFERRED`, from a plain handler: the answer follows by `request.reply(...)`, once, whenever it is known.
 
-`raise Refused(code, remark)` anywhere below a handler answers with that code. Any other exception is a mistake in our
-code: it is logged with its traceback and answered with code 1. A one-way request is never answered.
+`raise Refused(code, remark)` anywhere below a handler answers with that code. `raise Later(until)`, by a handler that
+has changed nothing yet, has the request served again once `until` is over. Any other exception is a bug: it is logged
+with its traceback and answered with code 1. A one-way request is never answered.
 
 Buffers in an answer (slices of the log) may be views: they are copied once, when the answers of the turn are joined.
 
@@ -41,8 +42,8 @@ Ext = Header | Mapping[str, str] | None
 class Request(Struct, gc=False, eq=False):
     """One request as its handler sees it.
 
-    `header` is the struct that the table names for the code, or None. `body` is a view of the bytes as they came: it
-    stays valid as long as it is held, but holds the whole chunk it was received in, so what lives longer copies.
+    `header` is the struct that the table names for the code, or None. `body` is a view of the received bytes: it stays
+    valid as long as it is held, but holds its whole chunk, so whatever outlives the request copies it.
     A handler that returns DEFERRED is done with the body: it is dropped then. `received_at` is `trio.current_time()` of
     the turn. `gc=False`: nothing that a request refers to refers back to it.
     """
@@ -61,6 +62,8 @@ class Request(Struct, gc=False, eq=False):
     received_at: float
     account: str = ""
     """Who sent it, where access control has found out."""
+    ready: Any = None
+    """What `Later.until` returned, where the handler has raised it."""
 
     @property
     def is_oneway(self) -> bool:
@@ -69,18 +72,19 @@ class Request(Struct, gc=False, eq=False):
 
     @property
     def language(self) -> Language:
-        """The sender's language; a C++ client is answered differently here and there."""
+        """The sender's language; some answers differ for C++ clients."""
         return language_of(self.announced_language)
 
     @property
     def ext(self) -> dict[str, str]:
-        """Every header field as text, also those that no typed header knows. Decoded at each call: the cold way."""
+        """Every header field as text, including those that no typed header knows. Decoded at each call: the slow
+        path."""
         return decode_header(self.header_type, self.raw_header).ext or {}
 
     def reply(self, reply: Answer) -> None:
-        """Answer a request whose handler returned DEFERRED. Without effect once the connection is gone.
+        """Answer a request whose handler returned DEFERRED. No effect once the connection has closed.
 
-        Requires: at most one call a request; `reply(None)` when it shall have no answer after all.
+        Requires: at most one call per request; `reply(None)` for no answer after all.
         """
         self.connection.answer_deferred(self, reply)
 
@@ -95,7 +99,7 @@ class Reply(Struct, gc=False, eq=False):
 
 
 class Deferred:
-    """The type of DEFERRED alone."""
+    """The type of DEFERRED."""
 
     def __repr__(self) -> str:
         return "DEFERRED"
@@ -110,10 +114,11 @@ AsyncFunction = Callable[[Request], Awaitable[Answer]]
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """How one request code is served: by what, with which typed header, under which family's limit, and for whom.
+    """How one request code is served: the function, the typed header, the family whose limit applies, and who may send
+    it.
 
-    `parks`: its deferred requests wait for what may never come (a message), so a server that stops does not wait.
-    `longest_body` in bytes: a longer body is refused unread; None where a frame's limit is enough.
+    `parks`: its deferred requests wait for something that may never happen (a message), so a stopping server does not
+    wait for them. `longest_body` in bytes: a longer body is refused unread; None if a frame's limit is enough.
     """
 
     function: PlainFunction | AsyncFunction
@@ -135,7 +140,7 @@ class HasTable(Protocol):
 
 
 def handler_table(parts: Iterable[HasTable]) -> HandlerTable:
-    """All that a server serves. Raises ValueError where two parts claim one code."""
+    """The table of a whole server. Raises ValueError if two parts claim one code."""
     table: dict[int, Handler] = {}
     for part in parts:
         own = part.table()
@@ -147,13 +152,25 @@ def handler_table(parts: Iterable[HasTable]) -> HandlerTable:
 
 
 class Refused(RocketletError):
-    """Answers the request with this code and remark. Some answers carry header fields even then (code 11, 310)."""
+    """Answers the request with this code and remark. Some refusals still carry header fields (codes 11 and 310)."""
 
     def __init__(self, code: int, remark: str = "", header: Ext = None) -> None:
         super().__init__(f"{response_name(code)}: {remark}")
         self.code = code
         self.remark = remark
         self.header = header
+
+
+class Later(RocketletError):
+    """A request that cannot be served without waiting, which few of its kind have to: for a disk, say.
+
+    Its body is dropped, as where a handler returns DEFERRED; what the handler needs when it runs again is in
+    `Request.ready`.
+    """
+
+    def __init__(self, until: Callable[[], Awaitable[object]]) -> None:
+        super().__init__("the request has to wait")
+        self.until = until
 
 
 class ServerHook(Protocol):
@@ -163,7 +180,7 @@ class ServerHook(Protocol):
     """
 
     def before(self, request: Request) -> None:
-        """About to be handled; Refused, raised here, answers instead."""
+        """The request is about to be handled; raising Refused answers it instead."""
 
     def after(self, request: Request, answer: Command) -> None:
-        """About to be answered. Not called for one-way requests."""
+        """The request is about to be answered. Not called for one-way requests."""

@@ -2,11 +2,11 @@
 
     {"code":105,"extFields":{"topic":"T1"},"flag":0,"language":"JAVA","opaque":7,"serializeTypeCurrentRPC":"JSON",...}
 
-Written as every client can read it: no blanks, absent what is None, values of extFields always text (the Go client
-takes nothing else). Read in one pass by msgspec straight into typed structs; what msgspec refuses (numbers as floats or
-words, values of extFields that are numbers or objects, unquoted keys) goes through the tolerant reader, at ten times
+Written so that every client can read it: no blanks, None left out, values of extFields always text (the Go client
+accepts nothing else). Read in one pass by msgspec straight into typed structs; what msgspec refuses (numbers as floats
+or words, values of extFields that are numbers or objects, unquoted keys) goes through the lenient reader, at ten times
 the cost, and only up to ODD_VALUES. What fastjson refuses too is a FrameError, and so is what no client writes:
-references are not followed.
+references are not resolved.
 
 Java: remoting/protocol/RemotingSerializable.java, RemotingCommand.java (header codec)
 """
@@ -37,7 +37,7 @@ class Envelope(Struct, gc=False):
 
     @property
     def header(self) -> Header | None:
-        """None, where no type was asked for."""
+        """None, if no type was requested."""
         return None
 
 
@@ -46,13 +46,13 @@ class _AnyEnvelope(Envelope, gc=False):
 
 
 class _Ext(Struct, gc=False):
-    """The fields alone. What else stands in the header is checked to be JSON, and passed over."""
+    """Only the fields. The rest of the header is checked to be JSON and skipped."""
 
     extFields: dict[str, str] | None = None
 
 
 class _Written(Struct, gc=False, omit_defaults=True):
-    """What is written: None left out, and the others, which have no default, always there."""
+    """The written form: None is left out, fields without a default are always present."""
 
     code: int
     flag: int
@@ -64,7 +64,7 @@ class _Written(Struct, gc=False, omit_defaults=True):
     remark: str | None = None
 
 
-# Values that the tolerant reader reads of one header, 2 µs each. The largest header there is has 30.
+# Values that the lenient reader reads of one header, 2 µs each. The largest existing header has 30.
 ODD_VALUES = 2_000
 
 _decode = msgspec.json.Decoder(_AnyEnvelope, strict=False).decode
@@ -72,9 +72,9 @@ _decode_ext = msgspec.json.Decoder(_Ext).decode
 _encode = msgspec.json.Encoder().encode
 
 
-@cache  # making one takes 0.5 ms, and every server has 80
+@cache  # creating one takes 0.5 ms, and every server has 80
 def typed_decoder(header: type[Header] | None) -> msgspec.json.Decoder[Any]:
-    """A decoder of whole headers whose extFields are of this type; without type they are skipped."""
+    """A decoder of complete headers with extFields of this type; without a type they are skipped."""
     if header is None:
         return msgspec.json.Decoder(Envelope, strict=False)
     fields = [("header", header, msgspec.field(name="extFields"))]
@@ -87,12 +87,13 @@ PREFIX = 12  # bytes that distinguish all codes of two and three digits
 
 
 def compact_prefix(code: int) -> bytes:
-    """How a header with this code begins if `code` is its first key and there are no blanks, as from most clients."""
+    """The first bytes of a header with this code, if `code` is its first key and there are no blanks, as from most
+    clients."""
     return (b'{"code":%d,"' % code)[:PREFIX]
 
 
 def beginnings(code: int) -> tuple[bytes, bytes]:
-    """The same up to the first comma; some encoders put a blank after a colon, Python's own among them."""
+    """The same up to the first comma; some encoders, including Python's, put a blank after a colon."""
     return b'{"code":%d' % code, b'{"code": %d' % code
 
 
@@ -116,7 +117,7 @@ def decode(raw: bytes) -> Command:
 
 
 def decode_ext(raw: bytes) -> dict[str, str] | None:
-    """The fields, as `decode` finds them, at two thirds of its cost; None where only the tolerant reader can tell."""
+    """The fields, as by `decode`, at two thirds of its cost; None if only the lenient reader can tell."""
     try:
         return _decode_ext(raw).extFields or {}
     except UNDECODABLE:
@@ -182,5 +183,5 @@ def _number(found: dict[str, Any], name: str) -> int:
 
 
 def _text(value: Any) -> str:
-    """A value of extFields as the text Java makes of it: C++ and Node clients send numbers, booleans and objects."""
+    """A value of extFields as Java's text for it: C++ and Node clients send numbers, booleans and objects."""
     return fastjson.dumps(value).decode() if isinstance(value, (dict, list)) else text_of(value)

@@ -1,13 +1,13 @@
-"""The msgpack header (type 2): ours alone, between our own ends, with a checksum of the body.
+"""The msgpack header (type 2): only between our own ends, with a checksum of the body.
 
-One array; readers take what they know and skip what a later version may add behind it:
+One array; readers take what they know and skip what a later version may append:
 
     [code, flag, opaque, language, version, crc32c of the body (0 = empty), remark or nil, map of fields or nil]
 
 The map's values are text, as in the other types. TCP's own checksum misses one damaged segment in 65,536; CRC-32C
-misses none of up to three flipped bits in a frame. Only this type has room for it, for the others are RocketMQ's.
+detects up to three flipped bits in a frame. Only this type has room for it, since the others are RocketMQ's.
 
-The one door to msgpack. Decoding is msgspec's (typed, in one pass); the format is plain msgpack.
+The only module that uses msgpack. Decoding is msgspec's (typed, in one pass); the format is plain msgpack.
 
 Java: none
 """
@@ -40,7 +40,7 @@ class Envelope(Struct, gc=False, array_like=True):
 
     @property
     def header(self) -> Header | None:
-        """None, where no type was asked for."""
+        """None, if no type was requested."""
         return None
 
 
@@ -52,9 +52,9 @@ _decode = msgspec.msgpack.Decoder(_AnyEnvelope).decode
 _encode = msgspec.msgpack.Encoder().encode
 
 
-@cache  # making one takes 0.5 ms, and every server has 80
+@cache  # creating one takes 0.5 ms, and every server has 80
 def typed_decoder(header: type[Header] | None) -> msgspec.msgpack.Decoder[Any]:
-    """A decoder of whole headers whose map is of this type; without type it is skipped."""
+    """A decoder of complete headers with a map of this type; without a type it is skipped."""
     if header is None:
         return msgspec.msgpack.Decoder(Envelope)
     envelope = msgspec.defstruct(
@@ -64,7 +64,7 @@ def typed_decoder(header: type[Header] | None) -> msgspec.msgpack.Decoder[Any]:
 
 
 def code_of(raw: bytes) -> int:
-    """The code at the begin of the array, as it is written by all known; -1 where it is not."""
+    """The code at the beginning of the array, in the usual encoding; -1 in any other."""
     if raw[1:2] == b"\xcd":
         return int.from_bytes(raw[2:4], "big")
     if raw[1:2] == b"\xcc":
@@ -73,7 +73,7 @@ def code_of(raw: bytes) -> int:
 
 
 def decode(raw: bytes, body: bytes | memoryview | None) -> Command:
-    """Any header; its body with it, for the checksum (None: unchecked). Raises FrameError, ChecksumError."""
+    """Any header; the body is for the checksum (None: unchecked). Raises FrameError, ChecksumError."""
     try:
         found = _decode(raw)
     except UNDECODABLE as error:
@@ -94,7 +94,7 @@ def decode(raw: bytes, body: bytes | memoryview | None) -> Command:
 
 
 def check(checksum: int, body: bytes | memoryview) -> None:
-    """Raises ChecksumError where the body is not the one that was sent."""
+    """Raises ChecksumError if the body is not the one that was sent."""
     if (crc32c(body) if body else 0) != checksum:
         raise ChecksumError(f"a body of {len(body)} bytes arrived damaged (CRC-32C)")
 
@@ -124,7 +124,7 @@ def encode_answer(
 
 
 def checksum_of(parts: Iterable[bytes | bytearray | memoryview]) -> int:
-    """The checksum of a body that is in several buffers."""
+    """The checksum of a body in several buffers."""
     checksum = 0
     for part in parts:
         checksum = crc32c(part, checksum)

@@ -7,8 +7,8 @@
     4  flag
     4  length of the remark, 0 = no remark; then the remark
 
-A value of length 0 is the empty text (Java since 4.9.4 makes null of it, and then fails to verify signatures). Bytes
-that are no UTF-8 become U+FFFD, as in Java. Codes over 32767 are cut to 16 bits, as in Java.
+A value of length 0 is the empty text (Java since 4.9.4 makes null of it, and then fails to verify signatures). Invalid
+UTF-8 becomes U+FFFD, as in Java. Codes over 32767 are truncated to 16 bits, as in Java.
 
 Java: remoting/protocol/RocketMQSerializable.java
 """
@@ -26,7 +26,7 @@ SMALLEST = HEAD.size + 4
 
 _key_head = struct.Struct(">H")
 _value_head = struct.Struct(">i")
-_value_length = struct.Struct(">I").unpack_from  # unsigned: what Java refuses as negative points beyond the end here
+_value_length = struct.Struct(">I").unpack_from  # unsigned: a length negative in Java points beyond the end
 
 
 def decode(raw: bytes) -> Command:
@@ -46,20 +46,20 @@ def decode(raw: bytes) -> Command:
 
 
 def begin_of_map(raw: bytes) -> int:
-    """Where the map begins, of a header without remark whose map ends with it; 0 of any other."""
+    """Where the map begins in a header without a remark that ends with its map; 0 for any other."""
     at = HEAD.size + 4
     plain = len(raw) > at and raw[HEAD.size - 4 : HEAD.size] == b"\0\0\0\0"
     return at if plain and _value_head.unpack_from(raw, HEAD.size)[0] == len(raw) - at else 0
 
 
 def decode_ext(raw: bytes) -> dict[str, str]:
-    """The fields alone. Requires: the header has been decoded before. Raises FrameError."""
+    """Only the fields. Requires: the header has been decoded before. Raises FrameError."""
     at = HEAD.size + HEAD.unpack_from(raw)[5] + 4
     return decode_map(raw, at, at + _value_head.unpack_from(raw, at - 4)[0])
 
 
 def decode_map(raw: bytes, at: int, end: int) -> dict[str, str]:
-    """The fields between two places. Raises FrameError where a length points beyond the end."""
+    """The fields between two places. Raises FrameError if a length points beyond the end."""
     found = {}
     try:
         while at < end:
@@ -79,7 +79,7 @@ def decode_map(raw: bytes, at: int, end: int) -> dict[str, str]:
 
 
 def encode(command: Command) -> bytes:
-    """The header's bytes, without anything behind the map: some readers take the body from where they stopped."""
+    """The header's bytes, with nothing after the map: some readers take the body from where they stopped."""
     return _encode(
         command.code, command.language, command.version, command.opaque, command.flag, command.remark, command.ext
     )

@@ -1,20 +1,19 @@
 """The two hot ROCKETMQ headers, a send by letters and a pull, straight into their structs.
 
-A loop over the 13 fields of a send costs 2.5 µs, and making numbers of them as much again, where this costs 0.8. Of two
-headers of one producer only few fields differ: the time, the properties, the queue. So the map is cut at those that
-differ, the runs between them are read by the loop once and remembered by their bytes:
+A loop over the 13 fields of a send costs 2.5 µs, and converting numbers as much again; this costs 0.8. Two headers of
+one producer differ in few fields: the time, the properties, the queue. So the map is cut at those fields; the runs
+between them are read by the loop once and cached by their bytes:
 
-    send   [a b c d e f]  g  h  i  [j k l m n ...]            in the order in which Java writes them, and only then
+    send   [a b c d e f]  g  h  i  [j k l m n ...]            only in the order in which Java writes them
     pull   [consumerGroup topic queueId]  queueOffset  [maxMsgNums sysFlag]  commitOffset  [suspendTimeoutMillis ...]
 
-Invariant: what is returned is exactly what the loop would have found. Each run must be whole fields, each expected name
-once and no other where it could override one; the lengths of the fields between are taken at their word. So nobody can
-show one topic to the check of a signature, which is over all fields, and another to the handler. Where anything is
-otherwise (another order, a field missing or twice, a run too long to be remembered) the answer is None: the loop's
-turn.
+Invariant: the result is exactly what the loop would have found. Each run must consist of complete fields, with each
+expected name once and no other that could override it; the lengths of the fields between runs are trusted. So nobody
+can present one topic to the signature check, which covers all fields, and another to the handler. In any other case
+(another order, a missing or duplicate field, a run too long to be cached) the result is None, and the loop takes over.
 
-A signature differs from send to send, so it is cut off the last run, whose last field it is where our client signs. If
-what is left is whole fields, the loop would have found the same ones and then the signature.
+A signature differs from send to send, so it is cut off the last run, whose last field it is when our client signs. If
+the rest consists of complete fields, the loop would have found the same ones and then the signature.
 
 Java: remoting/protocol/FastCodesHeader.java, common/protocol/header/SendMessageRequestHeaderV2.java (encode)
 """
@@ -31,16 +30,16 @@ from rocketlet.remoting.protocol.header import from_ext
 from rocketlet.remoting.protocol.pulling import PullMessageHeader
 from rocketlet.remoting.protocol.sending import SendMessageHeaderV2
 
-# What peers can make us remember: five tables of this many runs of this many bytes, 10 MiB at the most.
-REMEMBERED_RUNS = 4096
+# What peers can make us cache: five tables of this many runs of this many bytes, 10 MiB at most.
+CACHED_RUNS = 4096
 LONGEST_RUN = 512
 
 _TIME = b"\0\x01g\0\0\0\x0d"  # 13 digits, until the year 2286
 _PROPERTIES = b"\0\x01i"
-_ONE_DIGIT_FLAGS = {b"\0\x01h\0\0\0\x01%d" % flag: flag for flag in range(10)}  # hardly any client sets another
+_ONE_DIGIT_FLAGS = {b"\0\x01h\0\0\0\x01%d" % flag: flag for flag in range(10)}  # hardly any client sets others
 _SIGNATURE = b"\0\x09Signature\0\0\0\x1c"  # and 28 characters of base64
 _SIGNATURE_LENGTH = 28
-_middle_of_send = struct.Struct(">13s8s3sI").unpack_from  # the time, the flag whole, the head of the properties
+_middle_of_send = struct.Struct(">13s8s3sI").unpack_from  # the time, the complete flag, the head of the properties
 _QUEUE_OFFSET = b"\0\x0bqueueOffset\0\0\0"
 _COMMIT_OFFSET = b"\0\x0ccommitOffset\0\0\0"
 
@@ -72,12 +71,13 @@ def read_send(raw: bytes, at: int) -> SendMessageHeaderV2 | None:
             batch,
             broker,
         )
-    except (_OtherwiseWritten, ValueError, KeyError, struct.error):
+    except (_UnusualLayout, ValueError, KeyError, struct.error):
         return None
 
 
 def read_claim(raw: bytes, at: int) -> tuple[str, bytes, bytes] | None:
-    """Of a signed send: the account, the signature, and what it is over, which is the values in the order of the names.
+    """For a signed send: the account, the signature, and the signed content, which is the values in the order of the
+    names.
 
     Requires: `at` is where the map begins, and it ends with `raw`.
     """
@@ -91,10 +91,13 @@ def read_claim(raw: bytes, at: int) -> tuple[str, bytes, bytes] | None:
         closing, signature = _without_signature(raw[end:])
         _, opening_values = _send_openings[raw[at:time]]
         _, (account, before, after) = _send_closings[closing]
-        if not signature or not account:
+        if not signature or not signature.isascii() or not account:
             return None
-        return account, signature, b"".join((before, opening_values, born, flag[-1:], raw[begin:end], after))
-    except (_OtherwiseWritten, KeyError, struct.error):
+        properties = raw[begin:end]
+        if not properties.isascii():
+            properties.decode()  # what is no text is signed as the general way reads it
+        return account, signature, b"".join((before, opening_values, born, flag[-1:], properties, after))
+    except (_UnusualLayout, UnicodeDecodeError, KeyError, struct.error):
         return None
 
 
@@ -125,16 +128,16 @@ def read_pull(raw: bytes, at: int) -> PullMessageHeader | None:
             kind,
             broker,
         )
-    except (_OtherwiseWritten, ValueError, IndexError):
+    except (_UnusualLayout, ValueError, IndexError):
         return None
 
 
-class _OtherwiseWritten(Exception):
-    """A run that is not what Java writes there."""
+class _UnusualLayout(Exception):
+    """A run that differs from what Java writes there."""
 
 
 class _Runs(dict[bytes, Any]):
-    """What each run of fields means. A look-up reads it at its first time; raises _OtherwiseWritten."""
+    """The meaning of each run of fields. A lookup decodes a new run; raises _UnusualLayout."""
 
     def __init__(self, read: Callable[[dict[str, str]], Any]) -> None:
         super().__init__()
@@ -142,15 +145,15 @@ class _Runs(dict[bytes, Any]):
 
     def __missing__(self, run: bytes) -> Any:
         if len(run) > LONGEST_RUN:
-            raise _OtherwiseWritten
+            raise _UnusualLayout
         try:
             fields = decode_map(run, 0, len(run))
-            if len(encode_map(fields)) != len(run):  # a field twice, or what is no UTF-8
-                raise _OtherwiseWritten
+            if len(encode_map(fields)) != len(run):  # a duplicate field, or invalid UTF-8
+                raise _UnusualLayout
             meaning = self._read(fields)
         except (FrameError, HeaderError):
-            raise _OtherwiseWritten from None
-        if len(self) >= REMEMBERED_RUNS:
+            raise _UnusualLayout from None
+        if len(self) >= CACHED_RUNS:
             self.clear()
         self[run] = meaning
         return meaning
@@ -158,18 +161,18 @@ class _Runs(dict[bytes, Any]):
 
 def _need(holds: bool) -> None:
     if not holds:
-        raise _OtherwiseWritten
+        raise _UnusualLayout
 
 
 def _without_signature(closing: bytes) -> tuple[bytes, bytes]:
-    """The run without the signature's field, where that comes last, and its text."""
+    """The run without the signature field, if that comes last, and the signature."""
     if not closing.startswith(_SIGNATURE, -_SIGNATURE_LENGTH - len(_SIGNATURE)):
         return closing, b""
     return closing[: -_SIGNATURE_LENGTH - len(_SIGNATURE)], closing[-_SIGNATURE_LENGTH:]
 
 
 def _read_send_opening(fields: dict[str, str]) -> tuple[tuple[int, str, str, str, int, int], bytes]:
-    """What it means, and the values as they are signed."""
+    """The fields, and the values as signed."""
     _need("".join(fields) == "abcdef")
     h = from_ext(SendMessageHeaderV2, fields)
     meaning = h.queueId, h.topic, h.producerGroup, h.defaultTopic, h.defaultTopicQueueNums, h.sysFlag
@@ -179,19 +182,19 @@ def _read_send_opening(fields: dict[str, str]) -> tuple[tuple[int, str, str, str
 def _read_send_closing(
     fields: dict[str, str],
 ) -> tuple[tuple[int, bool, int | None, bool, str | None], tuple[str, bytes, bytes]]:
-    """What it means; the account, and what is signed before and after the fields from a to i."""
+    """The fields; the account, and what is signed before and after the fields from a to i."""
     _need(fields.keys().isdisjoint("abcdefghi"))
     h = from_ext(SendMessageHeaderV2, {**fields, "e": "0"})
     names = sorted(fields)
     before = "".join(fields[name] for name in names if name < "a").encode()
     after = "".join(fields[name] for name in names if name > "i").encode()
-    # What lies among the letters (`bname`) would have to stand between their values: the general way signs it.
+    # A name that sorts among the letters (`bname`) would belong between their values: the general path handles it.
     is_plain = all(name < "a" or name > "i" for name in names) and not any(name.startswith("_") for name in names)
     account = fields.get("AccessKey", "") if is_plain and "Signature" not in fields else ""
     return (h.reconsumeTimes, h.unitMode, h.maxReconsumeTimes, h.batch, h.brokerName), (account, before, after)
 
 
-_ANY_PULL = {"queueId": "0", "queueOffset": "0", "maxMsgNums": "0"}  # what a pull must have and a run of it lacks
+_ANY_PULL = {"queueId": "0", "queueOffset": "0", "maxMsgNums": "0"}  # required fields that are not in a run
 _PULL_FRONT = ("consumerGroup", "topic", "queueId", "queueOffset", "maxMsgNums", "sysFlag", "commitOffset")
 
 

@@ -1,8 +1,8 @@
 """A network in memory: for tests, and for whole clusters in one process without a port.
 
-Hosts are any names; port 0 takes the next free one. Deterministic, and nothing but trio's clock passes time, so it goes
-with an autojump clock. A test can cut connections, refuse them, hold a host's traffic back for a while, or hand bytes
-over one at a time.
+Hosts are any names; port 0 takes the next free one. Deterministic, and it uses no clock but trio's, so it works with an
+autojump clock. A test can cut connections, refuse them, hold back a host's traffic for a while, or deliver bytes one at
+a time.
 
 Java: none
 """
@@ -46,11 +46,11 @@ class MemoryNetwork:
         return listener
 
     async def dial(self, address: str) -> ByteStream:
-        """See Network. An unreachable host lets a dial wait until its time-out, as a real one does."""
+        """See Network. Dialling an unreachable host waits until the timeout, as with a real one."""
         return await self.dial_from(self._host, address)
 
     def of_host(self, host: str) -> HostNetwork:
-        """The same network as a host of its own sees it: what it dials comes from there."""
+        """The same network as seen by one host: its connections come from there."""
         return HostNetwork(self, host)
 
     async def dial_from(self, host: str, address: str) -> ByteStream:
@@ -67,7 +67,7 @@ class MemoryNetwork:
         return client
 
     def cut(self, address: str) -> int:
-        """Break every connection with this address at either end; how many there were."""
+        """Break every connection with this address at either end. Returns their number."""
         broken = [stream for stream in self._streams if stream.local == address]
         for stream in broken:
             stream.break_both()
@@ -78,10 +78,10 @@ class MemoryNetwork:
         self._unreachable.add(address)
 
     def rejoin(self, address: str) -> None:
-        """End an isolation. What was swallowed stays lost, so connections that lost something are broken."""
+        """End an isolation. Swallowed bytes stay lost, so connections that lost some are broken."""
         self._unreachable.discard(address)
         for stream in list(self._streams):
-            if stream.lost_something and address in (stream.local, stream.peer):
+            if stream.lost_bytes and address in (stream.local, stream.peer):
                 stream.break_both()
 
     def separate(self, one: str, other: str) -> None:
@@ -89,18 +89,18 @@ class MemoryNetwork:
         self._separated.add(frozenset((one, other)))
 
     def unite(self, one: str, other: str) -> None:
-        """End a separation, as `rejoin` an isolation."""
+        """End a separation, as `rejoin` ends an isolation."""
         self._separated.discard(frozenset((one, other)))
         for stream in list(self._streams):
-            if stream.lost_something and {one, other} <= {*_hosts(stream), "*"}:
+            if stream.lost_bytes and {one, other} <= {*_hosts(stream), "*"}:
                 stream.break_both()
 
     def pause(self, host: str) -> None:
-        """Let nothing reach a host nor leave it, as if its processes were stopped; nothing is lost either."""
+        """Let nothing reach or leave a host, as if its processes were stopped; nothing is lost."""
         self._paused.setdefault(host, trio.Event())
 
     def resume(self, host: str) -> None:
-        """End a pause: what was on its way arrives."""
+        """End a pause: bytes in flight arrive."""
         if host in self._paused:
             self._paused.pop(host).set()
 
@@ -110,13 +110,13 @@ class MemoryNetwork:
             await stopped[0].wait()
 
     def are_separated(self, one: str, other: str) -> bool:
-        """Whether what one of these hosts sends to the other gets lost now."""
+        """Whether bytes between these hosts are lost now."""
         if not self._separated:
             return False
         return any(frozenset(both) in self._separated for both in ((one, other), (one, "*"), (other, "*")))
 
     def cut_host(self, host: str) -> int:
-        """Break every connection of a host; how many there were."""
+        """Break every connection of a host. Returns their number."""
         broken = [stream for stream in self._streams if stream.local.rpartition(":")[0] == host]
         for stream in broken:
             stream.break_both()
@@ -128,12 +128,12 @@ class MemoryNetwork:
         return bool(self._paused)
 
     @property
-    def bytes_on_their_way(self) -> int:
-        """Sent and not received yet, over all connections."""
+    def bytes_in_flight(self) -> int:
+        """Bytes sent and not received yet, over all connections."""
         return sum(stream.bytes_to_receive for stream in self._streams)
 
     def is_isolated(self, stream: MemoryStream) -> bool:
-        """Whether what this stream sends gets lost now."""
+        """Whether bytes sent on this stream are lost now."""
         if stream.local in self._unreachable or stream.peer in self._unreachable:
             return True
         return bool(self._separated) and self.are_separated(*_hosts(stream))
@@ -150,7 +150,7 @@ class MemoryNetwork:
         return self._listeners.get(join_address("0.0.0.0", port))
 
     def forget(self, gone: MemoryStream | MemoryListener) -> None:
-        """What was closed takes no more room."""
+        """Drop closed streams."""
         if isinstance(gone, MemoryStream):
             self._streams.discard(gone)
         elif self._listeners.get(gone.address) is gone:
@@ -213,7 +213,7 @@ class MemoryStream:
     def __init__(self, network: MemoryNetwork, local: str, peer: str, incoming: _Pipe, outgoing: _Pipe) -> None:
         self.local = local
         self.peer = peer
-        self.lost_something = False
+        self.lost_bytes = False
         self._network = network
         self._incoming = incoming
         self._outgoing = outgoing
@@ -255,7 +255,7 @@ class MemoryStream:
             raise trio.BrokenResourceError("the other side has closed")
         taken = bytes(data[: max(0, CAPACITY - pipe.size)])
         if taken and self._network.is_isolated(self):
-            self.lost_something = True
+            self.lost_bytes = True
         elif taken:
             pipe.chunks.append((trio.current_time() + self._network.delay, taken))
             pipe.size += len(taken)
@@ -282,7 +282,7 @@ class MemoryStream:
 
     @property
     def bytes_to_receive(self) -> int:
-        """Sent to this end and not received yet."""
+        """Bytes sent to this end and not received yet."""
         return self._incoming.size
 
     def break_both(self) -> None:

@@ -1,8 +1,8 @@
-"""The TLS context of a server without a certificate: made at the first handshake, in a thread, and kept.
+"""The TLS context of a server without a certificate: created at the first handshake, in a thread, and kept.
 
-RocketMQ's servers do so too (tls.test.mode.enable). A client that checks no certificate, as RocketMQ's are set up,
-then has a connection that nobody can read along. `ssl` and `cryptography` are imported by the first TLS client; a
-server that has none pays nothing.
+RocketMQ's servers do so too (tls.test.mode.enable). A client that verifies no certificate, as RocketMQ's are
+configured, then has a connection that is safe from passive eavesdropping. `ssl` and `cryptography` are imported by the
+first TLS client; a server that has none pays nothing.
 
 Java: remoting/netty/TlsHelper.java (buildSslContext)
 """
@@ -21,14 +21,14 @@ log = logging.getLogger("rocketlet.remoting.own_context")
 
 
 class OwnContext:
-    """See `tls.TlsContexts`, for which this stands in."""
+    """A stand-in for `tls.TlsContexts`."""
 
     def __init__(self) -> None:
         self._made: ssl.SSLContext | None = None
         self._making = trio.Lock()
 
     async def ready(self) -> ssl.SSLContext | None:
-        """What a handshake that begins now should use; None where it cannot be made, and the log says what to do."""
+        """The context for the next handshake; None if it cannot be created: the log says what to do."""
         async with self._making:
             if self._made is None:
                 try:

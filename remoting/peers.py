@@ -1,13 +1,13 @@
-"""What all peers of a server may take together, and each by its address: connections, requests, memory, log lines.
+"""What a server's peers may use, in total and by address: connections, requests, memory, log lines.
 
-One object for all ports of a process. Each limit has a setting in `ServerConfig`; what was refused by one is counted
-here under its name, and is a metric. The bounds of a single request and of a single connection are in `dispatch.py`.
+One object for all ports of a process. Each limit has a setting in `ServerConfig`; refusals are counted here under its
+name, as a metric. The bounds of a single request and of a single connection are in `dispatch.py`.
 
     maxConnections, maxConnectionsByAddress     one more is closed before anything is read from it
     requestsPerSecondByAddress                  one more is answered 2 (off by default)
     unfinishedFramesMax                         the frame that exceeds it ends its connection
     unreadAnswersMax                            above it a connection is not read from once 64 KiB wait for its peer
-    logLinesPerSecondByAddress                  lines about one address; more are counted and left out
+    logLinesPerSecondByAddress                  lines about one address; more are counted and suppressed
 
 Java: none
 """
@@ -19,12 +19,12 @@ from collections import Counter
 from rocketlet.remoting.config import ServerConfig
 from rocketlet.remoting.rates import Rates
 
-# What a connection may have unsent where all together have more than unreadAnswersMax.
+# What a connection may have unsent while all together exceed unreadAnswersMax.
 UNSENT_WHEN_SHORT = 64 << 10
 
 
 class Peers:
-    """Counts, and the limits they are held against."""
+    """Counts, and the limits they are compared with."""
 
     def __init__(self, config: ServerConfig | None = None) -> None:
         self.config_changed(config or ServerConfig())
@@ -32,13 +32,13 @@ class Peers:
         self._requests = Rates()
         self._lines = Rates()
         self.connections = 0
-        self.unfinished = 0  # bytes of long frames whose end has not come
+        self.unfinished = 0  # bytes of incomplete long frames
         self.unread = 0  # bytes of answers that wait to be written
         self.refused: Counter[str] = Counter()
         """By the name of the setting: connections, requests, frames, log lines."""
 
     def config_changed(self, config: ServerConfig) -> None:
-        """New limits, which count from the next request on."""
+        """New limits, which apply from the next request on."""
         self._config = config
         self.limits_requests = config.requests_per_second_by_address > 0
         """Whether `may_ask` has to be asked. Each request looks at this."""
@@ -49,7 +49,7 @@ class Peers:
     # -- connections
 
     def connected(self, host: str) -> str | None:
-        """Count one more; or the setting that allows no more, as `name=value`, and nothing is counted."""
+        """Count one more. Returns the setting that forbids it, as `name=value`; nothing is counted then."""
         config = self._config
         for setting, most, now in (
             ("maxConnections", config.max_connections, self.connections),
@@ -65,7 +65,7 @@ class Peers:
         return None
 
     def gone(self, host: str) -> None:
-        """One that was counted has ended."""
+        """A counted connection has ended."""
         self.connections -= 1
         self._by_host[host] -= 1
         if not self._by_host[host]:
@@ -74,7 +74,7 @@ class Peers:
     # -- requests
 
     def may_ask(self, host: str, now: float) -> str | None:
-        """None, or the setting that allows no more requests from there in this second, as `name=value`."""
+        """None, or the setting that forbids more requests from that address in this second, as `name=value`."""
         most = self._config.requests_per_second_by_address
         if not most or self._requests.take(host, most, now):
             return None
@@ -83,8 +83,8 @@ class Peers:
 
     # -- memory
 
-    def too_much_unfinished(self) -> int:
-        """unfinishedFramesMax where it is exceeded, else 0."""
+    def unfinished_limit_exceeded(self) -> int:
+        """unfinishedFramesMax if it is exceeded, else 0."""
         most = self._config.unfinished_frames_max
         if self.unfinished <= most:
             return 0
@@ -93,7 +93,7 @@ class Peers:
 
     @property
     def is_short_of_memory(self) -> bool:
-        """Whether answers that nobody reads take more than unreadAnswersMax."""
+        """Whether unread answers exceed unreadAnswersMax."""
         return self.unread > self._config.unread_answers_max
 
     # -- the log

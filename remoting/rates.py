@@ -1,7 +1,7 @@
-"""How many requests a second each account, or each address, may send: a bucket of tokens each, filled by time.
+"""Rate limits on requests by account or address: one token bucket each.
 
-A bucket holds one second's worth, so that a peer that was silent may send that much at once. Buckets that are full
-again say nothing and are dropped. Pure: the time is given.
+A bucket holds one second's worth, so a peer that was silent may send that much at once. Full buckets carry no
+information and are dropped. Pure: the time is an argument.
 
 Java: none
 """
@@ -12,7 +12,7 @@ _MOST_BUCKETS = 100_000
 
 
 class Rates:
-    """`take` is called for each request; a limit of 0 costs nothing but the question."""
+    """`take` is called for each request; a limit of 0 costs only the call."""
 
     def __init__(self) -> None:
         self._buckets: dict[str, tuple[float, float]] = {}  # by name: tokens, and when they were counted
@@ -37,4 +37,4 @@ class Rates:
         """A bucket that nothing was taken from for a second is full again."""
         self._buckets = {name: one for name, one in self._buckets.items() if now - one[1] < 1.0}
         if len(self._buckets) >= _MOST_BUCKETS:
-            self._buckets.clear()  # so many peers at once are beyond what this limit is for
+            self._buckets.clear()  # this limit is not meant for so many peers at once

@@ -1,8 +1,8 @@
-"""Whole frames of a broker's most frequent answers, to a message, a batch, a pull, a pop, formatted in one go.
+"""Complete frames of a broker's most frequent answers, to a send, a batch, a pull, a pop, formatted in one step.
 
-A Reply through the general encoder costs 4 µs, a frame made here 0.8: all that does not change from answer to answer
-(region, trace switch, store host, names of fields) is laid down once. What is made is byte for byte what the general
-encoder makes, and tests hold it to that; msgpack, which only our own clients speak, goes the general way.
+A Reply through the general encoder costs 4 µs, a frame made here 0.8: everything constant (region, trace switch, store
+host, field names) is formatted once. The result is byte for byte that of the general encoder, which tests verify;
+msgpack, which only our own clients speak, takes the general path.
 
 Java: remoting/protocol/RemotingCommand.java (encodeHeader), common/protocol/header/SendMessageResponseHeader.java
 """
@@ -26,17 +26,17 @@ _ROCKETMQ = HeaderType.ROCKETMQ << 24
 # The head of a frame, the head of its header, and the length of the map.
 _pack_frame = struct.Struct(">II" + HEAD.format.removeprefix(">") + "I").pack
 _BEFORE_MAP = HEAD.size + 4
-# Stand for what changes, in an answer from which the JSON template is cut.
+# Placeholders in an answer from which the JSON template is cut.
 _ID, _QUEUE, _OFFSET, _OPAQUE = "@id", "@queue", "@offset", 1234567890
 # Names and lengths of queueId and queueOffset in a binary map.
 _TWO_HEADS = 2 + 7 + 4 + 2 + 11 + 4
 _POP_REMARK = "FOUND"
-# More than a header of a pull's answer ever has.
+# More than the header of a pull's answer ever has.
 _LARGEST_BODY = FRAME_LIMIT - 4096
 
 
 class SendAnswer:
-    """Frames that answer a stored message with code 0. One object for a region, a trace switch and a store host."""
+    """Frames that answer a stored message with code 0. One object per region, trace switch and store host."""
 
     def __init__(self, region: str, trace_on: bool, store_host: bytes) -> None:
         host = store_host.hex().upper()
@@ -48,7 +48,7 @@ class SendAnswer:
         self._fixed = len(self._before) + 16 + _TWO_HEADS + len(self._after)
 
     def frame(self, header_type: int, opaque: int, log_offset: int, queue_id: int, queue_offset: int) -> bytes | None:
-        """The frame, or None for a header type that is not formatted here."""
+        """The frame; None for a header type that is not formatted here."""
         if header_type == 0:
             header = self._json % (opaque, log_offset, queue_id, queue_offset)
             return pack_head(len(header) + 4, len(header)) + header
@@ -69,7 +69,7 @@ class SendAnswer:
         return None
 
     def frame_of_ids(self, header_type: int, opaque: int, ids: str, queue_id: int, queue_offset: int) -> bytes | None:
-        """The same for a batch: the ids as the answer has them."""
+        """The same for a batch, with the ids as in the answer."""
         raw = ids.encode()
         if header_type == 0:
             header = self._json_of_ids % (opaque, raw, queue_id, queue_offset)
@@ -131,7 +131,7 @@ def pop_answer(
     if size > _LARGEST_BODY:
         return None
     start = b"0 %d %d" % (queue_id, offsets[0])
-    all_offsets = _offset_list(len(offsets)) % (queue_id, *offsets)
+    all_offsets = _offset_list(queue_id, offsets)
     if header_type == 0:
         header = _pop_json() % (opaque, *numbers, start, all_offsets)
         return [pack_head(4 + len(header) + size, len(header)) + header, *bodies]
@@ -152,7 +152,7 @@ def pop_answer(
 
 
 def success(header_type: int, opaque: int) -> bytes | None:
-    """The frame of an answer that says nothing but code 0."""
+    """The frame of an answer with code 0 and nothing else."""
     if header_type == 0:
         header = _success_json() % opaque
         return pack_head(len(header) + 4, len(header)) + header
@@ -161,10 +161,17 @@ def success(header_type: int, opaque: int) -> bytes | None:
     return None
 
 
-@lru_cache(64)
-def _offset_list(count: int) -> bytes:
-    """For 32 numbers half as long as joining them."""
-    return b"0 %d " + b",".join([b"%d"] * count)
+def _offset_list(queue_id: int, offsets: Sequence[int]) -> bytes:
+    thousands = offsets[0] // 1000
+    if thousands > 0 and isinstance(offsets, range) and offsets[-1] // 1000 == thousands:
+        return b"0 %d %b" % (queue_id, _last_digits(offsets[0] % 1000, len(offsets)).replace(b"!", b"%d" % thousands))
+    return b"0 %d %b" % (queue_id, b",".join([b"%d" % offset for offset in offsets]))
+
+
+@lru_cache(4096)
+def _last_digits(first: int, count: int) -> bytes:
+    """Consecutive numbers, with a placeholder for the thousands: 32 take a quarter of the time."""
+    return b",".join([b"!%03d" % number for number in range(first, first + count)])
 
 
 @lru_cache(1)
@@ -185,7 +192,7 @@ def _pop_json() -> bytes:
 
 @lru_cache(64)
 def _pull_json(code: int, remark: str) -> bytes:
-    """The JSON header of a pull's answer with %-places; there are as many as kinds of results."""
+    """The JSON header of a pull's answer as a %-template; there is one per kind of result."""
     names = list(to_ext(PullMessageAnswerHeader(0, 0, 0, 0)))
     header = header_json.encode_answer(code, _OPAQUE, VERSION, remark, {name: f"@{name}" for name in names})
     header = header.replace(b"%", b"%%").replace(str(_OPAQUE).encode(), b"%d", 1)
@@ -195,7 +202,7 @@ def _pull_json(code: int, remark: str) -> bytes:
 
 
 def _json_template(host: str, region_and_trace: dict[str, str], id_place: bytes) -> bytes:
-    """The JSON header with %-places for opaque, what follows the host in the id, queue id and queue offset."""
+    """The JSON header as a %-template for opaque, the part of the id after the host, queue id and queue offset."""
     ext = to_ext(SendMessageAnswerHeader(host + _ID, 0, 0, **region_and_trace))
     ext["queueId"], ext["queueOffset"] = _QUEUE, _OFFSET
     header = header_json.encode_answer(0, _OPAQUE, VERSION, None, ext).replace(b"%", b"%%")

@@ -1,7 +1,7 @@
 """Every request code of RocketMQ 4.9 and 5.3. The numbers are the protocol: DO NOT CHANGE.
 
-Which of them a server answers is defined by its table of handlers, not here; whatever is in no table is answered with
-code 3. Codes above 32767 do not fit a ROCKETMQ header, where they arrive cut to 16 bits.
+A server's table of handlers defines which of them it answers; all others are answered with code 3. Codes above 32767 do
+not fit a ROCKETMQ header, where they arrive truncated to 16 bits.
 
 Java: common/protocol/RequestCode.java
 """
@@ -12,7 +12,7 @@ from enum import IntEnum
 
 
 class RequestCode(IntEnum):
-    """What a request asks for."""
+    """The kind of a request."""
 
     # Messages, offsets, membership: clients and brokers.
     SEND_MESSAGE = 10
@@ -65,7 +65,7 @@ class RequestCode(IntEnum):
     GET_ROUTEINFO_BY_TOPIC = 105
     GET_BROKER_CLUSTER_INFO = 106
 
-    # Administration, and what brokers ask clients.
+    # Administration, and brokers' requests to clients.
     UPDATE_AND_CREATE_SUBSCRIPTIONGROUP = 200
     GET_ALL_SUBSCRIPTIONGROUP_CONFIG = 201
     GET_TOPIC_STATS_INFO = 202
@@ -122,7 +122,7 @@ class RequestCode(IntEnum):
     GET_ALL_PRODUCER_INFO = 328
     DELETE_EXPIRED_COMMITLOG = 329
 
-    # 5.x only; a 4.9 server answers 3 to all of them but 361, which a 5.x lite pull consumer sends instead of 11.
+    # 5.x only; a 4.9 server answers 3 to all of these except 361, which a 5.x lite pull consumer sends instead of 11.
     QUERY_TOPICS_BY_CONSUMER = 343
     QUERY_SUBSCRIPTION_BY_CONSUMER = 345
     GET_TOPIC_CONFIG = 351
@@ -187,7 +187,7 @@ class RequestCode(IntEnum):
     POP_ROLLBACK = 200056
     BATCH_ACK_MESSAGE = 200151
 
-    # Ours, among brokers of ours (`protocol/replication.py`); a RocketMQ server answers 3.
+    # Ours, between our brokers (`protocol/replication.py`); a RocketMQ server answers 3.
     FOLLOW_TABLES = 30001
     PROMOTE_SLAVE = 30002
     HAND_OVER = 30003

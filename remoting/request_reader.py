@@ -1,15 +1,15 @@
-"""From the bytes of a header to a typed request, with no generic command in between for the codes a server knows.
+"""From the bytes of a header to a typed request, without a generic command in between for the codes a server knows.
 
-A table of headers gives for each code and header type one way:
+The table of headers yields one decoder per code and header type:
 
 - JSON: a decoder of the whole header into one typed struct, found by the first bytes, `{"code":310,`
 - ROCKETMQ: the two hot headers by `header_rocketmq_typed`, any other by its map
-- msgpack: a decoder like JSON's, found by the code at the begin of the array
+- msgpack: a decoder like JSON's, found by the code at the beginning of the array
 
 A send costs 0.9, 1.1 and 1.2 µs where `json.loads` of it takes 2.9 (`benchmarks/codec.py`).
 
-What these refuse, what begins otherwise, answers, and codes without a handler take the general path,
-`frame_codec.decode`. So the way taken never changes what a request means, only what it costs.
+Whatever these refuse, headers that begin differently, answers, and codes without a handler take the general path,
+`frame_codec.decode`. So the path never changes what a request means, only what it costs.
 
 Java: remoting/netty/NettyDecoder.java, remoting/protocol/RemotingCommand.java (decode)
 """
@@ -42,7 +42,7 @@ _HOT_BINARY: Mapping[type[Header], Callable[[bytes, int], Header | None]] = {
 
 
 class UnreadableRequest(HeaderError):
-    """A request whose typed header cannot be made; it can be answered all the same."""
+    """A request whose typed header cannot be read; it can still be answered."""
 
     def __init__(self, request: Request, problem: HeaderError) -> None:
         super().__init__(str(problem))
@@ -50,7 +50,7 @@ class UnreadableRequest(HeaderError):
 
 
 class RequestReader:
-    """Reads the requests of one table of handlers. `headers`: the typed header of each code, None where it has none."""
+    """Reads the requests of one table of handlers. `headers`: the typed header of each code, None if it has none."""
 
     def __init__(self, headers: Mapping[int, type[Header] | None]) -> None:
         self._headers = headers
@@ -66,7 +66,7 @@ class RequestReader:
             for code, header in headers.items()
             if header is not None and header in _HOT_BINARY
         }
-        self._msgpack: _MsgpackWays | None = None
+        self._msgpack: _MsgpackDecoders | None = None
 
     def read(
         self, header_type: int, raw: bytes, body: bytes | memoryview, connection: Connection, now: float
@@ -141,7 +141,7 @@ class RequestReader:
     def _read_msgpack(self, raw: bytes, body: bytes | memoryview, connection: Connection, now: float) -> Request | None:
         ways = self._msgpack
         if ways is None:
-            ways = self._msgpack = _MsgpackWays(self._headers)
+            ways = self._msgpack = _MsgpackDecoders(self._headers)
         decode_typed = ways.decoders.get(ways.code_of(raw))
         if decode_typed is None:
             return None
@@ -157,8 +157,8 @@ class RequestReader:
         )
 
 
-class _MsgpackWays:
-    """Made at the first msgpack header: its module takes 28 ms to import, and only our own peers use it."""
+class _MsgpackDecoders:
+    """Created at the first msgpack header: its module takes 28 ms to import, and only our own peers use it."""
 
     def __init__(self, headers: Mapping[int, type[Header] | None]) -> None:
         from rocketlet.remoting import header_msgpack

@@ -3,7 +3,7 @@
 Three numbers mean two things: 209, 210 and 211 are failures of ACL administration up to 4.9 (and 5.3.2), and polling
 and broker states in 5.x. The enum has 4.9's names; `POLLING_FULL` and `POLLING_TIMEOUT` answer pops.
 
-What a 4.9 client does with the important ones: a producer tries the next broker on 1, 14, 16, 17, 204 and 205 and stops
+How a 4.9 client treats the important ones: a producer tries the next broker on 1, 14, 16, 17, 204 and 205 and stops
 on 2 and 13; a consumer takes 19 and 20 as "pull again", 21 as "your offset is wrong", anything else as "wait a second".
 
 Java: common/protocol/ResponseCode.java, remoting/protocol/RemotingSysResponseCode.java
@@ -23,7 +23,7 @@ class ResponseCode(IntEnum):
     SYSTEM_BUSY = 2
     REQUEST_CODE_NOT_SUPPORTED = 3
     TRANSACTION_FAILED = 4
-    # Of a send: stored all the same, but not yet as safely as asked.
+    # Of a send: stored, but not yet as safely as requested.
     FLUSH_DISK_TIMEOUT = 10
     SLAVE_NOT_AVAILABLE = 11
     FLUSH_SLAVE_TIMEOUT = 12
@@ -73,7 +73,7 @@ POLLING_FULL: Final = 209
 POLLING_TIMEOUT: Final = 210
 
 
-# Ends the remarks about topics, groups and subscriptions that are not there, which tools print as they are.
+# The end of remarks about missing topics, groups and subscriptions, which tools print verbatim.
 SEE_FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
 

@@ -1,14 +1,14 @@
-"""A server: accepts connections, distinguishes TLS from plain ones, closes idle ones, and drains all when it stops.
+"""A server: accepts connections, detects TLS, closes idle connections, and drains all when it stops.
 
-What a connection sends is handled in `dispatch.py`. `serve` may run several times at once, for several ports of one
+Requests are handled in `dispatch.py`. `serve` may run several times at once, for several ports of one
 server: a broker listens on its port and on the VIP port two below it.
 
-At a stop (cancellation of `serve`, at any moment of it) the port is closed first. Then nothing more is read; what is in
-progress is answered and written, for at most serverDrainSeconds; then the connections are closed.
+At a stop (cancellation of `serve`, at any moment) the port is closed first. Then nothing more is read; requests in
+progress are answered, for at most serverDrainSeconds; then the connections are closed.
 
-A subscriber of connection events that fails is treated as a handler that fails: the error is logged with its traceback,
-and the other subscribers and connections go on. A peer caused it, so ending the process would hand that power
-to every peer.
+A failing subscriber of connection events is treated like a failing handler: the error is logged with its traceback, and
+the other subscribers and connections continue. A peer caused it, so ending the process would give every peer that
+power.
 
 Java: remoting/netty/NettyRemotingServer.java
 """
@@ -28,7 +28,7 @@ from rocketlet.remoting.config import ServerConfig, TlsMode
 from rocketlet.remoting.connection import Connection, Limits
 from rocketlet.remoting.dispatch import DEFAULT_LIMITS, Admit, Dispatch, FamilyLimit
 from rocketlet.remoting.events import ConnectionEvents, tell
-from rocketlet.remoting.first_byte import told_apart
+from rocketlet.remoting.first_byte import detect_tls
 from rocketlet.remoting.handler import HandlerTable, ServerHook
 from rocketlet.remoting.idle import close_idle
 from rocketlet.remoting.own_context import OwnContext
@@ -51,7 +51,8 @@ class ServerStatistics:
 
 
 class Server:
-    """See the module. `after_turn` is called once a turn, after its answers were written."""
+    """See the module. `before_answers` and `after_turn` are called once per turn, before and after its answers are
+    written."""
 
     def __init__(
         self,
@@ -61,12 +62,13 @@ class Server:
         *,
         hooks: Sequence[ServerHook] = (),
         events: Sequence[ConnectionEvents] = (),
+        before_answers: Callable[[], None] | None = None,
         after_turn: Callable[[], None] | None = None,
         limits: Mapping[str, FamilyLimit] = DEFAULT_LIMITS,
         admit: Admit | None = None,
         peers: Peers | None = None,
     ) -> None:
-        """`peers` is shared by the servers of a process. Raises SettingsError where certificates cannot be loaded."""
+        """`peers` is shared by the servers of a process. Raises SettingsError if certificates cannot be loaded."""
         self._config = config = config or ServerConfig()
         self._network = network
         self._events = tuple(events)
@@ -74,6 +76,7 @@ class Server:
         self._dispatch = Dispatch(
             handlers,
             hooks=hooks,
+            before_answers=before_answers,
             after_turn=after_turn,
             limits=limits,
             frame_limit=config.frame_max_length,
@@ -92,11 +95,11 @@ class Server:
         )
         self._tls = tls_contexts(config)
         self._numbers = itertools.count(1)
-        self._one_has_closed = trio.lowlevel.ParkingLot()
+        self._connection_closed = trio.lowlevel.ParkingLot()
         self.connections: set[Connection] = set()
 
     def statistics(self) -> ServerStatistics:
-        """What there is now."""
+        """Current counts."""
         return ServerStatistics(len(self.connections), self._dispatch.in_flight())
 
     async def serve(
@@ -135,7 +138,7 @@ class Server:
     async def _greet(self, raw: ByteStream, host: str, ours: set[Connection]) -> None:
         try:
             idle = self._config.server_channel_max_idle_time_seconds
-            found = await told_apart(raw, self._config.tls_mode, self._tls, idle, log, self.peers)
+            found = await detect_tls(raw, self._config.tls_mode, self._tls, idle, log, self.peers)
             if found is not None:
                 await self._serve_one(*found, ours)
         finally:
@@ -156,18 +159,18 @@ class Server:
             self.connections.discard(connection)
             ours.discard(connection)
             tell(self._events, "closed", connection)
-            self._one_has_closed.unpark_all()
+            self._connection_closed.unpark_all()
 
     async def _drain(self, ours: set[Connection]) -> None:
         for connection in ours:
             connection.drain()
         with trio.move_on_after(self._config.server_drain_seconds):
             while ours:
-                await self._one_has_closed.park()
+                await self._connection_closed.park()
 
 
 def tls_contexts(config: ServerConfig) -> TlsContexts | OwnContext | None:
-    """What TLS connections are served with; None where they are not."""
+    """The contexts for TLS connections; None if TLS is not served."""
     if config.tls_mode is TlsMode.DISABLED:
         return None
     if not config.tls_cert_path:

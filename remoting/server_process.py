@@ -1,7 +1,7 @@
-"""A process that is one server: it starts, says so on stdout, and serves until SIGTERM or SIGINT.
+"""A process that runs one server: it starts, reports so on stdout, and serves until SIGTERM or SIGINT.
 
-It ends with 0 when it was stopped, having answered what was asked before, and with 1 where it could not start or broke;
-then with a line on stderr that says what to do. A second signal ends it at once.
+It exits with 0 when stopped, after answering the requests in progress, and with 1 if it could not start or failed; then
+a line on stderr says what to do. A second signal ends it at once.
 
 Java: namesrv/NamesrvStartup.java, broker/BrokerStartup.java
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rocketlet.remoting.transport import TcpNetwork
 
 EXIT_FAILED = 1
-# Allocations between two collections of young objects; a request leaves no garbage in cycles.
+# Allocations between two collections of young objects; requests leave no cyclic garbage.
 GC_THRESHOLDS = (50_000, 20, 100)
 
 Start = Callable[["trio.Nursery"], Awaitable[str]]
@@ -32,7 +32,7 @@ Start = Callable[["trio.Nursery"], Awaitable[str]]
 
 def run(program: str, start: Start) -> int:
     """Serve until stopped; returns the exit code."""
-    import trio  # 70 ms that -h and -p do not pay
+    import trio  # 70 ms that -h and -p save
 
     code = 0
     try:
@@ -52,14 +52,14 @@ async def _serve(start: Start) -> None:
         line = await start(nursery)
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
-        # What a start leaves behind lives as long as the process, and need not be scanned again and again.
+        # What a start allocates lives as long as the process, and need not be scanned repeatedly.
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
 
 
 async def _cancel_on_signal(scope: trio.CancelScope) -> None:
-    """Once: after the first signal the system's own way is in force again."""
+    """Once: after the first signal the default handling applies again."""
     import trio
 
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
@@ -68,7 +68,7 @@ async def _cancel_on_signal(scope: trio.CancelScope) -> None:
 
 
 def tcp_network(config: ServerConfig) -> TcpNetwork:
-    """The network of this host, with sockets as the settings want them."""
+    """The network of this host, with sockets configured by the settings."""
     from rocketlet.remoting.transport import TcpNetwork
 
     return TcpNetwork(

@@ -1,4 +1,4 @@
-"""A nursery for what must outlive a cancellation: connections that drain, brokers that unregister.
+"""A nursery for tasks that must outlive a cancellation: draining connections, unregistering brokers.
 
 Java: none
 """
@@ -13,9 +13,9 @@ import trio
 
 @asynccontextmanager
 async def shelter() -> AsyncIterator[trio.Nursery]:
-    """A nursery whose tasks a cancellation does not reach. They are cancelled when the `async with` block ends.
+    """A nursery whose tasks are shielded from cancellation. They are cancelled when the `async with` block ends.
 
-    Not by `nursery.start`: where that is cancelled before it returns, a shielded task would be waited for without end.
+    Not with `nursery.start`: if that were cancelled before it returns, a shielded task would be waited for forever.
     """
     scope = trio.CancelScope(shield=True)
     nurseries: list[trio.Nursery] = []

@@ -2,11 +2,11 @@
 
     Signature = base64(hmac-sha1(secret, values of the fields in the order of their names, then the body))
 
-The values stand one behind the other without their names, and neither the request code nor the other parts of the head
-are among them. So a signature shows that its sender knows the secret, and protects the values; it does not keep someone
-who reads the wire from sending the request again. TLS does.
+The values are concatenated without their names, and neither the request code nor the other parts of the header are
+among them. So a signature shows that its sender knows the secret, and protects the values; it does not prevent someone
+who reads the wire from replaying the request. TLS does.
 
-`Signer` makes them for what we send; `Secret` checks them for servers.
+`Signer` signs outgoing requests; `Secret` verifies signatures for servers.
 
 Java: acl/common/AclClientRPCHook.java, AclSigner.java, AclUtils.java
 """
@@ -25,14 +25,15 @@ from rocketlet.remoting.protocol.access import ACCESS_KEY, SECURITY_TOKEN, SIGNA
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 ZONE_PREFIX = "__ZONE_"
 
-_BLOCK = 64  # bytes of SHA-1's block, to which HMAC fills its key
-# A client writes the fields of each kind of request in one order; a peer may write any.
-_REMEMBERED_ORDERS = 256
+_BLOCK = 64  # bytes of SHA-1's block, to which HMAC pads its key
+# A client writes the fields of each kind of request in one order; a hostile peer may use any.
+_CACHED_ORDERS = 256
 _LONGEST_ORDER = 1_000  # characters of the names of one
 
 
 class Secret:
-    """The secret of an account, ready to sign: HMAC's two keyed hashes are begun once, and copied for each request."""
+    """The secret of an account, ready to sign: HMAC's two keyed hashes are started once, and copied for each
+    request."""
 
     __slots__ = ("_inner", "_outer")
 
@@ -58,8 +59,8 @@ class Secret:
     def signed(self, ext: Mapping[str, str], body: bytes | memoryview, version: int) -> bool:
         """Whether the request with these fields, whose signature is one of them, was signed with this secret.
 
-        Two fields are not signed by all clients that send them: those up to 4.9.3 leave out that a query is one for a
-        unique key, and those of 5.x add the name of a zone afterwards.
+        Two fields are not signed by all clients that send them: clients up to 4.9.3 do not sign the mark of a query for
+        a unique key, and those of 5.x add the name of a zone after signing.
         """
         claimed = ext.get(SIGNATURE, "").encode("utf-8", "replace")
         if UNIQUE_KEY_QUERY in ext and version <= V4_9_3:
@@ -77,7 +78,7 @@ class Secret:
 
 
 def content_of(ext: Mapping[str, str]) -> bytes:
-    """What is signed of the fields."""
+    """The signed content of the fields."""
     names = tuple(ext)
     take = _orders.get(names)
     joined = "".join(take(ext) if take is not None else _values(names, ext))
@@ -91,13 +92,13 @@ _orders: dict[tuple[str, ...], Callable[[Mapping[str, str]], tuple[str, ...]]] =
 
 
 def _values(names: tuple[str, ...], ext: Mapping[str, str]) -> tuple[str, ...]:
-    """The values in the order of their names, without the signature's. Sorting each time costs 0.5 µs more."""
+    """The values in the order of their names, without the signature. Sorting every time would cost 0.5 µs more."""
     order = sorted(name for name in names if name != SIGNATURE)
-    if len(order) < 2:  # itemgetter of one name gives no tuple
+    if len(order) < 2:  # itemgetter of one name returns no tuple
         return tuple(ext[name] for name in order)
     take: Callable[[Mapping[str, str]], tuple[str, ...]] = itemgetter(*order)
     if sum(map(len, names)) <= _LONGEST_ORDER:
-        if len(_orders) >= _REMEMBERED_ORDERS:
+        if len(_orders) >= _CACHED_ORDERS:
             _orders.clear()
         _orders[names] = take
     return take(ext)
@@ -115,7 +116,7 @@ class Signer:
         return f"<Signer {self._access_key}>"
 
     def before(self, address: str, command: Command) -> None:
-        """Adds the fields. The signature is made last, so that no field is added after it."""
+        """Add the fields. The signature is computed last, so that no field is added after it."""
         ext = dict(command.ext or {})
         ext.pop(SIGNATURE, None)
         ext[ACCESS_KEY] = self._access_key

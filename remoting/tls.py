@@ -1,13 +1,13 @@
-"""TLS on the port that plain connections use: distinguished by the first byte, without any other handshake.
+"""TLS on the port of plain connections: detected by the first byte, without any other negotiation.
 
-A ClientHello begins with 22; a plain frame with 0, because no frame is as long as 16 MiB. TLS 1.2 stays enabled, for
-Java 8 clients know nothing newer.
+A ClientHello begins with 22; a plain frame with 0, because no frame is as long as 16 MiB. TLS 1.2 stays enabled,
+because Java 8 clients know nothing newer.
 
-Certificates are read again as soon as one of their files has changed, which is checked at each handshake in 5 µs. A
-replacement that cannot be loaded (half written, key of another certificate) leaves the old one in service with a log
-line, and is tried again at the next handshake. Connections keep the certificate they began with.
+Certificates are reloaded as soon as one of their files has changed, which is checked at each handshake in 5 µs. A
+replacement that cannot be loaded (half written, key of another certificate) leaves the old one in use, with a log line,
+and is retried at the next handshake. Connections keep the certificate they began with.
 
-A server without a certificate that serves plain clients too makes itself one: `own_context.py`.
+A server without a certificate that also serves plain clients creates one: `own_context.py`.
 
 Java: remoting/netty/TlsHelper.java, TlsSystemConfig.java, NettyRemotingServer.java (HandshakeHandler)
 """
@@ -29,26 +29,26 @@ from rocketlet.remoting.transport import ByteStream
 
 log = logging.getLogger("rocketlet.remoting.tls")
 
-HANDSHAKE_SECONDS = 10.0  # RocketMQ has none; a peer that never finishes would hold its descriptor for ever
-_GOODBYE_SECONDS = 1.0
+HANDSHAKE_SECONDS = 10.0  # RocketMQ has none; a peer that never finishes would hold its descriptor forever
+_CLOSE_SECONDS = 1.0
 
 
 class TlsContexts:
-    """The context for the next handshake, made again when a file has changed."""
+    """The context for the next handshake, recreated when a file has changed."""
 
     def __init__(self, make: Callable[[], ssl.SSLContext], paths: Sequence[str]) -> None:
-        """Raises SettingsError where the files cannot be loaded at start."""
+        """Raises SettingsError if the files cannot be loaded at start."""
         self._make = make
         self._paths = [path for path in paths if path]
         self._seen = self._look()
         self._current = _made(make)
 
     async def ready(self) -> ssl.SSLContext:
-        """The same, for who may have to wait: see OwnContext."""
+        """The same, for callers that may wait: see OwnContext."""
         return self.current()
 
     def current(self) -> ssl.SSLContext:
-        """What a handshake that begins now should use."""
+        """The context for a handshake that begins now."""
         seen = self._look()
         if seen != self._seen:
             try:
@@ -86,7 +86,7 @@ def server_contexts(config: ServerConfig) -> TlsContexts | None:
 
 
 def client_contexts(config: PoolConfig) -> TlsContexts | None:
-    """None where connections are plain."""
+    """None if connections are plain."""
     if not config.use_tls:
         return None
 
@@ -146,7 +146,7 @@ async def secured(
 
 
 class TlsStream:
-    """See ByteStream. Nothing goes without waiting here: encrypting needs the stream in order."""
+    """See ByteStream. Nothing is sent without waiting here: encryption needs the stream in order."""
 
     def __init__(self, inside: trio.SSLStream[trio.abc.Stream], outside: ByteStream) -> None:
         self._inside = inside
@@ -168,13 +168,13 @@ class TlsStream:
         await self._inside.send_all(data)
 
     async def aclose(self) -> None:
-        """See ByteStream. Says goodbye if there is room for it."""
-        with trio.move_on_after(_GOODBYE_SECONDS):
+        """See ByteStream. Sends close_notify if there is room for it."""
+        with trio.move_on_after(_CLOSE_SECONDS):
             await self._inside.aclose()
 
 
 def _names_in(certificate: Any) -> tuple[str, ...]:
-    """Names of a certificate that was verified: of another one `getpeercert` tells nothing."""
+    """The names in a verified certificate: for others `getpeercert` returns nothing."""
     if not certificate:
         return ()
     common = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
@@ -182,7 +182,7 @@ def _names_in(certificate: Any) -> tuple[str, ...]:
 
 
 class PrefixedStream:
-    """A stream some of whose bytes were read already."""
+    """A stream of which some bytes have already been read."""
 
     def __init__(self, stream: ByteStream, first: bytes) -> None:
         self._stream = stream

@@ -1,12 +1,12 @@
-"""The network seam: what a connection needs of the world outside. TCP here, memory in `memory_network.py`.
+"""The network seam: what a connection needs from the outside world. TCP here, memory in `memory_network.py`.
 
 `Network` dials and listens, `Listener` accepts, `ByteStream` carries bytes both ways. TLS is not part of the seam: it
 wraps any stream (`tls.py`), so it is tested over memory too.
 
-`send_now` is why we do not use trio's own streams: it hands bytes to the kernel without a visit to the scheduler. A
-server that answers what it has just read almost always finds room in the socket's buffer, and three task switches a
-turn (10 to 20 µs each) become one. For the same reason reading first waits until the socket is readable, which lets
-every other task run, and never yields a second time after it has read.
+`send_now` is why we do not use trio's own streams: it passes bytes to the kernel without going through the scheduler. A
+server that answers what it has just read almost always finds room in the socket's buffer, and three task switches per
+turn (10 to 20 µs each) become one. For the same reason a read first waits until the socket is readable, which lets
+every other task run, and does not yield again after reading.
 
 Java: remoting/netty/NettyRemotingServer.java, remoting/netty/NettyRemotingClient.java (bootstrap)
 """
@@ -41,13 +41,13 @@ class ByteStream(Protocol):
         """The next bytes; b"" when the other side has finished."""
 
     def send_now(self, data: Buffer) -> int:
-        """Hand over what goes without waiting; how many bytes that were. 0 where the stream cannot do it."""
+        """Write what can be written without waiting. Returns the number of bytes; 0 if the stream cannot do it."""
 
     async def send_all(self, data: Buffer) -> None:
-        """Hand over everything, waiting for room."""
+        """Write everything, waiting for room."""
 
     async def aclose(self) -> None:
-        """Close, at once. What was not sent yet is lost."""
+        """Close at once. Unsent bytes are lost."""
 
 
 class Listener(Protocol):
@@ -55,10 +55,10 @@ class Listener(Protocol):
 
     @property
     def address(self) -> str:
-        """Where it is bound, `host:port`, with the real number where port 0 was asked for."""
+        """The bound address, `host:port`, with the real number if port 0 was requested."""
 
     async def accept(self) -> ByteStream:
-        """The next connection. Raises OSError where the system refuses, by its errno."""
+        """The next connection. Raises OSError, with its errno, if the system refuses."""
 
     async def aclose(self) -> None:
         """Stop listening."""
@@ -68,14 +68,14 @@ class Network(Protocol):
     """Makes connections."""
 
     async def dial(self, address: str) -> ByteStream:
-        """Connect to `host:port`. Raises ConnectFailed. The caller sets the time-out."""
+        """Connect to `host:port`. Raises ConnectFailed. The caller sets the timeout."""
 
     async def listen(self, host: str, port: int) -> Listener:
         """Bind a port; 0 takes a free one. Raises ListenFailed."""
 
 
 def host_of(address: str) -> str:
-    """`10.0.0.5:10911` or `[::1]:10911` -> the host, without brackets; what is no address stays what it is."""
+    """`10.0.0.5:10911` or `[::1]:10911` -> the host, without brackets; anything else is returned unchanged."""
     return address.rpartition(":")[0].removeprefix("[").removesuffix("]") or address
 
 
@@ -107,10 +107,10 @@ _MORE = getattr(socket, "MSG_MORE", 0)
 
 
 class _Scratch(threading.local):
-    """Where a thread's sockets read into; what came is copied out of it.
+    """The buffer that a thread's sockets read into; received bytes are copied out of it.
 
-    `recv` of so much makes an object of 256 KiB and gives its rest back, and the allocator then returns it to the
-    system, page faults and all, read for read. A copy of what really came costs a tenth of that, 1 µs for 40 KiB.
+    A `recv` of that size allocates 256 KiB and returns the unused rest, and the allocator then returns it to the
+    system, with page faults at every read. Copying the received bytes costs a tenth of that, 1 µs for 40 KiB.
     """
 
     def __init__(self) -> None:
@@ -138,7 +138,7 @@ class TcpStream:
                 scratch = _scratch.view
                 return bytes(scratch[: self._socket.recv_into(scratch, min(max_bytes or 65536, LARGEST_READ))])
             except BlockingIOError:
-                pass  # a false alarm of the kernel
+                pass  # a spurious wakeup
             except OSError as error:
                 raise trio.BrokenResourceError(str(error)) from error
 
@@ -158,8 +158,8 @@ class TcpStream:
             await trio.lowlevel.wait_writable(self._socket)
 
     async def send_file(self, head: bytes, descriptor: int, at: int, size: int) -> None:
-        """`send_all` of a few bytes, and of bytes of a file behind them, which the kernel takes from where it keeps the
-        file. Does not yield where there is room. REQUIRES that they are in memory, or the disk is waited for."""
+        """`send_all` of a few bytes followed by bytes of a file, which the kernel takes from its page cache. Does not
+        yield if there is room. REQUIRES that they are in memory, or the loop waits for the disk."""
         try:
             if (sent := self._socket.send(head, _MORE)) < len(head):
                 await self.send_all(head[sent:])
@@ -202,10 +202,10 @@ class TcpListener:
             try:
                 accepted = self._socket.accept()[0]
             except (BlockingIOError, ConnectionError):
-                continue  # it was closed again before it was accepted
+                continue  # closed again before it was accepted
             try:
                 return TcpStream(accepted)
-            except OSError:  # reset meanwhile: it has no peer any more
+            except OSError:  # reset meanwhile: it no longer has a peer
                 accepted.close()
 
     async def aclose(self) -> None:
@@ -217,7 +217,7 @@ class TcpListener:
 
 
 class TcpNetwork:
-    """The real one. Buffer sizes of 0 leave them to the system, which adapts them."""
+    """The real network. Buffer sizes of 0 leave them to the system, which adapts them."""
 
     def __init__(self, *, backlog: int = 1024, send_buffer: int = 0, receive_buffer: int = 0) -> None:
         self._backlog = backlog
@@ -250,7 +250,7 @@ class TcpNetwork:
             if problem:
                 raise OSError(problem, os.strerror(problem))
             stream = TcpStream(unconnected)
-            if stream.local == stream.peer:  # a free port of this host can meet itself
+            if stream.local == stream.peer:  # dialling a free port of this host can connect to itself
                 raise ConnectionRefusedError("nobody listens there")
             return stream
         except BaseException:

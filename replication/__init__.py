@@ -1,1 +1,1 @@
-"""Two copies: a master's log sent to its slaves, and a slave that follows. Begin with `stream_codec.py`."""
+"""Replication: a master's log sent to its slaves, and a slave that follows. Start with `stream_codec.py`."""

@@ -1,8 +1,8 @@
 """Settings of replication, by RocketMQ's keys. `brokerRole` is the store's, `brokerId` the broker's.
 
-Ours, and not RocketMQ's 4.9.8: `haAllowed`, `haUseTLS`, a `haTransferBatchSize` of 256 and not 32 KiB, for each slice
-costs a call of the system, and a slave that has nothing gets the whole log (`syncFromLastFile` has RocketMQ's way; the
-key is that of 5.x, where the default is this).
+Different from RocketMQ 4.9.8: `haAllowed` and `haUseTLS` are ours; `haTransferBatchSize` is 256 KiB instead of 32,
+because every slice costs a system call; an empty slave gets the whole log (`syncFromLastFile` restores RocketMQ's way;
+key and default are those of 5.x).
 
 Java: store/config/MessageStoreConfig.java
 """
@@ -45,11 +45,9 @@ class ReplicationConfig:
         maximum=LARGEST_SLICE,
         updatable=True,
     )
-    ha_send_heartbeat_interval: int = setting(
-        5000, "How often a side says that it is there where there is nothing else to say.", unit="ms", minimum=1
-    )
+    ha_send_heartbeat_interval: int = setting(5000, "How often an idle side sends a heartbeat.", unit="ms", minimum=1)
     ha_housekeeping_interval: int = setting(
-        20_000, "A connection on which nothing came for so long is closed.", unit="ms", minimum=1
+        20_000, "A connection that receives nothing for this long is closed.", unit="ms", minimum=1
     )
     ha_slave_fallbehind_max: int = setting(
         256 << 20,
@@ -85,17 +83,3 @@ class ReplicationConfig:
     @property
     def silence_seconds(self) -> float:
         return self.ha_housekeeping_interval / 1000
-
-
-def is_allowed(host: str, allowed: tuple[str, ...]) -> bool:
-    """Whether an address is in one of the networks; an empty list lets everybody in."""
-    from ipaddress import ip_address
-
-    if not allowed:
-        return True
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return any((mapped or address) in ip_network(text, strict=False) for text in allowed)

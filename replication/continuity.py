@@ -1,10 +1,10 @@
-"""Whether a slave's log is the beginning of its master's: asked before the first byte is taken, on every connection.
+"""Whether a slave's log is a prefix of its master's: checked on every connection, before the first byte is accepted.
 
-The stream itself cannot tell: a master that lost its disk and started over sends whatever it has at the offset that a
-slave names, and the slave's log would become two halves of different logs. So the slave asks the master's ordinary
-port, which every RocketMQ master has, for the record that is its own last one (33), and for where the master's log
-begins and ends (28). The same bytes there mean the same log up to there: a record holds its own offset, its times and
-its queue offset.
+The stream itself cannot tell: a master that lost its disk and started over sends whatever it has at the offset that the
+slave reports, and the slave's log would become two halves of different logs. So the slave asks the master's ordinary
+port, which every RocketMQ master has, for the record at the offset of its own last one (33), and for the begin and end
+of the master's log (28). Equal bytes there mean equal logs up to there: a record holds its own offset, its timestamps
+and its queue offset.
 
 Java: nothing of the kind
 """
@@ -26,11 +26,11 @@ _CALL_SECONDS = 5.0
 
 
 class MasterAway(RocketletError):
-    """The master's ordinary port does not answer, so nothing is known of its log now."""
+    """The master's ordinary port does not answer, so the state of its log is unknown."""
 
 
 class Diverged(RocketletError):
-    """This slave's log is not the beginning of the master's. The text says how they differ and what to do."""
+    """This slave's log is not a prefix of the master's. The text says how they differ and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,11 @@ async def ends_of(pool: ConnectionPool, address: str) -> LogEnds:
         table = KVTable.from_json(answer.body).table
         return LogEnds(int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"]))
     except (RemotingError, BodyError, KeyError, ValueError) as error:
-        raise MasterAway(f"master {address} does not tell about its log: {error}") from error
+        raise MasterAway(f"master {address} does not report its log: {error}") from error
 
 
 async def check(pool: ConnectionPool, address: str, offset: int, record: bytes, root: str) -> None:
-    """Hold the last record of our log, at this offset, against the master's log. Raises Diverged or MasterAway."""
+    """Compare the last record of our log, at this offset, with the master's. Raises Diverged or MasterAway."""
     end = offset + len(record)
     reseed = f"To follow it, stop this broker and empty it with `rocketlet store reseed {root}`; nothing was touched"
     ends = await ends_of(pool, address)
@@ -67,13 +67,13 @@ async def check(pool: ConnectionPool, address: str, offset: int, record: bytes, 
             f" deleted there. {reseed}"
         )
     if offset < ends.begin:
-        return  # the master has deleted that record's file, and has what follows it
+        return  # the master has deleted that record's file, but holds what follows it
     try:
         answer = await pool.call(
             address, request(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageHeader(offset)), _CALL_SECONDS
         )
     except RemotingError as error:
-        raise MasterAway(f"master {address} does not tell about its log: {error}") from error
+        raise MasterAway(f"master {address} does not report its log: {error}") from error
     if answer.code == ResponseCode.SYSTEM_BUSY:
         raise MasterAway(f"master {address} is busy: {answer.remark or 'no remark'}")
     if answer.code != ResponseCode.SUCCESS or bytes(answer.body) != record:

@@ -1,4 +1,4 @@
-"""Connecting to a master's port for slaves, by TLS where `haUseTLS` says so.
+"""Connecting to a master's port for slaves, with TLS if `haUseTLS` is set.
 
 Java: store/ha/HAService.java (connectMaster), which has no TLS
 """
@@ -15,7 +15,7 @@ Dial = Callable[[str], Awaitable[ByteStream]]
 
 
 def dial_of(network: Network, config: PoolConfig, *, use_tls: bool) -> Dial:
-    """How to connect. Raises SettingsError where certificates cannot be loaded."""
+    """How to connect. Raises SettingsError if certificates cannot be loaded."""
     if not use_tls:
         return network.dial
     from rocketlet.remoting.tls import client_contexts, secured  # ssl takes 20 ms to import

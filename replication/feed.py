@@ -1,13 +1,14 @@
-"""A master's port for slaves: each gets the log from its own end on, and reports what it has.
+"""A master's port for slaves: each slave gets the log from its own end onwards and reports how far it has it.
 
-Two tasks a connection: one sends slices of the log as it grows, at the pace of its slave, large ones straight from the
-file; the other hears reports. Only the kernel's buffers lie between a slow slave and the log, so it costs no memory and
-delays nothing else. A slave is dropped that says nothing for `haHousekeepingInterval`, that reports what it cannot
-have, or that owes an acknowledgement for STALLED_SECONDS: better none than one that every send waits for in vain.
+Two tasks per connection: one sends slices of the log as it grows, at the slave's pace, large ones straight from the
+file; the other reads reports. Only the kernel's buffers lie between a slow slave and the log, so a slow slave costs no
+memory and delays nothing else. A slave is dropped if it is silent for `haHousekeepingInterval`, reports bytes that it
+cannot have, or owes an acknowledgement for STALLED_SECONDS: no slave is better than one that every send waits for in
+vain.
 
-`replicated` is up to where `policy` finds the log confirmed: by default where some slave has confirmed what it was
-sent, for one suffices for a SYNC_MASTER, as in RocketMQ. With SYNC_FLUSH slaves are sent what is flushed, so that none
-ever has what a power cut can take from its master.
+`replicated` is the offset up to which `policy` finds the log confirmed. By default the confirmation of one slave
+suffices for a SYNC_MASTER, as in RocketMQ. With SYNC_FLUSH slaves are sent only flushed bytes, so no slave ever has
+bytes that its master can lose in a power cut.
 
 Java: store/ha/HAService.java (AcceptSocketService), store/ha/HAConnection.java
 """
@@ -16,19 +17,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
 import trio
 
-from rocketlet.remoting.accepting import accepted
 from rocketlet.remoting.config import TlsMode
-from rocketlet.remoting.first_byte import told_apart
-from rocketlet.remoting.transport import SENDS_FILES, ByteStream, Listener, Network, TcpStream, split_address
-from rocketlet.replication.config import ReplicationConfig, is_allowed
-from rocketlet.replication.slave_view import LogSpan, NotFed, SlaveView, start_for
+from rocketlet.remoting.first_byte import detect_tls
+from rocketlet.remoting.transport import SENDS_FILES, ByteStream, Network, TcpStream
+from rocketlet.replication.admission import MOST_CONNECTIONS, admit
+from rocketlet.replication.config import ReplicationConfig
+from rocketlet.replication.slave_view import LogSpan, NotServed, SlaveView, start_for
 from rocketlet.replication.stream_codec import SLICE, ReportReader
 from rocketlet.store.errors import StoreError
 from rocketlet.store.log_slices import LogSlices, SliceGone
@@ -40,18 +40,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rocketlet.replication.feed")
 
-MOST_CONNECTIONS = 64
 STALLED_SECONDS = 6.0  # twice the default of slaveTimeout
 # Where nobody waits for a slave, what comes within this time goes to it in one piece, and what it reports is read as
 # rarely: a turn of the loop for a few messages, or for a report, costs as much as to take 20 messages.
 _COLLECT_SECONDS = 0.01
 _AWAITED_SECONDS = 1.0  # for so long after somebody waited nothing is collected
 _JOINED = 32 << 10  # to copy so much costs less than another call of the system
-_SLICES_A_TURN = 4  # until other tasks get their turn; 1 MiB by default, some tenths of a millisecond
+_SLICES_A_TURN = 4  # before other tasks get their turn; 1 MiB by default, some tenths of a millisecond
 
 
 @dataclass(slots=True, eq=False)
-class FedSlave:
+class ServedSlave:
     """A slave that is being sent the log."""
 
     stream: ByteStream
@@ -61,15 +60,15 @@ class FedSlave:
 
 @dataclass(slots=True, eq=False)
 class _Visitor:
-    """A connection, and what it turned out to be."""
+    """A connection, and the slave it turned out to be."""
 
     scope: trio.CancelScope
-    slave: FedSlave | None = None
+    slave: ServedSlave | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SlaveStatus:
-    """One connected slave, for people: where it is, how far the log was sent to it, and what it has confirmed."""
+    """One connected slave, for display: its address, how far the log was sent, and how far it is confirmed."""
 
     address: str
     sent: int
@@ -79,17 +78,17 @@ class SlaveStatus:
     bytes_per_second: int
 
 
-Policy = Callable[[Sequence[FedSlave]], int]
+Policy = Callable[[Sequence[ServedSlave]], int]
 
 
-def by_any(slaves: Sequence[FedSlave]) -> int:
+def by_any(slaves: Sequence[ServedSlave]) -> int:
     """RocketMQ's rule: what one slave has confirmed is replicated."""
     return max((slave.view.confirmed for slave in slaves), default=0)
 
 
 class Feed:
-    """One master's slaves. `source` is up to where the log may be sent, `span` what there is of it, `policy` which
-    confirmations it takes for a place in the log to be replicated."""
+    """One master's slaves. `source` is the offset up to which the log may be sent, `span` the part of it that exists,
+    `policy` which confirmations make an offset count as replicated."""
 
     def __init__(
         self,
@@ -113,7 +112,7 @@ class Feed:
         self._policy = policy
         self._visitors: list[_Visitor] = []
         self._awaited_at = -inf
-        self.slaves: list[FedSlave] = []
+        self.slaves: list[ServedSlave] = []
         self.replicated = Watermark()
 
     # ---- what a SYNC_MASTER asks
@@ -122,15 +121,15 @@ class Feed:
         """Update how far the log is replicated; also called when the inputs of `policy` change."""
         self.replicated.advance(self._policy(self.slaves))
 
-    def _is_awaited(self) -> bool:
-        """Whether somebody waits for slaves, or did just now."""
+    def _is_expected(self) -> bool:
+        """Whether a send waits for slaves, or did a moment ago."""
         now = trio.current_time()
         if self.replicated.statistics().waiting:
             self._awaited_at = now
         return now - self._awaited_at < _AWAITED_SECONDS
 
-    def has_slave_near(self, end: int) -> bool:
-        """Whether a slave is connected that lacks less than `haSlaveFallbehindMax` of the log up to there."""
+    def has_slave_in_reach(self, end: int) -> bool:
+        """Whether a connected slave lacks less than `haSlaveFallbehindMax` of the log up to that offset."""
         most = self._config().ha_slave_fallbehind_max
         return any(end - slave.view.acked < most for slave in self.slaves)
 
@@ -154,28 +153,18 @@ class Feed:
         self, host: str, port: int, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED
     ) -> None:
         """Feed slaves until cancelled. Starts with the bound address. Raises ListenFailed."""
-        async with aclosing(await self._network.listen(host, port)) as listener, trio.open_nursery() as nursery:
-            task_status.started(listener.address)
-            while True:
-                await self._accept(listener, nursery)
+        await admit(
+            self._network, host, port, lambda: self._config().ha_allowed, self._has_room, self._take, log, task_status
+        )
 
-    async def _accept(self, listener: Listener, nursery: trio.Nursery) -> None:
-        stream = await accepted(listener, log)
-        allowed = self._config().ha_allowed
-        if not is_allowed(split_address(stream.peer)[0], allowed):
-            log.warning("%s is not among haAllowed=%s: not fed", stream.peer, ";".join(allowed))
-        elif not self._has_room():
-            log.warning("%s is not fed: %d slaves are fed already", stream.peer, MOST_CONNECTIONS)
-        else:
-            visitor = _Visitor(trio.CancelScope())
-            self._visitors.append(visitor)
-            nursery.start_soon(self._serve_one, stream, visitor)
-            return
-        await stream.aclose()
+    def _take(self, stream: ByteStream, nursery: trio.Nursery) -> None:
+        visitor = _Visitor(trio.CancelScope())
+        self._visitors.append(visitor)
+        nursery.start_soon(self._serve_one, stream, visitor)
 
     def _has_room(self) -> bool:
-        """Whether one more may come. Whoever has confirmed nothing yet goes for it, the oldest first: a peer that only
-        holds connections must not keep slaves out."""
+        """Whether one more connection fits. Those that have confirmed nothing yet make room for it, the oldest first: a
+        peer that merely holds connections must not keep slaves out."""
         if len(self._visitors) < MOST_CONNECTIONS:
             return True
         for visitor in self._visitors:
@@ -193,13 +182,13 @@ class Feed:
         """One connection from its first byte to its end; its failure affects no other."""
         secured = None
         try:
-            found = await told_apart(raw, self._tls_mode, self._tls, self._config().silence_seconds, log)
+            found = await detect_tls(raw, self._tls_mode, self._tls, self._config().silence_seconds, log)
             if found is not None:
                 secured, first = found
                 await self._greet(secured, first, visitor)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             log.info("the connection of slave %s broke: %s", raw.peer, error.__cause__ or error)
-        except NotFed as error:
+        except NotServed as error:
             log.warning("%s is not fed: %s", raw.peer, error)
         except (SliceGone, StoreError, OSError) as error:
             log.error("slave %s is dropped: the log cannot be read: %s", raw.peer, error)
@@ -210,7 +199,7 @@ class Feed:
                 await (secured or raw).aclose()
 
     async def _greet(self, stream: ByteStream, first: bytes, visitor: _Visitor) -> None:
-        """Hear the first report, and feed from there. Raises NotFed."""
+        """Read the first report, and send the log from there. Raises NotServed."""
         reader, reports = ReportReader(), list[int]()
         with trio.move_on_after(self._config().silence_seconds):
             while not (reports := reader.feed(first)):
@@ -221,14 +210,14 @@ class Feed:
             return
         start = start_for(reports[0], self._span(), last_file_only=self._config().sync_from_last_file)
         now = trio.current_time()
-        slave = visitor.slave = FedSlave(stream, SlaveView(reports[0], start, now), now)
-        log.info("slave %s has the log up to %d and is fed from %d on", stream.peer, reports[0], start)
+        slave = visitor.slave = ServedSlave(stream, SlaveView(reports[0], start, now), now)
+        log.info("slave %s has the log up to %d and is served from %d on", stream.peer, reports[0], start)
         self.slaves.append(slave)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._send, slave)
                 why = await self._hear(slave, reader, reports[1:])
-                log.info("slave %s is not fed any more: %s", stream.peer, why)
+                log.info("slave %s is no longer served: %s", stream.peer, why)
                 nursery.cancel_scope.cancel()
         except* (trio.BrokenResourceError, trio.ClosedResourceError) as broken:
             log.info("the connection of slave %s broke: %s", stream.peer, broken.exceptions[0])
@@ -237,7 +226,7 @@ class Feed:
         finally:
             self.slaves.remove(slave)
 
-    async def _hear(self, slave: FedSlave, reader: ReportReader, reports: list[int]) -> str:
+    async def _hear(self, slave: ServedSlave, reader: ReportReader, reports: list[int]) -> str:
         """Take reports until there are no more to take; returns why."""
         view, heard_at = slave.view, trio.current_time()
         while True:
@@ -247,14 +236,14 @@ class Feed:
                     return wrong
             if reports:
                 self.settle()
-                if not self._is_awaited():
+                if not self._is_expected():
                     await trio.sleep(_COLLECT_SECONDS)
             stalled = view.stalled_for(now)
             if stalled > STALLED_SECONDS:
                 return f"it has confirmed nothing for {stalled:.0f} s of what it was sent from {view.acked} on"
             silence = self._config().silence_seconds
             reports, data = [], b""
-            # One that has stalled is found out when it would be time for its heartbeat, not only when one comes.
+            # A stalled slave is detected when its heartbeat is due, not only when one arrives.
             with trio.move_on_after(min(heard_at + silence - now, STALLED_SECONDS)) as waited:
                 data = await slave.stream.receive_some(4096)
             if not waited.cancelled_caught:
@@ -262,10 +251,10 @@ class Feed:
                     return "it closed the connection"
                 heard_at, reports = trio.current_time(), reader.feed(data)
             elif trio.current_time() >= heard_at + silence:
-                return f"it has said nothing for {silence:g} s (haHousekeepingInterval)"
+                return f"it has been silent for {silence:g} s (haHousekeepingInterval)"
 
-    async def _send(self, slave: FedSlave) -> None:
-        """Send the log as it grows, and a heartbeat where it does not."""
+    async def _send(self, slave: ServedSlave) -> None:
+        """Send the log as it grows, and a heartbeat when it does not."""
         stream, view, source = slave.stream, slave.view, self._source
         tcp = stream if isinstance(stream, TcpStream) and SENDS_FILES else None
         in_turn = 0
@@ -290,7 +279,7 @@ class Feed:
                 # Before it is written: the acknowledgement may come while the rest still waits for room.
                 view.sending(len(piece), trio.current_time())
                 await _write(stream, SLICE.pack(offset, len(piece)), piece)
-            if view.sent >= source.value and not self._is_awaited():
+            if view.sent >= source.value and not self._is_expected():
                 await trio.sleep(_COLLECT_SECONDS)
             in_turn += 1
             if in_turn >= _SLICES_A_TURN:

@@ -1,12 +1,12 @@
-"""A slave's side of the stream: connect to the master, write what arrives, report what is there.
+"""A slave's side of the stream: connect to the master, write what arrives, report how far it is written.
 
-One connection at a time. Before it, the log is cut to whole records and held against the master's (`continuity.py`);
-on it, every slice must begin where the log ends. Two tasks: one reads and writes, one reports, at once when there is
-more and every `haSendHeartbeatInterval` when there is not. A report is the end of the last whole record: with
-SYNC_FLUSH what is flushed, else what is written. A master that says nothing for `haHousekeepingInterval` is given up,
-and another address ends the connection at once; Java's slave notices neither.
+One connection at a time. Before it, the log is cut to whole records and compared with the master's (`continuity.py`);
+on it, every slice must begin where the log ends. Two tasks: one reads and writes; the other reports at once when there
+is more, and every `haSendHeartbeatInterval` when there is not. A report is the end of the last whole record that is
+written or, with SYNC_FLUSH, flushed. A master that is silent for `haHousekeepingInterval` is abandoned, and a changed
+address ends the connection at once; Java's slave notices neither.
 
-What is wrong is said once, not at every try.
+A problem is logged once, not at every attempt.
 
 Java: store/ha/HAService.java (HAClient)
 """
@@ -53,7 +53,7 @@ class Master:
 
 
 class MasterPlace:
-    """Where the master is now, as far as is known; tasks that wait are woken by changes."""
+    """Where the master is now, as far as is known; a change wakes waiting tasks."""
 
     def __init__(self) -> None:
         self._changed = trio.lowlevel.ParkingLot()
@@ -70,7 +70,7 @@ class MasterPlace:
 
 
 class Followed(Protocol):
-    """What others see of one that follows a master."""
+    """What others see of a follower."""
 
     following: Master | None
     heard_at: float
@@ -78,7 +78,7 @@ class Followed(Protocol):
 
     @property
     def trouble(self) -> str:
-        """Why no master is followed; empty while one is."""
+        """Why no master is followed; empty while following one."""
 
     def bytes_per_second(self) -> int:
         """Over the present connection."""
@@ -97,8 +97,8 @@ class Follower:
         place: MasterPlace,
         look_for: Callable[[], None] = lambda: None,
     ) -> None:
-        """`look_for` is called when the master is lost, and while it is looked for: whoever knows where it is now is
-        to tell `place`."""
+        """`look_for` is called when the master is lost and while it is missing; its new address is then expected in
+        `place`."""
         self._look_for = look_for
         self._dial = dial
         self._pool = pool
@@ -118,7 +118,7 @@ class Follower:
 
     @property
     def trouble(self) -> str:
-        """Why no master is followed; empty while one is."""
+        """Why no master is followed; empty while following one."""
         return "" if self.following else self._trouble or "not connected yet"
 
     def bytes_per_second(self) -> int:
@@ -139,21 +139,21 @@ class Follower:
                         self._look_for()
                     continue
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._until_moved, nursery.cancel_scope)
+                    nursery.start_soon(self._cancel_when_moved, nursery.cancel_scope)
                     await self._try(master)
                     nursery.cancel_scope.cancel()
         finally:
-            # What a cut left of a record would look like damage to the next start.
+            # A partial record left by the cut would look like damage at the next start.
             self._replica.drop_rest()
             if self._store.last_record is None:
                 self._replica.clear()
 
-    async def _until_moved(self, scope: trio.CancelScope) -> None:
+    async def _cancel_when_moved(self, scope: trio.CancelScope) -> None:
         await self._place.change()
         scope.cancel()
 
     async def _try(self, master: Master) -> None:
-        """One connection, and the pause after it."""
+        """One connection, followed by a pause."""
         try:
             await self._follow(master)
         except (MasterAway, Diverged, Misfit, RemotingError, StreamBroken, StoreError) as error:
@@ -193,7 +193,7 @@ class Follower:
                 await stream.aclose()
 
     async def _first_report(self, master: Master) -> int:
-        """Bring the log to whole records, see that it is the beginning of the master's, and say where to begin."""
+        """Cut the log to whole records, check that it is a prefix of the master's, and report where to begin."""
         replica, store = self._replica, self._store
         replica.drop_rest()
         last = store.last_record
@@ -211,20 +211,20 @@ class Follower:
             return 0
         if ends.end == 0 or ends.begin > 0:
             return ends.begin
-        # A RocketMQ master takes 0 to mean its last file. No log begins with another byte than 0, the highest of its
-        # first record's size, so that one is written here and the rest asked for: the whole log, from any master.
+        # A RocketMQ master takes 0 to mean its last file. Every log begins with the byte 0, the highest of its first
+        # record's size, so that byte is written here and the rest requested: the whole log, from any master.
         replica.append(b"\0")
         return 1
 
     async def _take(self, stream: ByteStream, master: Master) -> None:
-        """Write what comes until the connection ends. Raises what ends it."""
+        """Write what arrives until the connection ends. Raises the error that ended it."""
         reader, replica = SliceReader(), self._replica
         silence = self._config().silence_seconds
         while True:
             with trio.move_on_after(silence) as waited:
                 data = await stream.receive_some(_READ)
             if waited.cancelled_caught:
-                raise StreamBroken(f"master {master.ha_address} said nothing for {silence:g} s")
+                raise StreamBroken(f"master {master.ha_address} was silent for {silence:g} s")
             if not data:
                 raise StreamBroken(f"master {master.ha_address} closed the connection; its log may say why")
             self.heard_at = trio.current_time()
@@ -274,6 +274,6 @@ class Follower:
 
 
 def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error that ended the tasks of a connection; the others are what followed from it."""
+    """The error that ended a connection's tasks; the others are its consequences."""
     first = group.exceptions[0]
     return _first_of(first) if isinstance(first, BaseExceptionGroup) else first

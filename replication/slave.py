@@ -1,7 +1,7 @@
-"""All that a slave does: it finds its master, follows its log, and has its tables follow the master's.
+"""What a slave does: it finds its master, follows its log, and makes its tables follow the master's.
 
-The master is the one of `haMasterAddress`, else the one that the name servers name. Of the first its ordinary address
-is taken to be one port lower, as RocketMQ's defaults have it, until a name server says better.
+The master is the one of `haMasterAddress`, else the one the name servers return. Its ordinary address is assumed to be
+one port below `haMasterAddress`, as in RocketMQ's defaults, until a name server returns it.
 
 Java: broker/slave/SlaveSynchronize.java, store/ha/HAService.java (HAClient)
 """
@@ -16,7 +16,7 @@ from rocketlet.replication.follow import Master, MasterPlace
 
 
 class MasterFinder:
-    """Where the master is, by settings and name servers."""
+    """Where the master is, from settings and name servers."""
 
     def __init__(self, config: Callable[[], ReplicationConfig]) -> None:
         self._config = config
@@ -24,7 +24,7 @@ class MasterFinder:
         self.place = MasterPlace()
 
     def told(self, address: str, ha_address: str) -> None:
-        """A name server names the master."""
+        """A name server has returned the master."""
         self._told = Master(ha_address, address)
         self.look_again()
 

@@ -1,13 +1,12 @@
-"""What a master knows of one slave by its connection: where it began, what was sent to it, what it says it has. Pure.
+"""What a master knows of one slave from its connection: where it began, what it was sent, what it has reported. Pure.
 
 A connection's first report is a request, not an acknowledgement: any peer that can connect can send any number. Only
-bytes that were sent on this connection can be acknowledged on it, so no report whatever, forged, stale or of another
-log, makes a message count as replicated that the slave was not sent. Java checks later reports alone, and keeps one
+bytes that were sent on this connection can be acknowledged on it, so no report, whether forged, stale or of another
+log, makes a message count as replicated that the slave was not sent. Java checks only later reports, and keeps one
 maximum over all slaves there ever were.
 
 Invariants: `asked <= acked <= sent` or, where a slave that has nothing was given a later begin, `acked` is 0 until it
-has something; `sent` is only ever advanced by what was written to the connection; nothing of it outlives the
-connection.
+has something; `sent` advances only by what was written to the connection; none of this outlives the connection.
 
 Java: store/ha/HAConnection.java (slaveRequestOffset, slaveAckOffset)
 """
@@ -19,13 +18,13 @@ from dataclasses import dataclass
 from rocketlet.common.errors import RocketletError
 
 
-class NotFed(RocketletError):
-    """This slave gets nothing: the text says why, and what can be done about it."""
+class NotServed(RocketletError):
+    """This slave is not served: the text says why, and what can be done about it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogSpan:
-    """What a master has when a slave asks: the first and the end of its log, and where its last file begins."""
+    """A master's log when a slave connects: its begin and end, and where its last file begins."""
 
     begin: int
     end: int
@@ -33,26 +32,26 @@ class LogSpan:
 
 
 def start_for(asked: int, log: LogSpan, *, last_file_only: bool) -> int:
-    """Where the stream to a slave begins that reports `asked` as its end. Raises NotFed."""
+    """Where the stream begins to a slave that reports `asked` as its end. Raises NotServed."""
     if asked < 0:
-        raise NotFed(f"its first report is {asked}, which is no log offset")
+        raise NotServed(f"its first report is {asked}, which is not a log offset")
     if asked == 0:
         return log.last_file if last_file_only else log.begin
     if asked > log.end:
-        raise NotFed(
+        raise NotServed(
             f"its log ends at {asked} and this master's at {log.end}: it has what this master never had or has lost."
             " Promote it, or empty it with `rocketlet store reseed`"
         )
     if asked < log.begin:
-        raise NotFed(
-            f"its log ends at {asked}, and this master's begins at {log.begin}: what lies between is deleted here."
+        raise NotServed(
+            f"its log ends at {asked}, and this master's begins at {log.begin}: the part in between is deleted here."
             " Empty it with `rocketlet store reseed`"
         )
     return asked
 
 
 class SlaveView:
-    """One connection. `report` takes what the slave says, `sending` what it is sent."""
+    """One connection. `report` takes the slave's reports, `sending` the bytes sent to it."""
 
     __slots__ = ("acked", "asked", "progressed_at", "sent", "start")
 
@@ -71,7 +70,7 @@ class SlaveView:
         self.sent += size
 
     def report(self, offset: int, now: float) -> str:
-        """Take a report; what is wrong with it, empty where nothing is."""
+        """Take a report. Returns what is wrong with it, or an empty text."""
         if not self.acked <= offset <= self.sent:
             return f"it reports {offset}, but had reported {self.acked} and was sent up to {self.sent}"
         if offset > self.acked:
@@ -81,11 +80,11 @@ class SlaveView:
 
     @property
     def confirmed(self) -> int:
-        """Up to where this connection's bytes are confirmed; 0 where none of them is."""
+        """The offset up to which this connection's bytes are confirmed; 0 if none is."""
         return self.acked if self.acked > self.start else 0
 
     def stalled_for(self, now: float) -> float:
-        """For how long it has owed an acknowledgement of what it was sent; 0 where it owes none."""
+        """How long it has owed an acknowledgement of what it was sent; 0 if it owes none."""
         return now - self.progressed_at if self._owes else 0.0
 
     @property

@@ -1,6 +1,6 @@
 """The two byte streams between a master and a slave, big-endian, without a handshake. DO NOT CHANGE. Pure.
 
-    slave → master    int64 log end         first: where to begin; later: what the slave has. Again every 5 s
+    slave → master    int64 log end         first: where to begin; later: what the slave has. Repeated every 5 s
     master → slave    int64 log offset
                       int32 size            0: a heartbeat, whose offset is where the next slice will begin
                       size bytes            a slice of the log: cut anywhere in a record, never across a log file
@@ -22,7 +22,7 @@ LARGEST_SLICE = (4 << 20) - SLICE.size
 
 
 class StreamBroken(RocketletError):
-    """The other side sent what no master, or no slave, sends. The connection has to end."""
+    """The peer sent something that no master, or no slave, sends. The connection has to end."""
 
 
 def report(log_end: int) -> bytes:
@@ -31,7 +31,7 @@ def report(log_end: int) -> bytes:
 
 
 class ReportReader:
-    """Cuts a slave's reports out of the bytes that come."""
+    """Extracts a slave's reports from the incoming bytes."""
 
     __slots__ = ("_rest",)
 
@@ -39,7 +39,7 @@ class ReportReader:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[int]:
-        """The reports that are whole now, in order."""
+        """The reports that are complete now, in order."""
         data = self._rest + data
         whole = len(data) - len(data) % REPORT.size
         self._rest = data[whole:]
@@ -47,15 +47,15 @@ class ReportReader:
 
 
 class SliceReader:
-    """Cuts a master's slices out of the bytes that come, without holding them back: a slice's bytes are handed on in
-    as many pieces as they come in, so nothing but a part of a header is ever kept."""
+    """Extracts a master's slices from the incoming bytes without holding them back: a slice's bytes are passed on in
+    the pieces in which they arrive, so nothing but a partial header is ever kept."""
 
     __slots__ = ("_head", "_left", "_offset")
 
     def __init__(self) -> None:
         self._head = b""
-        self._offset = 0  # of the next byte of the slice that is being read ...
-        self._left = 0  # ... and how many of it are to come
+        self._offset = 0  # of the next byte of the current slice ...
+        self._left = 0  # ... and how many bytes of it are missing
 
     def feed(self, data: bytes) -> list[tuple[int, memoryview]]:
         """(log offset, bytes) of each piece; a heartbeat has none. Raises StreamBroken."""

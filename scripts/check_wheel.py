@@ -1,4 +1,4 @@
-"""Says what a wheel lacks: a package's py.typed, the licence, a console script; or holds too much: tests."""
+"""Reports what a wheel lacks (a package's py.typed, the licence, a console script) or should not contain (tests)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A hook of mkdocs: the pages of the top directory (ARCHITECTURE.md and its like) join those of docs/ on the site.
+"""A mkdocs hook: the pages of the top directory (such as ARCHITECTURE.md) join those of docs/ on the site.
 
-In the tree a page links to what lies beside it or above, as GitHub shows it. On the site all pages lie in one place, so
-links into docs/ lose that step and links out of it to another page too; links to anything else in the tree, a directory
-or a source file, become their bare text.
+In the tree a page links to files beside or above it, as on GitHub. On the site all pages are in one place, so links
+into and out of docs/ are shortened; links to anything else in the tree, a directory or a source file, become plain
+text.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Bends the links of one page, outside its code blocks."""
+    """Rewrite the links of one page, outside its code blocks."""
     name = page.file.src_uri
     folder = "" if name in TOP_PAGES else posixpath.join("docs", posixpath.dirname(name))
     parts = re.split(r"(^```.*?^```)", markdown, flags=re.MULTILINE | re.DOTALL)

@@ -1,7 +1,7 @@
-"""A hook of hatchling: the folders of the repository become parts of the package `rocketlet` in the wheel.
+"""A hatchling hook: the folders of the repository become parts of the package `rocketlet` in the wheel.
 
-`client` is there once more, at the top, so that `from client import Producer` works. That is client/__init__.py alone,
-which knows by what name it is imported. An editable installation finds all parts in the repository and copies none.
+`client` is also at the top level, so that `from client import Producer` works. That is only client/__init__.py, which
+knows the name it is imported by. An editable installation finds all parts in the repository and copies none.
 """
 
 from __future__ import annotations

@@ -82,16 +82,19 @@ def store_option(command: F) -> F:
 
 
 @contextmanager
-def session_of(name: str, master: str | None, conf: tuple[str, ...]) -> Iterator[SparkSession]:
+def session_of(
+    name: str, master: str | None, conf: tuple[str, ...], *, passes_bytes: bool = False
+) -> Iterator[SparkSession]:
     """The session of this process, stopped afterwards if it was started here."""
     from pyspark.sql import SparkSession
 
-    from rocketlet.spark_jobs.session import spark_session
+    from rocketlet.spark_jobs.session import job_settings, spark_session
 
     if wrong := [pair for pair in conf if "=" not in pair]:
         raise click.BadParameter(f"{wrong[0]!r} is not like spark.executor.memory=2g", param_hint="--conf")
     was_there = SparkSession.getActiveSession() is not None
-    session = spark_session(name, master=master, settings=dict(pair.split("=", 1) for pair in conf))
+    settings = job_settings(master, dict(pair.split("=", 1) for pair in conf), passes_bytes=passes_bytes)
+    session = spark_session(name, master=master, settings=settings)
     try:
         yield session
     finally:
@@ -139,7 +142,7 @@ def index(
     rules = rules_of(store, queue_file_size, index_slots, index_entries, delay_levels)
     size = split_mib << 20
     damaged = False
-    with session_of("index", master, conf) as session:
+    with session_of("index", master, conf, passes_bytes=lookup is None) as session:
         if out is not None:
             report = rebuild_index(
                 session, store, out, rules, partitions=partitions, split_size=size, replace=replace,
@@ -209,7 +212,7 @@ def verify(
     from rocketlet.spark_jobs.verify_segments import verify as verify_store
 
     rules = rules_of(store, queue_file_size, index_slots, index_entries, delay_levels)
-    with session_of("verify", master, conf) as session:
+    with session_of("verify", master, conf, passes_bytes=True) as session:
         report = verify_store(session, store, rules, partitions=partitions, split_size=split_mib << 20)
     if as_json:
         click.echo(json.dumps(report.as_dict(), indent=1, ensure_ascii=False))

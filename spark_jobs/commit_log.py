@@ -33,7 +33,7 @@ DEFAULT_SPLIT = 64 << 20
 _OVERHANG = 256 << 10  # read after a split for its last record; a longer one costs a second read
 _WINDOW = 16 << 20
 _ZEROS_OF_A_RECORD = 64 << 10
-_LEFT_BEHIND = "left behind when the log was cut: older than what stands before it"
+_STALE = "left behind when the log was cut: older than what stands before it"
 _NOT_FOLLOWED = "behind the good end of a log that is being written or was not closed"
 
 
@@ -160,12 +160,14 @@ def list_segments(path: str) -> CommitLog:
 def _take_segments(log: CommitLog, files: list[tuple[str, Entry]]) -> None:
     """The files that are segments, in order; foreign and odd ones and missing offsets are damages."""
     full = max((entry.size for _, entry in files if parse_offset(entry.name) is not None), default=0)
+    newest = max((base for _, entry in files if (base := parse_offset(entry.name)) is not None), default=-1)
     for folder, entry in files:
         base, path = parse_offset(entry.name), f"{folder}/{entry.name}"
         if base is None:
             log.damages.append(LogDamage(path, -1, entry.size, "a foreign file, which stops a Java broker"))
             continue
-        if entry.size != full:
+        is_being_made = log.is_open and base == newest and not entry.size
+        if entry.size != full and not is_being_made:
             short = full - entry.size
             log.damages.append(LogDamage(path, base + entry.size, short, f"the file is {short} bytes too short"))
         is_ledger = DLEDGER_PREFIX in folder
@@ -193,8 +195,8 @@ def _find_end(log: CommitLog, tail: str) -> None:
         reason = ""
         if log.is_open or tail == "stop":
             reason = _NOT_FOLLOWED
-        elif _is_left_behind(last, followed, end):
-            reason = _LEFT_BEHIND
+        elif _is_stale(last, followed, end):
+            reason = _STALE
         if reason and log.is_open and _store_time(last, fault.at) is not None:
             end = fault.at  # it was being written, and by now it is whole
         elif reason:
@@ -250,7 +252,7 @@ def _follow(segment: Segment, data_end: int) -> _Followed:
     return followed
 
 
-def _is_left_behind(segment: Segment, followed: _Followed, end: int) -> bool:
+def _is_stale(segment: Segment, followed: _Followed, end: int) -> bool:
     """Whether the first record after the damage is older than the last one before it."""
     assert followed.fault is not None  # the caller saw it
     behind = followed.fault.at + followed.fault.size

@@ -10,7 +10,7 @@ Java: none (a broker never compares)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -139,3 +139,34 @@ def wrong_links(parts: Iterable[Array], slots: Array) -> int:
         wrong += int((entries["previous"] != previous).sum())
         count += len(entries)
     return wrong + int((slots != heads).sum())
+
+
+class StretchPlaces:
+    """Where in an index file the entries of each stretch of the log are. A stretch ends where the next begins."""
+
+    def __init__(self, begins: Sequence[int]) -> None:
+        self._begins = np.array(begins, np.int64)
+        self._firsts = np.full(len(begins), np.iinfo(np.int64).max)
+        self._ends = np.zeros(len(begins), np.int64)
+        self._count = 0
+
+    def noted(self, parts: Iterable[Array]) -> Iterator[Array]:
+        """The same parts, one after another."""
+        for entries in parts:
+            stretches = np.searchsorted(self._begins, entries["log_offset"].astype(np.int64), "right") - 1
+            firsts = np.flatnonzero(np.diff(stretches, prepend=-2))  # of runs in the same stretch
+            ends = np.append(firsts[1:], len(entries))
+            known = np.flatnonzero(stretches[firsts] >= 0)
+            chosen = stretches[firsts[known]]
+            np.minimum.at(self._firsts, chosen, firsts[known] + self._count)
+            np.maximum.at(self._ends, chosen, ends[known] + self._count)
+            self._count += len(entries)
+            yield entries
+
+    def found(self) -> list[tuple[int, int, int]]:
+        """(stretch, first, end) of those that have entries: these are from the `first`-th to before the `end`-th, and
+        in a sound file no others stand between them."""
+        return [
+            (stretch, int(self._firsts[stretch]), int(self._ends[stretch]))
+            for stretch in np.flatnonzero(self._ends).tolist()
+        ]

@@ -108,8 +108,8 @@ def follow(
     while not query.awaitTermination(_LOOK_EVERY):  # raises what the query failed with
         if stopped.is_set():
             query.stop()
-        seen = _tell(files, source, query.lastProgress, seen)
-    _tell(files, source, query.lastProgress, seen)
+        seen = _write_status(files, source, query.lastProgress, seen)
+    _write_status(files, source, query.lastProgress, seen)
     return written
 
 
@@ -119,7 +119,7 @@ def _rows_in(folder: Path) -> int:
     return sum(pq.read_metadata(path).num_rows for path in folder.glob("day=*/topic=*/*.parquet"))
 
 
-def _tell(files: DayFiles, source: Source, progress: Any, seen: int) -> int:
+def _write_status(files: DayFiles, source: Source, progress: Any, seen: int) -> int:
     """Write the status after a new batch; returns the number of the batch."""
     if progress is None or progress["batchId"] == seen:
         return seen

@@ -1,6 +1,6 @@
 """Reads every split of a log once, on the executors, and keeps the output of dispatch as packed pieces in Spark.
 
-A row is a piece: units of one queue and file, index entries, or the summary of its split. Pieces are a few megabytes
+A row is a piece: units of one queue and file, index entries, or the summary of its split. Pieces are about a megabyte
 at most, so a shuffle moves thousands of rows where it would have to move millions, and nothing is read twice.
 
 Java: none
@@ -30,7 +30,7 @@ PIECE_SCHEMA = (
     "kind string, split int, piece int, topic string, queue_id int, file long, first long, count long, data binary"
 )
 UNITS, ITEMS, SUMMARY = "units", "items", "summary"
-_PIECE_ROWS = 150_000  # 4 MB
+_PIECE_ROWS = 40_000  # 1 MB: the JVM has several copies of a piece while it sorts and passes it on
 
 
 @dataclass(slots=True)

@@ -109,12 +109,12 @@ def _goes_on(data: memoryview, at: int, have: int, stretch: Stretch) -> bool:
 
 def _is_clean(data: memoryview, heads: Heads, at: int, have: int, stretch: Stretch, verify_body: bool) -> bool:
     """Whether the records that the sizes lead to are whole, and lead to the end of the stretch."""
-    if not _ends_well(data, at, have, stretch) or not are_whole(heads, stretch.base).all():
+    if not _is_complete(data, at, have, stretch) or not are_whole(heads, stretch.base).all():
         return False
     return not (verify_body and bad_bodies(data, heads).size)
 
 
-def _ends_well(data: memoryview, at: int, have: int, stretch: Stretch) -> bool:
+def _is_complete(data: memoryview, at: int, have: int, stretch: Stretch) -> bool:
     """Whether at this place data ends, or the file, or the next reader's first record stands."""
     if at >= stretch.end or is_blank_of(data, at, stretch.file_end):
         return True

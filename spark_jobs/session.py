@@ -7,6 +7,7 @@ workers must find our packages: locally through PYTHONPATH, on a cluster through
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
@@ -26,7 +27,10 @@ _SETTINGS = {
     # Spark's default, INT96, is deprecated in Parquet and has no statistics to skip row groups by.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # What a task sends to its worker at once, or gets from it; the JVM has it outside of the heap.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
 }
+_JAVA_OPTIONS = f"-Dlog4j2.configurationFile=file://{Path(__file__).parent}/log4j2.properties"
 # Where we start the JVM ourselves; a cluster's submit command decides these there.
 _LOCAL_SETTINGS = {
     "spark.ui.enabled": "false",
@@ -35,8 +39,29 @@ _LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "3g",
     "spark.sql.shuffle.partitions": str(max(4, 2 * (os.cpu_count() or 1))),
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file://{Path(__file__).parent}/log4j2.properties",
+    "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
 }
+
+
+def job_settings(master: str | None, given: Mapping[str, str], *, passes_bytes: bool) -> dict[str, str]:
+    """For a job that starts a session for itself; what is `given` counts. Its work is done in Python, and a JVM fills
+    whatever heap it has in the end: so that depends on how many tasks run at once, and not on the log.
+
+    `passes_bytes`: the JVM does nothing but sort packed pieces and pass them on. There its second compiler takes more
+    time than it saves; and its heap is taken whole at the start, so that what a job needs is seen at once.
+    """
+    if _is_submitted():
+        return dict(given)
+    named = re.match(r"local\[(\d+)", master or "")
+    tasks = int(named[1]) if named else os.cpu_count() or 1
+    heap = 512 + 256 * tasks
+    settings = {"spark.driver.memory": f"{heap}m"}
+    if passes_bytes:
+        options = ["-XX:TieredStopAtLevel=1", "-XX:G1HeapRegionSize=4m", _JAVA_OPTIONS]
+        if "spark.driver.memory" not in given:
+            options += [f"-Xms{heap}m", "-XX:+AlwaysPreTouch"]
+        settings["spark.driver.extraJavaOptions"] = " ".join(options)
+    return settings | dict(given)
 
 
 def spark_session(
@@ -50,7 +75,7 @@ def spark_session(
     from rocketlet.spark_jobs import datasource
     from rocketlet.spark_jobs.rocketmq import source
 
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    submitted = _is_submitted()
     builder = SparkSession.builder.appName(f"rocketlet {name}")
     if not submitted:
         use_java(os.environ)
@@ -70,6 +95,10 @@ def spark_session(
     datasource.register(session)
     source.register(session)
     return session
+
+
+def _is_submitted() -> bool:
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def _add_to_path(environment: MutableMapping[str, str], folder: str) -> None:

@@ -1,6 +1,7 @@
 """Compares the index files on disk with the keys of the log, and their chains with their hashes.
 
-A task compares a stretch of the log, and reads files a part at a time: a full index file has 20 million keys.
+First a task a file sees where in it the keys of each stretch of the log are. Then a task compares a stretch, and reads
+that much: a full index file has 20 million keys.
 
 Java: none
 """
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
     from rocketlet.spark_jobs.index_segments import Rules
 
 _KEYS_AT_ONCE = 2_000_000
+_ENTRIES_AT_ONCE = 500_000
+
+# What a task says of an index file: how many links are wrong, and where in it the keys of stretches are.
+LOOKED_SCHEMA = "file int, links long, stretches array<int>, firsts array<long>, ends array<long>"
 
 
 @dataclass(slots=True, frozen=True)
@@ -47,25 +52,53 @@ class Stretch:
     high: int
 
 
+@dataclass(slots=True, frozen=True)
+class Place:
+    """Entries of an index file, by their numbers: from `first` to before `end`."""
+
+    file: int
+    first: int
+    end: int
+
+
 def verify_index(session: SparkSession, scanned: Scanned, root: str, rules: Rules, report: VerifyReport) -> None:
     files = [entry for entry in list_folder(f"{root}/{INDEX}") if parse_index_name(entry.name) is not None]
     if not files:
         report.notes.append(f"no index files below {root}/{INDEX}: nothing to compare")
         return
     paths = [f"{root}/{INDEX}/{file.name}" for file in files]
+    sizes = [file.size for file in files]
     log = (report.log_begin, report.last_known_offset)
     stretches = stretches_of([_header(path, rules.geometry) for path in paths], report.log_begin, report.log_end)
     spread = scanned.pieces.where(f"kind = '{ITEMS}'").mapInArrow(_spreader(stretches), PIECE_SCHEMA)
     present = [(ITEMS, 0, 0, "", 0, number, 0, 0, b"") for number in range(len(stretches))]
     items = spread.unionByName(session.createDataFrame(present, PIECE_SCHEMA))
     damages = [(one.log_offset, one.log_offset + one.size) for one in report.damages]
-    compare = _comparer(paths, stretches, rules.geometry, log, damages)
-    sizes = [(path, file.size) for path, file in zip(paths, files, strict=True)]
     numbers = session.range(0, len(files), 1, len(files))
     with progress(session, "verifying the index"):
+        seen = numbers.mapInArrow(_looker(paths, stretches, rules.geometry), LOOKED_SCHEMA).collect()
+        compare = _comparer(paths, stretches, _places_in(seen), rules.geometry, log, damages)
         rows = by_number(items, len(stretches)).mapInArrow(compare, FINDING_SCHEMA).collect()
-        rows += numbers.mapInArrow(_checker(sizes, rules.geometry), FINDING_SCHEMA).collect()
-    report.findings += _by_file(findings_of(rows))
+    found = [*findings_of(rows), *_of_files(seen, paths, sizes, rules.geometry)]
+    report.findings += _by_file(sorted(found, key=lambda finding: (finding.place, finding.what)))
+
+
+def _places_in(seen: list[Any]) -> dict[int, list[Place]]:
+    """Where the keys of each stretch are."""
+    places: dict[int, list[Place]] = {}
+    for row in sorted(seen, key=lambda row: int(row.file)):
+        for stretch, first, end in zip(row.stretches, row.firsts, row.ends, strict=True):
+            places.setdefault(stretch, []).append(Place(row.file, first, end))
+    return places
+
+
+def _of_files(seen: list[Any], paths: list[str], sizes: list[int], geometry: IndexGeometry) -> Iterator[Finding]:
+    """What can be seen of each file alone."""
+    for row in seen:
+        if row.links:
+            yield Finding(paths[row.file], "", "links of chains lead elsewhere", row.links)
+        if (missing := geometry.file_size - sizes[row.file]) > 0:
+            yield Finding(paths[row.file], "", "bytes are missing at the end of the file", missing)
 
 
 def _by_file(findings: list[Finding]) -> list[Finding]:
@@ -121,68 +154,79 @@ def _spreader(stretches: list[Stretch]) -> Callable[[Any], Iterator[pa.RecordBat
 def _comparer(
     paths: list[str],
     stretches: list[Stretch],
+    places: dict[int, list[Place]],
     geometry: IndexGeometry,
     log: tuple[int, int],
     damages: list[tuple[int, int]],
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def compare(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for (number,), pieces in groups_of(batches, "file"):
-            yield from compared(stretches[number], pieces).to_batches()
+            yield from compared(stretches[number], places.get(number, []), pieces).to_batches()
 
-    def compared(stretch: Stretch, pieces: Iterator[Piece]) -> pa.Table:
+    def compared(stretch: Stretch, places: list[Place], pieces: Iterator[Piece]) -> pa.Table:
         import numpy as np
 
         from rocketlet.spark_jobs.comparisons import compare_index
         from rocketlet.spark_jobs.index_segments import INDEX_ITEM
 
         items = np.concatenate([np.frombuffer(data, INDEX_ITEM) for *_, data in pieces])
-        # The keys of one message may stand at the end of one file and at the begin of the next.
         entries = np.concatenate([
-            part[(part["log_offset"] >= stretch.low) & (part["log_offset"] < stretch.high)]
-            for path in paths[max(stretch.file - 1, 0) : stretch.file + 1]
-            for part in entries_of(path, geometry)
+            np.empty(0, entry_dtype()),
+            *(
+                part[(part["log_offset"] >= stretch.low) & (part["log_offset"] < stretch.high)]
+                for place in places
+                for part in entries_of(paths[place.file], geometry, place.first, place.end)
+            ),
         ])  # fmt: skip
         found = compare_index(items, entries, log, (stretch.low, stretch.high), damages)
         counts = {"keys of the log are missing": found.missing, "keys are of no message of the log": found.surplus}
-        return _finding_table(paths[stretch.file], counts)
+        path = paths[stretch.file]
+        rows = [{"place": path, "what": what, "count": count, "first": -1} for what, count in counts.items() if count]
+        return finding_table(rows)
 
     return compare
 
 
-def _checker(files: list[tuple[str, int]], geometry: IndexGeometry) -> Callable[[Any], Iterator[pa.RecordBatch]]:
-    """Looks at what can be seen of each (path, size) alone."""
+def _looker(
+    paths: list[str], stretches: list[Stretch], geometry: IndexGeometry
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Follows the chains of each file, and sees where in it the keys of each stretch are."""
 
-    def check(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import numpy as np
+        import pyarrow as pa
 
-        from rocketlet.spark_jobs.comparisons import wrong_links
+        from rocketlet.spark_jobs.comparisons import StretchPlaces, wrong_links
 
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-            path, size = files[number]
+            path = paths[number]
             slots = np.frombuffer(_padded(path, HEADER_SIZE, geometry.slots * SLOT_SIZE), ">i4")
-            links = wrong_links(entries_of(path, geometry), slots)
-            missing = max(geometry.file_size - size, 0)
-            counts = {"links of chains lead elsewhere": links, "bytes are missing at the end of the file": missing}
-            yield from _finding_table(path, counts).to_batches()
+            places = StretchPlaces([stretch.low for stretch in stretches])
+            links = wrong_links(places.noted(entries_of(path, geometry)), slots)
+            # The keys of one message may stand at the end of one file and at the begin of the next.
+            chosen = [one for one in places.found() if stretches[one[0]].file in (number, number + 1)]
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array([number], pa.int32()),
+                    pa.array([links], pa.int64()),
+                    pa.array([[stretch for stretch, _, _ in chosen]], pa.list_(pa.int32())),
+                    pa.array([[first + 1 for _, first, _ in chosen]], pa.list_(pa.int64())),
+                    pa.array([[end + 1 for _, _, end in chosen]], pa.list_(pa.int64())),
+                ],
+                ["file", "links", "stretches", "firsts", "ends"],
+            )
 
-    return check
+    return look
 
 
-def _finding_table(path: str, counts: dict[str, int]) -> pa.Table:
-    return finding_table([
-        {"place": path, "what": what, "count": count, "first": -1} for what, count in counts.items() if count
-    ])  # fmt: skip
-
-
-def entries_of(path: str, geometry: IndexGeometry, at_once: int = 500_000) -> Iterator[Any]:
-    """The entries of an index file from the first to the header's last, in arrays of so many."""
+def entries_of(path: str, geometry: IndexGeometry, first: int = 1, end: int | None = None) -> Iterator[Any]:
+    """The entries of an index file from number `first` on to the header's last, or before `end`, in arrays."""
     import numpy as np
 
-    end = _header(path, geometry).next_entry
-    yield np.empty(0, entry_dtype())
-    for first in range(1, end, at_once):
-        count = min(end - first, at_once)
-        yield np.frombuffer(_padded(path, geometry.entries_at + first * ENTRY_SIZE, count * ENTRY_SIZE), entry_dtype())
+    end = _header(path, geometry).next_entry if end is None else end
+    for number in range(first, end, _ENTRIES_AT_ONCE):
+        count = min(end - number, _ENTRIES_AT_ONCE)
+        yield np.frombuffer(_padded(path, geometry.entries_at + number * ENTRY_SIZE, count * ENTRY_SIZE), entry_dtype())
 
 
 def _padded(path: str, start: int, size: int) -> bytes:

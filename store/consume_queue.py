@@ -196,26 +196,31 @@ class ConsumeQueue:
                 low = middle + 1
         return low
 
-    def drop_before(self, log_begin: int, need: Callable[[int], None] | None = None) -> int:
+    def drop_before(self, log_begin: int, safe_end: int, need: Callable[[int], None] | None = None) -> int:
         """Delete files whose messages are all gone from the log; returns how many. `need`: see `search_time`.
 
-        Never the last one that is on the disk: if a crash lost those after it, the queue would begin again at 0, and
-        consumers would skip its next messages.
+        Only where the next file's first message lies before `safe_end`, so that no crash can take it: without any file
+        the queue would begin again at 0, and consumers would skip its next messages.
         """
         dropped = 0
         while len(self.files.files) > 1:
             first = self.files.files[0]
-            if self.flushed * ENTRY_SIZE <= first.end:
+            last = first.end // ENTRY_SIZE - 1
+            if last + 1 >= self.end or self._log_offset(last + 1, need) >= safe_end:
                 break
-            if need is not None:
-                need(first.end // ENTRY_SIZE - 1)
-            log_offset, _, _ = ENTRY.unpack_from(first.buffer, first.size - ENTRY_SIZE)
-            if log_offset >= log_begin:
+            if self._log_offset(last, need) >= log_begin:
                 break
             self.files.drop_first()
             dropped += 1
         self.correct_begin(log_begin, need)
         return dropped
+
+    def _log_offset(self, offset: int, need: Callable[[int], None] | None) -> int:
+        if need is not None:
+            need(offset)
+        entry = self.entry(offset)
+        assert entry is not None
+        return entry[0]
 
     def drop_ext_before(self) -> None:
         """Delete extension files that no entry points to any more."""

@@ -46,6 +46,7 @@ class ConsumeQueueTable:
         self._with_ext = config.enable_consume_queue_ext
         self.delays = parse_delay_levels(config.message_delay_level)
         self.queues: dict[QueueKey, ConsumeQueue] = {}
+        self._dropped: dict[QueueKey, ConsumeQueue] = {}
         self.dirty: list[ConsumeQueue] = []
 
     def load(self, log_begin: int, *, repair: bool) -> list[Oddity]:
@@ -130,6 +131,8 @@ class ConsumeQueueTable:
 
     def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
         assert is_legal_name(topic), "names are checked before they become part of a path"
+        if (old := self._dropped.pop((topic, queue_id), None)) is not None:
+            self._remove(old)
         folder = f"{self._root}/{queue_folder(topic, queue_id)}"
         queue = ConsumeQueue(self._disk, folder, topic, queue_id, self._file_size)
         ext_folder = f"{self._root}/{queue_ext_folder(topic, queue_id)}"
@@ -162,17 +165,26 @@ class ConsumeQueueTable:
         return iter(self.queues.values())
 
     def drop(self, queues: Iterable[ConsumeQueue]) -> None:
-        """Delete queues with their files."""
-        for queue in list(queues):
-            self.queues.pop((queue.topic, queue.queue_id), None)
-            queue.files.drop_all()
-            if queue.ext is not None:
-                queue.ext.files.drop_all()
-            for kind in (CONSUME_QUEUE, CONSUME_QUEUE_EXT):
-                self._disk.remove_directory(f"{self._root}/{kind}/{queue.topic}")
-            if queue.is_dirty:
-                queue.is_dirty = False
-                self.dirty.remove(queue)
+        """Take queues out of the table; `removing` deletes their files."""
+        gone = {(queue.topic, queue.queue_id): queue for queue in queues}
+        for key, queue in gone.items():
+            del self.queues[key]
+            queue.is_dirty = False
+        self.dirty = [queue for queue in self.dirty if queue.is_dirty]
+        self._dropped |= gone
+
+    def removing(self) -> Iterator[None]:
+        """Delete the files of queues that were dropped, a queue with each step."""
+        while self._dropped:
+            self._remove(self._dropped.popitem()[1])
+            yield
+
+    def _remove(self, queue: ConsumeQueue) -> None:
+        queue.files.drop_all()
+        if queue.ext is not None:
+            queue.ext.files.drop_all()
+        for kind in (CONSUME_QUEUE, CONSUME_QUEUE_EXT):
+            self._disk.remove_directory(f"{self._root}/{kind}/{queue.topic}")
 
     def flush_of_dirty(self, least_pages: int) -> QueueFlush:
         """The flush of queues with at least so many dirty pages. One at a time."""

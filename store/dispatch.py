@@ -184,6 +184,8 @@ class Dispatch:
 
     def forget(self, queues: Iterable[ConsumeQueue]) -> None:
         """These queues are about to be deleted: what is noted for them gets no entry, only its keys."""
+        if not self.noted:
+            return
         gone = set(queues)
         for place, note in enumerate(self.noted):
             if isinstance(note, NotedRun):

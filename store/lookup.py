@@ -2,7 +2,7 @@
 
 Pulls in order are in `reading.py`. A look-up may touch pages that are not in memory. Callers that make many, or that
 any client may ask, use `patiently`: a worker thread reads what is missing, and the look-up begins again. Else the loop
-would stand still for each page, 5 ms on a slow disk.
+would stand still for each page, 5 ms on a slow disk. `at_once` is for those that mostly find it in memory.
 
 Java: store/DefaultMessageStore.java#lookMessageByOffset, #getOffsetInQueueByTime, #queryMessage
 """
@@ -29,7 +29,7 @@ from rocketlet.store.offload import offload
 Result = TypeVar("Result")
 
 
-class _NotInMemory(Exception):
+class NotInMemory(Exception):
     """A look-up that must not wait has come to something that only the disk has."""
 
     def __init__(self, region: Region, at: int, size: int) -> None:
@@ -51,6 +51,14 @@ class Lookup:
         # What the present look-up has had read for it; None where it may wait.
         self._read: set[tuple[int, int, int]] | None = None
 
+    def at_once(self, look_up: Callable[[], Result]) -> Result:
+        """Make a look-up without waiting for the disk. Raises NotInMemory; `patiently` then has it read."""
+        self._read = set()
+        try:
+            return look_up()
+        finally:
+            self._read = None
+
     async def patiently(self, look_up: Callable[[], Result]) -> Result:
         """Make a look-up; what it needs from the disk is read in a worker thread, and then it is made again."""
         read: set[tuple[int, int, int]] = set()
@@ -58,7 +66,7 @@ class Lookup:
             self._read = read
             try:
                 return look_up()
-            except _NotInMemory as missing:
+            except NotInMemory as missing:
                 region, at, size = missing.region, missing.at, missing.size
             finally:
                 self._read = None
@@ -72,7 +80,7 @@ class Lookup:
         region = file.region
         size = min(size, file.size - at)
         if (id(region), at, size) not in self._read and region.read_now(at, size) is None:
-            raise _NotInMemory(region, at, size)
+            raise NotInMemory(region, at, size)
 
     def record_at(self, log_offset: int, size: int = 0) -> bytes | None:
         """The record that begins at an offset, byte for byte; None where none does, or none of the given size."""
@@ -111,9 +119,13 @@ class Lookup:
         queue = self.queues.find(topic, queue_id)
         if queue is None:
             return -1
-        self.need_entry(queue, offset)
-        entry = queue.entry(offset)
+        entry = self.entry_at(queue, offset)
         return self.store_time_of(entry[0]) if entry is not None else -1
+
+    def entry_at(self, queue: ConsumeQueue, offset: int) -> tuple[int, int, int] | None:
+        """(log offset, size, tags code) of an offset of a queue; None where there is none."""
+        self.need_entry(queue, offset)
+        return queue.entry(offset)
 
     def need_entry(self, queue: ConsumeQueue, offset: int) -> None:
         """Have the entry of an offset in memory, if this look-up must not wait."""

@@ -104,6 +104,15 @@ class MixedRun:
     keys: list[bytes]
     keys_each: list[int]
 
+    def extend(self, more: MixedRun) -> None:
+        """Messages that follow."""
+        self.bodies += more.bodies
+        self.properties += more.properties
+        self.flags += more.flags
+        self.tags_codes += more.tags_codes
+        self.keys += more.keys
+        self.keys_each += more.keys_each
+
     @property
     def longest_properties(self) -> int:
         return max(map(len, self.properties))

@@ -24,7 +24,7 @@ import errno
 import logging
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 
@@ -69,6 +69,8 @@ from rocketlet.store.watermark import Watermark
 
 _log = logging.getLogger("rocketlet.store.message_store")
 
+_TOGETHER = 512  # queues that are looked at before others may run
+_REMOVED_TOGETHER = 16  # queues whose files are deleted before others may run
 _SPARE = 65536  # a record may be longer than the longest body by this
 _HEAD_AND_LENGTH = HEAD_SIZE + 2
 
@@ -194,6 +196,7 @@ class MessageStore(Lookup):
                 self.settle()
                 self._dispatch.enter_keys()
                 await self._log_flush.flush_once()
+                await self.remove_dropped()
                 await self._thorough.save()
                 if not self._dispatch.is_behind and self.flushed.failure is None:
                     await offload(self._disk, self._remove_abort)
@@ -249,8 +252,9 @@ class MessageStore(Lookup):
         sizes = run.sizes(queue.topic_field)
         ends = sizes.cumsum()
         size, count = int(ends[-1]), len(sizes)
-        # If the sum is within the limit, so is each message.
-        if run.longest_properties > PROPERTIES_MAX or size > self.config.max_message_size or run.has_zero_properties():
+        # If the longest record is within the limit, so is each message.
+        is_long = run.longest_properties > PROPERTIES_MAX or int(sizes.max()) > self.config.max_message_size
+        if is_long or run.has_zero_properties():
             for message in run.puts():
                 self._size_of(message, queue)
         if queue.next_offset + count > queue.prepared:
@@ -335,6 +339,9 @@ class MessageStore(Lookup):
 
     def settle(self) -> None:
         """File what was put in this turn, and wake waiting pulls. Call it once a turn, before the next."""
+        if self.confirmed is not None:
+            # First to the replicas: what is filed here, they have confirmed before.
+            self.appended.advance(self.log.end)
         try:
             self._dispatch.settle()
         except OSError as error:
@@ -512,34 +519,48 @@ class MessageStore(Lookup):
         A queue that is deleted begins again at offset 0, as in RocketMQ.
         """
         await self._retention.clean_queues()
-        gone = [
-            queue for queue in self.queues
-            if queue.begin == queue.end == queue.next_offset and queue.end and not is_system_topic(queue.topic)
-        ]  # fmt: skip
-        self.drop_queues(gone)
-        return len(gone)
+        return await self.drop_where(
+            lambda queue: queue.begin == queue.end == queue.next_offset and queue.end > 0
+            and not is_system_topic(queue.topic)
+        )  # fmt: skip
 
-    def delete_topic(self, topic: str) -> int:
-        """Delete the queues of a topic; its messages stay in the log until that is deleted. Returns how many."""
+    async def clean_unused(self, is_used: Callable[[str], bool]) -> int:
+        """Delete the queues of topics that are neither used nor the system's; returns how many."""
+        return await self.drop_where(lambda queue: not is_used(queue.topic) and not is_system_topic(queue.topic))
+
+    async def drop_where(self, is_gone: Callable[[ConsumeQueue], bool]) -> int:
+        """Delete the queues of which that holds; other tasks run in between."""
+        count, every = 0, list(self.queues)
+        for at in range(0, len(every), _TOGETHER):
+            some = [queue for queue in every[at : at + _TOGETHER] if self.queue(queue.topic, queue.queue_id) is queue]
+            gone = [queue for queue in some if is_gone(queue)]
+            self._drop(gone)
+            count += len(gone)
+            await trio.lowlevel.checkpoint()
+            await self.remove_dropped()
+        return count
+
+    def drop_topic(self, topic: str) -> int:
+        """Forget the queues of a topic at once; their messages stay in the log until that is deleted. Returns how many.
+
+        Call `remove_dropped` afterwards.
+        """
         queues = self.queues.of_topic(topic)
-        self.drop_queues(queues)
+        self._drop(queues)
         return len(queues)
 
-    def drop_queues(self, queues: list[ConsumeQueue]) -> None:
-        """Delete queues with their files; their messages stay in the log."""
+    def _drop(self, queues: Sequence[ConsumeQueue]) -> None:
         if not queues:
             return
         self._dispatch.forget(queues)
         self.queues.drop(queues)
         self._thorough.saved = -1  # the progress point lists queues that are gone
 
-    def clean_unused(self, topics: Iterable[str]) -> list[str]:
-        """Delete the queues of topics that are not among these and are not the system's; returns the topics."""
-        unused = sorted(self.queues.topics() - set(topics))
-        unused = [topic for topic in unused if not is_system_topic(topic)]
-        for topic in unused:
-            self.delete_topic(topic)
-        return unused
+    async def remove_dropped(self) -> None:
+        """Delete the files of queues that were dropped; other tasks run in between."""
+        for number, _ in enumerate(self.queues.removing()):
+            if number % _REMOVED_TOGETHER == _REMOVED_TOGETHER - 1:
+                await trio.lowlevel.checkpoint()
 
     def find_by_key(self, topic: str, key: str, max_count: int, begin: int, end: int) -> FoundByKey:
         """See Lookup."""

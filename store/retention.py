@@ -161,9 +161,10 @@ class Retention:
 
     async def clean_queues(self) -> None:
         """Let queues and index follow the beginning of the log."""
-        begin = self._log.begin
+        begin, safe_end = self._log.begin, self._safe_end()
         for number, queue in enumerate(list(self._queues)):
-            await self._lookup.patiently(partial(queue.drop_before, begin, partial(self._lookup.need_entry, queue)))
+            need = partial(self._lookup.need_entry, queue)
+            await self._lookup.patiently(partial(queue.drop_before, begin, safe_end, need))
             if queue.ext is not None:
                 queue.drop_ext_before()
             if number % _AT_ONCE == _AT_ONCE - 1:

@@ -1,4 +1,4 @@
-"""Shared by all tests: the rules that they keep, where the recorded vectors are, and virtual time."""
+"""Shared by all tests: the suite's rules, the recorded vectors, and virtual time."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from hypothesis import find, settings
 from hypothesis import strategies as st
 
 from rocketlet.common.clock import TrioWallClock
-from tests.support import bare_platform, properties
+from tests.support import bare_platform, bytecode, properties
 from tests.support.order import LongFilesFirst
 from tests.support.suite_rules import SuiteRules
 from tests.support.virtual_time import START_MS
 
 VECTORS = Path(__file__).parent / "vectors"
 
-# Our own programs start a thousand times, and without kept bytecode each start takes three times as long.
+# Our own programs start a thousand times, and without cached bytecode each start takes three times as long.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# Programs of Java, Spark among them, live for seconds: to compile them well costs more than it gains, 40 % of a test.
+# Java programs, including Spark, live for seconds: optimising them costs more than it gains, 40 % of a test.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 bare_platform.take_away()
@@ -34,6 +34,7 @@ properties.load_profile()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    bytecode.make_part(config)
     config.pluginmanager.register(SuiteRules(config), "rocketlet-suite-rules")
     config.pluginmanager.register(properties.FailuresAreKept(), "rocketlet-kept-failures")
     config.pluginmanager.register(LongFilesFirst(), "rocketlet-long-files-first")
@@ -47,22 +48,22 @@ def vectors() -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def character_tables() -> None:
-    """Hypothesis computes them once a machine, for a second. No test shall be charged for it."""
+    """Hypothesis computes them once per machine, in a second. No test should be charged for it."""
     find(st.text(), lambda _: True, settings=settings(database=None))
 
 
 @pytest.fixture
 def wall_clock(request: pytest.FixtureRequest, autojump_clock: trio.testing.MockClock) -> TrioWallClock:
-    """Wall time that keeps step with trio's; both leap as soon as every task waits (tests/support/virtual_time.py)."""
-    # pytest-trio runs a test on the clock among the test's own arguments; on one that only a fixture has, it would
-    # really sleep.
+    """Wall time that follows trio's; both jump as soon as every task waits (tests/support/virtual_time.py)."""
+    # pytest-trio uses the clock among the test's own arguments; with one that only a fixture has, it would really
+    # sleep.
     assert "autojump_clock" in inspect.signature(request.function).parameters, "take autojump_clock beside wall_clock"
     return TrioWallClock(START_MS, autojump_clock)
 
 
 @pytest.fixture(autouse=True)
 def logging_as_it_was() -> Iterator[None]:
-    """Commands that run in this process set logging up; the next test must not log to what they were given."""
+    """Commands run in this process configure logging; the next test must not log to their streams."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     yield

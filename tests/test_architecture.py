@@ -1,7 +1,7 @@
-"""Who may import whom, and through which door the world is met.
+"""Which module may import which, and through which modules the outside world is accessed.
 
 The dictionaries are the rules; ARCHITECTURE.md draws them. Change them only together with it, and with a reason. The
-second half plants a violation of each rule in a tree of its own, to see that it is found and that the message helps.
+second half plants a violation of each rule in a small tree, to check that it is found and that the message helps.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.support.architecture import SourceTree
 
 ROOT = Path(__file__).parent.parent
 
-# Room: the rooms that it may enter. store.layout is a room of its own: bytes over any buffer, for Spark too.
+# Room: the rooms that it may import. store.layout is a separate room: bytes over any buffer, for Spark too.
 ARROWS: dict[str, set[str]] = {
     "common": set(),
     "remoting": {"common"},
@@ -35,7 +35,7 @@ ARROWS: dict[str, set[str]] = {
     "client": {"remoting", "common"},
     "spark_jobs": {"client", "remoting", "store.layout", "common"},
     "proxy": {"access", "client", "metrics", "remoting", "common"},
-    # Above the tools: it does what mqadmin does. `rocketlet console` names it and does not import it.
+    # Above the tools: it does what mqadmin does. `rocketlet console` names it without importing it.
     "console": {"access", "tools", "client", "remoting", "common"},
     "tools": {
         "access",
@@ -55,7 +55,7 @@ ARROWS: dict[str, set[str]] = {
 }
 PACKAGES = [room for room in ARROWS if "." not in room]
 
-# These decide and never do: they are given bytes, values and the time.
+# These decide and do no I/O: bytes, values and the time are arguments.
 PURE = [
     "common.*",
     "remoting.access",
@@ -148,7 +148,7 @@ DOORS = {
     "cryptography": ["remoting.certificates"],
     "yaml": ["access.account_files", "access.account_edits"],
     "click": ["*.__main__", "tools.*"],
-    # Nothing that a peer or a file can steer ever unpickles or starts a program.
+    # Nothing that a peer or a file controls ever unpickles or starts a program.
     "pickle": [],
     "marshal": [],
     "shelve": [],
@@ -185,12 +185,12 @@ SUFFIXES = ["Manager", "Service", "Controller", "Impl", "Helper", "Util", "Utils
 @pytest.fixture(scope="module")
 def tree() -> SourceTree:
     tree = SourceTree(ROOT, PACKAGES)
-    assert tree.imports  # walks all modules once, here, so that no test is charged for it
+    assert tree.imports  # parses all modules once, here, so that no test is charged for it
     return tree
 
 
 def findings(tree: SourceTree) -> Iterator[str]:
-    """Everything in the tree that is against a rule."""
+    """Everything in the tree that violates a rule."""
     yield from of_imports(tree)
     yield from of_calls(tree)
     yield from of_names(tree)
@@ -238,20 +238,20 @@ def test_every_package_is_in_the_wheel_and_seen_by_mypy() -> None:
 @pytest.mark.parametrize("rules", [of_imports, of_calls, of_names])
 def test_the_tree_keeps_every_rule(tree: SourceTree, rules: Callable[[SourceTree], Iterator[str]]) -> None:
     found = list(rules(tree))
-    assert not found, "\n".join(["", *found])  # each in full, for it says what to do
+    assert not found, "\n".join(["", *found])  # each in full, because it says what to do
 
 
-def test_the_rules_name_nothing_that_has_gone(tree: SourceTree) -> None:
+def test_the_rules_name_only_what_exists(tree: SourceTree) -> None:
     named = [*PURE, *PURE_BUT_FOR, *COMPOSITION_ROOTS, *FACADES, *(door for doors in DOORS.values() for door in doors)]
     assert [pattern for pattern in named if not any(fnmatchcase(module, pattern) for module in tree.modules)] == []
 
 
-def test_every_package_is_there_and_typed(tree: SourceTree) -> None:
+def test_every_package_exists_and_is_typed(tree: SourceTree) -> None:
     assert {name for name in tree.modules if "." not in name} == set(PACKAGES)
     assert [package for package in PACKAGES if not (ROOT / package / "py.typed").exists()] == []
 
 
-def test_the_arrows_themselves_make_no_circle() -> None:
+def test_the_arrows_form_no_cycle() -> None:
     graphlib.TopologicalSorter(ARROWS).prepare()
 
 
@@ -277,7 +277,7 @@ PLANTED = {
 
 
 def plant(root: Path, changes: Mapping[str, str] = MappingProxyType({})) -> SourceTree:
-    """A small tree that keeps every rule, and then these files changed."""
+    """A small tree that keeps every rule, with these files changed."""
     for name, text in (PLANTED | {**changes}).items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""The container file and the compose file, where there is no engine: what they say is sound, and their steps run.
+"""The container file and the compose file, tested without an engine: they are valid, and their steps run.
 
 The image's own steps (a wheel with everything, an installation from nothing else, the command, the health check) run in
-a clean virtual environment; what only an engine does (users, volumes, the network) is looked at on paper.
+a clean virtual environment; what only an engine does (users, volumes, the network) is only checked in the text.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def command(text: str) -> list[str]:
     return found
 
 
-def test_the_image_is_plain_small_and_not_roots() -> None:
+def test_the_image_is_plain_small_and_not_run_as_root() -> None:
     froms = [rest.split()[0] for word, rest in instructions() if word == "FROM"]
     assert froms == ["python:3.12-slim"] * 2
     words = [word for word, _ in instructions()]
@@ -60,7 +60,7 @@ def test_it_runs_commands_that_the_package_installs() -> None:
     assert command(health[health.index("CMD") + 3 :])[0] in scripts
 
 
-def test_the_build_is_sent_what_the_wheel_needs_and_no_more() -> None:
+def test_the_build_context_holds_only_what_the_wheel_needs() -> None:
     kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
@@ -71,7 +71,7 @@ def test_the_build_is_sent_what_the_wheel_needs_and_no_more() -> None:
     assert all((ROOT / name).exists() for name in kept)
 
 
-def test_the_compose_file_is_sound() -> None:
+def test_the_compose_file_is_valid() -> None:
     yaml = pytest.importorskip("yaml", reason="PyYAML reads the compose file; mkdocs brings it along")
     compose = yaml.safe_load(COMPOSE.read_text())
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
@@ -148,7 +148,7 @@ def test_no_registry_is_named() -> None:
         assert not re.search(r"(docker|ghcr|quay|gcr)\.io", path.read_text())
 
 
-def test_the_compose_file_of_failover_is_sound() -> None:
+def test_the_failover_compose_file_is_valid() -> None:
     yaml = pytest.importorskip("yaml", reason="PyYAML reads the compose file; mkdocs brings it along")
     from rocketlet.broker.config import BrokerConfig
     from rocketlet.common.config_file import load

@@ -1,4 +1,4 @@
-"""The documentation is true where a machine can tell: links lead somewhere, generated pages are current."""
+"""Checks of the documentation: links resolve, generated pages are up to date."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def markdown_files() -> list[Path]:
 
 
 def anchors(path: Path) -> set[str]:
-    """As GitHub makes them of headings."""
+    """Anchors as GitHub derives them from headings."""
     headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", path.read_text("utf-8"), flags=re.M | re.S), re.M)
     plain = [
         re.sub(r"[^\w\- ]", "", re.sub(r"\[(.+?)\]\(.+?\)", r"\1", heading)).strip().lower() for heading in headings
@@ -29,7 +29,7 @@ def anchors(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("path", markdown_files(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_lead_somewhere(path: Path) -> None:
+def test_links_resolve(path: Path) -> None:
     text = re.sub(r"^```.*?^```", "", path.read_text("utf-8"), flags=re.M | re.S)
     broken = []
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
@@ -63,12 +63,12 @@ def test_every_page_is_in_the_navigation_of_the_site() -> None:
     assert sorted(listed) == sorted([*pages, "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"])
 
 
-def test_the_table_of_request_codes_is_current() -> None:
+def test_the_table_of_request_codes_is_up_to_date() -> None:
     present = compatibility_table.PAGE.read_text("utf-8")
     assert present == compatibility_table.page(present), "run: make docs"
 
 
-def test_no_code_is_left_without_a_reason() -> None:
+def test_every_unserved_code_has_a_reason() -> None:
     answered = compatibility_table.answered_by()
     assert not set(compatibility_table.NOT_ANSWERED) & set(answered), "answered after all: take it from the list"
 

@@ -1,4 +1,4 @@
-"""scripts/venv.sh: what it says where something is missing, and when it installs."""
+"""scripts/venv.sh: its messages when something is missing, and when it installs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.process
 ROOT = Path(__file__).parent.parent
 TOOLS = ["sh", "dirname", "sed", "cmp", "cp", "tr", "echo", "mkdir"]
 
-# Stands in for an interpreter: notes its arguments, and makes an "environment" whose python is itself.
+# A fake interpreter: records its arguments, and creates an "environment" whose python is itself.
 FAKE_PYTHON = """\
 #!/bin/sh
 echo "$*" >> {log}
@@ -81,7 +81,7 @@ def test_no_python(machine: Machine) -> None:
     )
 
 
-def test_too_old_a_python(machine: Machine) -> None:
+def test_a_python_that_is_too_old(machine: Machine) -> None:
     machine.add_python(version="3.9.18", too_old=True)
     assert "needs Python 3.11 or newer and finds Python 3.9.18;" in machine.refusal()
     assert machine.refusal(PYTHON="python3") == "rocketlet: PYTHON=python3 is not a Python of 3.11 or newer\n"
@@ -118,7 +118,7 @@ def test_a_broken_environment(machine: Machine) -> None:
     )
 
 
-def test_installs_once_and_again_when_the_project_changed(machine: Machine) -> None:
+def test_it_installs_once_and_again_when_the_project_changed(machine: Machine) -> None:
     machine.add_python()
     assert machine.run().returncode == 0
     assert machine.installs() == ["."]
@@ -139,14 +139,14 @@ JAVA = "#!/bin/sh\necho 'openjdk version \"{version}\" 2025-04-15' >&2\n"
     ("version", "installed"),
     [("17.0.15", ".[dev,spark]"), ("21", ".[dev,spark]"), ("1.8.0_402", ".[dev,spark,spark-java]")],
 )
-def test_spark_brings_its_java_where_the_machines_is_too_old(machine: Machine, version: str, installed: str) -> None:
+def test_spark_brings_java_if_the_machines_is_too_old(machine: Machine, version: str, installed: str) -> None:
     machine.add_python()
     machine.add_tool("java", JAVA.format(version=version))
     assert machine.run("dev", "spark").returncode == 0
     assert machine.installs() == [installed]
 
 
-def test_spark_brings_its_java_where_there_is_none(machine: Machine) -> None:
+def test_spark_brings_java_if_there_is_none(machine: Machine) -> None:
     machine.add_python()
     assert "no Java 17 or newer at JAVA_HOME or on the path" in machine.run("dev", "spark").stdout
     assert machine.installs() == [".[dev,spark,spark-java]"]

@@ -1,4 +1,4 @@
-"""The Grafana dashboard and the alert rules in conf/: they ask only for what a page of metrics has."""
+"""The Grafana dashboard and the alert rules in conf/: they use only exported metrics."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def expressions() -> Iterator[str]:
 
 
 async def names_and_labels() -> dict[str, set[str]]:
-    """What brokers and name servers tell, by the names of samples."""
+    """The metrics of brokers and name servers, by the names of samples."""
     page = Page(10_000)
     async with memory_broker() as one:
         for topic in ("T", "%DLQ%CG"):
@@ -71,7 +71,7 @@ async def names_and_labels() -> dict[str, set[str]]:
     return found
 
 
-async def test_every_expression_asks_for_names_and_labels_that_are_told(
+async def test_every_expression_uses_exported_names_and_labels(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     told = await names_and_labels()
@@ -86,7 +86,7 @@ async def test_every_expression_asks_for_names_and_labels_that_are_told(
             assert [label for label in re.split(r",\s*", group) if label not in labels] == [], expression
 
 
-def test_panels_lie_beside_each_other() -> None:
+def test_panels_do_not_overlap() -> None:
     taken: set[tuple[int, int]] = set()
     for panel in dashboard()["panels"]:
         place = panel["gridPos"]
@@ -96,7 +96,7 @@ def test_panels_lie_beside_each_other() -> None:
         taken |= cells
 
 
-def test_alerts_say_what_is_and_what_to_do() -> None:
+def test_alerts_name_the_problem_and_the_remedy() -> None:
     for rule in rules():
         assert rule["labels"]["severity"] in ("warning", "critical")
         assert set(rule["annotations"]) == {"summary", "description"}

@@ -1,4 +1,4 @@
-"""The settings of the two servers as people meet them: files, defaults, `-p`, and the page about them."""
+"""The settings of the two servers as users see them: files, defaults, `-p`, and the page about them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ FILES = {
 }
 MODULES = {"mqnamesrv": "namesrv", "mqbroker": "broker"}
 
-# Where our default is another one than RocketMQ's, and why.
+# Defaults that differ from RocketMQ's, and why.
 OTHER_DEFAULTS = {
     "enablePropertyFilter": "SQL92 filters are on",
     "waitTimeMillsInSendQueue": "a send that waited 200 ms is not lost yet, for its client waits 3 s",
     "haListenPort": "it is listenPort + 1, which 10912 is for the default alone",
     "haTransferBatchSize": "each slice costs a call of the system, and RocketMQ's slaves take up to 4 MiB",
-    # Of the machine, and so left out of the recorded lists.
+    # Machine-dependent, and so left out of the recorded lists.
     "rocketmqHome": "",
     "kvConfigPath": "",
     "configStorePath": "",
@@ -53,13 +53,13 @@ def test_every_default_is_rocketmqs_or_has_a_reason(vectors: Path, program: str)
 
 
 @pytest.mark.parametrize(("listing", "program"), [("namesrv-defaults", "mqnamesrv"), ("broker-defaults", "mqbroker")])
-def test_what_java_prints_is_a_file_that_we_read(vectors: Path, listing: str, program: str) -> None:
+def test_javas_printed_settings_are_a_file_we_read(vectors: Path, listing: str, program: str) -> None:
     loaded = load(*PROGRAMS[program], file=read_file(vectors / f"config/{listing}.properties"))
     assert all("is not served" in warning for warning in loaded.warnings)
 
 
 @pytest.mark.parametrize(("name", "program"), FILES.items())
-def test_the_files_in_conf_are_right(name: str, program: str) -> None:
+def test_the_files_in_conf_are_valid(name: str, program: str) -> None:
     loaded = load(*PROGRAMS[program], file=read_file(ROOT / "conf" / name), environment={"HOME": "/home/me"})
     assert loaded.warnings == ()
 
@@ -89,7 +89,7 @@ def run(module: str, *arguments: str, **environment: str) -> subprocess.Complete
 
 @pytest.mark.process
 @pytest.mark.parametrize(("program", "module"), MODULES.items())
-def test_p_of_the_program_itself_prints_every_setting_with_its_origin(program: str, module: str) -> None:
+def test_the_program_prints_every_setting_with_its_origin(program: str, module: str) -> None:
     done = run(module, "-p", "--listen-port", "4000", ROCKETLET_LOG_LEVEL="ERROR")
     assert (done.returncode, done.stderr) == (0, "")
     assert set(java_properties.as_dict(done.stdout)) == set(settings(program))
@@ -103,7 +103,7 @@ def test_p_of_the_program_itself_prints_every_setting_with_its_origin(program: s
 
 @pytest.mark.process
 @pytest.mark.parametrize(("program", "module"), MODULES.items())
-def test_a_misspelt_key_is_refused_by_the_program_itself(program: str, module: str, tmp_path: Path) -> None:
+def test_the_program_refuses_a_misspelt_key(program: str, module: str, tmp_path: Path) -> None:
     path = tmp_path / "my.conf"
     path.write_text("listnPort=9876\n")
     done = run(module, "-c", str(path))
@@ -111,5 +111,5 @@ def test_a_misspelt_key_is_refused_by_the_program_itself(program: str, module: s
     assert done.stderr == f"{program}: {path} line 1: unknown setting listnPort; did you mean listenPort?\n"
 
 
-def test_the_page_of_settings_is_current() -> None:
+def test_the_page_of_settings_is_up_to_date() -> None:
     assert settings_table.PAGE.read_text("utf-8") == settings_table.page(), "run: make docs"

@@ -1,6 +1,6 @@
-"""The wheel, installed for a project whose own packages have the names of our folders, gets in nobody's way.
+"""The wheel does not conflict with a project whose own packages have the names of our folders.
 
-It is built and installed without the package index: what we depend on is shared with the environment of this run.
+It is built and installed without the package index: dependencies are shared with the environment of this run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SECONDS = 120
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an environment that has the wheel and nothing else of ours."""
+    """The programs of an environment with the wheel and nothing else of ours."""
     folder = tmp_path_factory.mktemp("installed")
     packages = environment_without_us(folder)
     run([sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)], folder)
@@ -41,7 +41,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def environment_without_us(folder: Path) -> Path:
-    """A new environment below the folder, with the packages of this one; the place where it keeps its own."""
+    """A new environment below the folder, with the packages of this one. Returns its own site-packages."""
     missing = [name for name in ("build", "hatchling", "pip") if importlib.util.find_spec(name) is None]
     if missing:
         pytest.skip(f"no {', '.join(missing)} in this environment; the dev extra has all but pip, which venv brings")
@@ -68,7 +68,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """The project is the first place that is searched for imports, in every program that is started from it."""
+    """The project comes first on the import path of every program started from it."""
     kept = {name: os.environ[name] for name in ("JAVA_HOME", "LANG") if name in os.environ}
     return {**kept, "PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(folder)}
 
@@ -87,7 +87,7 @@ def python(installed: Path, folder: Path, program: str) -> str:
 
 @contextmanager
 def server(command: list[str], folder: Path) -> Iterator[IO[str]]:
-    """What it prints; it is stopped at the end, and must then end in order."""
+    """Its output; it is stopped at the end, and must then exit cleanly."""
     with subprocess.Popen(
         command, cwd=folder, env=environment(folder), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
@@ -115,7 +115,7 @@ def test_an_editable_installation_copies_nothing(tmp_path: Path) -> None:
     assert not list(packages.rglob("*.py"))
 
 
-def test_both_find_their_own(installed: Path, project: Path) -> None:
+def test_both_projects_find_their_own_packages(installed: Path, project: Path) -> None:
     program = f"""
         import importlib
 
@@ -163,7 +163,7 @@ def test_pytest_runs_with_the_fixture(installed: Path, project: Path) -> None:
     assert "1 passed" in said
 
 
-def test_up_serves_commands_and_clients(installed: Path, project: Path, namesrv: str) -> None:
+def test_up_serves_command_line_and_clients(installed: Path, project: Path, namesrv: str) -> None:
     program = f"""
         import client, rocketlet
         with rocketlet.Producer("g", namesrv="{namesrv}") as producer:
@@ -195,7 +195,7 @@ def read_until(said: IO[str], pattern: str) -> str:
 
 @pytest.mark.spark
 def test_a_spark_job(installed: Path, project: Path) -> None:
-    """Its workers are processes of their own, which import us too."""
+    """Its workers are separate processes, which import us too."""
     pytest.importorskip("pyspark", reason="no PySpark; the spark extra has it")
     store = unpack("clean", project / "data")
     program = f"""
@@ -216,7 +216,7 @@ def test_a_spark_job(installed: Path, project: Path) -> None:
 
 
 def test_a_strict_type_checker_sees_our_types(installed: Path, tmp_path: Path) -> None:
-    """A misspelt name too: strict checking would complain of an ignore that ignores nothing."""
+    """A misspelt name too: strict checking would report an unused ignore."""
     pytest.importorskip("mypy", reason="no mypy; the dev extra has it")
     (tmp_path / "program.py").write_text(
         textwrap.dedent("""

@@ -1,4 +1,4 @@
-"""The units of conf/systemd are sound, and the programs take the flags that they are given there."""
+"""The units of conf/systemd are valid, and the programs accept their flags."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def command(unit: Path) -> list[str]:
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.stem)
 @pytest.mark.process
-def test_systemd_understands_it(unit: Path, tmp_path: Path) -> None:
+def test_systemd_accepts_the_unit(unit: Path, tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("no systemd-analyze on this machine")
     program = tmp_path / "program"

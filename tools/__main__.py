@@ -1,4 +1,4 @@
-"""The `rocketlet` command. Each sub-command's module is imported when it is used, so that `--help` answers in 100 ms.
+"""The `rocketlet` command. Each subcommand's module is imported when it is used, so that `--help` takes 100 ms.
 
 Exit codes: 0 done; 1 failed, and a line on stderr says why and what to do; 2 wrong arguments or settings; 3 damage was
 found (`store check`); 130 interrupted.

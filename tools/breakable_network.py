@@ -1,13 +1,13 @@
-"""A network whose members can be killed, paused and parted from each other, over TCP or in memory.
+"""A network whose members can be killed, paused and partitioned, over TCP or in memory.
 
     network = BreakableNetwork(TcpNetwork())
     broker = Broker(loaded, network.of("broker-a"), disk)
-    network.pause("broker-a")                    # as kill -STOP: connections stand, and nothing moves on them
+    network.pause("broker-a")                    # as kill -STOP: connections stay open, and nothing moves on them
     network.partition("broker-a", "broker-a-1")  # the same between two members only
-    network.kill("broker-a")                     # as kill -9: connections end, and nothing more gets out
+    network.kill("broker-a")                     # as kill -9: connections end, and nothing more is sent
 
-What stands still is kept and moves on later, as TCP would have it. Members know each other by their addresses; whoever
-dials from outside is nobody, and only `pause` and `kill` part him from a member.
+Held data is kept and delivered later, as with TCP. Members are known by their addresses; a dialler from outside is not
+a member, and only `pause` and `kill` affect its connections.
 
 Java: (none)
 """
@@ -27,7 +27,7 @@ Got = TypeVar("Got")
 
 
 class BreakableNetwork:
-    """See the module. All of it in one trio run."""
+    """See the module. Used within one trio run."""
 
     def __init__(self, inner: Network) -> None:
         self._inner = inner
@@ -38,17 +38,17 @@ class BreakableNetwork:
         self._changed = trio.lowlevel.ParkingLot()
 
     def of(self, name: str) -> Network:
-        """The network as a member sees it. Again after `kill`: the member starts anew."""
+        """The network as a member sees it. Call it again after `kill`, for a new start."""
         self._members[name] = member = _MemberNetwork(self, name)
         return member
 
     def kill(self, name: str) -> None:
-        """End all connections and ports of a member; it can make no others."""
+        """End all connections and ports of a member; it cannot open others."""
         self._members[name].kill()
         self.resume(name)
 
     def pause(self, name: str) -> None:
-        """Let nothing reach a member nor leave it."""
+        """Let nothing reach or leave a member."""
         self._paused.add(name)
 
     def resume(self, name: str) -> None:
@@ -65,7 +65,7 @@ class BreakableNetwork:
         self._parted.clear()
         self._changed.unpark_all()
 
-    # ---- what the members' streams ask
+    # ---- for the members' streams
 
     async def dial(self, name: str, address: str) -> ByteStream:
         await self.open_between(name, lambda: self._names.get(address, ""))
@@ -82,7 +82,7 @@ class BreakableNetwork:
         self._names.pop(address, None)
 
     def is_open(self, name: str, peer: str) -> bool:
-        """Whether bytes pass between a member and another one, or "" for who is none."""
+        """Whether bytes pass between a member and another one, or "" for an outsider."""
         if self._paused and (name in self._paused or peer in self._paused):
             return False
         return not self._parted or frozenset((name, peer)) not in self._parted
@@ -133,7 +133,7 @@ class _MemberNetwork:
 
 
 class _Breakable:
-    """What is broken off: whoever waits on it hears of it as of a broken connection."""
+    """Operations that can be broken: waiting callers get a broken connection."""
 
     def __init__(self) -> None:
         self._broken = False
@@ -164,7 +164,7 @@ class _Listener(_Breakable):
         self.address = inner.address
 
     async def accept(self) -> ByteStream:
-        """See Listener. A killed member accepts nobody."""
+        """See Listener. A killed member accepts no connections."""
         try:
             return self._member.accepted(await self.unless_broken(self._inner.accept))
         except trio.BrokenResourceError:
@@ -188,7 +188,7 @@ class _Stream(_Breakable):
         super().__init__()
         self._member, self._network, self._name, self._inner = member, network, name, inner
         self._dialled = dialled
-        self._held: bytes | None = None  # came while nothing moves
+        self._held: bytes | None = None  # arrived during the pause
         self.local, self.peer = inner.local, inner.peer
 
     def _peer_name(self) -> str:

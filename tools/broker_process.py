@@ -1,6 +1,6 @@
-"""One broker in a process of its own, as `rocketlet up --processes` starts each: more than one core for one host.
+"""One broker in a separate process, as started by `rocketlet up --processes`, to use several cores of one host.
 
-It is `mqbroker` with flags. It ends with the stack; where it ends before, the stack ends too, and says how it ended.
+It is `mqbroker` with flags. It ends with the stack; if it ends earlier, the stack ends too, and reports how.
 
 Java: bin/mqbroker
 """
@@ -16,12 +16,12 @@ import trio
 
 from rocketlet.common.errors import RocketletError
 
-_TOLD = re.compile(r"clients are told ([^\s,;]+)")
+_ADVERTISED = re.compile(r"clients are told ([^\s,;]+)")
 _LONGEST_LINE = 64 << 10
 
 
 class BrokerEnded(RocketletError):
-    """A broker's process has ended by itself. Its own lines, on stderr, say why."""
+    """A broker's process has ended on its own. Its lines on stderr say why."""
 
 
 async def serve(
@@ -31,17 +31,17 @@ async def serve(
     *,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Run it until cancelled; starts with the address that clients are told. Raises BrokerEnded."""
+    """Run it until cancelled; reports the address for clients as started. Raises BrokerEnded."""
     words = [sys.executable, "-m", "rocketlet.broker", *(["-c", file] if file else [])]
     for key, text in flags.items():
         words += [f"--{key}", text]
-    # In a session of its own: Ctrl-C is for the stack, which stops its brokers in order.
+    # In its own session: Ctrl-C is for the stack, which stops its brokers in order.
     process = await trio.lowlevel.open_process(
         words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True
     )
     try:
         line = await _first_line(process)
-        told = _TOLD.search(line)
+        told = _ADVERTISED.search(line)
         if told is not None:
             task_status.started(told[1])
         code = await process.wait()
@@ -54,7 +54,7 @@ async def serve(
 
 
 async def _first_line(process: trio.Process) -> str:
-    """What it says once it serves; empty where it ended instead."""
+    """Its line once it serves; empty if it ended instead."""
     assert process.stdout is not None
     said = b""
     while b"\n" not in said and len(said) < _LONGEST_LINE and (more := await process.stdout.receive_some()):

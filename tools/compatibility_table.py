@@ -1,8 +1,8 @@
 """Writes the table of request codes in docs/compatibility.md: `python -m rocketlet.tools.compatibility_table`.
 
-Who answers a code is read from the source of the handler tables (an entry `RequestCode.X: Handler(…)`,
-or one added as `handlers[RequestCode.X] = Handler(…)`), so the page
-shows what is, and a test compares. Why a code is not answered is said here.
+The answering side of a code is read from the source of the handler tables (an entry `RequestCode.X: Handler(…)`,
+or one added as `handlers[RequestCode.X] = Handler(…)`), so the page shows the actual state, and a test compares. The
+reasons for unanswered codes are here.
 
 Java: remoting/protocol/RequestCode.java
 """
@@ -22,7 +22,7 @@ BEGIN, END = "<!-- codes: written by python -m rocketlet.tools.compatibility_tab
 PARTIES = {"namesrv": "name server", "broker": "broker", "access": "broker", "client": "client"}
 
 _RESERVED = "RocketMQ has the number and answers 3 too"
-_ACCESS = "it told secrets; gone in RocketMQ 4.9.8 too"
+_ACCESS = "it revealed secrets; removed in RocketMQ 4.9.8 too"
 _FILTER_SERVER = "filter servers are gone in RocketMQ 4.9 too"
 NOT_ANSWERED = {
     **dict.fromkeys([13, 22, 23, 27, 209, 210, 211, 212, 213, 214], _RESERVED),
@@ -35,12 +35,12 @@ _OURS = range(30_000, 30_100)  # among brokers of ours
 
 
 def is_of_version_5(code: RequestCode) -> bool:
-    """Whether only RocketMQ 5 knows it."""
+    """Whether only RocketMQ 5 has the code."""
     return (code >= 330 and code not in _OURS) or code in _OF_VERSION_5
 
 
 def answered_by() -> dict[RequestCode, list[str]]:
-    """By code, who answers it."""
+    """The answering servers by code."""
     found: dict[RequestCode, list[str]] = {}
     for package, party in PARTIES.items():
         for path in sorted((ROOT / package).rglob("*.py")):
@@ -78,7 +78,7 @@ def table() -> str:
 
 
 def page(present: str) -> str:
-    """The page with its table of codes made again."""
+    """The page with its table of codes regenerated."""
     before, _, rest = present.partition(BEGIN)
     _, _, after = rest.partition(END)
     return before + BEGIN + table() + END + after

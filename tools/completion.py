@@ -25,5 +25,5 @@ def completion(shell: str) -> None:
     from rocketlet.tools.__main__ import rocketlet
 
     kind = get_completion_class(shell)
-    assert kind is not None  # click.Choice has seen to it
+    assert kind is not None  # click.Choice has checked it
     click.echo(kind(rocketlet, {}, "rocketlet", VARIABLE).source())

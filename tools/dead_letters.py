@@ -1,8 +1,8 @@
-"""Reading a group's dead letters, and sending them again.
+"""Reading a group's dead letters, and resending them.
 
 A dead letter is sent to the retry topic of its group, so that only this group consumes it again, under its original
 topic and unique id, with its retries counted again; or to a given topic, for all who subscribe to it. The dead
-letter itself stays until retention deletes it, so resending it twice makes two messages.
+letter itself stays until retention deletes it, so resending it twice yields two messages.
 
 Java: (the console's "resend" of org.apache.rocketmq.dashboard; mqadmin has none)
 """
@@ -32,7 +32,7 @@ BATCH = 32
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which of the dead letters: those with one of these ids or keys, or all."""
+    """A selection of dead letters: those with one of these ids or keys, or all."""
 
     ids: frozenset[str] = frozenset()
     keys: frozenset[str] = frozenset()
@@ -52,13 +52,13 @@ class DeadLetters:
         self._sender = InnerProducer(engine.session)
 
     async def read(self, wanted: Wanted, newest: int | None = None) -> list[ReceivedMessage]:
-        """Those that are wanted, oldest first; of each queue only so many of the newest. Raises ClientError."""
+        """The selected ones, oldest first, limited to the newest of each queue. Raises ClientError."""
         async with aclosing(self.each(newest)) as letters:
             found = [message async for message in letters if wanted.takes(message)]
         return sorted(found, key=lambda message: message.store_timestamp)
 
     async def each(self, newest: int | None = None) -> AsyncGenerator[ReceivedMessage, None]:
-        """All of them, queue by queue, no more than a pull at a time in memory. Raises ClientError."""
+        """All of them, queue by queue, with at most one pull in memory. Raises ClientError."""
         topic = dlq_topic(self._group)
         if await self._engine.session.namesrv.route(topic) is None:
             return  # the broker creates it with the first dead letter
@@ -75,7 +75,7 @@ class DeadLetters:
                 offset = result.next_offset
 
     async def send_again(self, message: ReceivedMessage, topic: str | None = None) -> str:
-        """To its group, or to a topic; returns the topic that it was sent to. Raises ClientError."""
+        """Resend to its group, or to a topic. Returns the topic it was sent to. Raises ClientError."""
         again = retry_message(self._group, message, message.topic)
         again = replace(again, delay_level=0, wait_store=True)
         if topic is not None:
@@ -90,12 +90,12 @@ def origin_of(message: ReceivedMessage) -> str:
 
 
 def ids_of(message: ReceivedMessage) -> set[str]:
-    """All ids by which it may be known: its unique id, its own offset id, and that of its first delivery."""
+    """All its ids: its unique id, its own offset id, and that of its first delivery."""
     return {message.message_id, message.offset_message_id, message.properties.get(names.ORIGIN_MESSAGE_ID, "")}
 
 
 def _without_history(message: Message) -> dict[str, str]:
-    """For a topic that all may consume it is a new message, without retries and with an id of its own."""
+    """In an ordinary topic it is a new message, without retries and with its own id."""
     past = {names.RETRY_TOPIC, names.ORIGIN_MESSAGE_ID, names.UNIQ_KEY}
     return {name: value for name, value in message.properties.items() if name not in past}
 

@@ -1,4 +1,4 @@
-"""A click group that imports its commands when they are called, and the one place that handles a program's errors.
+"""A click group that imports its commands on demand, and the one place that handles a program's errors.
 
 Importing all commands of `rocketlet` takes half a second. `--help` needs none of them, because the group knows their
 names and summaries.
@@ -21,12 +21,12 @@ EXIT_USAGE = 2
 EXIT_DAMAGED = 3
 EXIT_INTERRUPTED = 130
 
-# Name: the module it is in, its name there, and its line in the list.
+# Name: its module, its name there, and its line in the list.
 Commands = Mapping[str, tuple[str, str, str]]
 
 
 class LateGroup(click.Group):
-    """Knows its commands by name and imports one when it is called."""
+    """Knows its commands by name and imports them on demand."""
 
     def __init__(self, *args: Any, late: Commands, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -49,7 +49,7 @@ class LateGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] == "help" and "help" not in self.late:  # `mqadmin help topicList`, as RocketMQ has it
+        if args and args[0] == "help" and "help" not in self.late:  # `mqadmin help topicList`, as in RocketMQ
             args = [*args[1:2], "--help"] if args[1:] else ["--help"]
             if args == ["--help"]:
                 click.echo(ctx.get_help())
@@ -82,7 +82,7 @@ VERSION = click.option(
 
 
 def run(command: click.Command, program: str, arguments: list[str] | None = None) -> int:
-    """Run a click command and turn what it raises into one line and an exit code."""
+    """Run a click command and turn its errors into one line and an exit code."""
     try:
         result: Any = command.main(args=arguments, prog_name=program, standalone_mode=False)
     except click.ClickException as error:

@@ -1,4 +1,4 @@
-"""Name servers and brokers in one process: what `rocketlet up` runs, and what the pytest fixtures give to tests.
+"""Name servers and brokers in one process: run by `rocketlet up` and by the pytest fixtures.
 
     async with trio.open_nursery() as nursery:
         stack = LocalStack(LocalSettings(directory="./rocketlet-data"))
@@ -23,7 +23,7 @@ from rocketlet.access.config import AccessConfig
 from rocketlet.access.folder import RealFolder
 from rocketlet.broker.broker import Broker
 from rocketlet.broker.config import BrokerConfig
-from rocketlet.broker.lives import run_lives
+from rocketlet.broker.lives import run_restarting
 from rocketlet.common.clock import WallClock, system_clock
 from rocketlet.common.config_file import ConfigFile, Loaded, load
 from rocketlet.common.errors import RocketletError
@@ -32,7 +32,7 @@ from rocketlet.failover.config import FailoverConfig
 from rocketlet.failover.driver import State
 from rocketlet.metrics.config import MetricsConfig
 from rocketlet.metrics.endpoint import Endpoint
-from rocketlet.metrics.page import Page, Source
+from rocketlet.metrics.page import Page, Source, Wait
 from rocketlet.namesrv.config import NamesrvConfig
 from rocketlet.namesrv.namesrv import NameServer
 from rocketlet.proxy.config import ProxyConfig
@@ -51,12 +51,12 @@ if TYPE_CHECKING:
     from rocketlet.store.disk import Disk
 
 LOOPBACK = "127.0.0.1"
-ELECTING = 3  # so many replicas and more elect their master
+ELECTING = 3  # from this number of replicas on they elect their master
 ETCD = "etcd"
 _LOOK_SECONDS = 0.02
 VIP_AND_REPLICATION = 10  # ports between two brokers of one host, so that VIP (-2) and replication (+1) do not meet
 
-# In memory a file's whole length is taken at once, so files are small; a message may be as long as ever.
+# In memory a file's whole length is allocated at once, so files are small; the limit on messages is unchanged.
 IN_MEMORY: Mapping[str, str] = {
     "mappedFileSizeCommitLog": str(8 << 20),
     "mappedFileSizeConsumeQueue": "20000",
@@ -96,7 +96,7 @@ class LocalSettings:
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Addresses that clients connect to; `loopback` for clients on this host, where that is another address."""
+    """Addresses that clients connect to; `loopback` for clients on this host, if that is another address."""
 
     namesrv: str
     namesrvs: tuple[str, ...]
@@ -109,12 +109,12 @@ class Addresses:
 
 
 class ExtraMissing(RocketletError):
-    """Something was asked for that needs packages which are not installed."""
+    """A requested feature needs packages that are not installed."""
 
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """One broker of the stack: `broker-a` is a master as it starts, `broker-a-1` its first slave. Where replicas elect
+    """One broker of the stack: `broker-a` is a master as it starts, `broker-a-1` its first slave. If replicas elect
     their master, any of them may be it."""
 
     name: str
@@ -127,10 +127,10 @@ class Member:
 
 
 class LocalStack:
-    """`run` serves until it is cancelled. Raises SettingsError when it is made, if a setting is wrong.
+    """`run` serves until it is cancelled. The constructor raises SettingsError if a setting is wrong.
 
-    With `breakable`, `kill`, `start`, `pause`, `resume`, `partition` and `heal` do to brokers what happens to them, by
-    their names. `network` and `clock` are replaced for virtual time.
+    With `breakable`, `kill`, `start`, `pause`, `resume`, `partition` and `heal` break and repair brokers, by name.
+    `network` and `clock` are replaced for virtual time.
     """
 
     def __init__(self, chosen: LocalSettings, network: Network | None = None, clock: WallClock = system_clock) -> None:
@@ -156,7 +156,7 @@ class LocalStack:
         self.warnings = self._loaded[0].warnings if self._loaded else ()
 
     async def run(self, *, task_status: trio.TaskStatus[Addresses] = trio.TASK_STATUS_IGNORED) -> None:
-        """Starts with the addresses, once clients can use them. Stops brokers before name servers."""
+        """Reports the addresses as started, once clients can use them. Stops brokers before name servers."""
         async with shelter() as sheltered:  # brokers unregister at name servers that still listen
             namesrvs = tuple([await self._start_namesrv(sheltered, n) for n in range(self._chosen.namesrvs)])
             async with trio.open_nursery() as nursery:
@@ -181,19 +181,19 @@ class LocalStack:
                 task_status.started(Addresses(";".join(namesrvs), namesrvs, told, here, metrics, grpc, recovered))
                 await trio.sleep_forever()
 
-    # ---- what happens to brokers
+    # ---- failures
 
     async def start(self, name: str) -> str:
-        """Start a broker again that was killed, on what it had; its address, which may be another one."""
+        """Restart a killed broker with its data. Returns its address, which may have changed."""
         member = self._member(name)
         await member.over.wait()
         return await self._start_member(member)
 
     def kill(self, name: str) -> None:
-        """As kill -9: nothing more gets out of it. What it had written, it has when it starts again."""
+        """As kill -9: nothing more is sent. What it had written is there when it restarts."""
         from rocketlet.store.memory_disk import MemoryDisk
 
-        member, network = self._member(name), self._network_that_breaks()
+        member, network = self._member(name), self._breakable_network()
         if not isinstance(member.disk, MemoryDisk):
             raise RuntimeError("a broker with a directory can be killed only with its process; keep data in memory")
         if member.killed or name not in self.brokers:
@@ -206,41 +206,42 @@ class LocalStack:
 
     def pause(self, name: str) -> None:
         """As kill -STOP, seen from outside: nothing moves on its connections until `resume`."""
-        self._network_that_breaks().pause(self._member(name).name)
+        self._breakable_network().pause(self._member(name).name)
         self._cut_off(self._member(name))
 
     def resume(self, name: str) -> None:
-        """End a pause; what waited moves on."""
-        self._network_that_breaks().resume(self._member(name).name)
+        """End a pause; held data moves on."""
+        self._breakable_network().resume(self._member(name).name)
         self._cut_off(self._member(name), again=True)
 
     def partition(self, one: str, other: str) -> None:
-        """Part two brokers, or a broker and a name server (`namesrv`) or the coordinator (`etcd`), until `heal`."""
+        """Partition two brokers, or a broker and a name server (`namesrv`) or the coordinator (`etcd`), until
+        `heal`."""
         if other == ETCD:
             self._cut_off(self._member(one))
             return
         names = [each if each.startswith("namesrv") else self._member(each).name for each in (one, other)]
-        self._network_that_breaks().partition(*names)
+        self._breakable_network().partition(*names)
 
     def heal(self) -> None:
         """End all partitions."""
-        self._network_that_breaks().heal()
+        self._breakable_network().heal()
         for group in self._groups:
             group.cut_off.clear()
 
     def etcd_down(self) -> None:
-        """Have the coordinator answer nobody until `etcd_up`: nobody is elected, and sends go on."""
-        for group in self._groups_that_elect():
+        """Make the coordinator silent until `etcd_up`: no elections, while sends continue."""
+        for group in self._electing_groups():
             group.stop()
 
     def etcd_up(self) -> None:
-        """Have it answer again."""
-        for group in self._groups_that_elect():
+        """Make the coordinator answer again."""
+        for group in self._electing_groups():
             group.go_on()
 
     def master(self, name: str = "broker-a") -> str | None:
-        """Which member leads the replicas of a broker name now: `broker-a`, `broker-a-1` ...; None where none does."""
-        self._groups_that_elect()
+        """Which member leads the replicas of a broker name now: `broker-a`, `broker-a-1` ...; None if none does."""
+        self._electing_groups()
         for member in self._members:
             broker = self.brokers.get(member.name)
             if _name(member.number) != name or broker is None or broker.group is None or broker.group.driver is None:
@@ -251,7 +252,7 @@ class LocalStack:
         return None
 
     async def elected(self, name: str = "broker-a", *, but: str = "") -> str:
-        """Wait until a member leads, another one than `but`, and the name servers know it; which."""
+        """Wait until a member other than `but` leads, and the name servers know it. Returns its name."""
         while (found := self.master(name)) in (None, but):
             await trio.sleep(_LOOK_SECONDS)
         assert found is not None
@@ -259,20 +260,20 @@ class LocalStack:
         return found
 
     def kill_master(self, name: str = "broker-a") -> str:
-        """`kill` whoever leads the replicas of that name; which member that was."""
+        """`kill` the leader of the replicas of that name. Returns its name."""
         found = self.master(name)
         if found is None:
             raise RuntimeError(f"no replica of {name} leads now")
         self.kill(found)
         return found
 
-    def _groups_that_elect(self) -> list[MemoryCoordination]:
+    def _electing_groups(self) -> list[MemoryCoordination]:
         if not self._groups:
             raise RuntimeError("the replicas of this stack do not elect their master: ask for three, replicas=3")
         return self._groups
 
     def _cut_off(self, member: Member, *, again: bool = False) -> None:
-        """Part a replica from its coordinator, or (`again`) let it reach that again."""
+        """Cut a replica off from its coordinator, or (`again`) let it reach it again."""
         if self._groups:
             cut_off = self._groups[member.number].cut_off
             (cut_off.discard if again else cut_off.add)(str(member.replica + 1))
@@ -288,7 +289,7 @@ class LocalStack:
         return MemoryCoordination(disk.read_file(path) or b"", lambda data: disk.write_file(path, data))
 
     async def promote(self, name: str, *, force: bool = False) -> None:
-        """Make a slave the master of its name; `force` where the master is lost. Raises AdminRefused."""
+        """Make a slave the master of its name; `force` if the master is lost. Raises AdminRefused."""
         from rocketlet.remoting.protocol.replication import PromoteHeader
         from rocketlet.remoting.request_codes import RequestCode
         from rocketlet.tools.admin.calls import admin
@@ -303,7 +304,7 @@ class LocalStack:
                 return member
         raise ValueError(f"no broker is called {name}; there are {', '.join(one.name for one in self._members)}")
 
-    def _network_that_breaks(self) -> BreakableNetwork:
+    def _breakable_network(self) -> BreakableNetwork:
         if self._breakable is None:
             raise RuntimeError("this stack was not made to be broken: use rocketmq_cluster, or breakable=True")
         return self._breakable
@@ -350,12 +351,13 @@ class LocalStack:
     ) -> None:
         try:
             with member.scope:
-                await run_lives(make, task_status=task_status)
+                await run_restarting(make, task_status=task_status)
         finally:
             member.over.set()
 
     async def serve_grpc(self, port: int) -> str:
-        """Serve clients of RocketMQ 5 too, until the stack ends; where. Raises ListenFailed, ExtraMissing.
+        """Serve clients of RocketMQ 5 too, until the stack ends. Returns the address. Raises ListenFailed,
+        ExtraMissing.
 
         Requires: the stack runs.
         """
@@ -429,7 +431,7 @@ class LocalStack:
         return f"{LOOPBACK}:{port}" if host in ("0.0.0.0", "[::]") else address
 
     def _flags(self, member: Member, namesrvs: tuple[str, ...]) -> dict[str, str]:
-        """The settings of one broker that this stack chooses, and those given for all."""
+        """The settings of one broker: those chosen by this stack, and those given for all."""
         chosen = self._chosen
         flags = {
             "brokerName": _name(member.number),
@@ -494,7 +496,7 @@ class _OfMaster:
         leads = stack.master(_name(member.number)) if stack.elects else None
         return stack.brokers[leads or member.name].metrics if (leads or member.name) in stack.brokers else _Nothing()
 
-    def fill(self, page: Page) -> Iterator[None]:
+    def fill(self, page: Page) -> Iterator[Wait]:
         """See Source."""
         return self._source().fill(page)
 
@@ -516,7 +518,7 @@ class _Nothing:
 
 
 def _grpc_keys() -> set[str]:
-    """The settings that are the gRPC endpoint's own."""
+    """The gRPC endpoint's own settings."""
     brokers = {one.key for kind in (BrokerConfig, ServerConfig, PoolConfig) for one in settings_of(kind)}
     return {one.key for one in settings_of(ProxyConfig)} - brokers
 
@@ -527,5 +529,5 @@ def _name(number: int) -> str:
 
 
 def _port(first: int, number: int, step: int) -> int:
-    """The port of the nth server; if the first one takes a free port, all do."""
+    """The port of the nth server; if the first takes a free port, all do."""
     return first + number * step if first else 0

@@ -1,4 +1,4 @@
-"""`rocketlet send`, `tail` and `export`: messages from the shell and to it.
+"""`rocketlet send`, `tail` and `export`: messages from and to the shell.
 
 `tail` and `export` leave no trace: they join no group and store no offset.
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Exists on every broker from its start, for tools like these.
 TOOLS_GROUP = "TOOLS_CONSUMER"
-HOLD_SECONDS = 2.0  # a pull that finds nothing waits so long at the broker
+HOLD_SECONDS = 2.0  # how long a pull that finds nothing waits at the broker
 BATCH = 32
 PROGRESS_EVERY = 10_000
 
@@ -178,7 +178,7 @@ def _messages(
             if not follow and at[queue] >= ends[queue]:
                 del at[queue]
                 continue
-            # The broker may hold a pull only where all queues were found empty, or the others would wait.
+            # A pull may be parked only if all queues were empty, or the others would wait.
             hold = HOLD_SECONDS / len(at) if follow and idle >= len(at) else 0.0
             found = consumer.pull(queue, at[queue], BATCH, selection, hold=hold)
             at[queue] = found.next_offset

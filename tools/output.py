@@ -1,4 +1,4 @@
-"""How commands print: tables for people, JSON lines for machines, colours only where a terminal wants them.
+"""How commands print: tables for people, JSON lines for machines, colours only on terminals.
 
 Java: (none)
 """

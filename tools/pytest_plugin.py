@@ -5,10 +5,10 @@
             producer.send(Message("orders", b"7"))
         rocketmq.on(RequestCode.SEND_MESSAGE_V2, reply=ResponseCode.SYSTEM_BUSY, times=3)
 
-- `rocketmq`: a name server and a broker of the test's own, in memory, on free ports; gone with the test.
+- `rocketmq`: a name server and a broker for one test, in memory, on free ports.
 - `rocketmq_session`: one for the whole run, for suites that separate tests by topic; faults end with each test.
 - `rocketmq_cluster`: call it, `rocketmq_cluster(brokers=2, namesrvs=2)`, for as many as are needed, also with slaves
-  (`replicas=2`); its brokers can be killed, paused and parted from each other.
+  (`replicas=2`); its brokers can be killed, paused and partitioned.
 - `rocketmq_virtual`: the same in virtual time, for tests under trio:
   `async with rocketmq_virtual(replicas=2) as cluster`.
 
@@ -19,7 +19,7 @@ After a test that had `rocketmq` or `rocketmq_cluster`, clients that are still c
 `@pytest.mark.rocketmq(messageDelayLevel="1s 2s", autoCreateTopicEnable=False)`; with `fast_retries=True` each retry
 comes after a second.
 
-Nothing of the stack is imported before a test asks for it.
+Nothing of the stack is imported before a test uses it.
 
 Java: (none)
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from rocketlet.tools.thread_stack import ThreadStack
     from rocketlet.tools.virtual_cluster import VirtualCluster
 
-FAST_RETRIES = " ".join(["1s"] * 18)  # all delay levels, which retries go through from 10 s to 2 h otherwise
+FAST_RETRIES = " ".join(["1s"] * 18)  # all delay levels, through which retries otherwise go from 10 s to 2 h
 LEAK_GRACE_SECONDS = 2.0  # a client that was closed at the very end may still be unregistering
 _LOOK_EVERY = 0.01
 
@@ -143,7 +143,7 @@ def _marked(request: pytest.FixtureRequest) -> dict[str, str]:
 
 
 def _texts(settings: dict[str, Any]) -> dict[str, str]:
-    """Values as they are written in a properties file."""
+    """Values as written in a properties file."""
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in settings.items()}
 
 

@@ -40,7 +40,7 @@ def check(directory: str, repairs: bool, yes: bool, as_json: bool, config: str |
     from rocketlet.store.disk import RealDisk
     from rocketlet.store.geometry import store_in
 
-    logging.getLogger("rocketlet.store").addHandler(logging.NullHandler())  # it prints what it would log
+    logging.getLogger("rocketlet.store").addHandler(logging.NullHandler())  # it prints the log lines itself
     disk = RealDisk()
     settings = _settings(store_in(disk, directory), config)
     on_progress = _progress if sys.stderr.isatty() and not quiet else _silent
@@ -92,7 +92,7 @@ def dump(file: str, kind: str | None, slots: int | None, entries: int | None) ->
 @store.command()
 @click.argument("directory", type=click.Path(exists=True, file_okay=False))
 @click.option(
-    "--delete", is_flag=True, help="Delete what is there, and what was set aside before: there is no way back."
+    "--delete", is_flag=True, help="Delete the files, including those set aside before: this cannot be undone."
 )
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--config", "-c", type=click.Path(exists=True, dir_okay=False), help="The broker's configuration file.")
@@ -137,7 +137,7 @@ def _settings(directory: str, config: str | None) -> Any:
 
 
 def _geometry(disk: Any, file: str, slots: int | None, entries: int | None) -> Any:
-    """How an index file divides: as given, or as derived from the store that contains it."""
+    """The geometry of an index file: as given, or derived from its store."""
     from pathlib import Path
 
     from rocketlet.store.config import StoreConfig

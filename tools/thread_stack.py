@@ -39,10 +39,10 @@ class ThreadStack:
         self._failure: BaseException | None = None
         self._endpoints = ""
 
-    # ---- life
+    # ---- lifetime
 
     def start(self) -> None:
-        """Return when clients can use it. Raises what prevents it from starting."""
+        """Return when clients can use it. Raises the error of a failed start."""
         self._thread = threading.Thread(target=self._run, name="rocketlet-stack", daemon=True)
         self._thread.start()
         if not self._ready.wait(START_SECONDS):
@@ -93,33 +93,33 @@ class ThreadStack:
 
     @property
     def addresses(self) -> Addresses:
-        """Where everything is."""
+        """All addresses."""
         if self._addresses is None:
             raise RuntimeError("the stack is not running; start() it or use it in a with block")
         return self._addresses
 
     @property
     def namesrv(self) -> str:
-        """The name servers, as clients want them: `host:port;host:port`."""
+        """The name servers, in clients' format: `host:port;host:port`."""
         return self.addresses.namesrv
 
     @property
     def endpoints(self) -> str:
-        """Where clients of RocketMQ 5 connect to, `host:port`; served from the first time that it is asked for."""
+        """The endpoint for clients of RocketMQ 5, `host:port`; served from the first use of this property."""
         if not self._endpoints:
             self._endpoints = self.addresses.grpc or trio.from_thread.run(
                 self._stack.serve_grpc, 0, trio_token=self._token
             )
         return self._endpoints
 
-    # ---- what happens to brokers; see LocalStack
+    # ---- failures; see LocalStack
 
     def kill(self, name: str) -> None:
         """As kill -9: `broker-a` is a master as it starts, `broker-a-1` its first slave."""
         self.call(self._stack.kill, name)
 
     def restart(self, name: str) -> None:
-        """Start a broker again that was killed, on what it had; clients find it by the name servers."""
+        """Restart a killed broker with its data; clients find it through the name servers."""
         trio.from_thread.run(self._stack.start, name, trio_token=self._token)
 
     def pause(self, name: str) -> None:
@@ -131,7 +131,7 @@ class ThreadStack:
         self.call(self._stack.resume, name)
 
     def partition(self, one: str, other: str) -> None:
-        """Part two brokers, or a broker and a name server (`namesrv`), until `heal`."""
+        """Partition two brokers, or a broker and a name server (`namesrv`), until `heal`."""
         self.call(self._stack.partition, one, other)
 
     def heal(self) -> None:
@@ -139,27 +139,27 @@ class ThreadStack:
         self.call(self._stack.heal)
 
     def master(self, name: str = "broker-a") -> str | None:
-        """Where replicas elect their master: which member leads now."""
+        """For electing replicas: the member that leads now."""
         return self.call(self._stack.master, name)
 
     def kill_master(self, name: str = "broker-a") -> str:
-        """`kill` whoever leads; which member that was. `elected(but=...)` waits for the next one."""
+        """`kill` the leader. Returns its name. `elected(but=...)` waits for the next one."""
         return self.call(self._stack.kill_master, name)
 
     def elected(self, name: str = "broker-a", *, but: str = "") -> str:
-        """Wait until a member leads, another one than `but`; which."""
+        """Wait until a member other than `but` leads. Returns its name."""
         return trio.from_thread.run(partial(self._stack.elected, name, but=but), trio_token=self._token)
 
     def etcd_down(self) -> None:
-        """Have the coordinator of electing replicas answer nobody until `etcd_up`."""
+        """Make the coordinator of electing replicas silent until `etcd_up`."""
         self.call(self._stack.etcd_down)
 
     def etcd_up(self) -> None:
-        """Have it answer again."""
+        """Make the coordinator answer again."""
         self.call(self._stack.etcd_up)
 
     def promote(self, name: str, *, force: bool = False) -> None:
-        """Make a slave the master; `force` where the master is lost. Raises AdminRefused."""
+        """Make a slave the master; `force` if the master is lost. Raises AdminRefused."""
         trio.from_thread.run(partial(self._stack.promote, name, force=force), trio_token=self._token)
 
     # ---- faults
@@ -186,7 +186,7 @@ class ThreadStack:
         )
 
     def clear_faults(self) -> None:
-        """No more faults."""
+        """Remove all faults."""
         self._stack.faults.clear()
         self._stack.namesrv_faults.clear()
 
@@ -195,12 +195,12 @@ class ThreadStack:
         return trio.from_thread.run_sync(function, *args, trio_token=self._token)
 
     def open_connections(self) -> list[str]:
-        """The far ends of connections that clients have open now."""
+        """The peers of clients' open connections."""
         return self.call(self._network.foreign_peers)
 
 
 class _WatchedNetwork:
-    """TCP that remembers who is connected, without the connections within the stack."""
+    """TCP that records open connections, except those within the stack."""
 
     def __init__(self) -> None:
         self._tcp: Network = TcpNetwork()

@@ -30,7 +30,7 @@ METRICS_PORT = 5557  # RocketMQ 5's
 
 
 class ConsoleFailed(RocketletError):
-    """The console beside it did not come up."""
+    """The console did not start."""
 
 
 @click.command()
@@ -171,7 +171,7 @@ def _run(stack: Any, wanted: LocalSettings, how: str, with_console: bool) -> int
 
 
 async def _console(namesrv: str, how: str, *, task_status: trio.TaskStatus[None]) -> None:
-    """The console, in a process of its own that ends with this one."""
+    """The console, in a separate process that ends with this one."""
     import subprocess
 
     import trio
@@ -210,7 +210,7 @@ async def _is_free(port: int) -> bool:
 
 
 def _advice(error: BaseException) -> str:
-    """What to do about an address that cannot be listened on."""
+    """Advice for an address that cannot be listened on."""
     import errno
 
     cause = error if isinstance(error, OSError) else error.__cause__

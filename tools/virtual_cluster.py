@@ -8,8 +8,8 @@
             await trio.sleep(200)
             await cluster.promote("broker-a-1", force=True)
 
-It is the stack of `rocketlet up`, over a network in memory and with a wall clock that keeps step with trio's. Each
-client is a host of its own. Under pytest it is the fixture `rocketmq_virtual`.
+It is the stack of `rocketlet up`, on a network in memory and with a wall clock that follows trio's. Each client is a
+separate host. Under pytest it is the fixture `rocketmq_virtual`.
 
 Java: (none)
 """
@@ -31,7 +31,7 @@ BEGIN_MS = 1_700_000_000_000  # 2023-11-14 22:13:20 UTC
 
 
 class VirtualCluster(LocalStack):
-    """A running stack, with its addresses and what clients need."""
+    """A running stack, with its addresses and the seams for clients."""
 
     def __init__(self, chosen: LocalSettings) -> None:
         self.network = MemoryNetwork(host="127.0.0.1")
@@ -42,7 +42,7 @@ class VirtualCluster(LocalStack):
 
     @property
     def namesrv(self) -> str:
-        """The name servers, as clients want them."""
+        """The name servers, in clients' format."""
         return self.addresses.namesrv
 
     def world(self) -> World:
@@ -64,7 +64,8 @@ async def virtual_cluster(
         namesrvs=namesrvs,
         replicas=replicas,
         breakable=True,
-        settings=settings or {},
+        # Real time goes on beside virtual time: a machine that stood still would have requests refused as stale.
+        settings={"brokerFastFailureEnable": "false", **(settings or {})},
     )
     cluster = VirtualCluster(chosen)
     async with trio.open_nursery() as nursery:

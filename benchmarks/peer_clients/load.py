@@ -1,7 +1,7 @@
-"""What the client processes of all peers share: their arguments, the clock, and the figures that they print.
+"""Shared by the client processes of all peers: arguments, the clock, and the printed figures.
 
-A load handles `count` messages of 1 KiB; what it prepares before `began()` is not measured. `latency` sends by the
-clock, 500 a second, and tells percentiles from the call that sends to the listener; the body carries the time.
+A load handles `count` messages of 1 KiB; preparations before `began()` are not measured. `latency` sends by the clock,
+500 a second, and reports percentiles from the sending call to the listener; the body carries the time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Stopwatch:
 
 
 class Latencies:
-    """The time that messages took, by what their bodies say."""
+    """The latency of messages, from the times in their bodies."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -45,18 +45,19 @@ class Latencies:
         self.seconds.append(time.perf_counter() - _time.unpack_from(body)[0])
 
     def percentiles(self) -> dict[str, float]:
-        """Microseconds by percentile; the first hundred, in which routes and connections are made, are left out."""
+        """Microseconds by percentile; the first hundred, during which routes and connections are set up, are left
+        out."""
         ordered = sorted(self.seconds[100:])
         return {f"p{p:g}": ordered[min(len(ordered) - 1, int(len(ordered) * p / 100))] * 1e6 for p in PERCENTILES}
 
 
 def stamped() -> bytes:
-    """A body that says when it was sent: now."""
+    """A body with the current time."""
     return _time.pack(time.perf_counter()) + BODY[_time.size :]
 
 
 def moments(count: int) -> list[float]:
-    """When each of so many messages is due, by `time.perf_counter`."""
+    """When each message is due, by `time.perf_counter`."""
     first = time.perf_counter() + 0.5
     return [first + number / RATE for number in range(count)]
 
@@ -66,7 +67,7 @@ Load = Callable[[str, int, Stopwatch, Latencies], None]
 
 
 def main(loads: Mapping[str, Load]) -> None:
-    """Run the load that the command line names and print its figures."""
+    """Run the load named on the command line and print its figures."""
     parser = argparse.ArgumentParser()
     parser.add_argument("load", choices=loads)
     parser.add_argument("address")

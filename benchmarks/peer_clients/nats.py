@@ -13,13 +13,13 @@ from nats.js.api import AckPolicy, ConsumerConfig, StorageType
 
 from benchmarks.peer_clients.load import BODY, Latencies, Load, Stopwatch, main, moments, stamped
 
-FETCH = 256
+AT_ONCE = 256
 
 Run = Callable[[Client, str, int, Stopwatch, Latencies], Awaitable[None]]
 
 
 def load(run: Run) -> Load:
-    """A load that runs on asyncio, with a stream of its own."""
+    """A load that runs on asyncio, with its own stream."""
 
     async def connected(address: str, count: int, watch: Stopwatch, latencies: Latencies) -> None:
         client = Client()
@@ -54,7 +54,7 @@ async def pipelined(in_flight: int, client: Client, subject: str, count: int, wa
 
 
 async def _fill(client: Client, subject: str, count: int, in_flight: int = 1024) -> None:
-    """Have so many on their way, and look at each answer: half of the CPU of `publish_async`."""
+    """Keep that many in flight, and check each answer: half of the CPU of `publish_async`."""
     answers = client.new_inbox()
     answered, room, all_answered = 0, asyncio.Event(), asyncio.Event()
 
@@ -77,32 +77,26 @@ async def _fill(client: Client, subject: str, count: int, in_flight: int = 1024)
     await subscription.unsubscribe()
 
 
-async def each(client: Client, subject: str, count: int, watch: Stopwatch, _: Latencies) -> None:
+async def consumed(at_once: int, client: Client, subject: str, count: int, watch: Stopwatch, _: Latencies) -> None:
+    """By a push subscription; each message is acknowledged, or one of so many for all before it."""
     await _fill(client, subject, count)
-    settings = ConsumerConfig(max_ack_pending=10_000)
-    subscription = await client.jetstream().pull_subscribe(subject, durable="each", config=settings)
-    seen = 0
-    watch.began()
-    while seen < count:
-        messages = await subscription.fetch(FETCH)
-        for message in messages:
+    policy = AckPolicy.EXPLICIT if at_once == 1 else AckPolicy.ALL
+    settings = ConsumerConfig(ack_policy=policy, max_ack_pending=10_000)
+    seen, all_seen = 0, asyncio.Event()
+
+    async def listener(message: Msg) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == 1:
+            watch.began()
+        if seen % at_once == 0 or seen == count:
             await message.ack()
-        seen += len(messages)
-    watch.ended()
+        if seen == count:
+            watch.ended()
+            all_seen.set()
 
-
-async def batches(client: Client, subject: str, count: int, watch: Stopwatch, _: Latencies) -> None:
-    await _fill(client, subject, count)
-    settings = ConsumerConfig(ack_policy=AckPolicy.ALL, max_ack_pending=10_000)
-    subscription = await client.jetstream().pull_subscribe(subject, durable="batches", config=settings)
-    seen = size = 0
-    watch.began()
-    while seen < count:
-        messages = await subscription.fetch(FETCH)
-        size += sum(len(message.data) for message in messages)
-        await messages[-1].ack()
-        seen += len(messages)
-    watch.ended()
+    await client.jetstream().subscribe(subject, cb=listener, config=settings, manual_ack=True)
+    await asyncio.wait_for(all_seen.wait(), 60)
 
 
 async def latency(client: Client, subject: str, count: int, watch: Stopwatch, latencies: Latencies) -> None:
@@ -127,8 +121,8 @@ ALL: dict[str, Load] = {
     "sync": load(sync),
     "pipelined 256": load(partial(pipelined, 256)),
     "pipelined 1024": load(partial(pipelined, 1024)),
-    "each": load(each),
-    "batches": load(batches),
+    "each": load(partial(consumed, 1)),
+    "batches": load(partial(consumed, AT_ONCE)),
     "latency": load(latency),
 }
 

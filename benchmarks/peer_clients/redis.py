@@ -46,7 +46,7 @@ def pipelined(in_flight: int, address: str, count: int, watch: Stopwatch, _: Lat
 
 
 def _fill(client: Redis, key: str, count: int, in_flight: int, *, atomic: bool = False) -> None:
-    """So many commands at a time, as a transaction where they are to be stored together or not at all."""
+    """That many commands at a time, as a transaction if they are to be stored atomically."""
     for _ in range(count // in_flight):
         with client.pipeline(transaction=atomic) as pipeline:
             for _number in range(in_flight):

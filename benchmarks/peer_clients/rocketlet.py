@@ -40,7 +40,7 @@ def pipelined(in_flight: int, address: str, count: int, watch: Stopwatch, _: Lat
 
 
 def _fill(producer: Producer, topic: str, count: int) -> None:
-    """Have `max_in_flight` on their way, and look at each result."""
+    """Keep `max_in_flight` sends in flight, and check each result."""
     under_way: deque[PendingSend] = deque()
     for _ in range(count):
         under_way.append(producer.send_soon(Message(topic, BODY)))
@@ -61,7 +61,7 @@ def atomic(address: str, count: int, watch: Stopwatch, _: Latencies) -> None:
 
 
 def _full_topic(address: str, count: int) -> str:
-    """A topic of its own with so many messages."""
+    """A new topic with that many messages."""
     topic = f"Full-{time.time_ns()}"
     with Producer("peers", namesrv=address) as producer:
         _fill(producer, topic, count)

@@ -1,4 +1,4 @@
-"""What RocketMQ's benchmark programs count and print, so that their lines and ours can stand side by side."""
+"""The counters and output of RocketMQ's benchmark programs, so that their lines and ours can be compared."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ REPORT_SECONDS = 10.0
 
 @dataclass(slots=True)
 class Counters:
-    """One a thread, so that counting takes no lock; `Load` adds them up."""
+    """One per thread, so that counting takes no lock; `Load` sums them."""
 
     sent: int = 0
     failed: int = 0
@@ -29,7 +29,7 @@ class Counters:
 
 @dataclass(slots=True)
 class Load:
-    """Threads that do the same until told to stop, and the lines that say how they fare."""
+    """Threads that do the same work until stopped, and their report lines."""
 
     unit: str = "Send TPS"
     counters: list[Counters] = field(default_factory=list)
@@ -61,7 +61,8 @@ class Load:
         )
 
     def run(self, work: Callable[[Counters, threading.Event], None], threads: int, seconds: float | None) -> None:
-        """Run `work` in threads for so long (None: until Ctrl-C), print a line every ten seconds and one at the end."""
+        """Run `work` in threads for that long (None: until Ctrl-C), and print a line every ten seconds and one at the
+        end."""
         stop = threading.Event()
         self.counters = [Counters() for _ in range(threads)]
         crew = [threading.Thread(target=work, args=(one, stop), daemon=True) for one in self.counters]

@@ -1,4 +1,4 @@
-"""What the kernel says of a process: CPU time, resident memory, who listens on a port. Linux only.
+"""A process's figures from the kernel: CPU time, resident memory, listening ports. Linux only.
 
 CPU time from the kernel's accounting is steadier than wall time on a shared machine, so the tables lead with it.
 """
@@ -15,7 +15,8 @@ LISTEN = "0A"
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of all threads of a process; its name may hold blanks, so cut after the last bracket."""
+    """User and system time of all threads of a process; its name may contain blanks, so parsing starts after the last
+    bracket."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 
@@ -42,7 +43,7 @@ def listening_pid(port: int) -> int | None:
             if any(os.readlink(f"/proc/{pid}/fd/{fd}") in inodes for fd in os.listdir(f"/proc/{pid}/fd")):
                 return int(pid)
         except OSError:
-            continue  # ended meanwhile, or not ours to look at
+            continue  # ended meanwhile, or not accessible
     return None
 
 

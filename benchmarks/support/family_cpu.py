@@ -1,4 +1,4 @@
-"""What work costs that several processes do: by the clock, and in CPU of this process and all below it. Linux only."""
+"""The cost of work done by several processes: wall time, and CPU of this process and its descendants. Linux only."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from typing import Any
 
 @dataclass(slots=True)
 class Cost:
-    """Seconds by the clock, and of CPU in all processes that took part."""
+    """Seconds of wall time, and of CPU in all processes involved."""
 
     wall: float
     cpu: float
 
 
 def cost_of(work: Callable[[], Any]) -> Cost:
-    """Of work done in processes that live on: the JVM, its Python workers, and this one."""
+    """The cost of work in processes that keep running: the JVM, its Python workers, and this one."""
     began, cpu = time.perf_counter(), family_cpu(os.getpid())
     work()
     return Cost(time.perf_counter() - began, family_cpu(os.getpid()) - cpu)
 
 
 def family_cpu(pid: int) -> float:
-    """CPU time of a process and all below it; what ended meanwhile counts with the one that waited for it."""
+    """CPU time of a process and its descendants; ended ones count with the parent that waited for them."""
     _, cpu = _processes()
     return sum(cpu.get(one, 0.0) for one in family(pid))
 
 
 def family(pid: int) -> set[int]:
-    """A process and all below it."""
+    """A process and its descendants."""
     parents, _ = _processes()
     found, more = {pid}, True
     while more:

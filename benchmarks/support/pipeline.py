@@ -1,6 +1,6 @@
-"""Keeps N requests in flight on one or more connections and counts the answers, with as little work as it can.
+"""Keeps N requests in flight on one or more connections and counts the answers, with as little work as possible.
 
-Plain blocking sockets: on two cores the driver must not take more than it measures.
+Plain blocking sockets: on two cores the driver must not cost more than what it measures.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from benchmarks.support.cpu import CpuMeter, listening_pid
 
 RECEIVE = 1 << 18
-FLUSH_OR_REPLICA_LATE = (10, 11, 12)  # the message is stored all the same
+FLUSH_OR_REPLICA_LATE = (10, 11, 12)  # the message is stored nevertheless
 
 
 class Refused(Exception):
@@ -22,7 +22,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one run of a load showed."""
+    """The results of one run of a load."""
 
     requests: int
     seconds: float
@@ -48,9 +48,9 @@ def connect(port: int) -> socket.socket:
 
 
 def pipelined(port: int, request: bytes, in_flight: int, count: int) -> Measured:
-    """Send the same request `count` times with `in_flight` under way on one connection.
+    """Send the same request `count` times with `in_flight` in flight on one connection.
 
-    The first answer is looked at: a load of errors would be a fast load.
+    The first answer is checked: a load of errors would be a fast load.
     """
     pid = listening_pid(port)
     if pid is None:
@@ -95,7 +95,7 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def check_answer(answer: bytes) -> None:
-    """Raise where the answer is an error; `answer` is a frame without its length."""
+    """Raise if the answer is an error; `answer` is a frame without its length."""
     word = int.from_bytes(answer[:4], "big")
     header = answer[4 : 4 + (word & 0xFFFFFF)]
     if word >> 24 == 1:

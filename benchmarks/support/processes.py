@@ -1,7 +1,8 @@
-"""Real processes to measure: our name server and broker, the yardstick, a Java stack. Each in the group of the caller.
+"""Real processes to measure: our name server and broker, the yardstick, a Java stack. Each in the caller's process
+group.
 
-Linux gives each session a scheduling group of its own, and a broker in another group than its clients is measured too
-slow; so nothing here starts a session. Only processes started here are ended, by pid.
+Linux gives each session its own scheduling group, and a broker in another group than its clients appears too slow; so
+nothing here starts a session. Only processes started here are ended, by pid.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.support.cpu import listening_pid
+from tests.support import ports
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 YARDSTICK = Path(os.environ.get("YARDSTICK", ROOT.parent / "shared" / "limit"))
@@ -28,7 +30,7 @@ READY_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running server: where it listens, which process it is."""
+    """A running server: its address and its process."""
 
     port: int
     pid: int
@@ -36,26 +38,12 @@ class Server:
 
 
 def free_port() -> int:
-    """A port that nobody listens on, nor on the two below it (VIP) and the two above (slaves, replicas)."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
-        if all(_can_bind(port + step) for step in (-2, 0, 1, 2)):
-            return port
-
-
-def _can_bind(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
+    """A free port, with those beside it for VIP clients, slaves and replicas free as well."""
+    return ports.free_port(-2, 1, 2)
 
 
 def wait_until_ready(port: int, process: subprocess.Popen[bytes], log: Path, says: bytes) -> None:
-    """Return when the port answers and the process has said so; raise with its own words when it ended instead."""
+    """Return when the port answers and the process has printed so; raise with its output if it ended instead."""
     deadline = time.monotonic() + READY_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:
@@ -72,7 +60,7 @@ def wait_until_ready(port: int, process: subprocess.Popen[bytes], log: Path, say
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """A directory that is gone afterwards; ROCKETLET_BENCH_DIR says on which disk."""
+    """A temporary directory, on the disk chosen by ROCKETLET_BENCH_DIR."""
     directory = Path(tempfile.mkdtemp(prefix="rocketlet-bench-", dir=os.environ.get("ROCKETLET_BENCH_DIR")))
     try:
         yield directory
@@ -82,7 +70,8 @@ def scratch() -> Iterator[Path]:
 
 @contextmanager
 def running(arguments: list[str], port: int, directory: Path, name: str, says: bytes = b"") -> Iterator[Server]:
-    """Run a server until the block ends; its output goes to a file beside its data. `says`: once it is ready."""
+    """Run a server until the block ends; its output goes to a file beside its data. `says`: its line once it is
+    ready."""
     log = directory / f"{name}.out"
     with log.open("wb") as output:
         process = subprocess.Popen(arguments, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
@@ -132,7 +121,7 @@ def broker(directory: Path, name_server_port: int, **settings: object) -> Iterat
 
 @contextmanager
 def stack(**settings: object) -> Iterator[tuple[Server, Server]]:
-    """A name server and a broker of ours in a scratch directory."""
+    """Our name server and broker in a scratch directory."""
     with (
         scratch() as directory,
         name_server(directory) as names,
@@ -143,7 +132,7 @@ def stack(**settings: object) -> Iterator[tuple[Server, Server]]:
 
 @contextmanager
 def yardstick() -> Iterator[Server | None]:
-    """The yardstick, or None where it is not beside the project (YARDSTICK names its directory)."""
+    """The yardstick, or None if it is not beside the project (YARDSTICK names its directory)."""
     program = YARDSTICK / "limit_server.py"
     if not program.exists():
         yield None
@@ -157,7 +146,7 @@ def yardstick() -> Iterator[Server | None]:
 
 
 def java_stack() -> Path | None:
-    """The script that starts a Java name server and broker, where Java, Maven and the script are present."""
+    """The script that starts a Java name server and broker, if Java, Maven and the script are present."""
     script = INTEROP / "stack" / "stack"
     return script if script.exists() and shutil.which("java") and shutil.which("mvn") else None
 

@@ -23,7 +23,7 @@ _TAG = string_hash("TagA")
 
 
 def messages(count: int, size: int, queues: int = 8, first: int = 0) -> list[Put]:
-    """What a send of a Java client makes: a unique key, a key, a tag, a cluster."""
+    """Messages like a Java client's: a unique key, a key, a tag, a cluster."""
     body = b"x" * size
     made = []
     for number in range(first, first + count):
@@ -35,7 +35,7 @@ def messages(count: int, size: int, queues: int = 8, first: int = 0) -> list[Put
 
 @contextlib.contextmanager
 def directory(under: str | None) -> Iterator[str]:
-    """A directory of its own, gone afterwards."""
+    """A temporary directory."""
     path = tempfile.mkdtemp(prefix="rocketlet-store-", dir=under)
     try:
         yield path
@@ -55,7 +55,7 @@ async def opened(path: str, **settings: Any) -> AsyncIterator[MessageStore]:
 
 
 def fill(store: MessageStore, count: int, size: int, turn: int = 32) -> None:
-    """Append messages, a turn at a time."""
+    """Append messages, turn by turn."""
     for begin in range(0, count, turn):
         for message in messages(min(turn, count - begin), size, first=begin):
             store.put(message)

@@ -1,9 +1,8 @@
-"""The bits that a queue's extension keeps per message: which SQL92 groups it passed when it came.
+"""The bits that a queue's extension keeps per message: which SQL92 groups it matched when it was stored.
 
 Each group of a topic owns k of m bits, by the murmur3 hash of `group#topic`. A message's map is the union of the bits
-of all groups whose expression it passes, so a group whose bits are not all set is not meant (the map never lies about
-that), and one whose bits are set probably is. k and m follow from the wanted error rate and the number of groups:
-20 % and 32 give 3 bits of 112.
+of all groups whose expression it matches, so a group whose bits are not all set certainly does not match, and one whose
+bits are set probably does. k and m follow from the error rate and the number of groups: 20 % and 32 give 3 bits of 112.
 
     bit p  →  byte p // 8, mask 1 << p % 8          `GroupA#TopicTest` → 105, 17, 70
 
@@ -25,14 +24,15 @@ _C1, _C2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
 
 @dataclass(frozen=True, slots=True)
 class Bloom:
-    """The shape of all bit maps of a broker. On disk: a change makes Java drop all filters it has stored."""
+    """The shape of all bit maps of a broker. Part of the disk format: a change makes Java drop all its stored
+    filters."""
 
     hashes: int
     bits: int
 
     @classmethod
     def for_groups(cls, groups: int, error_percent: int) -> Bloom:
-        """The shape for so many groups a topic and so many wrong hits in a hundred."""
+        """The shape for that many groups per topic and that percentage of false positives."""
         error = error_percent / 100
         bits = math.ceil(groups * math.log2(1 / error) * math.log2(math.e))
         return cls(math.ceil(math.log(error) / math.log(0.5)), -(-bits // 8) * 8)
@@ -55,7 +55,7 @@ class Bloom:
 
 
 def is_hit(positions: Sequence[int], bit_map: bytes) -> bool:
-    """Whether all of them are set. REQUIRES: the map has the size that the positions were made for."""
+    """Whether all of them are set. REQUIRES: the map has the size that the positions were computed for."""
     return all(bit_map[position >> 3] & 1 << (position & 7) for position in positions)
 
 

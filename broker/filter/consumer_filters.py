@@ -1,9 +1,9 @@
-"""The SQL92 filters that consumer groups have: topic -> group -> expression, compiled once.
+"""The SQL92 filters of consumer groups: topic -> group -> expression, compiled once.
 
-Heartbeats bring them, each with a version; a newer version replaces, an equal one revives, an older one is ignored. A
-group that left keeps its filter, marked with the time of its leaving, for a day: messages that come meanwhile still
-get its bits in the queue's extension. On disk this is consumerFilter.json, where everything counts as left until the
-next heartbeat, and where another shape of the bit maps makes all of it worthless. Pure: the time is given.
+Heartbeats bring them, each with a version; a newer version replaces, an equal one revives, an older one is ignored. The
+filter of a group that left is kept for a day, marked with that time: messages stored meanwhile still get its bits in
+the queue's extension. On disk this is consumerFilter.json; loaded filters count as left until the next heartbeat, and a
+different shape of the bit maps invalidates the file. Pure: the time is an argument.
 
 Invariants: at most MAX_FILTERS expressions are kept; every one of them compiles; `version` grows with every change.
 
@@ -20,20 +20,21 @@ from typing import Any, Final
 from rocketlet.broker.filter.bloom import Bloom
 from rocketlet.broker.filter.lexer import FilterSyntaxError
 from rocketlet.broker.filter.selector import Selector, compiled
+from rocketlet.common.json_pieces import object_pieces
 from rocketlet.common.subscription import SQL92, Subscription
 from rocketlet.common.topic import RETRY_TOPIC_MAX_LENGTH, is_legal_name
 
 log = logging.getLogger("rocketlet.broker.filter.consumer_filters")
 
 MAX_FILTERS: Final = 10_000
-MAX_CHARACTERS: Final = 1 << 20  # of all expressions; compiled they take 60 bytes a character
+MAX_CHARACTERS: Final = 1 << 20  # of all expressions; compiled they take 60 bytes per character
 DAY_MS: Final = 86_400_000
 _LOADED_DEAD_MS: Final = 30_000
 
 
 @dataclass(slots=True, eq=False)
 class ConsumerFilter:
-    """What one group wants of one topic. `born` is when this expression became known, `left` when its group went."""
+    """One group's filter on one topic. `born` is when this expression became known, `left` when its group left."""
 
     topic: str
     group: str
@@ -48,7 +49,7 @@ class ConsumerFilter:
         return self.left >= self.born
 
     def sees_bits_of(self, store_timestamp: int) -> bool:
-        """Whether the bit map of a message stored then can know of this filter."""
+        """Whether the bit map of a message stored at that time covers this filter."""
         return store_timestamp > self.born
 
 
@@ -59,6 +60,7 @@ class ConsumerFilters:
         self.bloom = bloom
         self.version = 0
         self._topics: dict[str, dict[str, ConsumerFilter]] = {}
+        self._topics_of: dict[str, set[str]] = {}  # by group
         self._count = 0
         self._characters = 0
 
@@ -69,10 +71,10 @@ class ConsumerFilters:
         return self._topics.get(topic, {}).values()
 
     def of_group(self, group: str) -> list[ConsumerFilter]:
-        return [groups[group] for groups in self._topics.values() if group in groups]
+        return [self._topics[topic][group] for topic in self._topics_of.get(group, ())]
 
     def register(self, group: str, subscriptions: Iterable[Subscription], now: int) -> None:
-        """Take in a heartbeat: all that the group subscribes, with tags or without."""
+        """Apply a heartbeat: all subscriptions of the group, with tags or without."""
         topics = set()
         for subscription in subscriptions:
             topics.add(subscription.topic)
@@ -80,15 +82,15 @@ class ConsumerFilters:
                 self._take(group, subscription, now)
         for known in self.of_group(group):
             if known.topic not in topics:
-                self._bury(known, now)
+                self._mark_dead(known, now)
 
     def group_left(self, group: str, now: int) -> None:
-        """Its last member is gone."""
+        """The group's last member has left."""
         for known in self.of_group(group):
-            self._bury(known, now)
+            self._mark_dead(known, now)
 
     def bit_map(self, topic: str, properties: bytes) -> bytes:
-        """The bits of all groups that a message passes; empty where the topic has no filter at all."""
+        """The bits of all groups that a message matches; empty if the topic has no filter."""
         filters = self._topics.get(topic)
         if not filters:
             return b""
@@ -96,25 +98,27 @@ class ConsumerFilters:
         return self.bloom.map_of(position for positions in hit for position in positions)
 
     def forget_old(self, now: int, kept_ms: int = DAY_MS) -> None:
-        """Drop what left longer ago than that."""
+        """Drop filters that left longer ago."""
         for known in list(self._all()):
             if known.dead and now - known.left >= kept_ms:
                 self._remove(known)
 
     def to_body(self) -> dict[str, Any]:
-        """The content of consumerFilter.json."""
-        return {
-            "filterDataByTopic": {
-                topic: {
-                    "groupFilterData": {group: _to_json(known, self.bloom) for group, known in groups.items()},
-                    "topic": topic,
-                }
-                for topic, groups in self._topics.items()
-            }
-        }
+        """All of them, as slaves get them."""
+        return {"filterDataByTopic": {topic: self._of_topic(topic) for topic in self._topics}}
+
+    def pieces(self, between: bytes = b",") -> Iterator[bytes]:
+        """The JSON of `to_body`, for consumerFilter.json."""
+        yield b'{"filterDataByTopic":'
+        yield from object_pieces(((topic, self._of_topic(topic)) for topic in list(self._topics)), between)
+        yield b"}"
+
+    def _of_topic(self, topic: str) -> dict[str, Any]:
+        groups = {known.group: _to_json(known, self.bloom) for known in self.of_topic(topic)}
+        return {"groupFilterData": groups, "topic": topic}
 
     def load(self, body: Any, now: int) -> None:
-        """Take over what was read from consumerFilter.json; what makes no sense in it is reported and left out."""
+        """Load consumerFilter.json; invalid entries are logged and skipped."""
         table = body.get("filterDataByTopic") if isinstance(body, dict) else None
         entries = [
             entry
@@ -177,7 +181,7 @@ class ConsumerFilters:
             return
         self._put(ConsumerFilter(topic, group, selector, subscription.version, self.bloom.positions(group, topic), now))
 
-    def _bury(self, known: ConsumerFilter, now: int) -> None:
+    def _mark_dead(self, known: ConsumerFilter, now: int) -> None:
         if not known.dead:
             known.left = now
             self.version += 1
@@ -188,6 +192,7 @@ class ConsumerFilters:
         self._count += old is None
         self._characters += len(known.selector.expression) - (len(old.selector.expression) if old else 0)
         groups[known.group] = known
+        self._topics_of.setdefault(known.group, set()).add(known.topic)
         self.version += 1
 
     def _remove(self, known: ConsumerFilter) -> None:
@@ -195,6 +200,10 @@ class ConsumerFilters:
         del groups[known.group]
         if not groups:
             del self._topics[known.topic]
+        topics = self._topics_of[known.group]
+        topics.discard(known.topic)
+        if not topics:
+            del self._topics_of[known.group]
         self._count -= 1
         self._characters -= len(known.selector.expression)
         self.version += 1
@@ -204,7 +213,7 @@ class ConsumerFilters:
             yield from groups.values()
 
     def _from_json(self, entry: Any, now: int) -> tuple[ConsumerFilter, tuple[int, ...]]:
-        """The filter, and the positions that the file has for it."""
+        """The filter, and its positions in the file."""
         topic, group, born = entry["topic"], entry["consumerGroup"], int(entry["bornTime"])
         if not is_legal_name(topic) or not is_legal_name(group):
             raise ValueError(f"topic {topic!r} or group {group!r} is not a legal name")

@@ -1,8 +1,8 @@
 """The tree of a parsed selector: what the parser builds and the compiler reads.
 
-Values are those of Java, for their type decides how a property's text is read: `Integer` and `Long` literals demand
-text that is a whole number in their range, floats accept any number. A bool is an int in Python, so every look at a
-type asks for `type(value) is ...`.
+Values are Java's, because their type decides how a property's text is read: `Integer` and `Long` literals require a
+whole number in their range, floats accept any number. A bool is an int in Python, so types are checked with
+`type(value) is ...`.
 
 Java: filter/expression/Expression.java and its kin
 """
@@ -39,7 +39,7 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class BooleanCast:
-    """A bare property where a condition is wanted: FALSE if the message has it, else NULL. Odd, but Java's."""
+    """A bare property as a condition: FALSE if the message has it, else NULL. Odd, but Java's."""
 
     operand: Property
     at: int
@@ -95,7 +95,7 @@ Node: TypeAlias = Constant | Property | BooleanCast | Negate | Not | Logic | Com
 
 
 def is_condition(node: Node) -> bool:
-    """Whether it gives TRUE, FALSE or NULL, not a text or a number."""
+    """Whether it yields TRUE, FALSE or NULL, not a text or a number."""
     if isinstance(node, Constant):
         return node.value is None or isinstance(node.value, bool)
     return not isinstance(node, Property | Negate)

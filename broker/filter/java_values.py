@@ -1,7 +1,7 @@
 """How Java reads numbers from text and compares values of different types.
 
-A property is always text, and a selector's literal decides what it is read as: beside a whole number it must be one, in
-the range of the literal's type, beside a float it may be any number. Doubles have Java's total order: NaN above
+A property is always text, and the selector's literal decides how it is read: next to a whole number it must be one, in
+the range of the literal's type; next to a float it may be any number. Doubles have Java's total order: NaN above
 everything and equal to itself, -0.0 below 0.0.
 
 Java: filter/expression/ComparisonExpression.java#__compare, java.lang.Integer#valueOf, java.lang.Double#valueOf
@@ -19,7 +19,7 @@ from rocketlet.common.errors import RocketletError
 
 
 class NotComparable(RocketletError):
-    """Two values without an order, met while a message was evaluated: the message does not match."""
+    """Two values without an order in an evaluation: the message does not match."""
 
 
 def read_int(text: str) -> int:
@@ -33,7 +33,7 @@ def read_long(text: str) -> int:
 
 
 def _whole_number(text: str, largest: int) -> int:
-    # The first test takes a fifth of the second's time and fits what people send.
+    # The first test takes a fifth of the second's time and covers what people send.
     if text.isascii() and text.isdigit():
         number = _capped(text, len(text))
     else:
@@ -47,7 +47,8 @@ def _whole_number(text: str, largest: int) -> int:
 
 
 def _capped(text: str, digits: int) -> int:
-    """Zeros may lead, and Python refuses to read thousands of digits: cut what is long before it is read."""
+    """Leading zeros are allowed, and Python refuses to parse thousands of digits: shorten long numbers before
+    parsing."""
     if digits <= 20:
         return int(text)
     sign = "-" if text[0] == "-" else ""
@@ -61,11 +62,11 @@ _DOUBLE: Final = re.compile(
 _HEX_DOUBLE: Final = re.compile(
     r"([+-]?)0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP]([+-]?[0-9]+)[fFdD]?", re.ASCII
 ).fullmatch
-_BLANKS: Final = "".join(map(chr, range(33)))  # what String.trim takes off
+_BLANKS: Final = "".join(map(chr, range(33)))  # what String.trim removes
 
 
 def read_double(text: str) -> float:
-    """`Double.valueOf`: blanks around, a type letter behind, NaN, Infinity and hexadecimal. Raises NotComparable."""
+    """`Double.valueOf`: surrounding blanks, a type suffix, NaN, Infinity and hexadecimal. Raises NotComparable."""
     trimmed = text.strip(_BLANKS)
     if _DOUBLE(trimmed):
         return float(trimmed if trimmed.endswith(("NaN", "Infinity")) else trimmed.rstrip("fFdD"))
@@ -104,7 +105,7 @@ READERS: Final[dict[type, Callable[[str], int | float]]] = {int: read_int, Long:
 def compare(left: Value, right: Value) -> int:
     """Below, equal or above zero. Requires: neither is None. Raises NotComparable.
 
-    Where a condition meets a number the answer is "below", which only `=` can ask and takes for unequal.
+    A condition and a number compare as "below", which only `=` can ask and treats as unequal.
     """
     kind, other = type(left), type(right)
     if isinstance(left, str):

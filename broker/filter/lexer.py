@@ -1,11 +1,11 @@
-"""SQL92 selectors cut into tokens, one at a time, and the error that points at a character.
+"""Splits SQL92 selectors into tokens, one at a time; errors point at a character.
 
-Tokens are cut only when the parser asks: whatever follows the token after a complete expression is never read,
+Tokens are read only on demand: whatever follows the token after a complete expression is never read,
 so `a b # c` is fine (it means `a`) while `a # c` is not. Keywords are recognised in any case, property names are not.
 White space is blank, tab, newline, carriage return and form feed; `-- ...` is a comment only if its line ends, else it
 is two minus signs; `/* ... */` must be closed.
 
-Invariant: every token carries the place of its first character, so that any error can point there.
+Invariant: every token carries the position of its first character, so that any error can point there.
 
 Java: filter/parser/SelectorParserTokenManager.java
 """
@@ -43,13 +43,13 @@ _TOKEN: Final = re.compile(
     re.VERBOSE,
 )
 
-_SHOWN = 40  # characters of a long expression before and after the place of an error
+_SHOWN = 40  # characters of a long expression shown before and after an error
 
 
 class FilterSyntaxError(RocketletError):
-    """A selector that does not compile. `at` is the place of the fault, counted from 0.
+    """A selector that does not compile. `at` is the position of the error, from 0.
 
-    You do not get it while messages are matched: a value that cannot be compared makes a message not match.
+    Not raised while messages are matched: a message with an incomparable value does not match.
     """
 
     def __init__(self, reason: str, expression: str, at: int) -> None:
@@ -61,7 +61,7 @@ class FilterSyntaxError(RocketletError):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    kind: str  # a keyword in capitals, a sign, or one of END, NAME, INTEGER, FLOAT, STRING
+    kind: str  # a keyword in capitals, an operator, or one of END, NAME, INTEGER, FLOAT, STRING
     text: str
     at: int
 
@@ -70,7 +70,7 @@ class Token:
 
 
 class Lexer:
-    """Hands out the tokens of one expression, with one token of look-ahead beyond the current one."""
+    """The tokens of one expression, with one token of look-ahead beyond the current one."""
 
     def __init__(self, expression: str) -> None:
         self.expression = expression
@@ -78,7 +78,7 @@ class Lexer:
         self._at = 0
 
     def peek(self, distance: int = 0) -> Token:
-        """The token that comes after `distance` others. Cuts no more than that."""
+        """The token after `distance` others. Reads no further."""
         while len(self._ahead) <= distance:
             self._ahead.append(self._cut())
         return self._ahead[distance]
@@ -118,12 +118,12 @@ def _complaint(text: str, at: int) -> str:
     if text.startswith("!=", at):
         return "unequal is written <>, not !="
     if text[at] == '"':
-        return "strings stand in single quotes"
+        return "strings need single quotes"
     return f"unexpected character {text[at]!r}"
 
 
 def _pointer(expression: str, at: int) -> str:
-    """The neighbourhood of the fault on one line, and a caret below it."""
+    """The text around the error on one line, and a caret below it."""
     start, end = max(0, at - _SHOWN), at + _SHOWN
     before, behind = "..." if start else "", "..." if end < len(expression) else ""
     shown = re.sub(r"[\x00-\x1f\x7f]", " ", expression[start:end])

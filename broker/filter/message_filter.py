@@ -1,8 +1,8 @@
-"""What decides whether a stored message is for a consumer: up to three questions, the cheapest first.
+"""Decides whether a stored message matches a consumer's filter: up to three tests, the cheapest first.
 
-`by_code` looks at the tags code in the queue entry, `by_unit` at the bit map in the queue's extension, `by_record` at
-the properties in the log. None means that the question does not arise. Yes to all of them hands the message over; the
-first two may say yes too often (hashes collide), never no to a message that is meant.
+`by_code` tests the tags code in the queue entry, `by_unit` the bit map in the queue's extension, `by_record` the
+properties in the log. None means that the test is not needed. A message that passes all of them is delivered; the first
+two may have false positives (hashes collide), but no false negatives.
 
 Java: broker/filter/ExpressionMessageFilter.java, ExpressionForRetryMessageFilter.java
 """
@@ -32,26 +32,26 @@ class MessageFilter:
     by_code: ByCode | None = None
     by_unit: ByUnit | None = None
     by_record: ByRecord | None = None
-    record_cost: int = 1  # of `by_record`: terms and names to find
+    record_cost: int = 1  # of `by_record`: terms and names to look up
 
 
 EVERYTHING = MessageFilter()
 
 
 def by_tags(subscription: Subscription) -> MessageFilter:
-    """For a subscription of tags, as for any whose expression cannot be applied here."""
+    """For a tag subscription, and for any whose expression cannot be applied here."""
     if subscription.expression_type == TAG and subscription.codes:
         return MessageFilter(by_code=subscription.matches_code)
     return EVERYTHING
 
 
 def by_selector(selector: Selector) -> MessageFilter:
-    """For an SQL92 expression that came with the pull itself."""
+    """For an SQL92 expression sent with the pull itself."""
     return MessageFilter(by_record=lambda record: selector.matches(properties_of(record)), record_cost=selector.cost)
 
 
 def by_consumer_filter(known: ConsumerFilter, bloom: Bloom) -> MessageFilter:
-    """For an SQL92 expression that the group's heartbeat brought: stored bits may answer for it."""
+    """For an SQL92 expression from the group's heartbeat: stored bits may decide."""
 
     def by_unit(unit: ExtUnit) -> bool:
         if len(unit.bit_map) != bloom.size or not known.sees_bits_of(unit.store_timestamp):
@@ -65,7 +65,7 @@ def by_consumer_filter(known: ConsumerFilter, bloom: Bloom) -> MessageFilter:
 
 
 def _whatever_its_tags(code: int) -> bool:
-    """The store looks at a unit only where the code passed."""
+    """The store reads a unit only if the code passed."""
     return True
 
 

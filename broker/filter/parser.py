@@ -10,10 +10,10 @@
     unary      = ("+" | "-" | "NOT") unary | primary
     primary    = string | integer | float | "TRUE" | "FALSE" | "NULL" | name | "(" condition ")"
 
-Odd, and kept because expressions that work with RocketMQ must mean the same here: text after a complete condition is
-ignored; NOT binds tighter than `=`; `a = 3 = TRUE` chains from the left; TRUE stands left of `=` only beside another
-condition; `0.0` is refused, being less than the smallest double. What is ours: a limit on depth, since brackets are
-read recursively, and one on length. Both are far beyond what a person writes.
+Odd, but kept because expressions that work with RocketMQ must mean the same here: text after a complete condition is
+ignored; NOT binds tighter than `=`; `a = 3 = TRUE` chains from the left; TRUE may be left of `=` only next to another
+condition; `0.0` is refused as less than the smallest double. Ours are a limit on depth, since brackets are parsed
+recursively, and one on length. Both are far beyond what people write.
 
 Java: filter/parser/SelectorParser.jj
 """
@@ -41,7 +41,7 @@ from rocketlet.broker.filter.expression_tree import (
 )
 from rocketlet.broker.filter.lexer import FLOAT, INTEGER, NAME, STRING, FilterSyntaxError, Lexer, Token
 
-MAX_DEPTH: Final = 80  # six calls of Python a level here, of the thousand that it allows
+MAX_DEPTH: Final = 80  # six Python calls per level here, of the thousand allowed
 MAX_LENGTH: Final = 16_384  # 16 ms to compile
 
 _LITERALS: Final = {"TRUE": True, "FALSE": False, "NULL": None}
@@ -71,7 +71,8 @@ class _Parser:
         return self._chain("AND", self._equality)
 
     def _chain(self, keyword: str, part: Callable[[], Node]) -> Node:
-        """`part keyword part ...` as one node: three-valued AND and OR are associative, also in what they evaluate."""
+        """`part keyword part ...` as one node: three-valued AND and OR are associative, including which parts they
+        evaluate."""
         left = part()
         if self._lexer.peek().kind != keyword:
             return left
@@ -158,7 +159,7 @@ class _Parser:
             values.append(self._string())
         self._expect(")")
         if not isinstance(left, Property):
-            raise self._lexer.error("left of IN stands a property", left.at)
+            raise self._lexer.error("the left side of IN must be a property", left.at)
         return Membership(left, frozenset(values), negated, at)
 
     def _unary(self) -> Node:
@@ -220,7 +221,7 @@ class _Parser:
             return node
         if isinstance(node, Property):
             return BooleanCast(node, node.at)
-        raise self._lexer.error("this is a value, where a condition is wanted", node.at)
+        raise self._lexer.error("this is a value, where a condition is needed", node.at)
 
     def _skip(self, kind: str) -> bool:
         found = self._lexer.peek().kind == kind
@@ -236,7 +237,7 @@ class _Parser:
 
 
 def _above(low: Node, high: Node) -> bool:
-    """The check of BETWEEN sees plain literals only: signs and properties are a matter of evaluation."""
+    """BETWEEN checks only plain literals: signs and properties are left to evaluation."""
     if not isinstance(low, Constant) or not isinstance(high, Constant):
         return False
     first, last = low.value, high.value

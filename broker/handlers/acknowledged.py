@@ -1,4 +1,4 @@
-"""Changes that are acknowledged to administrators are on the disk before the answer.
+"""Changes acknowledged to administrators are on disk before the answer.
 
 Java: nothing of the kind; ConfigManager.java persists without fsync
 """
@@ -12,7 +12,7 @@ from rocketlet.remoting.response_codes import ResponseCode
 
 
 async def acknowledged(*files: JsonFile) -> None:
-    """Wait until these tables are on the disk as they are in memory; else the request is refused with code 1."""
+    """Wait until these tables are on disk as they are in memory; otherwise refuse the request with code 1."""
     for file in files:
         try:
             await file.saved()

@@ -1,8 +1,8 @@
 """28 GET_BROKER_RUNTIME_INFO, 315 VIEW_BROKER_STATS_DATA, 45 GET_ALL_DELAY_OFFSET: the broker in numbers.
 
-28 is a table of text by RocketMQ's names. What has no counterpart here (thread pool queues, the transient store pool)
-is there with the value that says "nothing waits". 315 is one statistic over the last minute, hour and day; 1 where
-there is none of that name and key. 45 is how far each delay level is delivered, for slaves.
+28 is a table of text by RocketMQ's names. Values without a counterpart here (thread pool queues, the transient store
+pool) say "nothing waits". 315 is one statistic over the last minute, hour and day; 1 if there is none of that name and
+key. 45 is the progress of each delay level, for slaves.
 
 Java: broker/processor/AdminBrokerProcessor.java (prepareRuntimeInfo), store/StoreStatsService.java
 """
@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from functools import partial
 
+from rocketlet.broker.at_once import at_once
 from rocketlet.broker.config import Settings
-from rocketlet.broker.statistics import Rate, Statistics
+from rocketlet.broker.statistics import SPANS, Carried, Rate, Statistics, number_of
 from rocketlet.remoting.command import VERSION, version_name
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
+from rocketlet.remoting.in_turns import in_turns
 from rocketlet.remoting.protocol.inspection import BrokerStatsData, BrokerStatsItem, ViewBrokerStatsHeader
 from rocketlet.remoting.protocol.kv import KVTable
 from rocketlet.remoting.protocol.offsets import DelayOffsetTable
@@ -25,7 +28,7 @@ from rocketlet.store.disk import Usage
 from rocketlet.store.message_store import MessageStore
 
 # RocketMQ shows rates over these spans, as far as the broker has run.
-SPANS = (10, 60, 600)
+SECONDS = (10, 60, 600)
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
 _POOLS = ("send", "pull", "query")
 _CAPACITIES = {"send": 10_000, "pull": 100_000, "query": 20_000}
@@ -44,7 +47,7 @@ class BrokerState:
         clock: Callable[[], int],
         group: Callable[[], dict[str, str]] = dict,
     ) -> None:
-        """`group` tells of replicas that elect their master."""
+        """`group` gives the state of replicas that elect their master."""
         self._group = group
         self._settings = settings
         self._store = store
@@ -62,6 +65,7 @@ class BrokerState:
         }
 
     def runtime_info(self, request: Request) -> Reply:
+        at_once(self._store, partial(self._store.store_time_of, self._store.log.begin))
         return Reply(body=KVTable(self.runtime_table()).to_json())
 
     def runtime_table(self) -> dict[str, str]:
@@ -82,12 +86,14 @@ class BrokerState:
     def delay_offsets(self, request: Request) -> Reply:
         return Reply(body=DelayOffsetTable({level: place for level, place, _ in self._delays()}).to_json())
 
-    def view_stats(self, request: Request) -> Reply:
+    async def view_stats(self, request: Request) -> Reply:
         header: ViewBrokerStatsHeader = request.header
-        rates = self._statistics.rates(header.statsName, header.statsKey)
-        if rates is None:
+        flows = self._statistics.flows_of(header.statsName, header.statsKey)
+        carried = Carried(number_of(header.statsName))
+        if not flows:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"The stats <{header.statsName}> <{header.statsKey}> not exist")
-        body = BrokerStatsData(_item(rates["day"]), _item(rates["hour"]), _item(rates["minute"]))
+        await in_turns(flows, lambda flow: carried.add(flow, *SPANS))
+        body = BrokerStatsData(_item(carried.rate("day")), _item(carried.rate("hour")), _item(carried.rate("minute")))
         return Reply(body=body.to_json())
 
     def _of_process(self) -> dict[str, str]:
@@ -129,7 +135,7 @@ class BrokerState:
 
     def _over_spans(self, number: str) -> str:
         now = self._clock()
-        return " ".join(str(self._statistics.per_second(number, seconds, now)) for seconds in SPANS)
+        return " ".join(str(self._statistics.per_second(number, seconds, now)) for seconds in SECONDS)
 
     def _of_store(self) -> dict[str, str]:
         store, path = self._store.statistics(), self._store.config.commit_log_path
@@ -163,8 +169,8 @@ def _item(rate: Rate) -> BrokerStatsItem:
 
 
 def _percent(ratio: float) -> str:
-    """A part of one, a begun percent counted as whole."""
-    return f"{math.ceil(round(ratio * 100, 9)) / 100:.2f}"
+    """A ratio in whole percent, rounded up, as Java prints it: 0.19, 0.2."""
+    return str(math.ceil(round(ratio * 100, 9)) / 100)
 
 
 def _size(count: float) -> str:

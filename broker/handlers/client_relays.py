@@ -1,13 +1,14 @@
 """222 INVOKE_BROKER_TO_RESET_OFFSET (sends 220), 223 INVOKE_BROKER_TO_GET_CONSUMER_STATUS (asks 221),
-307 GET_CONSUMER_RUNNING_INFO, 309 CONSUME_MESSAGE_DIRECTLY: what only a connected client can do or tell.
+307 GET_CONSUMER_RUNNING_INFO, 309 CONSUME_MESSAGE_DIRECTLY: requests that only a connected client can serve.
 
-307 and 309 go on to the one client that they name, header fields and all, and its answer comes back as it is; 1 where
-that client is not there, too old, or fails, 207 where it does not answer within 10 s. For 309 the broker adds its name
-and the message. 223 asks one client, or all at once, 5 s each; who does not answer is left out.
+307 and 309 are forwarded to the named client with all header fields, and its answer is returned unchanged; 1 if that
+client is absent, too old, or fails, 207 if it does not answer within 10 s. For 309 the broker adds its name and the
+message. 223 asks one client or all, 64 at once, for 5 s each and 10 in all; those that do not answer are omitted, and
+so are those beyond a megabyte of answers.
 
-222 looks up the place of a time in each write queue, where the group must have committed something (else 1), keeps the
-present place where that is behind and no force is asked for, and tells all members; a group without members is 206.
-C++ clients want the places as a list.
+222 looks up the offset of a time in each write queue, in which the group must have committed something (else 1), keeps
+the present offset if it is lower and force is not set, and notifies all members; a group without members is 206. C++
+clients need the offsets as a list.
 
 Java: broker/processor/AdminBrokerProcessor.java, broker/client/net/Broker2Client.java
 """
@@ -15,6 +16,7 @@ Java: broker/processor/AdminBrokerProcessor.java, broker/client/net/Broker2Clien
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 import trio
 
@@ -22,14 +24,15 @@ from rocketlet.broker.clients import Clients
 from rocketlet.broker.consumer_groups import ConsumerGroup, Member
 from rocketlet.broker.consumer_offsets import ConsumerOffsets
 from rocketlet.broker.identity import Identity
-from rocketlet.broker.in_turns import Turns, in_pieces, joined, written
 from rocketlet.broker.topic_table import TopicTable
+from rocketlet.common.json_pieces import in_pieces
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.message_id import InvalidMessageId, parse_offset_message_id
 from rocketlet.remoting.command import V3_0_7_SNAPSHOT, V3_1_8_SNAPSHOT, Command, Language
 from rocketlet.remoting.command import request as command_of
 from rocketlet.remoting.errors import BodyError, CallTimeout, RemotingError
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
+from rocketlet.remoting.in_turns import Turns, joined, written
 from rocketlet.remoting.protocol.inspection import ConsumeMessageDirectlyHeader, GetConsumerRunningInfoHeader
 from rocketlet.remoting.protocol.offsets import (
     ConsumerStatusBody,
@@ -45,11 +48,14 @@ log = logging.getLogger("rocketlet.broker.handlers.client_relays")
 
 RELAY_SECONDS = 10.0
 STATUS_SECONDS = 5.0
+ASKED_AT_ONCE = 64
+MOST_STATUS = 1 << 20
+"""Bytes of what the members of a group tell, all together: 17,000 queues."""
 END_OF_QUEUE = -1
 
 
 class ClientRelays:
-    """Requests that are handed on to connected consumers."""
+    """Requests that are forwarded to connected consumers."""
 
     def __init__(
         self,
@@ -84,7 +90,7 @@ class ClientRelays:
             _, _, log_offset = parse_offset_message_id(header.msgId or "")
         except InvalidMessageId as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
-        record = self._store.record_at(log_offset)
+        record = await self._store.patiently(partial(self._store.record_at, log_offset))
         if record is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"there is no message {header.msgId} in this broker")
         ext = {**request.ext, "brokerName": self._identity.name}
@@ -95,23 +101,33 @@ class ClientRelays:
         group = self._clients.consumers.get(header.group)
         if group is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"the consumer group[{header.group}] not online")
-        members = [group.member(name) for name in group.client_ids() if header.clientAddr in (None, "", name)]
-        asked = [member for member in members if member is not None]
+        youngest = {member.client_id: member for member in group.members.values()}
+        asked = [member for name, member in youngest.items() if header.clientAddr in (None, "", name)]
         _refuse_old(asked, V3_0_7_SNAPSHOT)
         found: dict[str, dict[MessageQueue, int]] = {}
+        size = 0
 
         async def ask(member: Member) -> None:
             question = command_of(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, header)
             try:
                 answer = await member.connection.call(question, STATUS_SECONDS)
-                if answer.code == ResponseCode.SUCCESS:
+                nonlocal size
+                if answer.code == ResponseCode.SUCCESS and size + len(answer.body) <= MOST_STATUS:
+                    size += len(answer.body)
                     found[member.client_id] = ConsumerStatusBody.from_json(answer.body).messageQueueTable
             except (RemotingError, BodyError) as error:
                 log.warning("client %s does not tell how far it has consumed: %s", member.client_id, error)
 
-        async with trio.open_nursery() as nursery:
-            for member in asked:
-                nursery.start_soon(ask, member)
+        left = iter(asked)
+
+        async def ask_some() -> None:
+            for member in left:
+                await ask(member)
+
+        with trio.move_on_after(2 * STATUS_SECONDS):
+            async with trio.open_nursery() as nursery:
+                for _ in range(min(ASKED_AT_ONCE, len(asked))):
+                    nursery.start_soon(ask_some)
         return Reply(body=ConsumerStatusBody(consumerTable=found).to_json())
 
     async def reset_offset(self, request: Request) -> Reply:
@@ -145,7 +161,8 @@ class ClientRelays:
             if header.timestamp == END_OF_QUEUE:
                 wanted = self._store.queue_end(header.topic, queue_id)
             else:
-                wanted = max(self._store.nearest_offset(header.topic, queue_id, header.timestamp), 0)
+                look_up = partial(self._store.nearest_offset, header.topic, queue_id, header.timestamp)
+                wanted = max(await self._store.patiently(look_up), 0)
             queue = MessageQueue(header.topic, self._identity.name, queue_id)
             places[queue] = wanted if header.isForce or wanted < present else present
         return places
@@ -153,7 +170,7 @@ class ClientRelays:
     async def _send_reset(
         self, group: ConsumerGroup, header: ResetOffsetHeader, places: ResetOffsetBody, as_map: bytes
     ) -> None:
-        # Force has had its effect already, so the clients do not get the flag.
+        # Force has already taken effect, so the clients do not get the flag.
         told = ResetOffsetHeader(header.timestamp, header.topic, header.group, False)
         turns, as_list = Turns(), b""
         for member in list(group.members.values()):

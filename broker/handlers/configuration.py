@@ -1,9 +1,9 @@
 """25 UPDATE_BROKER_CONFIG, 26 GET_BROKER_CONFIG.
 
-26 lists every setting of RocketMQ's and ours with its value, secrets redacted. 25 changes those that may change while
-the broker runs, all of them or none: 16 for a setting of the black list or one that names a path; 1, with the reason,
-for one that is read at start only, is unknown, or cannot have that value. A change of brokerPermission is registered
-with the name servers. What 25 acknowledged is in the configuration file, if the broker was started with one.
+26 lists every setting of RocketMQ's and ours with its value, secrets redacted. 25 changes updatable settings, all of
+them or none: 16 for a setting of the black list or a path; 1, with the reason, for one that is read at start only, is
+unknown, or cannot have that value. A change of brokerPermission is registered with the name servers. An acknowledged
+change is in the configuration file, if the broker was started with one.
 
 Java: broker/processor/AdminBrokerProcessor.java, common/Configuration.java
 """
@@ -42,7 +42,7 @@ class Configuration:
     async def update(self, request: Request) -> Reply:
         changed = await self._settings.update_by(request)
         if "brokerPermission" in changed:
-            self._topics.renew()  # RocketMQ's name servers look at a table only where its version is new
+            self._topics.renew()  # RocketMQ's name servers read a table only if its version is new
             with trio.move_on_after(REGISTRATION_SECONDS):
                 await self._registration.register_now()
         return Reply()

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from rocketlet.broker.clients import Clients
 from rocketlet.broker.consumer_groups import Member
 from rocketlet.broker.handlers.membership import data_of
-from rocketlet.broker.in_turns import in_pieces, joined
+from rocketlet.common.json_pieces import in_pieces
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
+from rocketlet.remoting.in_turns import made
 from rocketlet.remoting.protocol.inspection import (
     ClientConnection,
     ConsumerConnection,
@@ -63,7 +64,7 @@ class Connections:
 
     async def all_producers(self, request: Request) -> Reply:
         groups = [(group, list(members.values())) for group, members in self._clients.producers.all().items()]
-        return Reply(body=await joined(ProducerTableInfo.pieces(_infos(groups))))
+        return Reply(body=await made(ProducerTableInfo.pieces(_infos(groups))))
 
 
 def _connection(member: Member) -> ClientConnection:
@@ -71,12 +72,12 @@ def _connection(member: Member) -> ClientConnection:
 
 
 def _infos(groups: list[tuple[str, list[Member]]]) -> Iterator[tuple[str, list[ProducerInfo]]]:
-    """A group comes once for each piece of it."""
+    """A group is repeated for each of its pieces."""
     for group, members in groups:
         for piece in in_pieces(members):
             yield group, [_info(member) for member in piece]
 
 
 def _info(member: Member) -> ProducerInfo:
-    # With the slash in front that Java's addresses have.
+    # With Java's leading slash.
     return ProducerInfo(member.client_id, member.language, member.seen_at, f"/{member.connection.peer}", member.version)

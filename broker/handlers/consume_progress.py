@@ -1,9 +1,9 @@
-"""How far consumers are: 208 GET_CONSUME_STATS, 317 GET_BROKER_CONSUME_STATS, 300 QUERY_TOPIC_CONSUME_BY_WHO,
+"""Consumers' progress: 208 GET_CONSUME_STATS, 317 GET_BROKER_CONSUME_STATS, 300 QUERY_TOPIC_CONSUME_BY_WHO,
 303 QUERY_CONSUME_TIME_SPAN, 308 QUERY_CORRECTION_OFFSET, 314 CLONE_GROUP_OFFSET.
 
-208 tells for each read queue of each topic that a group has offsets in (or of one topic) where the queue ends and where
-the group is; topics that are gone, or that the online group does not subscribe any more, are left out. 317 does so for
-all groups. What 314 copied is on the disk before its answer.
+208 returns the end of each read queue and the group's offset in it, for one topic or for all in which the group has
+offsets; deleted topics, and those the online group no longer subscribes to, are omitted. 317 does so for all groups.
+The copies made by 314 are on disk before its answer.
 
 Java: broker/processor/AdminBrokerProcessor.java
 """
@@ -18,14 +18,15 @@ from rocketlet.broker.consumer_lag import ConsumerLag
 from rocketlet.broker.consumer_offsets import ConsumerOffsets, OffsetRefused
 from rocketlet.broker.handlers.acknowledged import acknowledged
 from rocketlet.broker.identity import Identity
-from rocketlet.broker.in_turns import Turns, in_pieces, joined, written
 from rocketlet.broker.json_file import JsonFile
-from rocketlet.broker.statistics import Statistics
+from rocketlet.broker.statistics import Carried, Statistics
 from rocketlet.broker.subscription_groups import SubscriptionGroups
 from rocketlet.broker.topic_table import Topic, TopicTable
+from rocketlet.common.json_pieces import in_pieces
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.moment import moment_of
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
+from rocketlet.remoting.in_turns import Text, Turns, made
 from rocketlet.remoting.protocol.inspection import (
     ConsumeStats,
     ConsumeStatsList,
@@ -48,12 +49,12 @@ from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.store.message_store import MessageStore
 
-# Told by 308 for a queue in which the compared group is behind all others.
+# 308's answer for a queue in which the compared group lags behind all others.
 NOTHING_TO_CORRECT = (1 << 63) - 1
 
 
 class ConsumeProgress:
-    """Offsets of groups beside the ends of queues."""
+    """Groups' offsets compared with the ends of queues."""
 
     def __init__(
         self,
@@ -94,13 +95,13 @@ class ConsumeProgress:
         stats, turns = ConsumeStats(), Turns()
         for topic in self._lag.topics_of(header.consumerGroup, header.topic):
             stats.offsetTable.update(await self._progress(turns, header.consumerGroup, topic, topic.read))
-            stats.consumeTps += self._consume_tps(header.consumerGroup, topic.name)
-        stats.offsetTable = await written(stats.offsetTable)
-        return Reply(body=stats.to_json())
+            stats.consumeTps += await self._consume_tps(turns, header.consumerGroup, topic.name)
+        return Reply(body=await made(stats.pieces()))
 
     async def of_all_groups(self, request: Request) -> Reply:
         header: GetBrokerConsumeStatsHeader = request.header
-        found, behind, turns = [], 0, Turns()
+        text, behind, turns, between = Text(), 0, Turns(), b""
+        text.add(ConsumeStatsList.begin(self._identity.address))
         for group in list(self._groups):
             stats = []
             for topic in self._lag.topics_of(group.groupName):
@@ -108,10 +109,14 @@ class ConsumeProgress:
                     continue
                 table = await self._progress(turns, group.groupName, topic, topic.write)
                 behind += sum(queue.brokerOffset - queue.consumerOffset for queue in table.values())
+                stats.append(ConsumeStats(table, await self._consume_tps(turns, group.groupName, topic.name)))
+            text.add(between)
+            for piece in ConsumeStatsList.entry(group.groupName, stats):
+                text.add(piece)
                 await turns.pause()
-                stats.append(ConsumeStats(await written(table), self._consume_tps(group.groupName, topic.name)))
-            found.append({group.groupName: stats})
-        return Reply(body=ConsumeStatsList(found, self._identity.address, behind).to_json())
+            between = b","
+        text.add(ConsumeStatsList.end(behind))
+        return Reply(body=text.buffers())
 
     def who_consumes(self, request: Request) -> Reply:
         header: TopicHeader = request.header
@@ -127,15 +132,16 @@ class ConsumeProgress:
         for queue_id in range(topic.write):
             spans.append(await self._store.patiently(partial(self._time_span, header.group, header.topic, queue_id)))
             await turns.pause()
-        return Reply(body=await joined(ConsumeTimeSpanBody.pieces(in_pieces(spans))))
+        return Reply(body=await made(ConsumeTimeSpanBody.pieces(in_pieces(spans))))
 
-    def correction(self, request: Request) -> Reply:
+    async def correction(self, request: Request) -> Reply:
         header: QueryCorrectionOffsetHeader = request.header
-        left_out = set((header.filterGroups or "").split(","))
+        left_out, turns = set((header.filterGroups or "").split(",")), Turns()
         least: dict[int, int] = {}
         for group in self._offsets.groups_of(header.topic):
             if group not in left_out:
-                for queue_id, offset in self._offsets.of(group, header.topic).items():
+                for queue_id, offset in list(self._offsets.of(group, header.topic).items()):
+                    await turns.pause()
                     if offset >= self._store.queue_begin(header.topic, queue_id):
                         least[queue_id] = min(offset, least.get(queue_id, offset))
         for queue_id, offset in self._offsets.of(header.compareGroup, header.topic).items():
@@ -168,9 +174,12 @@ class ConsumeProgress:
             table[queue] = OffsetWrapper(store.queue_end(topic.name, queue_id), consumed, max(at, 0))
         return table
 
-    def _consume_tps(self, group: str, topic: str) -> float:
-        rates = self._statistics.rates("GROUP_GET_NUMS", f"{topic}@{group}")
-        return rates["minute"].tps if rates else 0.0
+    async def _consume_tps(self, turns: Turns, group: str, topic: str) -> float:
+        carried = Carried("messages")
+        for flow in self._statistics.flows_of("GROUP_GET_NUMS", f"{topic}@{group}"):
+            carried.add(flow, "minute")
+            await turns.pause()
+        return carried.rate("minute").tps
 
     def _time_span(self, group: str, topic: str, queue_id: int) -> QueueTimeSpan:
         store = self._store
@@ -192,6 +201,6 @@ class ConsumeProgress:
 
 
 def _text(ms: int) -> str:
-    """As RocketMQ prints times for people: 2026-11-18#12:40:06:869."""
+    """RocketMQ's display format for times: 2026-11-18#12:40:06:869."""
     moment = moment_of(ms)
     return f"{moment:%Y-%m-%d#%H:%M:%S}:{max(ms, 0) % 1000:03d}"

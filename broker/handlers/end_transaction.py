@@ -1,9 +1,9 @@
-"""37 END_TRANSACTION, 323 RESUME_CHECK_HALF_MESSAGE: how a transaction ends, and how it gets another chance.
+"""37 END_TRANSACTION, 323 RESUME_CHECK_HALF_MESSAGE: ending a transaction, and resuming its checks.
 
-37 names the half message by its offset in the log and in the half queue, and the producer group; what does not fit is
-1. A producer that does not know (0) is never answered. On a slave: 11. The first end counts; a later one, or a
-different one, is answered that the transaction is over (1). Producers of Java send it one-way and never learn. 323 puts
-a message that was given up back to be checked from the beginning; one that was committed is refused (1).
+37 names the half message by its offset in the log and in the half queue, and the producer group; a mismatch is 1. The
+state "unknown" (0) is never answered. On a slave: 11. The first end wins; a later or different one gets the answer that
+the transaction is over (1). Java producers send it one-way and never learn. 323 restarts the checks of a message that
+was given up; a committed one is refused (1).
 
 Java: broker/processor/EndTransactionProcessor.java, AdminBrokerProcessor.java (resumeCheckHalfMessage)
 """
@@ -37,7 +37,7 @@ log = logging.getLogger("rocketlet.broker.handlers.end_transaction")
 
 
 class EndTransaction:
-    """Ends transactions as their producers say."""
+    """Ends transactions at their producers' request."""
 
     def __init__(
         self, identity: Identity, halves: HalfMessages, durability: Durability, statistics: Statistics
@@ -49,7 +49,7 @@ class EndTransaction:
 
     def table(self) -> HandlerTable:
         return {
-            # The request names no topic: the half message does.
+            # The request has no topic; the half message does.
             RequestCode.END_TRANSACTION: Handler(
                 self.end, EndTransactionHeader, "transaction", access=publish(Found(self._topic_of))
             ),

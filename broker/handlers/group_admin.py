@@ -1,7 +1,7 @@
 """200 UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, 201 GET_ALL_SUBSCRIPTIONGROUP_CONFIG, 207 DELETE_SUBSCRIPTIONGROUP,
 352 GET_SUBSCRIPTIONGROUP_CONFIG.
 
-What 200 or 207 acknowledged is on the disk. 207 takes the group's offsets along where it is asked to (`removeOffset`,
+Changes acknowledged by 200 or 207 are on disk. 207 also removes the group's offsets on request (`removeOffset`,
 or `cleanOffset` of 5.x).
 
 Not served: 225, 353 of 5.x.
@@ -19,7 +19,9 @@ from rocketlet.broker.tombstones import GROUP, OFFSETS
 from rocketlet.common import topic as names
 from rocketlet.remoting.access import subscribe
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
+from rocketlet.remoting.in_turns import exhausted, made
 from rocketlet.remoting.protocol.configuration import (
+    LONGEST_ENTRY,
     DeleteSubscriptionGroupHeader,
     GetSubscriptionGroupConfigHeader,
     SubscriptionGroupConfig,
@@ -39,7 +41,7 @@ class GroupAdmin:
 
     def table(self) -> HandlerTable:
         return {
-            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Handler(self.update),
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Handler(self.update, longest_body=LONGEST_ENTRY),
             RequestCode.DELETE_SUBSCRIPTIONGROUP: Handler(self.delete, DeleteSubscriptionGroupHeader),
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Handler(self.all),
             RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: Handler(
@@ -62,12 +64,12 @@ class GroupAdmin:
         refuse_on_slave(self._identity)
         header: DeleteSubscriptionGroupHeader = request.header
         self._groups.delete(header.groupName)
-        self._tables.bury(GROUP, header.groupName, 0)
-        self._statistics.forget_group(header.groupName)
+        self._tables.add_tombstone(GROUP, header.groupName, 0)
+        await exhausted(self._statistics.forgetting(group=header.groupName))
         if header.removeOffset or header.cleanOffset:
-            self._tables.offsets.forget_group(header.groupName)
+            await exhausted(self._tables.offsets.forgetting(group=header.groupName))
             self._tables.offsets_file.changed()
-            self._tables.bury(OFFSETS, header.groupName, 0)
+            self._tables.add_tombstone(OFFSETS, header.groupName, 0)
         tables = self._tables
         await acknowledged(tables.groups_file, tables.offsets_file, tables.tombstones_file)
         return Reply()
@@ -83,5 +85,5 @@ class GroupAdmin:
             )
         return Reply(body=group.to_json())
 
-    def all(self, request: Request) -> Reply:
-        return Reply(body=self._groups.to_body().to_json())
+    async def all(self, request: Request) -> Reply:
+        return Reply(body=await made(self._groups.pieces()))

@@ -1,4 +1,4 @@
-"""30021 SHOW_IN_FLIGHT, ours: what consumers have popped and not acknowledged, and what waits for its moment.
+"""30021 SHOW_IN_FLIGHT, ours: popped and unacknowledged messages, and delayed ones.
 
 Java: (none)
 """
@@ -19,7 +19,7 @@ MOST_QUEUES = 10_000
 
 
 class InFlightAdmin:
-    """Tells of pops and delays."""
+    """Reports on pops and delays."""
 
     def __init__(self, pops: Pops, waiting: Waiting, timers: Timers) -> None:
         self._pops = pops

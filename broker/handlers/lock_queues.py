@@ -1,7 +1,7 @@
-"""41 LOCK_BATCH_MQ, 42 UNLOCK_BATCH_MQ: a client takes queues of its group for consuming in order, or gives them back.
+"""41 LOCK_BATCH_MQ, 42 UNLOCK_BATCH_MQ: a client locks queues of its group for consuming in order, or unlocks them.
 
-The answer to 41 lists what the client holds now of what it asked for, perhaps nothing. 42 gives back only what the
-client itself holds and is always a success.
+The answer to 41 lists the requested queues that the client now holds, perhaps none. 42 unlocks only queues that the
+client itself holds, and always succeeds.
 
 Java: broker/processor/AdminBrokerProcessor.java (lockBatchMQ, unlockBatchMQ)
 """
@@ -19,10 +19,10 @@ from rocketlet.remoting.request_codes import RequestCode
 
 
 class LockQueues:
-    """The lock table, as clients ask for it."""
+    """The lock table's requests."""
 
     def __init__(self, locks: QueueLocks[WireQueue], now: Callable[[], int], changed: Callable[[], None]) -> None:
-        """`changed` is called when a queue may have got or lost a holder."""
+        """`changed` is called when a queue may have gained or lost a holder."""
         self._locks = locks
         self._now = now
         self._changed = changed

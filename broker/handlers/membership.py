@@ -1,13 +1,13 @@
 """34 HEART_BEAT, 35 UNREGISTER_CLIENT, 38 GET_CONSUMER_LIST_BY_GROUP, 46 CHECK_CLIENT_CONFIG.
 
 A heartbeat registers all producer and consumer groups of one client on its connection. For a consumer group it also
-creates the group, if that is allowed, and its retry topic, which clients look up at once: so the answer waits until
-the name servers know it. The answer carries nothing but our version in its head, from which Java clients know that
-SQL92 is supported. The list of 38 is the input of every rebalance: each client id once; a group without members is
-code 1. 46 checks a consumer's filter before it starts: 1 where such filters are switched off, 23 where its type is
-unknown or the expression does not compile.
+creates the group, if allowed, and its retry topic, which clients look up at once: so the answer waits until the name
+servers have it. The answer carries only our version in its header, from which Java clients know that SQL92 is
+supported. The list of 38 is the input of every rebalance: each client id once; a group without members is
+code 1. 46 checks a consumer's filter before it starts: 1 if such filters are disabled, 23 if its type is unknown or the
+expression does not compile.
 
-Not served: heartbeats of 5.x without subscriptions (a plain answer makes its clients send whole ones).
+Not served: heartbeats of 5.x without subscriptions (a plain answer makes its clients send complete ones).
 
 Java: broker/processor/ClientManageProcessor.java, ConsumerManageProcessor.java
 """
@@ -41,11 +41,12 @@ from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 
 LONGEST_CLIENT_ID = 1_000
+LONGEST_CHECK = 128 << 10  # an expression is at most 16 KiB, six times that in escapes
 FILTER_OFF = "The broker does not support consumer to filter message by"
 
 
 class Membership:
-    """Clients come, say that they live, ask who else is there, and go."""
+    """Clients register, send heartbeats, list their group, and unregister."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class Membership:
         clients: Clients,
         known: Callable[[], Awaitable[None]],
     ) -> None:
-        """`known` waits until the name servers know all topics, or for a moment at most."""
+        """`known` waits until the name servers have all topics, or for a moment at most."""
         self._settings = settings
         self._topics = topics
         self._groups = groups
@@ -68,7 +69,7 @@ class Membership:
                 self.heartbeat, None, "heartbeat", access=subscribe(topic=_topics_of_beat, group=_groups_of_beat)
             ),
             RequestCode.UNREGISTER_CLIENT: Handler(
-                # Whoever leaves a group of producers takes nobody along: only its own connection leaves.
+                # Unregistering a producer removes only its own connection.
                 self.unregister,
                 UnregisterClientHeader,
                 "client",
@@ -78,7 +79,11 @@ class Membership:
                 self.list_group, GetConsumerListHeader, "consumer", access=subscribe(group="consumerGroup")
             ),
             RequestCode.CHECK_CLIENT_CONFIG: Handler(
-                self.check, None, "client", access=subscribe(topic=_topic_of_check, group=_group_of_check)
+                self.check,
+                None,
+                "client",
+                access=subscribe(topic=_topic_of_check, group=_group_of_check),
+                longest_body=LONGEST_CHECK,
             ),
         }
 
@@ -94,7 +99,7 @@ class Membership:
                 ResponseCode.SYSTEM_BUSY,
                 f"a client in {len(data.consumerDataSet)} groups; at most {MAX_GROUPS_OF_CONNECTION} are allowed",
             )
-        # A group of another name is refused everything else, here and in RocketMQ.
+        # A group with an illegal name is refused everything else, here and in RocketMQ.
         data.consumerDataSet = [one for one in data.consumerDataSet if is_group_name(one.groupName)]
         topics = len(self._topics)
         for consumer in data.consumerDataSet:
@@ -182,7 +187,7 @@ def _group_of_check(body: bytes | memoryview) -> list[str]:
 
 
 def consuming_of(consumer: ConsumerData) -> Consuming:
-    """One group of a heartbeat in the broker's terms."""
+    """One group of a heartbeat in the broker's types."""
     return Consuming(
         consumer.groupName,
         str(consumer.consumeType),
@@ -205,7 +210,7 @@ def subscription_of(data: SubscriptionData) -> Subscription:
 
 
 def data_of(subscription: Subscription) -> SubscriptionData:
-    """The other way round, for those who ask what a group subscribes."""
+    """The reverse, for requests for a group's subscriptions."""
     return SubscriptionData(
         subscription.topic,
         subscription.expression,

@@ -1,9 +1,9 @@
 """200051 ACK_MESSAGE, 200151 BATCH_ACK_MESSAGE, 200053 CHANGE_MESSAGE_INVISIBLETIME, of 5.x.
 
 An ack is answered when it is in the log, and with SYNC_FLUSH or SYNC_MASTER as safe there as a send; those of one turn
-are written and wait together. It counts with whichever handle of the message it comes, also late: what was answered is
-never forgotten. A message that nobody was given is 208. A change takes the handle of the newest delivery only (208 with
-an older one); of a message that is done it changes nothing, and is answered with success.
+are written and wait together. It counts with any handle of the message, even late: an answered ack is never forgotten.
+A message that was never delivered is 208. A change requires the handle of the newest delivery (208 with an older one);
+for an acknowledged message it changes nothing and succeeds.
 
 Java: broker/processor/AckMessageProcessor.java, ChangeInvisibleTimeProcessor.java
 """
@@ -41,7 +41,7 @@ def _groups(body: bytes | memoryview) -> list[str]:
 
 
 class PopAcks:
-    """Takes acknowledgements."""
+    """Handles acknowledgements."""
 
     def __init__(self, topics: TopicTable, pops: Pops, answers: PopAnswers) -> None:
         self._topics = topics
@@ -62,14 +62,14 @@ class PopAcks:
             ),
         }
 
-    def ack(self, request: Request) -> Deferred:
+    def ack(self, request: Request) -> Deferred | None:
         header: AckMessageHeader = request.header
         _handle(header.extraInfo)
         key = self._key(header.consumerGroup, header.topic, header.queueId)
         self._pops.acknowledge(key, range(header.offset, header.offset + 1))
         return self._later(request, success(request.header_type, request.opaque) or Reply())
 
-    def batch(self, request: Request) -> Deferred:
+    def batch(self, request: Request) -> Deferred | None:
         body = BatchAckBody.from_json(request.body)
         left = MOST_OF_A_BATCH
         refusal: Refused | None = None
@@ -81,12 +81,12 @@ class PopAcks:
             except BodyError as error:
                 raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
             except Refused as refused:
-                refusal = refused  # the others are done all the same
+                refusal = refused  # the others are still acknowledged
         if refusal is not None:
             return self._later(request, Reply(refusal.code, remark=refusal.remark))
         return self._later(request, success(request.header_type, request.opaque) or Reply())
 
-    def change(self, request: Request) -> Deferred:
+    def change(self, request: Request) -> Deferred | None:
         header: ChangeInvisibleTimeHeader = request.header
         handle = _handle(header.extraInfo)
         key = self._key(header.consumerGroup, header.topic, header.queueId)

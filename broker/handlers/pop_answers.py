@@ -1,7 +1,7 @@
-"""Answers to pops and acks wait here until what they promise is in the log: one record for all of a turn.
+"""Answers to pops and acks wait here until their facts are in the log: one record for all of a turn.
 
-An answer to a pop goes out when the pop is written; one to an ack when the log is as safe as a send waits for. Where
-the log takes nothing, all of them are refused.
+The answer to a pop is sent when the pop is written, with the others of its turn; the one to an ack when the log is as
+safe as for a send, which is at once unless sends wait. If the log accepts nothing, all of them are refused.
 
 Java: (none; each ack is a record of its own)
 """
@@ -25,31 +25,47 @@ class PopAnswers:
     def __init__(self, pops: Pops, durability: Durability) -> None:
         self._pops = pops
         self._durability = durability
+        self._of_turn: _Answers = []
         self._when_written: _Answers = []
         self._when_safe: _Answers = []
 
+    def of_this_turn(self, request: Request, answer: Answer) -> None:
+        """For deliveries, which a power cut may repeat, to a request of this turn. Its handler returns None."""
+        self._of_turn.append((request, answer))
+
     def when_written(self, request: Request, answer: Answer) -> Deferred:
-        """For what may come twice after a power cut."""
+        """The same for requests that were parked."""
         self._when_written.append((request, answer))
         return DEFERRED
 
-    def when_safe(self, request: Request, answer: Answer) -> Deferred:
-        """For what must not be forgotten."""
+    def when_safe(self, request: Request, answer: Answer) -> Deferred | None:
+        """For acknowledgements of this turn, which must not be forgotten. Their handler returns the result."""
+        if not self._durability.is_waited_for:
+            self._of_turn.append((request, answer))
+            return None
         self._when_safe.append((request, answer))
         return DEFERRED
 
     def write(self) -> None:
-        """Write what this turn has noted; before it is settled."""
+        """Write what this turn has noted, and add its answers to the others of the turn."""
+        refusal: Reply | None = None
         try:
             self._pops.write()
         except Refused as refused:
-            waiting = self._when_written + self._when_safe
+            refusal = Reply(refused.code, remark=refused.remark)
+        if self._of_turn:
+            waiting, self._of_turn = self._of_turn, []
+            for request, answer in waiting:
+                request.connection.answer(request, answer if refusal is None else refusal)
+        if refusal is not None:
+            late = self._when_written + self._when_safe
             self._when_written, self._when_safe = [], []
-            _send([(request, Reply(refused.code, remark=refused.remark)) for request, _ in waiting])
+            _send([(request, refusal) for request, _ in late])
 
     def finish(self) -> None:
-        """Answer, now or when the log is safe. What was noted since `write` is written first."""
-        if not self._when_written and not self._when_safe:
+        """Answer parked requests, and acknowledgements that wait for the disk or a slave, now or when the log is safe.
+        Facts noted since `write` are written first."""
+        if not (self._of_turn or self._when_written or self._when_safe):
             return
         self.write()
         if self._when_safe:
@@ -63,16 +79,10 @@ class PopAnswers:
         if shortfall is not None and shortfall.code is ResponseCode.SYSTEM_ERROR:
             refusal = Reply(ResponseCode.SYSTEM_ERROR, remark=shortfall.remark)
             waiting = [(request, refusal) for request, _ in waiting]
-        if self._when_written:  # together, where it is known at once
-            self._when_written += waiting
-        else:
-            _send(waiting)
+        _send(waiting)
 
 
 def _send(waiting: _Answers) -> None:
-    if len(waiting) == 1:
-        waiting[0][0].connection.answer_together(waiting)
-        return
     by_connection: dict[Connection, _Answers] = {}
     for one in waiting:
         by_connection.setdefault(one[0].connection, []).append(one)

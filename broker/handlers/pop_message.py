@@ -2,12 +2,11 @@
 
 Refused, in this order: the broker may not be read from (16), or is a slave (14); more than 32 messages (1); no such
 group (26), or it may not consume (16); no such topic (17), or it may not be read (16); no such queue (1); a filter that
-does not parse (23). The filter comes with the request; without one it is everything.
+does not parse (23). The filter comes with the request; without one everything matches.
 
-A pop finds messages (0), or waits, at most `pollTime`: 210. With 1,024 waiting for the same group and topic it is 209;
-without `pollTime`, or later than `bornTime` + `pollTime`, 210 at once. Of a message that comes again `reconsumeTimes`
-tells how often it was delivered before. It comes from where it stands in the log, so its topic is its own, never a
-retry topic.
+A pop finds messages (0), or waits for at most `pollTime` (210). With 1,024 waiting for the same group and topic it is
+209; without `pollTime`, or after `bornTime` + `pollTime`, 210 at once. A redelivered message's `reconsumeTimes` is the
+number of earlier deliveries. It is read from its place in the log, so its topic is its own, never a retry topic.
 
 Java: broker/processor/PopMessageProcessor.java, NotificationProcessor.java, PeekMessageProcessor.java,
 PollingInfoProcessor.java
@@ -25,7 +24,7 @@ from rocketlet.broker.handlers.pop_answers import PopAnswers
 from rocketlet.broker.handlers.pull_checks import PullChecks
 from rocketlet.broker.popping.pops import Pops, Taken
 from rocketlet.broker.popping.sharing import Ask, Delivery
-from rocketlet.broker.popping.waiting import MOST_WAITING, Found, Waiting
+from rocketlet.broker.popping.waiting import Found, Waiting
 from rocketlet.broker.statistics import Statistics
 from rocketlet.common.clock import WallClock
 from rocketlet.common.message_record import Buffer, tried_again
@@ -54,14 +53,16 @@ from rocketlet.store.reading import GetResult, Span
 
 log = logging.getLogger("rocketlet.broker.handlers.pop_message")
 
-# How late a request may be before nobody waits for its answer, as in RocketMQ.
+# How late a request may be before its client has given up, as in RocketMQ.
 LATE_MS = 500
-# Looks at a queue that find only what is refused or dead, before others have their turn.
+# Attempts at a queue that find only rejected or dead messages, before other tasks run.
 LOOKS = 4
+MOST_QUEUES = 1_024
+"""That a pop from any queue looks into, at 8 µs each where the group pops from it for the first time."""
 
 
 class PopMessage:
-    """Answers pops, or has them wait."""
+    """Answers pops, or parks them."""
 
     def __init__(
         self,
@@ -99,45 +100,49 @@ class PopMessage:
         header: PopMessageHeader = request.header
         self._check_times(header.bornTime, header.pollTime, header)
         ask = self._ask(header)
-
-        def attempt(last: bool) -> Answer | Deferred | Found:
-            return self._attempt(request, ask, last)
-
-        found = self._attempt(request, ask, last=header.pollTime <= 0)
+        found = self._attempt(request, ask, self._answers.of_this_turn, last=header.pollTime <= 0)
         if not isinstance(found, Found):
             return found
-        if self._waiting.waiting(header.consumerGroup, header.topic) >= MOST_WAITING:
-            return Reply(POLLING_FULL, self._nothing(header), remark="too many pops wait for this group and topic")
+        if self._waiting.is_full(header.consumerGroup, header.topic):
+            return Reply(POLLING_FULL, self._nothing(header), remark="too many pops wait, here or for this group")
+
+        def attempt(last: bool) -> Answer | Deferred | Found:
+            return self._attempt(request, ask, self._answers.when_written, last)
+
         kind = (header.queueId, header.expType, header.exp, header.order)
         self._park(request, header, kind, attempt, found)
         return DEFERRED
 
-    def _attempt(self, request: Request, ask: Ask, last: bool) -> Answer | Deferred | Found:
+    def _attempt(
+        self, request: Request, ask: Ask, answer: Callable[[Request, Answer], Deferred | None], last: bool
+    ) -> Answer | Deferred | Found:
         header: PopMessageHeader = request.header
         for _ in range(LOOKS):
             taken = self._pops.take(self._turned(ask))
             if taken.deliveries:
-                return self._answer(request, taken)
+                return self._answer(request, taken, answer)
             if not taken.progress:
                 break
         if last:
             return Reply(POLLING_TIMEOUT, self._nothing(header))
         return Found.MORE if taken.progress else Found.NOTHING
 
-    def _answer(self, request: Request, taken: Taken) -> Answer | Deferred:
+    def _answer(
+        self, request: Request, taken: Taken, answer: Callable[[Request, Answer], Deferred | None]
+    ) -> Deferred | None:
         header: PopMessageHeader = request.header
         result = self._store.at(*_spans(taken.deliveries))
         self._count(header, taken, result, request.received_at)
         if result.cold:
             self._nursery.start_soon(self._answer_cold, request, taken, result)
             return DEFERRED
-        return self._answers.when_written(request, self._reply(request, taken, result))
+        return answer(request, self._reply(request, taken, result))
 
     async def _answer_cold(self, request: Request, taken: Taken, result: GetResult) -> None:
         try:
             await self._store.load(result)
         except OSError as error:
-            # They come again when their time is over.
+            # They are redelivered when their invisible time ends.
             log.warning("messages of %s cannot be read: %s", request.header.topic, error)
             request.reply(
                 Reply(ResponseCode.SYSTEM_ERROR, remark=f"the messages cannot be read: {error.strerror or error}")
@@ -215,7 +220,7 @@ class PopMessage:
         found = attempt(header.pollTime <= 0)
         if not isinstance(found, Found):
             return found
-        if self._waiting.waiting(header.consumerGroup, header.topic) >= MOST_WAITING:
+        if self._waiting.is_full(header.consumerGroup, header.topic):
             return Reply(header=NotificationAnswerHeader(pollingFull=True))
         kind = ("notification", header.queueId, header.expType, header.exp, header.order)
         self._park(request, header, kind, attempt, found)
@@ -239,22 +244,20 @@ class PopMessage:
         header: PollingInfoHeader = request.header
         return Reply(header=PollingInfoAnswerHeader(self._waiting.waiting(header.consumerGroup, header.topic)))
 
-    # ---- what they have in common
+    # ---- shared parts
 
     def _check_times(self, born: int, poll: int, header: PopMessageHeader | None) -> None:
         if born > 0 and poll > 0 and born + poll + LATE_MS < self._clock():
             raise Refused(
                 POLLING_TIMEOUT,
-                "the request is older than it was to wait; look at the clocks of client and broker",
+                "the request is older than its waiting time; look at the clocks of client and broker",
                 self._nothing(header) if header is not None else NotificationAnswerHeader(),
             )
 
     def _ask(self, header: PopMessageHeader | NotificationHeader | PeekMessageHeader) -> Ask:
-        if not 1 <= getattr(header, "maxMsgNums", 1) <= MOST_MESSAGES:
-            raise Refused(
-                ResponseCode.SYSTEM_ERROR,
-                f"maxMsgNums is {getattr(header, 'maxMsgNums', 1)}; it is 1 to {MOST_MESSAGES}",
-            )
+        most = 1 if isinstance(header, NotificationHeader) else header.maxMsgNums
+        if not 1 <= most <= MOST_MESSAGES:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"maxMsgNums is {most}; it is 1 to {MOST_MESSAGES}")
         _, topic = self._checks.group_and_topic(header.consumerGroup, header.topic)
         if not ANY_QUEUE <= header.queueId < topic.read:
             raise Refused(
@@ -262,24 +265,30 @@ class PopMessage:
                 f"queueId[{header.queueId}] is illegal, topic:[{header.topic}] topicConfig.readQueueNums:"
                 f"[{topic.read}]",
             )
+        if header.queueId == ANY_QUEUE and topic.read > MOST_QUEUES:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"topic {topic.name} has {topic.read} queues, and a pop looks into {MOST_QUEUES} at most: name a queue,"
+                " or give the topic fewer",
+            )
         queues: Sequence[int] = range(topic.read) if header.queueId == ANY_QUEUE else (header.queueId,)
         if isinstance(header, PeekMessageHeader):
-            return Ask(header.consumerGroup, header.topic, queues, header.maxMsgNums, 0)
+            return Ask(header.consumerGroup, header.topic, queues, most, 0)
         wanted: MessageFilter = EVERYTHING
         if header.exp:
             wanted = self._checks.filter_of(header.topic, header.exp, header.expType or TAG)
         ask = Ask(
-            header.consumerGroup, header.topic, queues, 1, 0, wanted, header.order, (header.attemptId or "")[:128]
+            header.consumerGroup, header.topic, queues, most, 0, wanted, header.order, (header.attemptId or "")[:128]
         )
         if isinstance(header, NotificationHeader):
             return ask
         if header.invisibleTime < 0:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"invisibleTime is {header.invisibleTime} ms; it is 0 or more")
-        ask.most, ask.invisible_ms, ask.from_max = header.maxMsgNums, header.invisibleTime, header.initMode == FROM_MAX
+        ask.invisible_ms, ask.from_max = header.invisibleTime, header.initMode == FROM_MAX
         return ask
 
     def _turned(self, ask: Ask) -> Ask:
-        """Each time another queue comes first, or the last ones would get none of many consumers' attention."""
+        """Rotate the first queue, or the last ones would be neglected by many consumers."""
         count = len(ask.queue_ids)
         if count <= 1:
             return ask
@@ -297,7 +306,7 @@ class PopMessage:
         found: Found,
     ) -> None:
         def checked(last: bool) -> Answer | Deferred | Found:
-            # Checks again: the topic may be gone, the group disabled.
+            # Check again: the topic may be deleted, the group disabled.
             self._checks.group_and_topic(header.consumerGroup, header.topic)
             return attempt(last)
 
@@ -313,7 +322,7 @@ def _spans(deliveries: Sequence[Delivery]) -> tuple[list[Span], int]:
 
 
 def _bodies(deliveries: Sequence[Delivery], slices: Sequence[Buffer]) -> Sequence[Buffer]:
-    """The records in their order; those that were delivered before say how often."""
+    """The records in order; redelivered ones carry their number of deliveries."""
     if all(one.before is None for one in deliveries):
         return slices
     before = [times for one in deliveries for times in (one.before or [0] * len(one.spans))]

@@ -1,4 +1,4 @@
-"""What a pull is answered: the code and offsets of what was found, and from which broker to pull next.
+"""Answers to pulls: the code and offsets of the result, and the broker to pull from next.
 
 Java: broker/processor/PullMessageProcessor.java (processRequest, its second half)
 """
@@ -36,9 +36,9 @@ _CODES = {
 
 
 def code_of(result: GetResult, header: PullMessageHeader) -> ResponseCode:
-    """The code of what was found; the table is in `pull_message.py`."""
+    """The code of a result; the table is in `pull_message.py`."""
     code = _CODES.get(result.status)
-    if code is None:  # nothing in the queue, or no queue: an offset other than 0 cannot be right
+    if code is None:  # an empty or missing queue: an offset other than 0 cannot be right
         return ResponseCode.PULL_OFFSET_MOVED if header.queueOffset != 0 else ResponseCode.PULL_NOT_FOUND
     return code
 
@@ -66,7 +66,7 @@ class PullAnswers:
         self._nursery = nursery
 
     def answer(self, request: Request, group: SubscriptionGroupConfig, result: GetResult) -> Answer | Deferred:
-        """The answer, or DEFERRED where the disk has to be waited for."""
+        """The answer, or DEFERRED to wait for the disk."""
         if result.cold:
             self._nursery.start_soon(self._answer_cold, request, group, result)
             return DEFERRED
@@ -75,7 +75,7 @@ class PullAnswers:
         self._count(request, header, result)
         suggested, following = self._suggest(group, result), result.next_offset
         if code == ResponseCode.PULL_OFFSET_MOVED:
-            if self._identity.slave:  # it may simply not have got there yet: its master knows
+            if self._identity.slave:  # it may not have arrived here yet: the master knows
                 code, suggested, following = ResponseCode.PULL_RETRY_IMMEDIATELY, group.brokerId, header.queueOffset
             else:
                 self._events.moved(header.consumerGroup, header.topic, header.queueId, header.queueOffset, following)
@@ -103,7 +103,7 @@ class PullAnswers:
         statistics.pulls_found += 1
 
     def once_read(self, request: Request, result: GetResult, again: Callable[[], Answer | Deferred]) -> Deferred:
-        """Make the pull again when the records are in memory that its filter looks into."""
+        """Repeat the pull once the records that its filter reads are in memory."""
         self._nursery.start_soon(self._read_first, request, result, again)
         return DEFERRED
 
@@ -119,7 +119,7 @@ class PullAnswers:
             request.reply(answer)
 
     async def _answer_cold(self, request: Request, group: SubscriptionGroupConfig, result: GetResult) -> None:
-        """Messages that the disk has to be waited for."""
+        """Answer with messages that are not in memory."""
         try:
             await self._store.load(result)
         except OSError as error:
@@ -130,13 +130,13 @@ class PullAnswers:
         request.reply(answer)
 
     def _unreadable(self, request: Request, error: OSError) -> Reply:
-        """Deleted between the two looks, or the disk is broken: the client asks again after a second."""
+        """Deleted meanwhile, or the disk is broken: the client asks again after a second."""
         header: PullMessageHeader = request.header
         log.warning("queue %d of %s cannot be read at %d: %s", header.queueId, header.topic, header.queueOffset, error)
         return Reply(ResponseCode.SYSTEM_ERROR, remark=f"the messages cannot be read: {error.strerror}")
 
     def _suggest(self, group: SubscriptionGroupConfig, result: GetResult) -> int:
-        """Which broker of this name to pull from next: 0 unless slaves may be read from."""
+        """The broker id to pull from next: 0 unless slaves may be read from."""
         if not self._settings.now.slave_read_enable:
             return 0
         if result.log_gap > self._recent_bytes():

@@ -1,4 +1,4 @@
-"""Whether a pull may be served, and with which filter: the checks that come before reading.
+"""Whether a pull may be served, and with which filter: the checks before reading.
 
 Java: broker/processor/PullMessageProcessor.java (processRequest, its first half)
 """
@@ -23,10 +23,10 @@ from rocketlet.remoting.protocol.configuration import SubscriptionGroupConfig
 from rocketlet.remoting.protocol.pulling import SUBSCRIPTION, PullMessageHeader
 from rocketlet.remoting.response_codes import SEE_FAQ, ResponseCode
 
-# Of tags, or an expression, that comes with a pull: 4,000 tags take 2 ms to parse.
+# Of tags or an expression in a pull: 4,000 tags take 2 ms to parse.
 LONGEST_SUBSCRIPTION = 16_384
-# Parsed, 256 characters of tags are 10 KB at the most, and so 4,096 of them 40 MB.
-LONGEST_REMEMBERED = 256
+# Parsed, 256 characters of tags take at most 10 KB, so 4,096 of them 40 MB.
+LONGEST_CACHED = 256
 
 
 class PullChecks:
@@ -45,13 +45,13 @@ class PullChecks:
         self._members = clients.consumers.get
 
     def admit(self, request: Request) -> tuple[SubscriptionGroupConfig, MessageFilter]:
-        """The group and the filter of a pull that has just come."""
+        """The group and the filter of a new pull."""
         if self._overload.waited_ms:
             self._overload.check(self._settings.now.wait_time_mills_in_pull_queue)
         return self.check(request)
 
     def check(self, request: Request) -> tuple[SubscriptionGroupConfig, MessageFilter]:
-        """The same of one that has been parked meanwhile."""
+        """The same for one that has been parked."""
         header: PullMessageHeader = request.header
         group, topic = self.group_and_topic(header.consumerGroup, header.topic)
         if not 0 <= header.queueId < topic.read:
@@ -65,7 +65,7 @@ class PullChecks:
         return group, self._filter_of_heartbeats(header, group, topic)
 
     def group_and_topic(self, group_name: str, topic_name: str) -> tuple[SubscriptionGroupConfig, Topic]:
-        """Of whoever wants to read, if they may. Raises Refused."""
+        """The group and topic of a request that may read. Raises Refused."""
         if not self._settings.now.broker_permission & PERM_READ:
             raise Refused(
                 ResponseCode.NO_PERMISSION, f"the broker[{self._identity.address}] pulling message is forbidden"
@@ -90,11 +90,11 @@ class PullChecks:
         return self.filter_of(header.topic, header.subscription or "", header.expressionType or TAG)
 
     def filter_of(self, topic: str, expression: str, kind: str) -> MessageFilter:
-        """The filter of an expression that comes with a request. Raises Refused."""
+        """The filter for an expression in a request. Raises Refused."""
         if kind != TAG:
             self._check_filters_on(kind)
         try:
-            parse = _parse_once if len(expression) <= LONGEST_REMEMBERED else _parse
+            parse = _parse_once if len(expression) <= LONGEST_CACHED else _parse
             return parse(topic, expression, kind)
         except (InvalidSubscription, FilterSyntaxError) as error:
             raise Refused(

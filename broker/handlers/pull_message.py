@@ -1,9 +1,9 @@
 """11 PULL_MESSAGE, 361 LITE_PULL_MESSAGE (of 5.x, the same): messages of one queue from an offset on.
 
 Refused, in this order: the broker may not be read from (16); no such group (26), or it may not consume (16); no such
-topic (17), or it may not be read (16); no such queue (1); then the subscription. It comes with the pull (sysFlag 4;
-23 where it does not parse), or is what the group's heartbeats said: no member or not this topic (24), broadcasting
-where the group must not (16), older than the pull's version (25: the client's heartbeat has yet to arrive), for SQL92
+topic (17), or it may not be read (16); no such queue (1); then the subscription. It comes with the pull (sysFlag 4; 23
+if it does not parse) or from the group's heartbeats: no member or not this topic (24), broadcasting where the group
+forbids it (16), older than the pull's version (25: the client's heartbeat has yet to arrive), for SQL92
 no filter (27) or an older one (28). SQL92 while `enablePropertyFilter` is off is 1.
 
 | found                                             | code | nextBeginOffset                  |
@@ -15,8 +15,8 @@ no filter (27) or an older one (28). SQL92 while `enablePropertyFilter` is off i
 | an offset before the begin, or beyond the end     | 21   | begin, or end                    |
 | an empty queue, or none                           | 19 at offset 0, else 21 | 0             |
 
-Each of these names all four offsets, and the status as remark. 19 to a pull that may wait (sysFlag 2) parks it until a
-message comes that its filter lets pass, at most `suspendTimeoutMillis` (`broker/long_poll.py`). With sysFlag 1 the pull
+Each answer has all four offsets, and the status as remark. Instead of 19, a pull that may wait (sysFlag 2) is parked
+until its filter matches a new message, at most `suspendTimeoutMillis` (`broker/long_poll.py`). With sysFlag 1 the pull
 commits an offset for its group, once, whatever it finds. Records are sent as they are in the log.
 
 The checks are in `pull_checks.py`, the answers in `pull_answers.py`.
@@ -111,7 +111,7 @@ class PullMessage:
         looked_at = header.queueOffset
 
         def attempt(last: bool) -> Answer | Deferred | int:
-            # All checks again: the topic may be gone, the group disabled, the subscription another one.
+            # Repeat all checks: the topic may be deleted, the group disabled, the subscription changed.
             nonlocal looked_at
             group, messages = self._checks.check(request)
             result = self._get(header, looked_at, messages)
@@ -120,7 +120,7 @@ class PullMessage:
             if not last and code_of(result, header) == ResponseCode.PULL_NOT_FOUND:
                 return end.value + 1
             if not last and result.status is GetStatus.NO_MATCHED_MESSAGE:
-                # Only what the filter refuses: the client would come right back. It waits on, from here.
+                # Nothing matches the filter: the client would come right back. It keeps waiting, from here.
                 looked_at = result.next_offset
                 return looked_at + 1
             return self._answers.answer(request, group, result)

@@ -1,8 +1,8 @@
-"""12 QUERY_MESSAGE, 33 VIEW_MESSAGE_BY_ID: messages by key, and by their place in the log.
+"""12 QUERY_MESSAGE, 33 VIEW_MESSAGE_BY_ID: messages by key, and by log offset.
 
 12 answers with the newest of the time range, up to `maxNum` and the store's own limit, as whole records one after the
-other, or with 22. Neighbours that only share the hash of the key may be among them where the index is asked, so the
-store compares the key itself. 33 answers with one record; offset 0 is the first one that is still there.
+other, or with 22. The index may return messages that only share the key's hash, so the store compares the key itself.
+33 answers with one record; offset 0 is the first one still stored.
 
 Java: broker/processor/QueryMessageProcessor.java
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from rocketlet.broker.message_topics import MessageTopics
+from rocketlet.broker.message_topics import topics_at
 from rocketlet.remoting.access import Found, subscribe
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol.pulling import QueryMessageAnswerHeader, QueryMessageHeader, ViewMessageHeader
@@ -19,12 +19,12 @@ from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.store.message_store import MessageStore
 
-# What a query by unique key asks for, whatever its maxNum says.
+# The maximum for a query by unique key, whatever its maxNum.
 UNIQUE_KEY_MAX = 32
 
 
 class Queries:
-    """Messages looked up, not consumed."""
+    """Lookups of messages."""
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
@@ -40,8 +40,8 @@ class Queries:
         }
 
     def _topic_at(self, header: ViewMessageHeader) -> list[str]:
-        """That of the message, whatever topic the header names: clients of 4.9 name none."""
-        return MessageTopics(self._store).of_message(header.offset)
+        """The message's topic, whatever the header says: 4.9 clients send none."""
+        return topics_at(self._store, header.offset)
 
     async def by_key(self, request: Request) -> Reply:
         header: QueryMessageHeader = request.header

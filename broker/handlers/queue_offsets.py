@@ -1,16 +1,15 @@
 """14 QUERY_CONSUMER_OFFSET, 15 UPDATE_CONSUMER_OFFSET, 29 SEARCH_OFFSET_BY_TIMESTAMP, 30 GET_MAX_OFFSET,
 31 GET_MIN_OFFSET, 32 GET_EARLIEST_MSG_STORETIME.
 
-14 of a group that has committed nothing is 0 on a young queue (its first message is still there, and recent): a new
-group begins at the beginning of a young topic whatever it asks for, which users of RocketMQ rely on. Else it is 22 and
-no other code, since clients take 22 alone for "none".
+14 for a group that has committed nothing is 0 on a young queue (its first message is still stored, and recent): a new
+group begins at the beginning of a young topic whatever its settings, which users of RocketMQ rely on. Otherwise it is
+22 and no other code, since clients understand only 22 as "none".
 
-15 stores whatever comes, also less than before or -1. Consumers send it one-way (those of Node do not, and do not wait
-either: version 3.4.9); only an administrator who resets a group waits for the answer, so then it is on the
-disk.
+15 stores any value, including a smaller one or -1. Consumers send it one-way (Node's do not, but do not wait either:
+version 3.4.9); only an administrator who resets a group waits for the answer, so then it is on disk.
 
 A queue that does not exist begins and ends at 0 (30, 31), and has no first message (32: -1). 29 is the first message
-stored at that time or later, the end of the queue where all are older; RocketMQ 4.9 may answer the one before.
+stored at that time or later, the end of the queue if all are older; RocketMQ 4.9 may return the one before.
 
 Java: broker/processor/ConsumerManageProcessor.java, AdminBrokerProcessor.java
 """
@@ -22,6 +21,7 @@ from functools import partial
 
 import trio
 
+from rocketlet.broker.at_once import at_once
 from rocketlet.broker.consumer_offsets import ConsumerOffsets, OffsetRefused
 from rocketlet.broker.json_file import JsonFile, NotSaved
 from rocketlet.remoting.access import subscribe
@@ -41,7 +41,7 @@ from rocketlet.store.message_store import MessageStore
 
 
 class QueueOffsets:
-    """Where groups are, and where queues begin and end."""
+    """Groups' offsets, and the begins and ends of queues."""
 
     def __init__(
         self,
@@ -131,9 +131,11 @@ class QueueOffsets:
         return Reply(header=TimestampAnswerHeader(await self._store.patiently(look_up)))
 
     def _is_young(self, topic: str, queue_id: int) -> bool:
-        """Whether the queue's first message is still there and recent; so is a queue without messages."""
+        """Whether the queue's first message is still stored and recent, or the queue is empty."""
         queue = self._store.queue(topic, queue_id)
         if queue is None or queue.end == 0:
             return True
-        first = queue.entry(0) if queue.begin == 0 else None
+        if queue.begin > 0:
+            return False
+        first = at_once(self._store, partial(self._store.entry_at, queue, 0))
         return first is not None and self._store.log.end - first[0] <= self._recent_bytes()

@@ -1,8 +1,8 @@
-"""370 RECALL_MESSAGE, of 5.x: a delayed message is taken back before it is delivered.
+"""370 RECALL_MESSAGE, of 5.x: a delayed message is recalled before it is delivered.
 
-Refused: on a slave (14), with `recallMessageEnable=false` (16), a handle that is none or of another broker or topic
-(604), one whose moment has come, or whose message was delivered or recalled (604). Answered when it is in the log, as
-safe there as a send.
+Refused: on a slave (14), with `recallMessageEnable=false` (16), an invalid handle or one of another broker or topic
+(604), one whose delivery time has come, or whose message was delivered or recalled (604). Answered when it is in the
+log, as safe there as a send.
 
 Java: broker/processor/RecallMessageProcessor.java
 """
@@ -24,7 +24,7 @@ from rocketlet.store.errors import PutRefused
 
 
 class RecallMessage:
-    """Takes delayed messages back."""
+    """Recalls delayed messages."""
 
     def __init__(
         self, identity: Identity, settings: Settings, timers: Timers, durability: Durability, clock: WallClock
@@ -60,7 +60,7 @@ class RecallMessage:
                 f"recall failed: the handle is of topic {handle.topic} at broker {handle.broker_name}",
             )
         if handle.deliver_ms <= self._clock():
-            raise Refused(ResponseCode.ILLEGAL_OPERATION, "recall failed: its moment of delivery has come")
+            raise Refused(ResponseCode.ILLEGAL_OPERATION, "recall failed: its delivery time has come")
         try:
             found = self._timers.recall(handle.topic, handle.deliver_ms, handle.message_id)
         except PutRefused as error:

@@ -1,13 +1,13 @@
 """907 GET_BROKER_HA_STATUS (of 5.x), 30001 FOLLOW_TABLES, 30002 PROMOTE_SLAVE, 30003 HAND_OVER, 30004 DEMOTE_MASTER.
 
-907 says who follows whom and how closely. 30001 is a slave's question for news of the tables, held until there are
-some; what the slave's own consumers committed comes with it.
+907 shows who follows whom and how closely. 30001 is a slave's request for changes of the tables, parked until there are
+some; it carries the offsets committed at the slave.
 
-30002 makes a slave the master. Planned, the old master is asked first (30003): it takes no more sends and answers
-where its log ends; when the slave has all of that, the master is told to become a slave, durably, and only when it has
-done so the slave becomes the master. So nothing that was acknowledged is lost, and there are never two masters; a step
-that fails leaves the old master, or, if its last answer is lost, none, and says so. Forced, no other broker is asked,
-and the answer says how far the old master's log was known to go.
+30002 makes a slave the master. If planned, the old master is asked first (30003): it refuses sends and answers with the
+end of its log; when the slave has all of that, the master is told to become a slave, durably, and only then does the
+slave become the master. So nothing acknowledged is lost, and there are never two masters; a failed step leaves the old
+master, or, if its last answer is lost, none, and reports so. If forced, no other broker is asked, and the answer has
+the last known end of the old master's log.
 
 30004 makes a master a slave.
 
@@ -20,6 +20,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
 import trio
 
 from rocketlet.broker.consumer_offsets import OffsetChange, OffsetRefused
@@ -32,6 +33,7 @@ from rocketlet.remoting.command import request as command
 from rocketlet.remoting.connection_pool import ConnectionPool
 from rocketlet.remoting.errors import RemotingError
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
+from rocketlet.remoting.in_turns import joined
 from rocketlet.remoting.protocol.header import from_ext
 from rocketlet.remoting.protocol.queue import WireQueue
 from rocketlet.remoting.protocol.replication import (
@@ -64,7 +66,7 @@ log = logging.getLogger("rocketlet.broker.handlers.replicas")
 
 LONGEST_HOLD_MS = 30_000
 HAND_OVER_SECONDS = 10.0  # how long a slave may take to catch up; then the old master resumes
-STOPPED_SECONDS = 15.0  # how long a master takes no sends for a slave that says nothing any more
+STOPPED_SECONDS = 15.0  # how long a master refuses sends for a slave that has fallen silent
 _AT_ONCE = 1000
 
 
@@ -75,7 +77,7 @@ class Sends(Protocol):
 
 
 class Duties(Protocol):
-    """What the broker has while it is a slave."""
+    """The broker's parts while it is a slave."""
 
     @property
     def follower(self) -> Followed | None: ...
@@ -131,7 +133,7 @@ class Replicas:
             RequestCode.DEMOTE_MASTER: Handler(self.demote, DemoteHeader),
         }
 
-    # ---- what is
+    # ---- state
 
     def status(self, request: Request) -> Reply:
         follower, end = self._duties.follower, self._store.log.end
@@ -172,7 +174,9 @@ class Replicas:
         with trio.move_on_after(min(max(seen.holdMillis, 0), LONGEST_HOLD_MS) / 1000):
             while not self._has_news(seen):
                 await self._tables.news.wait()
-        return Reply(body=self._news(seen).to_json())
+        news = await self._news(seen)
+        await trio.lowlevel.checkpoint()
+        return Reply(body=news.to_json())
 
     async def _merge(self, seen: TablesSeen) -> None:
         for number, one in enumerate(seen.offsets[:OFFSETS_AT_ONCE]):
@@ -193,12 +197,13 @@ class Replicas:
             or seen.locks != self._duties.locks.version
         )
 
-    def _news(self, seen: TablesSeen) -> TablesNews:
+    async def _news(self, seen: TablesSeen) -> TablesNews:
+        """What is told of a table is as new as its version at least: who gets it asks for the rest."""
         tables, locks = self._tables, self._duties.locks
         if seen.run != self._run:
             seen = TablesSeen()
         changes, upto = tables.offsets.changed_since(seen.offsetsSeen, OFFSETS_AT_ONCE)
-        return TablesNews(
+        news = TablesNews(
             self._run,
             tables.topics.version.counter,
             tables.groups.version.counter,
@@ -209,17 +214,22 @@ class Replicas:
             upto != tables.offsets.version,
             [(one.group, one.topic, one.queue_id, one.offset, one.stamp) for one in changes],
             [(one.number, one.kind, one.name, one.log_offset) for one in tables.tombstones.after(seen.tombstones)],
-            tables.filters.to_body() if seen.filters != tables.filters.version else None,
+            None,
             tables.delays.to_body()["offsetTable"] if seen.delays != tables.delays.version else None,
             self._store.log.end,
             self._store.config.broker_role is BrokerRole.SYNC_MASTER,
             locks.version,
-            None
-            if seen.locks == locks.version
-            else [(group, one.topic, one.brokerName, one.queueId, client) for group, one, client in locks.entries()],
         )
+        if seen.locks != locks.version:
+            await trio.lowlevel.checkpoint()
+            entries = locks.entries()
+            await trio.lowlevel.checkpoint()
+            news.lockTable = [(group, one.topic, one.brokerName, one.queueId, client) for group, one, client in entries]
+        if seen.filters != tables.filters.version:
+            news.filterTable = msgspec.Raw(await joined(tables.filters.pieces()))
+        return news
 
-    # ---- what changes
+    # ---- changes
 
     def _refuse_where_replicas_elect(self) -> None:
         if self._duties.group is not None:
@@ -255,7 +265,7 @@ class Replicas:
         return Reply(header=PromoteAnswerHeader(self._store.log.end, master_end, heard))
 
     async def _take_over(self, follower: Followed) -> int:
-        """Have the master stop, take what it has, and have it become a slave. Raises Refused."""
+        """Have the master stop, catch up with it, and have it become a slave. Raises Refused."""
         master = follower.following
         if master is None:
             raise Refused(
@@ -281,9 +291,9 @@ class Replicas:
         return end
 
     async def _ask_master(self, address: str, step: str) -> int:
-        """One step of the hand-over; where the master's log ends. Raises Refused."""
+        """One step of the hand-over. Returns the end of the master's log. Raises Refused."""
         here = self._identity.ha_address
-        # A port that is chosen when it is opened is told by the name servers.
+        # A port chosen when it is opened is known from the name servers.
         header = HandOverHeader(step, self._identity.broker_id, "" if here.endswith(":0") else here)
         try:
             answer = await self._pool.call(address, command(RequestCode.HAND_OVER, header), HAND_OVER_SECONDS)
@@ -313,7 +323,7 @@ class Replicas:
             self._stop_sends()
             await self._store.flush()
         elif self._stopped is None:
-            raise Refused(ResponseCode.SYSTEM_ERROR, "nobody has stopped the sends of this master, or not lately")
+            raise Refused(ResponseCode.SYSTEM_ERROR, "the sends of this master are not stopped, or no longer")
         elif header.step == RESUME:
             self._stopped.cancel()
         elif header.step == DEMOTE:
@@ -325,7 +335,7 @@ class Replicas:
         return Reply(header=HandOverAnswerHeader(self._store.log.end))
 
     def _stop_sends(self) -> None:
-        """For a moment: whoever asked may never come back."""
+        """For a moment only: the slave may never come back."""
         self._serve_sends(False)
         if self._stopped is not None:
             self._stopped.deadline = trio.current_time() + STOPPED_SECONDS
@@ -338,7 +348,7 @@ class Replicas:
             await trio.sleep_forever()
         if self._stopped is scope:
             self._stopped = None
-            log.warning("this master takes sends again: nobody has taken over")
+            log.warning("this master accepts sends again: nobody has taken over")
             self._serve_sends(True)
 
     async def demote(self, request: Request) -> Reply:
@@ -352,7 +362,7 @@ class Replicas:
     async def _become(self, standing: Standing) -> None:
         try:
             await self._role.become(standing)
-            await self._registered()  # so that clients find it from when the answer says that it is so
+            await self._registered()  # so that clients find it as soon as the answer is sent
         except Superseded as error:
             raise Refused(ResponseCode.SYSTEM_BUSY, str(error)) from None
         except OSError as error:
@@ -360,7 +370,7 @@ class Replicas:
 
 
 def _slave(broker_id: int, master: str) -> Standing:
-    """Raises Refused for what no slave can be: it would be kept, and the next start would fail by it."""
+    """Raises Refused for an impossible slave, which would be saved and fail the next start."""
     if broker_id <= MASTER_ID:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"brokerId {broker_id}: a slave's is 1 or more")
     if master and not is_address(master):

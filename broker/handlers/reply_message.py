@@ -1,9 +1,9 @@
 """324 SEND_REPLY_MESSAGE, 325 SEND_REPLY_MESSAGE_V2 → 326 PUSH_REPLY_MESSAGE_TO_CLIENT: the answer to a request.
 
-A reply names in REPLY_TO_CLIENT the client that waits for it, which is known by the producer groups of its heartbeats.
-It is pushed to that client, which has 10 s to take it, and stored in the cluster's reply topic if
-`storeReplyMessageEnable`. The answer is 0 when the client has taken it, else 1 with the reason; it tells where the
-reply was stored in both cases.
+A reply names the waiting client in REPLY_TO_CLIENT; that client is known from the producer groups in its heartbeats.
+The reply is pushed to that client, which has 10 s to accept it, and stored in the cluster's reply topic if
+`storeReplyMessageEnable`. The answer is 0 if the client accepted it, else 1 with the reason; in both cases it says
+where the reply was stored.
 
 Java: broker/processor/ReplyMessageProcessor.java
 """
@@ -44,7 +44,7 @@ PUSH_SECONDS = 10.0
 
 
 class ReplyMessage:
-    """Hands replies to those who wait for them. `settle` files what was stored outside a turn."""
+    """Delivers replies to waiting clients. `settle` dispatches what was stored outside a turn."""
 
     def __init__(
         self,
@@ -88,14 +88,14 @@ class ReplyMessage:
             raise
         body = bytes(request.body)
         failure = await self._push(request, header, queue_id, body)
-        # Zeros for a client that reads the fields of a reply which is not stored.
+        # Zeros for clients that read these fields even of a reply that is not stored.
         answer = SendMessageAnswerHeader("0", queue_id, 0, MSG_REGION=region, TRACE_ON=trace)
         if config.store_reply_message_enable:
             self._keep(request, header, queue_id, body, answer)
         return Reply(ResponseCode.SYSTEM_ERROR if failure else ResponseCode.SUCCESS, answer, remark=failure)
 
     async def _push(self, request: Request, header: SendHeader, queue_id: int, body: bytes) -> str | None:
-        """Hand the reply to its client; returns why that failed."""
+        """Push the reply to its client. Returns why that failed."""
         properties = decode(header.properties)
         client_id = properties.get(REPLY_TO_CLIENT)
         if client_id is None:
@@ -133,7 +133,7 @@ class ReplyMessage:
     def _keep(
         self, request: Request, header: SendHeader, queue_id: int, body: bytes, answer: SendMessageAnswerHeader
     ) -> None:
-        """Store the reply; one that cannot be stored was handed on all the same."""
+        """Store the reply; a failure to store it does not affect its delivery."""
         raw = header.properties.encode("utf-8", "surrogatepass")
         message = Put(
             header.topic,

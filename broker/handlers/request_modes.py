@@ -1,9 +1,9 @@
 """400 QUERY_ASSIGNMENT, 401 SET_MESSAGE_REQUEST_MODE, 402 GET_ALL_MESSAGE_REQUEST_MODE, of 5.x: the broker says which
 queues a client takes messages from, and whether it pulls or pops.
 
-Pulling, the queues are shared out among the members of the group, as clients do it themselves. Popping, everybody pops
-from all queues of each broker (queue id -1), or with `popShareQueueNum` from its own share and so many of the others'.
-A mode that was set is on the disk before it is acknowledged.
+When pulling, the queues are allocated to the group's members as clients do it themselves. When popping, every member
+pops from all queues of each broker (queue id -1), or with `popShareQueueNum` from its own share and that many others. A
+mode is on disk before it is acknowledged.
 
 Java: broker/processor/QueryAssignmentProcessor.java, broker/loadbalance/MessageRequestModeManager.java
 """
@@ -22,6 +22,7 @@ from rocketlet.broker.topic_table import TopicTable
 from rocketlet.common import topic as names
 from rocketlet.remoting.access import Access, Need, Permission, Resource
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
+from rocketlet.remoting.protocol.configuration import LONGEST_ENTRY
 from rocketlet.remoting.protocol.popping import (
     ANY_QUEUE,
     MODES,
@@ -69,8 +70,10 @@ class RequestModesAdmin:
             Need(Permission.SUBSCRIBE, Resource.GROUP, _group),
         ))  # fmt: skip
         return {
-            RequestCode.QUERY_ASSIGNMENT: Handler(self.assignment, None, "client", access=consume),
-            RequestCode.SET_MESSAGE_REQUEST_MODE: Handler(self.set_mode),
+            RequestCode.QUERY_ASSIGNMENT: Handler(
+                self.assignment, None, "client", access=consume, longest_body=LONGEST_ENTRY
+            ),
+            RequestCode.SET_MESSAGE_REQUEST_MODE: Handler(self.set_mode, longest_body=LONGEST_ENTRY),
             RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: Handler(self.all),
         }
 

@@ -1,9 +1,8 @@
-"""What a stored send is answered, and when: at once, or when it is as safe as promised (`broker/durability.py`).
+"""Answers to stored sends: at once, or when the message is as safe as promised (`broker/durability.py`).
 
 The answers of one turn wait together; a message with WAIT=false does not wait. Codes: 0 stored as safely as promised;
 10 the disk did not confirm within `syncFlushTimeout`, but may yet; 11 a SYNC_MASTER has no slave that follows. All of
-them carry the same fields. A flush that failed is code 1: what the disk refused is never acknowledged, and the broker
-ends.
+them carry the same fields. A failed flush is code 1: what the disk refused is never acknowledged, and the broker ends.
 
 Java: broker/processor/SendMessageProcessor.java (handlePutMessageResult)
 """
@@ -11,10 +10,10 @@ Java: broker/processor/SendMessageProcessor.java (handlePutMessageResult)
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import trio
+from msgspec import Struct
 
 from rocketlet.broker.config import Settings
 from rocketlet.broker.durability import Durability, Shortfall
@@ -32,8 +31,7 @@ from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.store.message import Put
 
 
-@dataclass(slots=True)
-class Stored:
+class Stored(Struct, gc=False, eq=False):
     """A message in the log whose answer is still to come. For a batch: the first one's offsets, the last one's end."""
 
     request: Request
@@ -42,7 +40,7 @@ class Stored:
     queue_offset: int
     end: int
     ids: str = ""  # of a batch
-    recall: str = ""  # of a message for a later moment
+    recall: str = ""  # of a message with a delivery time
 
 
 class SendAnswers:
@@ -72,11 +70,11 @@ class SendAnswers:
         """How many sends were not answered in their turn."""
 
     def refused_header(self) -> SendRefusedHeader:
-        """What a refusal says all the same."""
+        """The header fields of a refusal."""
         return SendRefusedHeader(self._settings.now.region_id, "true" if self._settings.now.trace_on else "false")
 
     def recall_handle(self, put: Put) -> str:
-        """What a message that waits can be recalled by."""
+        """The handle to recall a delayed message."""
         if not self._settings.now.recall_message_enable:
             return ""
         properties = decode_bytes(put.properties)
@@ -86,7 +84,7 @@ class SendAnswers:
         return str(RecallHandle(topic, self._identity.name, int(properties[TIMER_OUT_MS]), message_id))
 
     def answer(self, stored: Stored, topic: Topic, *, wait: bool) -> Answer | Deferred:
-        """The answer, or DEFERRED where it has to wait."""
+        """The answer, or DEFERRED if it has to wait."""
         if not topic.saved:
             self.waits += 1
             self._nursery.start_soon(self._answer_when_saved, stored, topic, wait)
@@ -94,33 +92,33 @@ class SendAnswers:
         if self.terms.now.waits:
             if wait:
                 return self.answer_when_safe(stored)
-            self._durability.hasten()
+            self._durability.want_flush_soon()
         return self._success(stored)
 
     def answer_when_safe(self, stored: Stored) -> Deferred:
-        """Together with the others of this turn."""
+        """Answer together with the others of this turn."""
         self._waiting.append(stored)
         self.waits += 1
         return DEFERRED
 
     def after_turn(self) -> None:
-        """Have those of this turn that wait answered together."""
+        """Have this turn's waiting sends answered together."""
         if self._waiting:
             waiting, self._waiting = self._waiting, []
-            self._durability.call(waiting[-1].end, partial(self._answer_all, waiting))
+            # Made now, while the disk or the replicas are at work: later it would add to the time that they take.
+            answers = [(stored.request, self._success(stored)) for stored in waiting]
+            self._durability.call(waiting[-1].end, partial(self._answer_all, waiting, answers))
 
-    def _answer_all(self, waiting: list[Stored], shortfall: Shortfall | None) -> None:
-        """Those of one turn, so of one connection."""
+    def _answer_all(
+        self, waiting: list[Stored], answers: list[tuple[Request, Answer]], shortfall: Shortfall | None
+    ) -> None:
+        """Answer those of one turn, hence of one connection."""
         self._note(waiting)
-        answers = [
-            (
-                stored.request,
-                self._success(stored)
-                if shortfall is None or stored.end <= shortfall.held_to
-                else self._short(stored, shortfall),
-            )
-            for stored in waiting
-        ]
+        if shortfall is not None:
+            answers = [
+                made if stored.end <= shortfall.held_to else (stored.request, self._short(stored, shortfall))
+                for stored, made in zip(waiting, answers, strict=True)
+            ]
         waiting[0].request.connection.answer_together(answers)
 
     def _short(self, stored: Stored, shortfall: Shortfall) -> Answer:
@@ -129,9 +127,9 @@ class SendAnswers:
         return self._reply(stored, shortfall.code, shortfall.remark)
 
     async def _answer_when_saved(self, stored: Stored, topic: Topic, wait: bool) -> None:
-        """The first sends of a topic: not acknowledged before the topic itself is on the disk.
+        """The first sends of a topic: not acknowledged before the topic itself is on disk.
 
-        Nor before the name servers know it, if they answer: who has just sent will want to consume.
+        Nor before the name servers have it, if they answer: after sending, a client will want to consume.
         """
         try:
             await self._topics_file.saved()
@@ -141,14 +139,15 @@ class SendAnswers:
         await self._announced()
         topic.set_saved(True)
         if wait:
-            self._durability.call(stored.end, partial(self._answer_all, [stored]))
+            answers = [(stored.request, self._success(stored))]
+            self._durability.call(stored.end, partial(self._answer_all, [stored], answers))
         else:
-            self._durability.hasten()
+            self._durability.want_flush_soon()
             self._note([stored])
             stored.request.reply(self._success(stored))
 
     def _note(self, waited: Sequence[Stored]) -> None:
-        """How long sends of one turn took that were not answered in it."""
+        """Record how long this turn's deferred sends took."""
         self._times.note(len(waited), (trio.current_time() - waited[0].request.received_at) * 1000)
 
     def _success(self, stored: Stored) -> Answer:

@@ -1,15 +1,16 @@
-"""36 CONSUMER_SEND_MSG_BACK: a consumer could not handle a message; store it for another try, or for good.
+"""36 CONSUMER_SEND_MSG_BACK: a consumer could not process a message; store it for a retry, or as a dead letter.
 
-1. An unknown group is 26, a broker or retry topic that may not be written to 16; a group without retry queues gets
-   success, and nothing is done.
-2. The message is looked up by its log offset; none there is 1.
-3. It was tried often enough (the request's maximum if it has one, else the group's), or the consumer asks for no other
-   try (a level below zero): it goes to %DLQ%group. Else to %RETRY%group, after the delay that the request asks for, or
-   level 3 + tries so far: 10 s the first time, 2 h the sixteenth.
-4. Stored again with its body, flags, birth and store host, one try more, its topic in RETRY_TOPIC and the id of its
+1. An unknown group is 26, a broker or retry topic that may not be written to 16; for a group without retry queues it
+   succeeds without effect.
+2. The message is looked up by its log offset; 1 if there is none.
+3. If it was tried often enough (the request's maximum if it has one, else the group's), or the consumer wants no retry
+   (a level below zero), it goes to %DLQ%group. Otherwise to %RETRY%group, after the delay in the request, or level 3 +
+   attempts so far: 10 s the first time, 2 h the sixteenth.
+4. It is stored again with its body, flags, birth and store host, one attempt more, its topic in RETRY_TOPIC and the id
+of its
    first delivery in ORIGIN_MESSAGE_ID. A dead letter keeps DELAY=0 and the REAL_TOPIC of its last delay.
 
-Not as in RocketMQ: with SYNC_FLUSH the answer waits for the disk, since the consumer forgets the message with it.
+Unlike RocketMQ, with SYNC_FLUSH the answer waits for the disk, since the consumer forgets the message once answered.
 
 Java: broker/processor/SendMessageProcessor.java (asyncConsumerSendMsgBack)
 """
@@ -18,13 +19,15 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
+from rocketlet.broker.at_once import at_once
 from rocketlet.broker.config import Settings
 from rocketlet.broker.delay_levels import delay
 from rocketlet.broker.durability import Durability
 from rocketlet.broker.identity import Identity
-from rocketlet.broker.message_topics import MessageTopics
+from rocketlet.broker.message_topics import topics_at
 from rocketlet.broker.property_text import rewritten
 from rocketlet.broker.put_again import FilterBits, put_again
 from rocketlet.broker.statistics import Statistics
@@ -53,7 +56,7 @@ FIRST_LEVEL = 3
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What becomes of a message that could not be consumed: a delay level, 0 for the dead letters."""
+    """The fate of a message that could not be consumed: a delay level, 0 for the dead letters."""
 
     level: int
 
@@ -63,14 +66,14 @@ class Verdict:
 
 
 def judge(tries: int, most: int, wanted_level: int) -> Verdict:
-    """The rule of retries. `tries` are those so far, the first delivery not counted."""
+    """The rule for retries. `tries` are those so far, without the first delivery."""
     if tries >= most or wanted_level < 0:
         return Verdict(0)
     return Verdict(wanted_level or FIRST_LEVEL + tries)
 
 
 class SendBack:
-    """Takes messages back from consumers."""
+    """Handles messages sent back by consumers."""
 
     def __init__(
         self,
@@ -98,7 +101,7 @@ class SendBack:
     def table(self) -> HandlerTable:
         return {
             RequestCode.CONSUMER_SEND_MSG_BACK: Handler(
-                # Of the topic, too: else a group could be sent back, and so be given, any message by its offset.
+                # On the topic, too: otherwise a group could send back, and so receive, any message by its offset.
                 self.handle,
                 ConsumerSendMsgBackHeader,
                 "send",
@@ -107,7 +110,7 @@ class SendBack:
         }
 
     def _topic_at(self, header: ConsumerSendMsgBackHeader) -> list[str]:
-        return MessageTopics(self._store).of_message(header.offset)
+        return topics_at(self._store, header.offset)
 
     def handle(self, request: Request) -> Answer | Deferred:
         header: ConsumerSendMsgBackHeader = request.header
@@ -124,7 +127,7 @@ class SendBack:
         if group.retryQueueNums <= 0:
             return Reply()
         retry = self._retry_topic(header, group.retryQueueNums)
-        raw = self._store.record_at(header.offset)
+        raw = at_once(self._store, partial(self._store.record_at, header.offset))
         if raw is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
         most = group.retryMaxTimes
@@ -150,7 +153,7 @@ class SendBack:
     def _create(self, name: str, queues: int, sys_flag: int = 0) -> Topic:
         try:
             check_topic_name(name)
-        except InvalidName as error:  # a group may have 255 letters, and then has no room for a prefix
+        except InvalidName as error:  # a group's name may have 255 characters, which leaves no room for a prefix
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
         topic = self._topics.create(name, queues, sys_flag=sys_flag, reason="for messages that come back")
         if topic is None:

@@ -1,18 +1,22 @@
-"""Batches: many messages in one body, stored together or not at all, and answered with one id each.
+"""Batches: many messages in one body, stored together or not at all, and answered with an id for each.
 
-What a batch's messages share (topic, queue, sender, time, the properties of the request) is worked out once for all of
-them; what is left for each message costs 3 µs, and half a microsecond where they are of one length and one shape
-(common/alike_batch.py), as those of a producer mostly are.
+What a batch's messages share (topic, queue, sender, time, the properties of the request) is computed once for all of
+them; the rest costs 3 µs per message, and half a microsecond if they have equal length and layout
+(common/alike_batch.py), as those of one producer mostly have.
 
-A message may have no transaction, and no delay level that counts; filter bits and IPv6 hosts go the longer way, message
-by message, which writes the same bytes.
+One that is large and not of this kind is taken apart in turns, 1 µs a message, and then stored at once. How many
+messages and keys a batch may have is limited by what that takes: 8 ms, and 12 for queue and index.
+
+Transactions and effective delay levels are not allowed; filter bits and IPv6 hosts take the slower path, message by
+message, which writes the same bytes.
 
 Java: broker/processor/SendMessageProcessor.java (sendBatchMessage), common/message/MessageDecoder.java (decodeMessages)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rocketlet.broker.handlers.send_answers import Stored
@@ -22,35 +26,52 @@ from rocketlet.broker.send_terms import CurrentTerms
 from rocketlet.common.alike_batch import read_alike
 from rocketlet.common.message_flags import TRANSACTION_MASK
 from rocketlet.common.message_properties import tags_and_keys
-from rocketlet.common.message_record import RecordError, split_batch
+from rocketlet.common.message_record import BATCH_ITEM, HEAD_SIZE, RecordError, split_batch
 from rocketlet.common.subscription import tags_code
-from rocketlet.remoting.handler import Refused, Request
+from rocketlet.remoting.handler import Later, Refused, Request
+from rocketlet.remoting.in_turns import Turns
 from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.store.alike_run import AlikeRun
-from rocketlet.store.message_run import LONGEST_TOPIC, MixedRun, Shared
+from rocketlet.store.message_run import LONGEST_TOPIC, MixedRun, Run, Shared
 from rocketlet.store.message_store import MessageStore
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+MOST_MESSAGES = 16_384
+"""Of one batch. Of those that RocketMQ takes, with records of 4 MiB in all, few have more."""
+MOST_KEYS = 2 * MOST_MESSAGES
+MOST_ONE_BY_ONE = 4_096
+"""Of one that is stored message by message."""
+LARGE = 128 << 10
+"""Bytes of a batch, from which on it is taken apart in turns."""
+MOST_APART = 32 << 20
+"""Bytes of all batches that are being taken apart; their messages take two or three times as much."""
+_AT_ONCE = 500  # messages
+
+
 class SendBatch:
-    """Stores the messages of a batch. Raises Refused for a body that is not a batch, StoreError for what the store
-    refuses."""
+    """Stores the messages of a batch. Raises Refused if the body is not a batch, StoreError if the store refuses."""
 
     def __init__(self, store: MessageStore, terms: CurrentTerms, filter_bits: FilterBits | None) -> None:
         self._store = store
         self._terms = terms
         self._filter_bits = filter_bits
+        self._apart_size = 0
 
     def put(
         self, request: Request, topic: str, queue_id: int, flags: int, more: bytes, named: Mapping[bytes, bytes]
     ) -> tuple[Stored, int, int]:
-        """What is answered, how many messages, and their bytes in the log.
+        """Returns the answer, the number of messages, and their bytes in the log. Raises Later for a large one.
 
-        `more` are the properties of the request, which follow each message's own; `named` the same by name.
+        `more` are the request's properties, which follow each message's own; `named` the same by name.
         """
         header: SendHeader = request.header
+        if isinstance(request.ready, MixedRun):
+            return self._put_run(request, request.ready)
+        if isinstance(request.ready, Refused):
+            raise request.ready
         self._check(request, header, named)
         raw = bytes(request.body)
         shared = Shared(
@@ -62,14 +83,62 @@ class SendBatch:
             self._terms.now.store_host,
             header.reconsumeTimes,
         )
-        if self._filter_bits is not None or not shared.fits():
-            return self._put_one_by_one(request, mixed_run(raw, shared, more), self._filter_bits)
-        run = alike_run(raw, shared, more) or mixed_run(raw, shared, more)
+        alike = alike_run(raw, shared, more) if shared.fits() and self._filter_bits is None else None
+        if alike is not None:
+            count = len(alike.batch.table)
+            self._check_numbers(alike, count, count * len(alike.batch.key_places), len(raw), more)
+            return self._put_run(request, alike)
+        if len(raw) <= LARGE:
+            mixed = mixed_run(raw, shared, more)
+            self._check_numbers(mixed, len(mixed.bodies), len(mixed.keys), len(raw), more)
+            return self._put_run(request, mixed)
+        if self._apart_size + len(raw) > MOST_APART:
+            raise Refused(
+                ResponseCode.SYSTEM_BUSY,
+                f"[OVERLOAD]system busy, start flow control for a while: batches of {self._apart_size} bytes are being"
+                f" read; at most {MOST_APART} are",
+            )
+        raise Later(partial(self._take_apart, raw, shared, more))
+
+    def _put_run(self, request: Request, run: AlikeRun | MixedRun) -> tuple[Stored, int, int]:
+        shared = run.shared
+        if isinstance(run, MixedRun) and (self._filter_bits is not None or not shared.fits()):
+            return self._put_one_by_one(request, run, self._filter_bits)
         appended = self._store.put_run(run)
         ids = message_ids(shared.store_host, appended.log_offsets)
         begin = int(appended.log_offsets[0])
         stored = Stored(request, begin, shared.queue_id, appended.queue_offset, appended.end, ids)
         return stored, len(appended.log_offsets), appended.size
+
+    async def _take_apart(self, raw: bytes, shared: Shared, more: bytes) -> MixedRun | Refused:
+        """The messages, or why they are not stored."""
+        self._apart_size += len(raw)
+        turns, run = Turns(), MixedRun(shared, [], [], [], [], [], [])
+        try:
+            for part in cut_batch(raw, _AT_ONCE):
+                await turns.pause()
+                run.extend(mixed_run(part, shared, more))
+                self._check_numbers(run, len(run.bodies), len(run.keys), len(raw), more)
+        except Refused as refused:
+            return refused
+        finally:
+            self._apart_size -= len(raw)
+        return run
+
+    def _check_numbers(self, run: Run, messages: int, keys: int, size: int, more: bytes) -> None:
+        """Refuse what is too much to be stored in one go. Each message is stored with `more`, and a head."""
+        most = MOST_ONE_BY_ONE if self._filter_bits is not None or not run.shared.fits() else MOST_MESSAGES
+        if messages > most or keys > MOST_KEYS:
+            raise Refused(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"a batch has at most {most} messages and {MOST_KEYS} keys, unique keys included; send several",
+            )
+        stored, limit = size + messages * (HEAD_SIZE + len(more)), 2 * self._store.config.max_message_size
+        if stored > limit:
+            raise Refused(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"a batch of {messages} messages would take {stored} bytes; the limit is {limit}, twice maxMessageSize",
+            )
 
     def _check(self, request: Request, header: SendHeader, named: Mapping[bytes, bytes]) -> None:
         if len(header.topic) > LONGEST_TOPIC:
@@ -105,8 +174,23 @@ class SendBatch:
         return stored, len(appended), sum(one.size for one in appended)
 
 
+def cut_batch(raw: bytes, most: int) -> Iterator[bytes]:
+    """A batch as several of at most so many messages each. What is no batch is in the last."""
+    begin = at = count = 0
+    while at + BATCH_ITEM.size <= len(raw):
+        size = int.from_bytes(raw[at : at + 4], "big", signed=True)
+        if size <= 0:
+            break
+        at, count = at + size, count + 1
+        if count == most:
+            yield raw[begin:at]
+            begin, count = at, 0
+    if begin < len(raw):
+        yield raw[begin:]
+
+
 def alike_run(raw: bytes, shared: Shared, more: bytes) -> AlikeRun | None:
-    """The batch as a table, where it is one."""
+    """The batch as a table, if it is uniform."""
     batch = read_alike(raw, more)
     if batch is None:
         return None
@@ -115,7 +199,7 @@ def alike_run(raw: bytes, shared: Shared, more: bytes) -> AlikeRun | None:
 
 
 def mixed_run(raw: bytes, shared: Shared, more: bytes) -> MixedRun:
-    """The batch message by message. Raises Refused where it is not one."""
+    """The batch message by message. Raises Refused if it is not a batch."""
     try:
         flags, bodies, own = split_batch(raw)
     except RecordError as error:
@@ -136,7 +220,7 @@ def mixed_run(raw: bytes, shared: Shared, more: bytes) -> MixedRun:
 
 
 def message_ids(store_host: bytes, log_offsets: NDArray[Any]) -> str:
-    """The offset ids, joined by commas, as a batch is answered: 0.04 µs each as a table of bytes, 0.1 by a format."""
+    """The offset ids joined by commas, for the answer to a batch: 0.04 µs each as a table of bytes, 0.1 formatted."""
     import numpy
 
     host = store_host.hex().upper().encode()

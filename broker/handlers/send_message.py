@@ -1,21 +1,21 @@
-"""10 SEND_MESSAGE, 310 SEND_MESSAGE_V2, 320 SEND_BATCH_MESSAGE: a message, or several, are stored.
+"""10 SEND_MESSAGE, 310 SEND_MESSAGE_V2, 320 SEND_BATCH_MESSAGE: store a message, or several.
 
 Whether the body is a batch is decided by the header's `batch`, not by the code. Refused, in this order:
 
-0. what waited too long (2, `broker/overload.py`);
+0. a request that waited too long (2, `broker/overload.py`);
 1. before `startAcceptSendRequestTimeStamp` (1); while the broker starts, stops or is a slave (14);
-2. an ordered topic while the broker may not be written to (16);
-3. a topic name that is illegal (1), or one that clients may not send to (16);
-4. an unknown topic whose template does not let it be created (17); a %RETRY% topic creates itself;
-5. a queue that the topic does not have (1); below zero the broker chooses one;
-6. what the store refuses: too long (13), not writable or disk full (14), any other (1).
+2. an ordered topic while the broker is read-only (16);
+3. an illegal topic name (1), or a topic that clients may not send to (16);
+4. an unknown topic whose template does not allow its creation (17); a %RETRY% topic is always created;
+5. a queue that the topic does not have (1); for a negative id the broker chooses one;
+6. the store's refusals: too long (13), not writable or disk full (14), any other (1).
 
-Stored are the properties as they came, without WAIT and with CLUSTER (`stored_properties`). A message with DELAY or
-TRAN_MSG, or to a %RETRY% topic, may be redirected (`broker/detours.py`). Every answer, also a refusal, names region and
-trace switch; what else it says: `send_answers.py`.
+The properties are stored as received, without WAIT and with CLUSTER (`stored_properties`). A message with DELAY or
+TRAN_MSG, or to a %RETRY% topic, may be redirected (`broker/detours.py`). Every answer, including a refusal, has region
+and trace switch; for the rest see `send_answers.py`.
 
-Most sends come to a known topic of an open broker. These are known by a few comparisons, and stored in the turn that
-read them without meeting the checks in `send_targets.py`.
+Most sends are to a known topic of an open broker. A few comparisons detect these, and they are stored in the turn that
+read them without the checks in `send_targets.py`.
 
 Java: broker/processor/SendMessageProcessor.java, AbstractSendMessageProcessor.java
 """
@@ -43,14 +43,14 @@ from rocketlet.store.errors import Closed, MessageIllegal, NotWritable, StoreErr
 from rocketlet.store.message import Put
 from rocketlet.store.message_store import MessageStore
 
-_HOST_FLAGS = BORN_V6 | STORE_V6  # the store sets them, by the hosts of the record
+_HOST_FLAGS = BORN_V6 | STORE_V6  # the store sets them, from the hosts of the record
 _REDIRECTING = frozenset({b"DELAY", b"TRAN_MSG", *(name.encode() for name in deliver_at.PROPERTIES)})
 _JAVAS_WAIT = b"\x02WAIT\x01true\x02"
 _LAST_WAIT = b"\x02WAIT\x01true"
 
 
 class SendMessage:
-    """Stores what clients send. `filter_bits` is None where no SQL92 bit maps are kept."""
+    """Stores what clients send. `filter_bits` is None if no SQL92 bit maps are kept."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class SendMessage:
         flow = topic.flows.get(queue_id) or self._flow(topic, queue_id)
         if not (topic.plain and _REDIRECTING.isdisjoint(named)):
             recall = self._redirect(request, header, put)
-            if put.topic == SCHEDULE_TOPIC:  # its own topic counts it when it is delivered
+            if put.topic == SCHEDULE_TOPIC:  # counted in its own topic when delivered
                 flow = self._statistics.put_flow(put.topic, put.queue_id)
         if self._filter_bits is not None:
             put.filter_bits = self._filter_bits(put.topic, put.properties)
@@ -151,7 +151,7 @@ class SendMessage:
         return self._answers.answer(stored, topic, wait=wait)
 
     def _redirect(self, request: Request, header: SendHeader, put: Put) -> str:
-        """What is redirected keeps its WAIT, as with RocketMQ. Returns the handle to recall it by, if it has one."""
+        """A redirected message keeps its WAIT, as in RocketMQ. Returns the handle to recall it, if it has one."""
         without_wait = put.properties
         put.properties = stored_properties(header.properties, self._cluster, keep_wait=True)[0]
         self._detours.take(request, header, put)
@@ -194,11 +194,11 @@ class SendMessage:
 def stored_properties(
     text: str, cluster: bytes, *, keep_wait: bool = False
 ) -> tuple[bytes, list[bytes], int, bool, dict[bytes, bytes]]:
-    """What is stored of a send's properties, the keys for the index, the tags code, whether the sender waits, and all
+    """The stored properties of a send, the keys for the index, the tags code, whether the sender waits, and all
     properties by name. 1.2 µs for four of them.
 
-    Stored is the text as it came, without WAIT (unless it is kept) and CLUSTER, followed by `cluster`, which begins
-    with the separator. What is no property stays, because no reader sees it; separators at its end go.
+    The text is stored as received, without WAIT (unless it is kept) and CLUSTER, followed by `cluster`, which begins
+    with the separator. Text that is not a property stays, because no reader sees it; trailing separators are removed.
     """
     try:
         raw = text.encode()
@@ -213,7 +213,7 @@ def stored_properties(
     if b"WAIT" in named:
         wait = named[b"WAIT"] != b"false"
         if not keep_wait:
-            # Where Java puts it: before TAGS, and last where there are none.
+            # Where Java puts it: before TAGS, or last if there are none.
             if raw.endswith(_LAST_WAIT):
                 raw = raw[: -len(_LAST_WAIT)]
             else:

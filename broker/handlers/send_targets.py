@@ -1,4 +1,4 @@
-"""Where a send goes: the checks that come before storing, and the topics that a send creates.
+"""Where a send goes: the checks before storing, and the topics that a send creates.
 
 Java: broker/processor/AbstractSendMessageProcessor.java (msgCheck)
 """
@@ -30,7 +30,7 @@ SLAVE_OR_CLOSED = (
 
 
 class SendTargets:
-    """Finds topic and queue of a send, or says why not."""
+    """Finds topic and queue of a send, or refuses it."""
 
     def __init__(
         self,
@@ -48,11 +48,11 @@ class SendTargets:
         self.overload = overload
         self._clock = clock
         self._random = random
-        self.serving = False  # from the moment that the broker is ready until it stops
-        self.refusal = ""  # why a leader among replicas takes no sends now
+        self.serving = False  # from when the broker is ready until it stops
+        self.refusal = ""  # why a leader among replicas refuses sends now
 
     def is_open(self) -> bool:
-        """Whether sends need none of the checks that concern the broker as a whole."""
+        """Whether sends can skip the broker-wide checks."""
         config = self._settings.now
         accepting = config.start_accept_send_request_time_stamp <= self._clock()
         return (
@@ -131,12 +131,12 @@ class SendTargets:
         return topic
 
 
-# An attribute of a connection: the packed address of its other side.
+# A connection's attribute: the packed address of its peer.
 BORN_HOST = "born_host"
 
 
 def born_host_of(connection: Connection) -> bytes:
-    """The packed address of a connection's other side, parsed once a connection."""
+    """The packed address of a connection's peer, parsed once per connection."""
     found: bytes | None = connection.attributes.get(BORN_HOST)
     if found is None:
         found = connection.attributes[BORN_HOST] = parse_host(connection.peer)

@@ -1,9 +1,9 @@
-"""What is stored: 202 GET_TOPIC_STATS_INFO, 321 QUERY_CONSUME_QUEUE, 43 GET_ALL_CONSUMER_OFFSET,
+"""The store: 202 GET_TOPIC_STATS_INFO, 321 QUERY_CONSUME_QUEUE, 43 GET_ALL_CONSUMER_OFFSET,
 306 CLEAN_EXPIRED_CONSUMEQUEUE, 316 CLEAN_UNUSED_TOPIC, 329 DELETE_EXPIRED_COMMITLOG.
 
-202 tells begin, end and last store time of each write queue. 321 shows entries of a queue; an index that does not exist
-is a success with a remark and no body, as RocketMQ has it. 306 deletes queue files whose messages are gone, 316 the
-queues of topics that are not in the table, 329 log files that are past their time.
+202 returns begin, end and last store time of each write queue. 321 shows entries of a queue; a missing index is a
+success with a remark and no body, as in RocketMQ. 306 deletes queue files whose messages are gone, 316 the queues of
+topics that are not in the table, 329 expired log files.
 
 Java: broker/processor/AdminBrokerProcessor.java
 """
@@ -18,11 +18,11 @@ from rocketlet.broker.consumer_offsets import ConsumerOffsets
 from rocketlet.broker.filter.consumer_filters import ConsumerFilters
 from rocketlet.broker.handlers.membership import data_of
 from rocketlet.broker.identity import Identity
-from rocketlet.broker.in_turns import Turns, written
 from rocketlet.broker.topic_table import TopicTable
 from rocketlet.common import fastjson
 from rocketlet.common.message import MessageQueue
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
+from rocketlet.remoting.in_turns import Turns, made
 from rocketlet.remoting.protocol.inspection import (
     ConsumeQueueBody,
     QueryConsumeQueueHeader,
@@ -31,7 +31,6 @@ from rocketlet.remoting.protocol.inspection import (
     TopicOffset,
     TopicStatsTable,
 )
-from rocketlet.remoting.protocol.offsets import ConsumerOffsetTable
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.store.message_store import MessageStore
@@ -83,12 +82,12 @@ class StoreAdmin:
                 last = max(await store.patiently(partial(store.store_time_at, topic.name, queue_id, end - 1)), 0)
             queue = MessageQueue(topic.name, self._identity.name, queue_id)
             table[queue] = TopicOffset(last, end, self._store.queue_begin(topic.name, queue_id))
-        return Reply(body=TopicStatsTable(await written(table)).to_json())
+        return Reply(body=await made(TopicStatsTable(table).pieces()))
 
-    def consumer_offsets(self, request: Request) -> Reply:
-        return Reply(body=ConsumerOffsetTable(self._offsets.to_body()["offsetTable"]).to_json())
+    async def consumer_offsets(self, request: Request) -> Reply:
+        return Reply(body=await made(self._offsets.pieces()))
 
-    def queue_entries(self, request: Request) -> Reply:
+    async def queue_entries(self, request: Request) -> Reply:
         header: QueryConsumeQueueHeader = request.header
         queue = self._store.queue(header.topic, header.queueId)
         if queue is None:
@@ -106,15 +105,17 @@ class StoreAdmin:
                 body.subscriptionData = data_of(subscription)
                 body.filterData = self._filter_text(header.topic, header.consumerGroup)
         stop = min(queue.end, header.index + max(1, min(header.count, MAX_ENTRIES)))
+        turns = Turns()
         for offset in range(header.index, stop):
-            entry = queue.entry(offset)
+            await turns.pause()
+            entry = await self._store.patiently(partial(self._store.entry_at, queue, offset))
             if entry is not None:
                 passes = subscription is not None and subscription.matches_code(entry[2])
                 body.queueData.append(QueueEntry(*entry, passes))
         return Reply(body=body.to_json())
 
     def _filter_text(self, topic: str, group: str) -> str:
-        """The group's SQL92 filter as JSON, as text in JSON; null where it has none, as RocketMQ tells it."""
+        """The group's SQL92 filter as JSON, as text in JSON; null if it has none, as in RocketMQ."""
         known = self._filters.get(topic, group)
         return "null" if known is None else fastjson.dumps({"expression": known.selector.expression}).decode()
 
@@ -123,9 +124,9 @@ class StoreAdmin:
         await self._store.clean_expired_queues()
         return Reply()
 
-    def clean_unused_topics(self, request: Request) -> Reply:
+    async def clean_unused_topics(self, request: Request) -> Reply:
         log.info("%s asks to delete the queues of topics that are gone", request.connection.peer)
-        self._store.clean_unused({topic.name for topic in self._topics})
+        await self._store.clean_unused(lambda name: self._topics.get(name) is not None)
         return Reply()
 
     async def delete_expired_log(self, request: Request) -> Reply:

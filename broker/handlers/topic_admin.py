@@ -1,12 +1,12 @@
 """17 UPDATE_AND_CREATE_TOPIC, 215 DELETE_TOPIC_IN_BROKER, 21 GET_ALL_TOPIC_CONFIG, 351 GET_TOPIC_CONFIG,
 305 GET_SYSTEM_TOPIC_LIST_FROM_BROKER.
 
-What 17 or 215 acknowledged is on the disk, and the name servers that are there were told of what 17 did. System topics
-are neither changed nor deleted, a slave changes nothing (1 each). 215 takes the topic's queues, offsets and statistics
-along; its records stay in the log until their files go. The `order` of 17 is not obeyed: order topics are named at the
-name server.
+Changes acknowledged by 17 or 215 are on disk, and those by 17 are registered at all reachable name servers. System
+topics are neither changed nor deleted, a slave changes nothing (1 each). 215 also removes the topic's queues, offsets
+and statistics; its records stay in the log until their files are deleted. The `order` of 17 is ignored: order topics
+are configured at the name server.
 
-Attributes of 5.x (`+message.type=FIFO`) are kept and told; a 17 that says nothing of them leaves them.
+Attributes of 5.x (`+message.type=FIFO`) are kept and returned; a 17 without attributes leaves them unchanged.
 
 Not served: 18 of 5.x.
 
@@ -28,6 +28,7 @@ from rocketlet.common import topic as names
 from rocketlet.common.topic_attributes import InvalidAttributes, changed_attributes
 from rocketlet.remoting.access import ANY_ACCOUNT
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
+from rocketlet.remoting.in_turns import exhausted, made
 from rocketlet.remoting.protocol.configuration import (
     FILTER_TYPES,
     CreateTopicHeader,
@@ -40,7 +41,7 @@ from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.store.message_store import MessageStore
 
 MAX_QUEUES = 65_535
-# How long an answer waits for name servers that do not; administrators themselves wait for five seconds.
+# How long an answer waits for silent name servers; administrators' tools wait for five seconds.
 REGISTRATION_SECONDS = 3.0
 
 
@@ -84,17 +85,18 @@ class TopicAdmin:
         header: DeleteTopicHeader = request.header
         self._check_changeable(header.topic)
         self._topics.delete(header.topic)
-        self._tables.offsets.forget_topic(header.topic)
+        await exhausted(self._tables.offsets.forgetting(topic=header.topic))
         self._tables.offsets_file.changed()
-        self._statistics.forget_topic(header.topic)
-        self._store.delete_topic(header.topic)
-        self._tables.bury(TOPIC, header.topic, self._store.log.end)
+        await exhausted(self._statistics.forgetting(topic=header.topic))
+        self._store.drop_topic(header.topic)
+        self._tables.add_tombstone(TOPIC, header.topic, self._store.log.end)
+        await self._store.remove_dropped()
         await acknowledged(self._tables.topics_file, self._tables.offsets_file, self._tables.tombstones_file)
         self._registration.register_soon()
         return Reply()
 
-    def all(self, request: Request) -> Reply:
-        return Reply(body=self._topics.to_body().to_json())
+    async def all(self, request: Request) -> Reply:
+        return Reply(body=await made(self._topics.pieces()))
 
     def one(self, request: Request) -> Reply:
         header: GetTopicConfigHeader = request.header
@@ -118,7 +120,9 @@ class TopicAdmin:
         if not (0 <= header.readQueueNums <= MAX_QUEUES and 0 <= header.writeQueueNums <= MAX_QUEUES):
             raise Refused(ResponseCode.SYSTEM_ERROR, f"readQueueNums and writeQueueNums must be 0 to {MAX_QUEUES}")
         if not 0 <= header.perm <= 15:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"perm {header.perm} is none: 4 read, 2 write, 1 inherit, 6 both")
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR, f"perm {header.perm} is invalid: 4 read, 2 write, 1 inherit, 6 both"
+            )
         old = self._topics.get(header.topic)
         try:
             attributes = changed_attributes(old.attributes if old is not None else {}, header.attributes)

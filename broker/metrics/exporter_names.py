@@ -1,7 +1,7 @@
 """The names, labels and types of rocketmq-exporter: 83 of its 89, so that dashboards made for it keep working.
 
-All are gauges there, also what only grows; so they are here. The six that are missing, `rocketmq_client_*`, are known
-to consumers alone: the exporter asks each of them. What the exporter sums up over brokers, `rocketmq_group_*diff`,
+All are gauges there, even counters, and so they are here. The six missing ones, `rocketmq_client_*`, are known only to
+consumers: the exporter asks each of them. What the exporter sums over brokers, `rocketmq_group_*diff`,
 each broker reports its own queues: `sum by (group, topic)` gives the exporter's number.
 
 Java: rocketmq-exporter's collector/RMQMetricsCollector.java, task/MetricsCollectTask.java
@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from rocketlet.broker.metrics.steps import STEP, minute
 from rocketlet.broker.metrics.watched import Progress, Watched
 from rocketlet.broker.put_times import NAMED
 from rocketlet.common.topic import DLQ_PREFIX, RETRY_PREFIX
-from rocketlet.metrics.page import Page
+from rocketlet.metrics.page import Page, Wait
 from rocketlet.remoting.command import VERSION, version_name
 
 _CLUSTERING = "1"  # Java: MessageModel's ordinal
@@ -121,7 +122,7 @@ def of_broker(watched: Watched, page: Page) -> Iterator[None]:
     yield
 
 
-def of_topics(watched: Watched, page: Page) -> Iterator[None]:
+def of_topics(watched: Watched, page: Page) -> Iterator[Wait]:
     """Ends and rates of topics."""
     identity = watched.identity
     plain = page.gauge("rocketmq_producer_offset", "Messages put into the topic so far", _OF_TOPIC)
@@ -130,7 +131,11 @@ def of_topics(watched: Watched, page: Page) -> Iterator[None]:
     tps = page.gauge("rocketmq_producer_tps", "Messages put a second, over the last minute", _OF_TOPIC)
     sizes = page.gauge("rocketmq_producer_message_size", "Bytes put a second, over the last minute", _OF_TOPIC)
     for topic in list(watched.tables.topics):
-        end = sum(watched.store.queue_end(topic.name, queue_id) for queue_id in range(topic.write))
+        end = 0
+        for queue_id in range(topic.write):
+            end += watched.store.queue_end(topic.name, queue_id)
+            if queue_id % STEP == STEP - 1:
+                yield None
         labels = (identity.cluster, identity.name, topic.name)
         if topic.name.startswith(RETRY_PREFIX):
             retries.add(labels, end)
@@ -139,10 +144,10 @@ def of_topics(watched: Watched, page: Page) -> Iterator[None]:
         else:
             plain.add(labels, end)
             for family, statistic in ((tps, "TOPIC_PUT_NUMS"), (sizes, "TOPIC_PUT_SIZE")):
-                rates = watched.statistics.rates(statistic, topic.name)
-                if rates is not None:
-                    family.add(labels, rates["minute"].tps)
-        yield
+                rate = yield from minute(watched.statistics, statistic, topic.name)
+                if rate is not None:
+                    family.add(labels, rate.tps)
+        yield None
 
 
 def of_clients(watched: Watched, page: Page) -> Iterator[None]:
@@ -160,7 +165,7 @@ def of_clients(watched: Watched, page: Page) -> Iterator[None]:
         yield
 
 
-def of_progress(watched: Watched, page: Page, progress: Progress) -> None:
+def of_progress(watched: Watched, page: Page, progress: Progress) -> Iterator[Wait]:
     """Offsets, lag and rates of one group in one topic."""
     identity, group, topic = watched.identity, progress.group, progress.topic.name
     labels = (identity.cluster, identity.name, topic, group)
@@ -187,10 +192,10 @@ def of_progress(watched: Watched, page: Page, progress: Progress) -> None:
         ("rocketmq_consumer_message_size", "Bytes pulled a second, over the last minute", "GROUP_GET_SIZE", "tps"),
         ("rocketmq_send_back_nums", "Messages sent back in the last minute", "SNDBCK_PUT_NUMS", "sum"),
     ):
-        rates = watched.statistics.rates(statistic, f"{topic}@{group}")
+        rate = yield from minute(watched.statistics, statistic, f"{topic}@{group}")
         family = page.gauge(name, help, _OF_GROUP)
-        if rates is not None or statistic == "GROUP_GET_NUMS":
-            family.add(labels, getattr(rates["minute"], of) if rates is not None else 0.0)
+        if rate is not None or statistic == "GROUP_GET_NUMS":
+            family.add(labels, getattr(rate, of) if rate is not None else 0.0)
 
 
 def declare(page: Page) -> None:

@@ -1,6 +1,6 @@
-"""What the other two sets have no names for: lag by queue and in seconds, flush, limits, who is registered where.
+"""Metrics without a name in the other two sets: lag by queue and in seconds, flush, limits, registrations.
 
-Base units, as Prometheus asks for: seconds and bytes.
+In base units, as Prometheus recommends: seconds and bytes.
 
 Java: (none)
 """
@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rocketlet.broker.consumer_offsets import MAX_ENTRIES
+from rocketlet.broker.metrics.steps import STEP
 from rocketlet.broker.metrics.watched import Progress, Watched
 from rocketlet.broker.subscription_groups import MAX_GROUPS
 from rocketlet.broker.topic_table import MAX_TOPICS
-from rocketlet.metrics.page import Page
+from rocketlet.metrics.page import Page, Wait
 
 _BROKER = ("cluster", "broker")
 _QUEUE = (*_BROKER, "topic", "group", "queue")
@@ -101,7 +102,7 @@ def of_broker(watched: Watched, page: Page) -> Iterator[None]:
 
 
 def _of_group(watched: Watched, page: Page) -> None:
-    """Where replicas elect their master."""
+    """For replicas that elect their master."""
     driver = watched.group.driver if watched.group is not None else None
     if driver is None:
         return
@@ -126,7 +127,7 @@ def _of_group(watched: Watched, page: Page) -> None:
 
 
 def of_clients(watched: Watched, page: Page) -> Iterator[None]:
-    """Groups whose members say different things, and so lose messages."""
+    """Groups whose members have different subscriptions, and so lose messages."""
     this = (watched.identity.cluster, watched.identity.name)
     family = page.gauge(
         "rocketlet_differing_subscriptions", "Topics on which the members of a group disagree", (*_BROKER, "group")
@@ -139,7 +140,7 @@ def of_clients(watched: Watched, page: Page) -> Iterator[None]:
 
 
 def of_pops(watched: Watched, page: Page) -> Iterator[None]:
-    """What is popped and not acknowledged, by topic and group."""
+    """Popped and unacknowledged messages, by topic and group."""
     this = (watched.identity.cluster, watched.identity.name)
     family = page.gauge(
         "rocketlet_in_flight_messages",
@@ -152,8 +153,8 @@ def of_pops(watched: Watched, page: Page) -> Iterator[None]:
         yield
 
 
-def of_progress(watched: Watched, page: Page, progress: Progress) -> None:
-    """Lag by queue, or by topic where queues are too many."""
+def of_progress(watched: Watched, page: Page, progress: Progress) -> Iterator[Wait]:
+    """Lag by queue, or by topic if there are too many queues."""
     this = (watched.identity.cluster, watched.identity.name, progress.topic.name, progress.group)
     if watched.queue_lag:
         messages = page.gauge("rocketlet_consumer_lag_messages", "Messages not consumed", _QUEUE)
@@ -161,6 +162,8 @@ def of_progress(watched: Watched, page: Page, progress: Progress) -> None:
         for queue in progress.queues:
             messages.add((*this, str(queue.queue_id)), queue.messages)
             seconds.add((*this, str(queue.queue_id)), queue.milliseconds / 1000)
+            if queue.queue_id % STEP == STEP - 1:
+                yield None
     else:
         labels = _QUEUE[:-1]
         page.gauge("rocketlet_consumer_lag_messages", "Messages not consumed", labels).add(this, progress.messages)

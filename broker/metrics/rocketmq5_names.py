@@ -1,6 +1,6 @@
-"""The names of RocketMQ 5's own metrics, as far as a broker of 4.9.8 has what they count.
+"""RocketMQ 5's own metrics, as far as they apply to a 4.9.8 broker.
 
-Left out: what belongs to pop, tiered storage, RocksDB and timers, and what only a clock around each request could tell
+Omitted: pop, tiered storage, RocksDB and timers, and what would require timing every request
 (`rocketmq_rpc_latency`, `rocketmq_message_size`, `rocketmq_finish_message_latency`). A message's type is not counted by
 type, so `message_type` is always `unspecified`.
 
@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 
+from rocketlet.broker.metrics.steps import STEP, patiently
 from rocketlet.broker.metrics.watched import Progress, Watched
 from rocketlet.common.topic import DLQ_PREFIX, is_retry_topic, is_system_group, is_system_topic
-from rocketlet.metrics.page import Page
+from rocketlet.metrics.page import Page, Wait
 from rocketlet.remoting.command import version_name
 
 NODE = ("cluster", "node_type", "node_id")
@@ -29,7 +31,7 @@ def node(watched: Watched) -> tuple[str, str, str]:
 
 
 def of_broker(watched: Watched, page: Page) -> Iterator[None]:
-    """Permission, sizes, what is not flushed or dispatched, transactions, requests in progress."""
+    """Permission, sizes, unflushed and undispatched bytes, transactions, requests in progress."""
     this, store, tables = node(watched), watched.store.statistics(), watched.tables
     for name, help, value in (
         (
@@ -109,7 +111,7 @@ def of_clients(watched: Watched, page: Page) -> Iterator[None]:
         yield
 
 
-def of_progress(watched: Watched, page: Page, progress: Progress) -> None:
+def of_progress(watched: Watched, page: Page, progress: Progress) -> Iterator[Wait]:
     """Lag of one group in one topic."""
     group, topic = progress.group, progress.topic.name
     labels = (*node(watched), topic, group, _flag(is_retry_topic(topic)), _flag(is_system_group(group)))
@@ -119,7 +121,10 @@ def of_progress(watched: Watched, page: Page, progress: Progress) -> None:
         in_flight += max(min(pulled, queue.end) - max(queue.consumed, queue.begin), 0)
         ready += max(queue.end - pulled, 0)
         if pulled < queue.end:
-            waiting = max(waiting, watched.lag.age(topic, queue.queue_id, pulled))
+            look_up = partial(watched.lag.age, topic, queue.queue_id, pulled)
+            waiting = max(waiting, (yield from patiently(watched.store, look_up)))
+        if queue.queue_id % STEP == STEP - 1:
+            yield None
     for name, help, value in (
         ("lag_messages", "Messages not consumed", progress.messages),
         ("lag_latency", "Age of the first message not consumed, ms", progress.milliseconds),

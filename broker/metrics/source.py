@@ -1,4 +1,4 @@
-"""A broker as a source of metrics, and whether clients can be served by it.
+"""A broker as a source of metrics, and of readiness.
 
 Groups that consume by broadcast keep their offsets themselves: their lag is not known here, and is not reported.
 
@@ -8,10 +8,12 @@ Java: broker/metrics/BrokerMetricsManager.java (5.x)
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from rocketlet.broker.metrics import exporter_names, own_names, rocketmq5_names
+from rocketlet.broker.metrics.steps import STEP, patiently
 from rocketlet.broker.metrics.watched import Progress, Watched
-from rocketlet.metrics.page import Page
+from rocketlet.metrics.page import Page, Wait
 
 
 class BrokerSource:
@@ -21,7 +23,7 @@ class BrokerSource:
         self._watched = watched
         self.serving = False
 
-    def fill(self, page: Page) -> Iterator[None]:
+    def fill(self, page: Page) -> Iterator[Wait]:
         watched = self._watched
         exporter_names.declare(page)
         for fill in (
@@ -42,11 +44,17 @@ class BrokerSource:
             if online is not None and online.broadcasting:
                 continue
             for topic in watched.lag.topics_of(group):
-                progress = Progress(group, topic, list(watched.lag.of(group, topic)))
-                exporter_names.of_progress(watched, page, progress)
-                rocketmq5_names.of_progress(watched, page, progress)
-                own_names.of_progress(watched, page, progress)
-                yield
+                queues = []
+                for queue_id in range(topic.read):
+                    look_up = partial(watched.lag.of, group, topic.name, queue_id)
+                    queues.append((yield from patiently(watched.store, look_up)))
+                    if len(queues) % STEP == 0:
+                        yield None
+                progress = Progress(group, topic, queues)
+                yield from exporter_names.of_progress(watched, page, progress)
+                yield from rocketmq5_names.of_progress(watched, page, progress)
+                yield from own_names.of_progress(watched, page, progress)
+                yield None
 
     def not_ready(self) -> Sequence[str]:
         if not self.serving:

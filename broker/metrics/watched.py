@@ -1,4 +1,4 @@
-"""What the pages of metrics read: the parts of a broker that count.
+"""The parts of a broker that the metrics read.
 
 Java: broker/BrokerController.java (its getters)
 """
@@ -66,7 +66,7 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far one group is in one topic."""
+    """The progress of one group in one topic."""
 
     group: str
     topic: Topic

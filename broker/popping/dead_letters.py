@@ -1,8 +1,8 @@
-"""Messages that were delivered as often as their group allows, and never acknowledged: on to %DLQ%group.
+"""Messages that were delivered as often as their group allows without being acknowledged go to %DLQ%group.
 
-Written like those that a consumer sends back for the last time (`handlers/send_back.py`). The copy comes before the
-fact that the message is done; after a crash between the two, the newest dead letter of the group is the one in question
-(`Pops.run`), and does not come twice.
+Written like those that a consumer sends back for the last time (`handlers/send_back.py`). The copy is written before
+the fact that the message is done; after a crash between the two, the newest dead letter of the group is that message
+(`Pops.run`), and is not written twice.
 
 Java: proxy/processor/ConsumerProcessor.java (forwardMessageToDeadLetterQueue)
 """
@@ -25,16 +25,16 @@ log = logging.getLogger("rocketlet.broker.popping.dead_letters")
 
 
 class DeadLetters:
-    """The last way of messages."""
+    """Writes dead letters."""
 
     def __init__(self, store: MessageStore, topics: TopicTable, filter_bits: FilterBits) -> None:
         self._store = store
         self._topics = topics
         self._filter_bits = filter_bits
 
-    def bury(self, group: str, log_offset: int, times: int) -> bool:
-        """Store the dead letter of a message, which was delivered so many times; False where it is not there any more
-        or can never be stored. Raises NotWritable."""
+    def move(self, group: str, log_offset: int, times: int) -> bool:
+        """Store the dead letter of a message that was delivered that many times; False if it no longer exists or can
+        never be stored. Raises NotWritable."""
         raw = self._store.record_at(log_offset)
         topic = self._topics.create(dlq_topic(group), 1, reason="for dead letters")
         if raw is None or topic is None:
@@ -56,7 +56,7 @@ class DeadLetters:
         return message
 
     def newest(self, group: str) -> Record | None:
-        """The message of the group's newest dead letter, as it was sent."""
+        """The original message of the group's newest dead letter."""
         queue = self._store.queue(dlq_topic(group), 0)
         entry = queue.entry(queue.end - 1) if queue is not None and queue.end else None
         raw = self._store.record_at(entry[0]) if entry is not None else None

@@ -1,19 +1,19 @@
-"""What is written down of pops, byte for byte: facts about one queue of one group, which make its table again.
+"""The binary format of pops' facts: facts about one queue of one group, from which its table is rebuilt.
 
-    1 kind   1 flags   2 length of group   2 length of topic   4 queue id   4 length of what follows the names
+    1 kind   1 flags   2 length of group   2 length of topic   4 queue id   4 length of the rest after the names
     group, topic, then by kind:
 
     START       8 next offset             the table is empty, and continues there
     POPPED      8 popTime, 8 due, 8 next, 4 n, 2 length of attempt id, n offsets (8), n times (2), n keys (8), then it
-    DONE        4 n, n offsets            acknowledged, or gone to the dead letters
+    DONE        4 n, n offsets            acknowledged, or moved to the dead letters
     CHANGED     8 popTime, 8 due, 4 n, n offsets
     ENTRIES     4 n, n offsets, n due (8), n popped (8), n times (2), n keys (8)   part of a snapshot
     DROPPED                               the table is no longer needed
     FIRST       8 popTime, 8 due, 8 offset, 4 n    POPPED of n messages from there on, of no group, for the first time
     DONE_RUN    8 offset, 4 n             DONE of n messages from there on
-    TABLE       8 next offset             a snapshot's START: where the table is known already, it says nothing
+    TABLE       8 next offset             a snapshot's START: ignored if the table is already known
 
-Of POPPED, an entry whose times are 0 was held, and flag 1 says that it was in order. Big-endian throughout. DO NOT
+In POPPED, an entry with times 0 is held, and flag 1 means in order. Big-endian throughout. DO NOT
 CHANGE: on disk (docs/formats/state_log.md).
 """
 
@@ -32,7 +32,7 @@ from rocketlet.common.java_numbers import INT64_MAX
 
 
 class FactError(RocketletError):
-    """Bytes that are no fact; what follows them in the same record is not read."""
+    """Bytes that are not a fact; the rest of the record is not read."""
 
 
 class Kind(IntEnum):
@@ -77,7 +77,7 @@ _COUNT = Struct(">I")
 _CHANGED = Struct(">qqI")
 _FIRST = Struct(">qqqI")
 _RUN = Struct(">qI")
-# Of one fact that names a run: more than any pop or ack has.
+# Messages of a fact about a run: more than any pop or ack has.
 _LONGEST_RUN = 1 << 16
 
 
@@ -92,7 +92,7 @@ def table(key: Key, next_offset: int) -> bytes:
 def popped(key: Key, pop_time: int, due: int, next_offset: int, entries: Sequence[Entry], attempt: str | None) -> bytes:
     """Those of `entries` that were delivered became due at `due`; the others (times 0) are held.
 
-    `attempt` is None where it is not in order.
+    `attempt` is None if the pop is not orderly.
     """
     name = (attempt or "").encode()
     columns = (
@@ -109,7 +109,7 @@ def popped(key: Key, pop_time: int, due: int, next_offset: int, entries: Sequenc
 
 
 def popped_first(key: Key, pop_time: int, due: int, offsets: range) -> bytes:
-    """Of messages without a group that are delivered for the first time, and are the next of their queue."""
+    """For messages without a message group, delivered for the first time, that are next in their queue."""
     return _fact(Kind.FIRST, key, _FIRST.pack(pop_time, due, offsets.start, len(offsets)))
 
 
@@ -193,7 +193,7 @@ def _read(kind: Kind, key: Key, data: bytes, flags: int) -> Fact:
 
 
 def apply(fact: Fact, table: InFlight) -> None:
-    """What a fact other than DROPPED and TABLE changes in its table."""
+    """Apply a fact other than DROPPED and TABLE to its table."""
     if fact.kind is Kind.START:
         table.clear(fact.next)
     elif fact.kind is Kind.FIRST:

@@ -1,13 +1,13 @@
-"""The tables of all queues that groups pop from, and the facts that make them: in memory, and in the log.
+"""The tables of all queues that groups pop from, and the facts behind them: in memory, and in the log.
 
-Whoever changes a table notes the fact here; `write` puts all that was noted in a turn into one record, before anything
-of it is answered. What cannot be written, because the disk is full, stays noted, and goes first when it can.
+Every change of a table is noted here as a fact; `write` puts all facts of a turn into one record, before anything is
+answered. Facts that cannot be written, because the disk is full, stay noted and are written first later.
 
-The offset that a group commits is the *floor* of its table, the first message that is not done: a pull consumer, or a
-broker that knows nothing of pops, continues there and misses nothing. An offset that another client commits sets the
-group there, at once, and everything in flight is forgotten.
+A group's committed offset is the *floor* of its table, the first message that is not done: a pull consumer, or a broker
+without pop, continues there and misses nothing. An offset committed by another client resets the group, at once, and
+everything in flight is forgotten.
 
-Invariant: what a table says follows from the facts in the log, in their order.
+Invariant: a table is determined by the facts in the log, in their order.
 
 Java: store/pop/AckMsg.java, PopCheckPoint.java; broker/processor/PopBufferMergeService.java
 """
@@ -34,16 +34,17 @@ from rocketlet.store.message_store import MessageStore
 log = logging.getLogger("rocketlet.broker.popping.ledger")
 
 FACTS_QUEUE: Final = 0
-# Tables, one for each queue of each group, 700 bytes each. Those that nobody uses are forgotten after a minute.
+# Tables, one per queue and group, 800 bytes each. Unused ones are dropped after a minute.
 MOST_TABLES: Final = 200_000
 _PIECE: Final = 1024  # entries of one fact of a snapshot: 35 KB
+_LONGEST_RUN: Final = 1 << 15  # messages of one fact; longer than twice that is not read back
 FirstOffset = Callable[[ConsumeQueue], int]
 """Where a group begins that has no offset."""
 _NONE: Final[Mapping[int, QueueState]] = {}
 
 
 class QueueState:
-    """One queue of one group. `committed` is the offset that we committed last."""
+    """One queue of one group. `committed` is our last committed offset."""
 
     __slots__ = ("attempt", "attempt_time", "committed", "in_order", "key", "table", "used_at")
 
@@ -66,7 +67,9 @@ class Ledger:
         self._clock = clock
         self._facts = FactLog(store, FACTS_QUEUE)
         self._states: dict[tuple[str, str], dict[int, QueueState]] = {}
-        self._acked: dict[Key, Sequence[int]] = {}  # not noted yet
+        # Not noted yet: first deliveries with their popTime and when they are due; acknowledged messages.
+        self._delivered: dict[Key, tuple[range, int, int]] = {}
+        self._acked: dict[Key, Sequence[int]] = {}
         self._tables = 0
         self.in_flight = 0
         self.is_stuck = False
@@ -95,7 +98,7 @@ class Ledger:
         return not self._states
 
     def make(self, key: Key, queue: ConsumeQueue, first_offset: FirstOffset) -> QueueState:
-        """The table of a queue that has none. Raises Refused."""
+        """Create the table of a queue. Raises Refused."""
         if self._tables >= MOST_TABLES:
             raise Refused(
                 ResponseCode.SYSTEM_BUSY, f"{MOST_TABLES} queues of groups are popped from already; wait a minute"
@@ -111,12 +114,12 @@ class Ledger:
         self.commit_floor(state)
         return state
 
-    def see_to(self, state: QueueState, queue: ConsumeQueue, first_offset: FirstOffset) -> bool:
-        """Set a table anew where somebody has set the group to another offset, or the queue is shorter than it was;
-        whether that was so. Raises Refused."""
+    def reset_if_moved(self, state: QueueState, queue: ConsumeQueue, first_offset: FirstOffset) -> bool:
+        """Reset a table if the group was set to another offset, or the queue has become shorter. Returns whether that
+        was so. Raises Refused."""
         group, topic, queue_id = state.key
         committed = self._offsets.of(group, topic).get(queue_id, -1)
-        if committed != state.committed and self._was_set(state, committed):
+        if committed != state.committed and self._was_reset(state, committed):
             self._reset(state, min(committed if committed >= 0 else first_offset(queue), queue.end))
             return True
         if state.table.next > queue.end:
@@ -125,8 +128,7 @@ class Ledger:
         return False
 
     def committed(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Somebody commits an offset: write that down at once, or after a crash what was popped before would overtake
-        it again."""
+        """Somebody commits an offset: record it at once, or after a crash earlier pops would override it."""
         state = self.find(Key(group, topic, queue_id))
         queue = self._store.queue(topic, queue_id)
         if state is None or queue is None or offset < 0 or offset == state.committed or self.is_stuck:
@@ -137,9 +139,9 @@ class Ledger:
         except Refused as refused:
             log.warning("pops of group %s: %s", group, refused)
 
-    def _was_set(self, state: QueueState, committed: int) -> bool:
-        """Whether somebody else has set the group to another offset. What came from another broker is older than what
-        the log says, and is replaced by our own."""
+    def _was_reset(self, state: QueueState, committed: int) -> bool:
+        """Whether somebody else has set the group to another offset. An offset from another broker is older than the
+        log's facts, and is replaced by our own."""
         if committed == (state.committed if state.committed is not None else -1):
             return False
         if committed >= 0 and not self._offsets.is_own(*state.key):
@@ -158,7 +160,7 @@ class Ledger:
         self.commit_floor(state)
 
     def forget(self, state: QueueState) -> None:
-        """Let go of a table. Raises Refused."""
+        """Drop a table. Raises Refused."""
         key = state.key
         self.note(facts.dropped(key))
         self.write()
@@ -182,7 +184,7 @@ class Ledger:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(refused)) from None
 
     def commit_floors(self) -> None:
-        """Of all that nobody else has set."""
+        """Commit the floors of all tables that were not reset."""
         for state in self.all():
             key = state.key
             if self._offsets.of(key.group, key.topic).get(key.queue_id, -1) == state.committed:
@@ -194,7 +196,7 @@ class Ledger:
     # ---- facts
 
     def done(self, state: QueueState, offsets: Sequence[int]) -> int:
-        """Take messages out of a table, and note that; returns how many there were. Those of a turn become one fact."""
+        """Remove messages from a table, and note that. Returns their number. Those of a turn become one fact."""
         done = state.table.done_all(offsets)
         if done:
             known = self._acked.get(state.key)
@@ -209,21 +211,43 @@ class Ledger:
             self.in_flight -= len(done)
         return len(done)
 
+    def delivered(self, state: QueueState, offsets: range, pop_time: int, due: int) -> None:
+        """Add messages without a message group, delivered for the first time, and note that. Adjacent ones of a turn
+        become one fact."""
+        state.table.append(offsets, due, pop_time)
+        self.in_flight += len(offsets)
+        known = self._delivered.get(state.key)
+        if known is not None:
+            before, popped_before, due_before = known
+            together = pop_time == popped_before and due == due_before and before.stop == offsets.start
+            if together and len(before) < _LONGEST_RUN:
+                offsets = range(before.start, offsets.stop)
+            else:
+                self._note_runs()
+        self._delivered[state.key] = offsets, pop_time, due
+
     def note(self, fact: bytes) -> None:
-        """Have a fact written with the others of this turn, in their order."""
-        if self._acked:
-            self._note_acked()
+        """Note a fact, to be written with the others of this turn, in order."""
+        if self._delivered or self._acked:
+            self._note_runs()
         self._facts.note(fact)
 
-    def _note_acked(self) -> None:
+    def _note_runs(self) -> None:
+        """First deliveries first: acks of these came later, and earlier acks are of other messages."""
+        delivered, self._delivered = self._delivered, {}
+        for key, (offsets, pop_time, due) in delivered.items():
+            self._facts.note(facts.popped_first(key, pop_time, due, offsets))
         acked, self._acked = self._acked, {}
-        for key, offsets in acked.items():
-            self._facts.note(facts.done(key, offsets))
+        for key, done in acked.items():
+            self._facts.note(facts.done(key, done))
 
     def write(self) -> None:
-        """Write what was noted. Raises Refused."""
-        if self._acked:
-            self._note_acked()
+        """Write the noted facts. Raises Refused."""
+        if self._delivered or self._acked:
+            self._note_runs()
+        elif not self._facts.has_noted:
+            self.is_stuck = False
+            return
         self.is_stuck = True
         try:
             self._facts.write()
@@ -236,7 +260,7 @@ class Ledger:
         return bool(self._facts.wants_snapshot and self._states)
 
     async def snapshot(self, settle: Callable[[], None]) -> None:
-        """Write down all tables, a piece at a time, while pops continue."""
+        """Write all tables, piece by piece, while pops continue."""
         try:
             self.write()
             self._facts.begin_snapshot()
@@ -254,7 +278,7 @@ class Ledger:
                 self.write()
                 settle()
                 await trio.lowlevel.checkpoint()
-            self._note_acked()
+            self._note_runs()
             self._facts.end_snapshot()
             settle()
         except (PutRefused, Refused) as error:
@@ -263,8 +287,8 @@ class Ledger:
     # ---- after a restart
 
     async def recover(self) -> int:
-        """Make the tables again, commit their floors; returns how many records were read."""
-        self._states, self._acked, self.in_flight = {}, {}, 0
+        """Rebuild the tables and commit their floors. Returns the number of records read."""
+        self._states, self._delivered, self._acked, self.in_flight = {}, {}, {}, 0
         self._facts.forget()
         now = self._clock()
         records = await self._facts.read(lambda body, of_snapshot: self._replay(body, now, of_snapshot))
@@ -297,8 +321,8 @@ class Ledger:
             if state is None:
                 states[key.queue_id] = QueueState(key, fact.next, None, now)
         elif state is None and fact.kind is not Kind.START:
-            # Its beginning has left the log, or comes with the snapshot that is being read; if never, the group goes on
-            # at its committed offset, which is a floor.
+            # Its beginning has left the log, or follows in the snapshot being read; if neither, the group continues at
+            # its committed offset, which is a floor.
             pass
         else:
             if state is None:

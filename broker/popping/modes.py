@@ -1,4 +1,4 @@
-"""How groups take messages of topics, PULL or POP, and how queues are shared out where the broker does it. Pure.
+"""How groups receive messages of topics, PULL or POP, and how the broker allocates queues. Pure.
 
 Java: broker/loadbalance/MessageRequestModeManager.java; client/consumer/rebalance/AllocateMessageQueueAveragely.java
 """
@@ -16,11 +16,11 @@ from rocketlet.remoting.protocol.popping import MODES, RequestMode, RequestModeT
 
 log = logging.getLogger("rocketlet.broker.popping.modes")
 
-MOST_MODES = 100_000
+MOST_MODES = 10_000  # the table is written and answered in one go
 
 
 class RequestModes:
-    """By topic and group; the rest pulls."""
+    """Modes by topic and group; PULL by default."""
 
     def __init__(self) -> None:
         self._modes: dict[tuple[str, str], RequestMode] = {}
@@ -30,7 +30,7 @@ class RequestModes:
         return self._modes.get((topic, group)) or RequestMode(topic, group)
 
     def set(self, mode: RequestMode) -> bool:
-        """False where the table is full. REQUIRES checked names."""
+        """False if the table is full. REQUIRES checked names."""
         key = mode.topic, mode.consumerGroup
         if key not in self._modes and len(self._modes) >= MOST_MODES:
             return False
@@ -45,7 +45,7 @@ class RequestModes:
         return RequestModeTable(table)
 
     def load(self, body: Any) -> None:
-        """Take over what was read from the file; what makes no sense in it is left out."""
+        """Load the file; invalid entries are skipped."""
         for mode in _read(body):
             if mode.mode in MODES and is_topic_name(mode.topic) and is_group_name(mode.consumerGroup):
                 self.set(mode)
@@ -70,9 +70,9 @@ Queue = TypeVar("Queue")
 
 
 def shared_out(queues: Sequence[Queue], clients: Sequence[str], client: str, more: int = 0) -> list[Queue]:
-    """The share of a client, in equal parts, and those of the `more` clients after it; all where it is no member yet.
+    """The share of a client, in equal parts, and those of the `more` clients after it; all if it is not a member yet.
 
-    `clients` are sorted: all brokers come to the same shares.
+    `clients` are sorted, so all brokers compute the same shares.
     """
     if client not in clients:
         return list(queues)

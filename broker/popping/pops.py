@@ -1,12 +1,12 @@
-"""Pops of one broker: who has which messages, until when, and what becomes of those that are not acknowledged.
+"""Pops of one broker: which messages are in flight, until when, and what happens to unacknowledged ones.
 
-A group takes messages of a queue from its offset on. Each is its consumer's for a while; one that is not acknowledged
-by then comes again, from where it stands in the log, with one delivery more, up to `retryMaxTimes` + 1 deliveries, and
-then goes to the dead letters. What there is for a pop is found in `sharing.py`; the tables are in `ledger.py`.
+A group pops messages of a queue from its offset on. Each is invisible to others for a while; if it is not acknowledged
+by then it is redelivered, from its place in the log, up to `retryMaxTimes` + 1 deliveries, and then goes to the dead
+letters. `sharing.py` finds the messages for a pop; the tables are in `ledger.py`.
 
-Each change is noted in the turn that makes it; whoever answers for it calls `write` before.
+Each change is noted in the turn that makes it; `write` is called before its answer.
 
-Invariants: a message is with at most one consumer until it is due; an ack that was written is never forgotten.
+Invariants: a message is in flight at no more than one consumer until it is due; a written ack is never forgotten.
 
 Java: broker/processor/PopMessageProcessor.java, AckMessageProcessor.java, ChangeInvisibleTimeProcessor.java,
 PopReviveService.java
@@ -41,12 +41,12 @@ from rocketlet.store.message_store import MessageStore
 
 log = logging.getLogger("rocketlet.broker.popping.pops")
 
-# Messages in flight: 140 MB. Pops that would take more find nothing but what is due again.
+# Messages in flight: 140 MB. Beyond that, pops find only messages that are due again.
 MOST_IN_FLIGHT: Final = 4_000_000
-MOST_BYTES: Final = 4 << 20  # of one pop, but for a first message that is longer
+MOST_BYTES: Final = 4 << 20  # of one pop, except for a first message that is longer
 LONGEST_INVISIBLE_MS: Final = 7 * 86_400_000
 SWEEP_SECONDS: Final = 1.0
-# A table without entries is forgotten after a while: the committed offset says it all.
+# A table without entries is dropped after a while: the committed offset suffices.
 IDLE_MS: Final = 60_000
 _AT_ONCE: Final = 64
 
@@ -98,10 +98,10 @@ class Pops:
         self._popped = self._acknowledged = self._again = self._dead = 0
         offsets.on_commit = self._committed
 
-    # ---- taking
+    # ---- popping
 
     def plan(self, ask: Ask) -> list[Share]:
-        """What a pop would get; changes nothing but that queues become known. Raises Refused."""
+        """What a pop would get. Changes nothing, except that queues become known. Raises Refused."""
         self._check_open()
         ask.budget = FILTER_BUDGET
         now = self._clock()
@@ -119,11 +119,11 @@ class Pops:
                 state = self._ledger.make(Key(ask.group, ask.topic, queue_id), queue, first_offset)
                 states = self._ledger.of(ask.group, ask.topic)
             else:
-                self._ledger.see_to(state, queue, first_offset)
+                self._ledger.reset_if_moved(state, queue, first_offset)
             if state.table.next >= queue.end and not state.table.count:
                 continue
             share = self._sharing.share(ask, state, queue, now, room, room_bytes, only_again=only_again)
-            if share.says_something:
+            if share.changes_table:
                 shares.append(share)
                 room -= len(share)
                 room_bytes -= share.bytes
@@ -132,7 +132,7 @@ class Pops:
         return shares
 
     def take(self, ask: Ask) -> Taken:
-        """Give messages to a consumer, and note that. Raises Refused, with nothing given.
+        """Deliver messages to a consumer, and note that. Raises Refused, with nothing delivered.
 
         REQUIRES that the answer waits for `write`.
         """
@@ -147,7 +147,7 @@ class Pops:
         buried = False
         for share in shares:
             if share.again:
-                buried |= self._bury_dead(share, self._most_times(ask.group))
+                buried |= self._move_dead(share, self._most_times(ask.group))
             self._put(share, pop_time, due, ask)
             if len(share):
                 deliveries.append(share.delivery())
@@ -167,19 +167,18 @@ class Pops:
         if share.again or share.new or share.held:
             self._put_entries(share, pop_time, due, ask)
         run = share.run
+        ledger.in_flight += table.count - count
         if run is not None:
-            table.append(run.offsets, due, pop_time)
-            ledger.note(facts.popped_first(state.key, pop_time, due, run.offsets))
+            ledger.delivered(state, run.offsets, pop_time, due)
         table.next = max(table.next, share.following)
         state.in_order = ask.order
         if ask.order and len(share):
             state.attempt, state.attempt_time = ask.attempt, pop_time
-        ledger.in_flight += table.count - count
         self._popped += len(share)
         self._again += len(share.again)
 
     def _put_entries(self, share: Share, pop_time: int, due: int, ask: Ask) -> None:
-        """Those that have to be examined one by one."""
+        """Put the entries that have to be examined one by one."""
         table = share.state.table
         entries = []
         for entry, _ in share.again:
@@ -202,19 +201,19 @@ class Pops:
         return rest
 
     def write(self) -> None:
-        """Write down what was noted: once a turn, before its answers. Raises Refused."""
+        """Write the noted facts: once per turn, before its answers. Raises Refused."""
         self._ledger.write()
 
     # ---- acknowledging
 
     def acknowledge(self, key: Key, offsets: Sequence[int]) -> None:
-        """Note that messages are done. Their answer waits for `write`. Raises Refused.
+        """Note acknowledged messages. Their answer waits for `write`. Raises Refused.
 
-        With whichever handle: once a message was acknowledged, it is not needed again.
+        With any handle: once acknowledged, a message is not needed again.
         """
         self._check_open()
         state = self._ledger.find(key)
-        # Without a table all below the committed offset is done.
+        # Without a table everything below the committed offset is done.
         end = state.table.next if state else self._offsets.get(*key) or 0
         if not offsets:
             return
@@ -229,16 +228,16 @@ class Pops:
             return
         done = self._ledger.done(state, offsets)
         self._acknowledged += done
-        if done and state.in_order:  # others of the message group may go now
+        if done and state.in_order:  # others of the message group may be delivered now
             self.changed(key.group, key.topic)
 
     @property
     def log_end(self) -> int:
-        """The end up to which the log has to be safe for everything written here to be safe."""
+        """The log offset up to which everything written here reaches."""
         return self._store.log.end
 
     def change(self, key: Key, offset: int, popped: int, invisible_ms: int) -> tuple[int, int]:
-        """Let a consumer have a message until then; returns the new popTime and invisible time. The answer waits for
+        """Keep a message invisible until that time. Returns the new popTime and invisible time. The answer waits for
         `write`. Raises Refused."""
         self._check_open()
         state = self._ledger.find(key)
@@ -246,7 +245,7 @@ class Pops:
         now = self._clock()
         invisible_ms = min(max(invisible_ms, 0), LONGEST_INVISIBLE_MS)
         if state is None or entry is None:
-            return now, invisible_ms  # it is done, which is what was asked for
+            return now, invisible_ms  # already acknowledged, which is at least what was wanted
         if entry.popped != popped:
             raise Refused(
                 ResponseCode.NO_MESSAGE,
@@ -260,24 +259,23 @@ class Pops:
         self.changed(key.group, key.topic)
         return pop_time, invisible_ms
 
-    # ---- what others ask
+    # ---- queries
 
     def next_due(self, group: str, topic: str) -> int:
-        """When a message of theirs is redelivered at the earliest, ms since 1970; NEVER where none is."""
+        """The earliest redelivery for a group and topic, ms since 1970; NEVER if there is none."""
         now = self._clock()
         states = self._ledger.of(group, topic).values()
         return min((state.table.soonest_after(now) for state in states), default=NEVER)
 
     def counts(self, group: str = "", topic: str = "") -> Iterator[tuple[Key, Counts, int]]:
-        """What each queue of each group has in flight, and the next offset that it will be given. Others may run
-        between two of them."""
+        """The messages in flight of each queue and group, and the next offset. Other tasks may run in between."""
         now = self._clock()
         for state in self._ledger.all():
             if group in ("", state.key.group) and topic in ("", state.key.topic):
                 yield state.key, state.table.counts(now), state.table.next
 
     def totals(self) -> Iterator[tuple[str, str, Counts]]:
-        """(group, topic, what they have in flight). Others may run between two of them."""
+        """(group, topic, messages in flight). Other tasks may run in between."""
         now = self._clock()
         for (group, topic), states in self._ledger.by_group_and_topic():
             total = Counts()
@@ -311,11 +309,11 @@ class Pops:
         return min((config.retryMaxTimes if config is not None else 16) + 1, MOST_TIMES)
 
     def _first(self, queue: ConsumeQueue) -> int:
-        """Where a group begins that has no offset."""
+        """Where a group without an offset begins."""
         return queue.begin
 
     def _first_at_end(self, queue: ConsumeQueue) -> int:
-        """Where one begins that wants new messages: the end only where the queue is not young, as in RocketMQ."""
+        """Where a group that wants new messages begins: at the end only if the queue is not young, as in RocketMQ."""
         first = queue.entry(0) if queue.begin == 0 and queue.end else None
         young = queue.end == 0 or (first is not None and self._store.log.end - first[0] <= self._recent_bytes())
         return 0 if young else queue.end
@@ -326,33 +324,33 @@ class Pops:
 
     # ---- dead letters
 
-    def _bury_dead(self, share: Share, most_times: int) -> bool:
-        """Take those out of a share that were delivered often enough, and send them to the dead letters."""
+    def _move_dead(self, share: Share, most_times: int) -> bool:
+        """Remove messages from a share that were delivered often enough, and move them to the dead letters."""
         if share.same:
             return False
         dead = [(entry, found) for entry, found in share.again if entry.times >= most_times]
         for entry, found in dead:
-            self._bury(share.state, entry, found)
+            self._move_to_dead_letters(share.state, entry, found)
         if dead:
             share.again = [one for one in share.again if one[0].times < most_times]
         return bool(dead)
 
-    def _bury(self, state: QueueState, entry: Entry, found: Found | None) -> None:
+    def _move_to_dead_letters(self, state: QueueState, entry: Entry, found: Found | None) -> None:
         key = state.key
         try:
             if found is not None:
-                self._dead_letters.bury(key.group, found.log_offset, entry.times)
+                self._dead_letters.move(key.group, found.log_offset, entry.times)
         except MessageIllegal as error:
             log.error("group %s: a dead letter cannot be stored: %s", key.group, error)
         except NotWritable as error:
             raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now. {error}") from error
         self._dead += 1
         self._ledger.done(state, range(entry.offset, entry.offset + 1))
-        # At once: with the next dead letter of the group, this one would not be the newest any more.
+        # At once: after the group's next dead letter, this one would no longer be the newest.
         self._ledger.write()
 
     def _settle_dead(self) -> None:
-        """Take note of a dead letter that was stored when the process ended before it could say so."""
+        """Note a dead letter that was stored just before the process ended."""
         for group in {state.key.group for state in self._ledger.all()}:
             record = self._dead_letters.newest(group)
             if record is None:
@@ -369,7 +367,7 @@ class Pops:
     # ---- meanwhile
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until cancelled, as a master. REQUIRES an open store that takes messages."""
+        """Serve until cancelled, as a master. REQUIRES an open, writable store."""
         await self._recover()
         self.is_open = True
         task_status.started()
@@ -405,7 +403,7 @@ class Pops:
             await self._ledger.snapshot(self._settle)
 
     def _look_at(self, state: QueueState) -> None:
-        """Everything that is due now and then: dead letters, offsets, tables that are no longer needed."""
+        """Periodic work on one queue: dead letters, offsets, dropping unneeded tables."""
         key, ledger = state.key, self._ledger
         if ledger.find(key) is not state:
             return
@@ -414,11 +412,11 @@ class Pops:
         if queue is None or self._topics.get(key.topic) is None or self._groups.known(key.group) is None:
             ledger.forget(state)
             return
-        if not ledger.see_to(state, queue, self._first):
+        if not ledger.reset_if_moved(state, queue, self._first):
             if state.table.count:
                 most = self._most_times(key.group)
                 for entry in state.table.dead(now, most, _AT_ONCE):
-                    self._bury(state, entry, place_of(self._store, queue, entry.offset))
+                    self._move_to_dead_letters(state, entry, place_of(self._store, queue, entry.offset))
             elif now - state.used_at > IDLE_MS:
                 ledger.commit_floor(state)
                 ledger.forget(state)

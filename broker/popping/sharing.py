@@ -1,7 +1,7 @@
-"""What a pop would get of a queue: what is due again first, then what was never delivered. Reads, and changes nothing.
+"""What a pop gets from a queue: first what is due again, then what was never delivered. Read-only.
 
-Without order, anything that is due goes to whoever asks. In order, a message group of which a consumer has a message is
-busy: the group's others are *held*, and messages without a group form one.
+Without order, anything due goes to the next pop. In order, a message group with a message in flight is busy: the
+group's others are *held*, and messages without a group form one.
 
 Java: broker/processor/PopMessageProcessor.java#popMsgFromQueue; broker/offset/ConsumerOrderInfoManager.java
 """
@@ -21,14 +21,14 @@ from rocketlet.store.consume_queue import ConsumeQueue
 from rocketlet.store.message_store import MessageStore
 from rocketlet.store.reading import Span
 
-# Of one queue in order, messages that were read and wait for another of their group.
+# Of one orderly queue: messages that were read and wait for another of their group.
 MOST_HELD: Final = 1024
-# And those that consumers have of it: each pop looks at all of them, 2 ms.
+# And those in flight: each pop examines all of them, 2 ms.
 MOST_IN_ORDER: Final = 2048
 
 
 class Ask(Struct, gc=False):
-    """What a pop wants. `queue_ids` in the order in which they are tried."""
+    """A pop's parameters. `queue_ids` in the order in which they are tried."""
 
     group: str
     topic: str
@@ -46,7 +46,7 @@ class Ask(Struct, gc=False):
 class Delivery(Struct, gc=False):
     """Messages of one queue, in the order of their offsets, and the parts of the log that hold them.
 
-    `before` says how often each was delivered before; None stands for never. Where one was, each part is one message.
+    `before` is how often each was delivered before; None means never. If one was, each part is one message.
     """
 
     queue_id: int
@@ -62,14 +62,14 @@ class Delivery(Struct, gc=False):
 
 
 class Share(Struct, gc=False):
-    """What there is for a pop in one queue. `again` was delivered before, `new` was not; `held` is skipped for now.
-    `same` says that `again` is what this attempt was given already."""
+    """What a pop can get from one queue. `again` was delivered before, `new` was not; `held` is skipped for now.
+    `same`: `again` is what this attempt got before."""
 
     state: QueueState
     following: int
     again: list[tuple[Entry, Found]] = field(default_factory=list)
-    run: Run | None = None  # what is new, where it follows without gaps
-    new: list[tuple[int, Found]] = field(default_factory=list)  # else (key of the message group, message)
+    run: Run | None = None  # new messages without gaps
+    new: list[tuple[int, Found]] = field(default_factory=list)  # otherwise (key of the message group, message)
     held: list[tuple[int, Found]] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
     same: bool = False
@@ -79,12 +79,12 @@ class Share(Struct, gc=False):
         return len(self.again) + len(self.new) + (len(self.run.offsets) if self.run is not None else 0)
 
     @property
-    def says_something(self) -> bool:
-        """Whether the table changes with it."""
+    def changes_table(self) -> bool:
+        """Whether it changes the table."""
         return bool(len(self) or self.held or self.gone or self.following > self.state.table.next)
 
     def delivery(self) -> Delivery:
-        """What it delivers."""
+        """The messages to deliver."""
         queue_id, run = self.state.key.queue_id, self.run
         if run is not None and not self.again:
             return Delivery(queue_id, run.offsets, run.spans, run.bytes)
@@ -119,8 +119,8 @@ class Sharing:
         *,
         only_again: bool,
     ) -> Share:
-        """Up to `room` messages, and the first even where it is larger than `room_bytes`. `only_again`: nothing new, as
-        too much is in flight."""
+        """Up to `room` messages, including a first one larger than `room_bytes`. `only_again`: nothing new, because too
+        much is in flight."""
         share = Share(state, state.table.next)
         if ask.order:
             self._in_order(ask, share, queue, now, room, room_bytes, only_again)
@@ -168,7 +168,7 @@ class Sharing:
             return
         if only_again:
             return
-        # Messages of a busy group may come first, and are read and held: look at some more than there is room for.
+        # Messages of a busy group may come first, and are read and held: read some more than there is room for.
         most = min(4 * room, MOST_HELD - held)
         picked = pick(self._store, queue, table.next, most, ask.wanted, room_bytes - share.bytes, ask.budget)
         ask.budget -= picked.spent

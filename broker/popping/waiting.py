@@ -1,11 +1,12 @@
-"""Pops that found nothing and wait: woken in the turn that brings a message, and when one is due again.
+"""Pops that found nothing wait here: woken in the turn that brings a message, and when one is due again.
 
-Those for the same group, topic, queues and filter wait in one line, first come, first served. What concerns a
-group and a topic rings its *bell*: a message for one of the topic's queues, an ack that frees a message group, a change
-of an invisible time, the moment at which a message is due again. `drain`, once a turn, has the first of each line try,
-and the next, until one finds nothing; so a message costs one try, however many wait.
+Those for the same group, topic, queues and filter wait in one line, first come, first served. Events for a group and
+topic ring its *bell*: a message in one of the topic's queues, an ack that frees a message group, a changed invisible
+time, a message becoming due again. `drain`, once per turn, tries the first of each line, then the next, until one finds
+nothing; so a message costs one attempt, however many wait.
 
-Invariants: each request is answered once, or dropped with its connection; a bell without waiting pops holds nothing.
+Invariants: each request is answered once, or dropped with its connection; a bell without waiting pops holds nothing;
+all bells together watch at most MOST_WATCHED queues.
 
 Java: broker/longpolling/PopLongPollingService.java
 """
@@ -17,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from typing import Final
@@ -33,14 +35,15 @@ from rocketlet.store.watermark import Waiter, Watermark
 log = logging.getLogger("rocketlet.broker.popping.waiting")
 
 MOST_WAITING: Final = 1024  # for one group and topic
+MOST_WATCHED: Final = 400_000  # 300 bytes each; a queue counts once for each group that waits for it
 LONGEST_HOLD_MS: Final = 120_000
-AT_ONCE: Final = 0.010  # seconds of trying before other tasks run
+AT_ONCE: Final = 0.010  # seconds of attempts before other tasks run
 LONGEST_SLEEP: Final = 1.0
-CLOCK_STEP_MS: Final = 100  # by which the wall clock may move against trio's before all are tried
+CLOCK_STEP_MS: Final = 100  # by which the wall clock may drift against trio's before all are tried
 
 
 class Found(Enum):
-    """What a try finds that is not an answer."""
+    """The result of an attempt without an answer."""
 
     NOTHING = "wait on"
     MORE = "try again soon: there is more to look through"
@@ -51,7 +54,7 @@ Attempt = Callable[[bool], Answer | Deferred | Found]
 
 
 class Parked:
-    """One request that waits."""
+    """One waiting request."""
 
     __slots__ = ("attempt", "bell", "deadline", "order", "request")
 
@@ -67,7 +70,7 @@ class Parked:
 
 
 class Bell:
-    """What rings for one group and topic."""
+    """The bell of one group and topic."""
 
     __slots__ = ("armed", "group", "lines", "rings_at", "topic", "waiting")
 
@@ -90,7 +93,7 @@ class WaitingStatistics:
 
 
 class Waiting(ConnectionEvents):
-    """All pops of one broker that wait. `next_due` says when a message of a group and topic is due again."""
+    """All waiting pops of one broker. `next_due` returns when a message of a group and topic is due again."""
 
     def __init__(
         self,
@@ -111,16 +114,24 @@ class Waiting(ConnectionEvents):
         self._deadlines: list[Parked] = []
         self._rings: list[tuple[float, int, Bell]] = []
         self._orders = count()
-        self._sooner = trio.Event()
+        self._watched = 0
+        self._deadline_moved = trio.Event()
+
+    def is_full(self, group: str, topic: str) -> bool:
+        """Whether no other pop can wait for them."""
+        bell = self._bells.get((group, topic))
+        if bell is None:
+            return self._watched + self._queues_of(topic) > MOST_WATCHED
+        return bell.waiting >= MOST_WAITING
 
     def waiting(self, group: str, topic: str) -> int:
-        """How many wait for them."""
+        """How many wait for a group and topic."""
         bell = self._bells.get((group, topic))
         return bell.waiting if bell is not None else 0
 
     def park(self, request: Request, group: str, topic: str, kind: Hashable, hold_ms: int, attempt: Attempt) -> None:
-        """Hold a request until it finds something; those of one `kind` in one line. REQUIRES that its handler returns
-        DEFERRED, and that fewer than MOST_WAITING wait."""
+        """Park a request until it finds something; those of one `kind` form a line. REQUIRES that its handler returns
+        DEFERRED, and that not `is_full`."""
         bell = self._bells.get((group, topic))
         if bell is None:
             bell = self._bells[group, topic] = Bell(group, topic)
@@ -130,17 +141,17 @@ class Waiting(ConnectionEvents):
         bell.waiting += 1
         self._of_connection.setdefault(request.connection, set()).add(parked)
         if not self._deadlines or deadline < self._deadlines[0].deadline:
-            self._sooner.set()
+            self._deadline_moved.set()
         heappush(self._deadlines, parked)
         self._arm(bell)
 
     def ring(self, group: str, topic: str) -> None:
-        """Something may be there for them. Takes note; `drain` has them try."""
+        """There may be something for a group and topic. Only recorded here; `drain` makes the attempts."""
         if (group, topic) in self._bells:
             self._ready[group, topic] = None
 
     def drain(self) -> None:
-        """Have those try whose bell rang. Called once a turn; costs nothing where none did."""
+        """Try the requests whose bell rang. Called once per turn; costs nothing if none did."""
         if not self._ready:
             return
         end = stopwatch() + AT_ONCE
@@ -151,27 +162,27 @@ class Waiting(ConnectionEvents):
                 break
             bell = self._bells.get(key)
             if bell is not None:
-                self._try_lines(bell, end)
+                self._try_parked(bell, end)
         self.tried()
         if self._ready:
-            self._sooner.set()
+            self._deadline_moved.set()
 
     def closed(self, connection: Connection) -> None:
-        """Forget the requests of a connection that is gone."""
+        """Forget the requests of a closed connection."""
         for parked in self._of_connection.pop(connection, ()):
             self._forget(parked)
 
     def answer_all(self) -> None:
-        """Answer everything that waits as it stands: the broker stops, or is no master any more."""
+        """Answer all waiting requests as they are: the broker stops, or is no longer master."""
         for parked in [parked for parked_set in list(self._of_connection.values()) for parked in parked_set]:
             self._try(parked, last=True)
         self.tried()
 
     async def run(self) -> None:
-        """Answer at time-outs and ring for what is due, until cancelled."""
+        """Answer at timeouts and ring for due messages, until cancelled."""
         offset = self._clock() - trio.current_time() * 1000
         while True:
-            self._sooner = trio.Event()
+            self._deadline_moved = trio.Event()
             now = trio.current_time()
             step = self._clock() - now * 1000 - offset
             if abs(step) > CLOCK_STEP_MS:
@@ -187,14 +198,14 @@ class Waiting(ConnectionEvents):
             while self._deadlines and self._deadlines[0].deadline <= now and stopwatch() <= end:
                 self._try(heappop(self._deadlines), last=True)
             self.tried()
-            self._let_go()
+            self._drop_done()
             wake_at = min(
                 now + LONGEST_SLEEP if self._bells else float("inf"),
                 self._deadlines[0].deadline if self._deadlines else float("inf"),
                 self._rings[0][0] if self._rings else float("inf"),
             )
             with trio.move_on_at(wake_at):
-                await self._sooner.wait()
+                await self._deadline_moved.wait()
             await trio.lowlevel.checkpoint()
 
     def statistics(self) -> WaitingStatistics:
@@ -205,7 +216,7 @@ class Waiting(ConnectionEvents):
 
     # ---- one bell
 
-    def _try_lines(self, bell: Bell, end: float) -> None:
+    def _try_parked(self, bell: Bell, end: float) -> None:
         for kind, line in list(bell.lines.items()):
             while line:
                 parked = line[0]
@@ -224,29 +235,33 @@ class Waiting(ConnectionEvents):
             self._close(bell)
 
     def _arm(self, bell: Bell) -> None:
-        """Have it ring for the next message of each queue, and at the next time that one is due."""
+        """Make it ring for the next message of each queue, and when the next one is due again."""
+        ring, before = partial(self.ring, *bell.key), len(bell.armed)
         for queue_id in range(self._queues_of(bell.topic)):
             waiter = bell.armed.get(queue_id)
             if waiter is None or waiter.function is None:
                 watermark = self._watch(bell.topic, queue_id)
-                bell.armed[queue_id] = watermark.call_at(watermark.value + 1, lambda: self.ring(*bell.key))
+                bell.armed[queue_id] = watermark.call_at(watermark.value + 1, ring)
+        self._watched += len(bell.armed) - before
         due = self._next_due(bell.group, bell.topic)
         at = trio.current_time() + max(due - self._clock(), 0) / 1000
         if at < bell.rings_at and at < trio.current_time() + LONGEST_HOLD_MS / 1000:
             bell.rings_at = at
             if not self._rings or at < self._rings[0][0]:
-                self._sooner.set()
+                self._deadline_moved.set()
             heappush(self._rings, (at, next(self._orders), bell))
 
     def _close(self, bell: Bell) -> None:
         for waiter in bell.armed.values():
             waiter.cancel()
+        self._watched -= len(bell.armed)
+        bell.armed = {}
         bell.rings_at = float("inf")
         if self._bells.get(bell.key) is bell:
             del self._bells[bell.key]
 
     def _try(self, parked: Parked, last: bool) -> Found | None:
-        """None: it is answered."""
+        """None: it has been answered."""
         attempt = parked.attempt
         if attempt is None:
             return None
@@ -255,7 +270,7 @@ class Waiting(ConnectionEvents):
         except Refused as refused:
             answer = Reply(refused.code, header=refused.header, remark=refused.remark)
         except Exception:
-            # As the server treats a handler: one request fails, and says so.
+            # Like a failing handler: one request fails, and the error is logged.
             log.exception("a held pop failed: %r", parked.request)
             answer = Reply(ResponseCode.SYSTEM_ERROR, remark="the pop failed; the broker's log has the reason")
         if isinstance(answer, Found):
@@ -278,8 +293,8 @@ class Waiting(ConnectionEvents):
             if not parked.bell.waiting:
                 self._close(parked.bell)
 
-    def _let_go(self) -> None:
-        """Removes entries of answered or dropped pops that are still in heaps and lines."""
+    def _drop_done(self) -> None:
+        """Remove entries of answered or dropped pops from heaps and lines."""
         parked = sum(bell.waiting for bell in self._bells.values()) if len(self._deadlines) > 64 else 0
         if len(self._deadlines) > 2 * parked + 64:
             self._deadlines = sorted(one for one in self._deadlines if one.attempt is not None)

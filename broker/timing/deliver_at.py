@@ -1,9 +1,9 @@
-"""When a message is to be delivered, of what its sender says; and its form until then. Pure.
+"""A message's delivery time, from its properties; and its form until then. Pure.
 
 One property of three: TIMER_DELIVER_MS (ms since 1970), TIMER_DELAY_MS, TIMER_DELAY_SEC (from now). A delay level
-beside them counts alone. A moment that has passed is now. The waiting form is in the timer's topic; it keeps its
-properties and gets three: TIMER_OUT_MS, the moment, and REAL_TOPIC and REAL_QID, where it goes. All stay in the text
-when it is delivered.
+overrides them. A time in the past means now. The waiting form is in the timer's topic; it keeps its properties and gets
+three more: TIMER_OUT_MS, the time, and REAL_TOPIC and REAL_QID, the destination. All stay in the text when it is
+delivered.
 
 Java: store/hook/PutMessageHook (HookUtils.java#handleScheduleMessage, #transformTimerMessage)
 """
@@ -36,7 +36,7 @@ class InvalidMoment(RocketletError):
 
 
 def moment(properties: Mapping[str, str], now: int, most_seconds: int) -> int | None:
-    """The moment of delivery, in ms since 1970; None for at once. Raises InvalidMoment."""
+    """The delivery time, in ms since 1970; None for at once. Raises InvalidMoment."""
     for name, unit, begin in ((TIMER_DELIVER_MS, 1, 0), (TIMER_DELAY_MS, 1, now), (TIMER_DELAY_SEC, 1000, now)):
         text = properties.get(name)
         if text is None:
@@ -55,7 +55,7 @@ def moment(properties: Mapping[str, str], now: int, most_seconds: int) -> int | 
 
 
 def postpone(message: Put, properties: MutableMapping[str, str], due: int) -> None:
-    """Turn a message to be stored into its waiting form. `properties` are the message's own."""
+    """Convert a message to be stored into its waiting form. `properties` are the message's own."""
     properties[TIMER_OUT_MS] = str(due)
     properties[REAL_TOPIC] = message.topic
     properties[REAL_QID] = str(message.queue_id)

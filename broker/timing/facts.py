@@ -1,17 +1,17 @@
-"""What is written down of delayed messages, byte for byte (big-endian):
+"""The binary format of delayed messages' facts (big-endian):
 
     1 kind   4 n   then by kind
 
-    START       8 next offset of the timer's queue that is to be read     nothing waits but what follows
+    START       8 next offset of the timer's queue to read                nothing earlier waits
     ENTRIES     n rows of 8 moment, 8 place                               part of a snapshot
-    DELIVERING  n places                                                  copies of these follow at once, in this order
-    DELIVERED   n says how many of the last DELIVERING did follow
-    REMOVED     n places                                                  recalled, or not deliverable
+    DELIVERING  n places                                                  their copies follow at once, in this order
+    DELIVERED   n copies of the last DELIVERING did follow
+    REMOVED     n places                                                  recalled, or undeliverable
 
-What waits is all of ENTRIES and of the timer's queue from START on, without what was delivered or removed since; no
-place comes back, so the order of the facts does not matter. The START is that of the last whole snapshot: what a crash
-left of a later one says nothing new. A DELIVERING that nothing follows is the last one before a
-crash: the log after it tells how many copies there are. DO NOT CHANGE: on disk (docs/formats/state_log.md).
+The waiting messages are all of ENTRIES and of the timer's queue from START on, except those delivered or removed since;
+places never recur, so the order of the facts does not matter. The START is that of the last complete snapshot: remains
+of a later one add nothing. A DELIVERING without a successor is the last one before a crash: the log after it shows how
+many copies exist. DO NOT CHANGE: on disk (docs/formats/state_log.md).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class FactError(RocketletError):
-    """Bytes that are no fact."""
+    """Bytes that are not a fact."""
 
 
 class Kind(IntEnum):
@@ -47,7 +47,7 @@ _LONG = Struct(">q")
 
 @dataclass(slots=True)
 class Fact:
-    """`numbers` are places, or of START the offset, or of ENTRIES moments and places in turn."""
+    """`numbers` are places; for START the offset; for ENTRIES times and places, alternating."""
 
     kind: Kind
     count: int
@@ -98,7 +98,7 @@ def read(data: bytes) -> Iterator[Fact]:
 
 @dataclass(slots=True)
 class Gathered:
-    """What facts add up to. The START of a snapshot that was cut short is not among them."""
+    """The sum of the facts, without the START of an incomplete snapshot."""
 
     read_to: int = 0
     rows: list[NDArray[numpy.int64]] = field(default_factory=list)
@@ -119,17 +119,17 @@ class Gathered:
             self.unresolved = fact.numbers
 
     def resolve(self, count: int) -> None:
-        """So many copies of the last DELIVERING there are."""
+        """Set how many copies of the last DELIVERING exist."""
         if self.unresolved is not None:
             self.gone.append(self.unresolved[:count])
             self.unresolved = None
 
     def pending(self) -> NDArray[numpy.int64]:
-        """Rows that still wait, of ENTRIES alone."""
+        """Waiting rows of ENTRIES only."""
         import numpy
 
         rows = numpy.concatenate(self.rows) if self.rows else numpy.empty((0, 2), numpy.int64)
-        # One that a cut snapshot tells again stands here twice.
+        # Rows repeated by an incomplete snapshot occur twice here.
         rows = rows[numpy.unique(rows[:, 1], return_index=True)[1]]
         return rows[~numpy.isin(rows[:, 1], self.all_gone())]
 

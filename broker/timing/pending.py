@@ -1,10 +1,11 @@
-"""Which messages wait for which moment: pure, 16 bytes a message, its time (ms) and its place in the timer's queue.
+"""The messages waiting for their delivery time: pure, 16 bytes per message, its time (ms) and its place in the timer's
+queue.
 
-Far times lie in buckets of 65 s, unsorted; when its time comes, or when it has grown large, a bucket is spread over
-buckets of 256 ms, and each of those is sorted when its own time comes. numpy sorts 16-bit numbers by radix, so that
+Distant times are in buckets of 65 s, unsorted; when its time comes, or when it has grown large, a bucket is spread over
+buckets of 256 ms, each of which is sorted when its own time comes. numpy sorts 16-bit numbers by radix, so that
 spreading 32,768 messages takes 2 ms.
 
-Invariant: each place is in one bucket, until it is taken or removed.
+Invariant: each place is in exactly one bucket until it is taken or removed.
 
 Java: store/timer/TimerWheel.java, TimerLog.java
 """
@@ -23,24 +24,24 @@ if TYPE_CHECKING:
 COARSE_BITS: Final = 16
 FINE_BITS: Final = 8
 NEVER: Final = (1 << 63) - 1
-# Places that were removed and are still in their buckets: 6 MB.
+# Removed places still in their buckets: 6 MB.
 _MOST_GONE: Final = 65_536
 _TAKEN_AT_ONCE: Final = 1024
-_LARGE: Final = 32_768  # messages of a bucket of 65 s that is spread before its time
+_LARGE: Final = 32_768  # messages of a 65 s bucket that is spread early
 
 
 class Pending:
-    """See the module. Times may lie in the past: these come first."""
+    """See the module. Times may be in the past: these come first."""
 
     def __init__(self) -> None:
         self._coarse: dict[int, array[int]] = {}  # by due >> COARSE_BITS: due, place, due, place ...
         self._coarse_order: list[int] = []
         self._fine: dict[int, array[int]] = {}  # by due >> FINE_BITS
         self._fine_order: list[int] = []
-        self._near: list[tuple[int, int]] = []  # a heap; the first of what is in `_sorted`, and what came late
-        self._sorted: NDArray[numpy.int64] = _NOTHING  # the opened fine bucket, as far as it is not in `_near`
-        self._opened_coarse = self._opened_fine = -NEVER  # buckets up to these are opened
-        self._spread: set[int] = set()  # buckets of 65 s that were spread before their time
+        self._near: list[tuple[int, int]] = []  # a heap; the first part of `_sorted`, and late arrivals
+        self._sorted: NDArray[numpy.int64] = _NOTHING  # the rest of the opened fine bucket, beyond `_near`
+        self._opened_coarse = self._opened_fine = -NEVER  # buckets up to these have been opened
+        self._spread: set[int] = set()  # 65 s buckets that were spread early
         self._gone: set[int] = set()
         self._count = 0
 
@@ -60,7 +61,7 @@ class Pending:
             self._spread_out(number)
 
     def add_many(self, pairs: NDArray[numpy.int64]) -> None:
-        """Rows of due and place. REQUIRES that nothing was opened yet."""
+        """Rows of due and place. REQUIRES that nothing has been opened yet."""
         import numpy
 
         if not len(pairs):
@@ -79,7 +80,7 @@ class Pending:
         self._count += len(pairs)
 
     def next_due(self) -> int:
-        """Not later than the next message is due; NEVER where there is none."""
+        """A lower bound of the next due time; NEVER if there is none."""
         if self._near or len(self._sorted):
             self._fill()
             near = self._near[0][0]
@@ -89,7 +90,7 @@ class Pending:
         return min(near, fine, self._coarse_order[0] << COARSE_BITS if self._coarse_order else NEVER)
 
     def take(self, now: int, most: int) -> list[tuple[int, int]]:
-        """What is due, the earliest first, and among equals in the order of places; gone from here."""
+        """Remove and return due messages, the earliest first, equals in the order of places."""
         taken: list[tuple[int, int]] = []
         while len(taken) < most:
             self._open(now)
@@ -104,7 +105,7 @@ class Pending:
         return taken
 
     def at(self, due: int, most: int) -> list[int]:
-        """The places of messages for exactly that moment, at most so many."""
+        """The places of messages for exactly that time, at most that many."""
         rows = self._rows_near(due)
         found = rows[rows[:, 0] == due][: most + len(self._gone), 1].tolist()
         return [place for place in found if place not in self._gone][:most]
@@ -115,7 +116,7 @@ class Pending:
         return place not in self._gone and bool(((rows[:, 0] == due) & (rows[:, 1] == place)).any())
 
     def _rows_near(self, due: int) -> NDArray[numpy.int64]:
-        """What is in the bucket of a moment."""
+        """The contents of the bucket for a time."""
         import numpy
 
         bucket = self._coarse.get(due >> COARSE_BITS) or self._fine.get(due >> FINE_BITS)
@@ -124,7 +125,7 @@ class Pending:
         return numpy.concatenate([_rows(self._sorted), _rows(self._near)])
 
     def remove(self, due: int, place: int) -> None:
-        """REQUIRES that it is here."""
+        """REQUIRES that it is present."""
         self._gone.add(place)
         self._count -= 1
         if len(self._gone) > _MOST_GONE:
@@ -140,12 +141,12 @@ class Pending:
         return self._without_gone(rows)
 
     def before(self, place: int) -> Iterator[tuple[int, int]]:
-        """(due, place) of those before a place of the queue."""
+        """(due, place) of messages before a place of the queue."""
         rows = self.rows()
         yield from map(tuple, rows[rows[:, 1] < place].tolist())
 
     def _open(self, now: int) -> None:
-        """Open what may hold something that is due, until the earliest of all is in `_near`."""
+        """Open buckets that may hold due messages, until the earliest of all is in `_near`."""
         while True:
             self._fill()
             while self._coarse_order and self._coarse_order[0] in self._spread:
@@ -167,7 +168,7 @@ class Pending:
         self._spread_out(number)
 
     def _spread_out(self, number: int) -> None:
-        """Move a bucket of 65 s into those of 256 ms."""
+        """Spread a 65 s bucket over 256 ms buckets."""
         import numpy
 
         pairs = _pairs(self._coarse.pop(number))
@@ -224,11 +225,11 @@ class Pending:
         return f"<Pending {self._count}>"
 
 
-_NOTHING: Final[Any] = ()  # no array: a broker that delays nothing does not load numpy, 60 ms and 15 MB
+_NOTHING: Final[Any] = ()  # no array: a broker without delays does not load numpy, 60 ms and 15 MB
 
 
 def _put(buckets: dict[int, array[int]], order: list[int], number: int, pair: tuple[int, int]) -> int:
-    """Returns how many numbers are in the bucket then."""
+    """Returns the resulting number of values in the bucket."""
     bucket = buckets.get(number)
     if bucket is None:
         bucket = buckets[number] = array("q")
@@ -238,7 +239,7 @@ def _put(buckets: dict[int, array[int]], order: list[int], number: int, pair: tu
 
 
 def _pairs(bucket: array[int]) -> NDArray[numpy.int64]:
-    """A copy: a view would keep the array from growing."""
+    """A copy: a view would prevent the array from growing."""
     import numpy
 
     return numpy.array(bucket, numpy.int64).reshape(-1, 2)

@@ -1,11 +1,11 @@
-"""Delayed messages of any moment: they wait in a topic of the timer's, and a copy goes where it belongs when it is due.
+"""Messages with any delivery time: they wait in the timer's topic, and a copy is stored at the destination when due.
 
-Neither lost nor doubled, whatever ends the process: a batch of copies follows the fact that names them, in the same
-turn and in the same order, so the log itself tells after a crash which copies there are (`facts.py`). Facts are in the
+None is lost or duplicated, however the process ends: a batch of copies follows the fact that names them, in the same
+turn and order, so after a crash the log itself shows which copies exist (`facts.py`). Facts are in the
 log too, so a slave that becomes the master continues where the old one ended.
 
-A message waits longer than the log keeps it (`fileReservedTime`)? One that is half as old as that is stored again, by
-the same rule: the copy is its successor.
+A message may wait longer than the log keeps it (`fileReservedTime`): one of half that age is stored again, by the same
+rule, and the copy takes its place.
 
 Java: store/timer/TimerMessageStore.java
 """
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 log = logging.getLogger("rocketlet.broker.timing.timers")
 
 FACTS_QUEUE: Final = 1
-BATCH: Final = 64  # delivered without letting others run: 2 ms
+BATCH: Final = 64  # delivered before other tasks run: 2 ms
 READ_AT_ONCE: Final = 256
 LONGEST_SLEEP: Final = 5.0  # the wall clock may be set meanwhile
 ROLL_SECONDS: Final = 60.0
 SHORTEST_PAUSE: Final = 0.1  # seconds, after a copy could not be stored
 LONGEST_PAUSE: Final = 5.0
 _PIECE: Final = 4096  # rows of one fact of a snapshot: 64 KB
-# Messages for one and the same ms that a recall looks at; with more the index finds it.
+# Messages of the same ms that a recall examines; beyond that the index is used.
 _SAME_MOMENT: Final = 256
 _SNAPSHOT_ARRIVALS: Final = 20_000
 
@@ -67,7 +67,7 @@ class TimerStatistics:
 
 @dataclass(slots=True)
 class Copy:
-    """A message that is due, and what is to be stored of it."""
+    """A due message, and the copy to be stored."""
 
     due: int
     place: int
@@ -75,7 +75,7 @@ class Copy:
 
 
 class Timers:
-    """One object for the whole broker; it delivers while `run` runs."""
+    """One object per broker; it delivers while `run` runs."""
 
     def __init__(
         self, store: MessageStore, clock: WallClock, settle: Callable[[], None], filter_bits: FilterBits
@@ -88,14 +88,14 @@ class Timers:
         self._pending = Pending()
         self._read_to = 0
         self._arrivals = 0  # since the last snapshot
-        self._undecided: int | None = None  # how many copies the last batch made, until that is written down
-        self._useless: list[int] = []  # not deliverable, and not written down yet
+        self._undecided: int | None = None  # copies of the last batch, until their number is written
+        self._useless: list[int] = []  # undeliverable, and not recorded yet
         self._delivered = self._recalled = self._skipped = self._late_ms = 0
         self.is_open = False
         self._news = trio.Event()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Deliver until cancelled, as a master. REQUIRES an open store that takes messages."""
+        """Deliver until cancelled, as a master. REQUIRES an open, writable store."""
         await self._recover()
         self.is_open = True
         task_status.started()
@@ -120,7 +120,7 @@ class Timers:
             self.is_open = False
 
     async def _wait(self) -> None:
-        """Until the next is due, or one has come."""
+        """Wait until the next one is due or a new one arrives."""
         queue_end = self._store.watch(TIMER_TOPIC, QUEUE)
         if queue_end.value > self._read_to:
             await trio.lowlevel.checkpoint()
@@ -136,7 +136,7 @@ class Timers:
     # ---- delivering
 
     def _deliver_due(self) -> bool:
-        """A batch of what is due; False where nothing could be stored though something is due."""
+        """Deliver a batch of due messages. False if something is due but nothing could be stored."""
         taken = self._pending.take(self._clock(), BATCH)
         if not taken:
             return True
@@ -157,8 +157,8 @@ class Timers:
         return made == len(copies)
 
     def _store_copies(self, copies: list[Copy]) -> int:
-        """The rule that the module's docstring gives. Returns how many of `copies` were stored, and takes one that
-        never can be out of them."""
+        """The rule in the module's docstring. Returns how many of `copies` were stored, and removes one that never can
+        be."""
         made = 0
         try:
             if copies or self._useless:
@@ -178,7 +178,7 @@ class Timers:
         return made
 
     def _write_facts(self, fact: bytes) -> None:
-        """A fact, and before it what is not written down yet. Raises PutRefused, with nothing written."""
+        """Write a fact, after those not written yet. Raises PutRefused, with nothing written."""
         if self._undecided is not None:
             self._facts.note(facts.delivered(self._undecided))
         if self._useless:
@@ -234,14 +234,14 @@ class Timers:
         record = self._store.log.read(entry[0], entry[1]) if entry is not None and entry[2] != LOST else None
         text = find(properties_of(record), b"TIMER_OUT_MS") if record is not None else None
         if text is None or not text.isdigit() or len(text) > 18:
-            log.error("the message at %d of the timer's queue tells no moment, and stays there", place)
+            log.error("the message at %d of the timer's queue has no delivery time, and stays there", place)
             return None
         return int(text)
 
     # ---- recalling
 
     def recall(self, topic: str, due: int, message_id: str) -> bool:
-        """Have a message never delivered; False where it is not waiting (any more). Raises PutRefused."""
+        """Cancel a message; False if it is not waiting (any more). Raises PutRefused."""
         queue = self._store.queue(TIMER_TOPIC, QUEUE)
         if queue is not None and self._read_to < queue.end <= self._read_to + READ_AT_ONCE:
             self._take_new(queue.end)
@@ -267,7 +267,7 @@ class Timers:
         """The end up to which the log has to be safe for everything written here to be safe."""
         return self._store.log.end
 
-    # ---- what others ask
+    # ---- queries
 
     def statistics(self) -> TimerStatistics:
         return TimerStatistics(
@@ -280,7 +280,7 @@ class Timers:
     # ---- staying in the log
 
     async def _roll(self) -> None:
-        """Store again what is about to leave the log."""
+        """Store messages again that are about to leave the log."""
         oldest = self._clock() - self._store.config.file_reserved_time * 3_600_000 // 2
         limit = self._store.offset_at_time(TIMER_TOPIC, QUEUE, oldest)
         old = [(due, place) for due, place in self._pending.before(limit) if due > self._clock() + LONGEST_SLEEP * 1000]
@@ -336,7 +336,7 @@ class Timers:
         def take(body: bytes, of_snapshot: bool) -> None:
             try:
                 for fact in facts.read(body):
-                    # Another START is that of a snapshot that a crash cut short.
+                    # Another START belongs to a snapshot cut short by a crash.
                     if of_snapshot or fact.kind is not facts.Kind.START:
                         gathered.take(fact)
             except FactError as error:
@@ -351,7 +351,7 @@ class Timers:
         begin, end = (queue.begin, queue.end) if queue is not None else (0, 0)
         self._read_to = max(min(gathered.read_to, end), begin)
         if begin == end:
-            return  # nothing was ever delayed, or all of it is gone
+            return  # nothing was ever delayed, or everything is gone
         rows = gathered.pending()
         self._pending.add_many(rows[(rows[:, 1] >= begin) & (rows[:, 1] < self._read_to)])
         await self._read_again(end, gathered.all_gone())
@@ -359,7 +359,7 @@ class Timers:
             log.info("%d delayed messages wait", len(self._pending))
 
     async def _read_again(self, end: int, gone: NDArray[numpy.int64]) -> None:
-        """What came since the snapshot, without what went since."""
+        """Arrivals since the snapshot, without those gone since."""
         left_out = set(gone[gone >= self._read_to].tolist())
         for place in range(self._read_to, end):
             if place % READ_AT_ONCE == 0:
@@ -372,7 +372,7 @@ class Timers:
         self._read_to = end
 
     def _copies_behind(self, places: list[int]) -> int:
-        """How many of the copies there are that were to follow the last fact in the log."""
+        """How many of the copies announced by the last fact exist."""
         end = self._facts.last_end
         for number, place in enumerate(places):
             original = self._record(place)
@@ -384,7 +384,7 @@ class Timers:
         return len(places)
 
     def _next_record(self, log_offset: int) -> tuple[int, bytes] | None:
-        """The record at that place, or at the beginning of the next file of the log."""
+        """The record at that log offset, or at the beginning of the next file."""
         raw = self._store.record_at(log_offset)
         if raw is None:
             size = self._store.log.file_size
@@ -394,5 +394,5 @@ class Timers:
 
 
 def _name(record: Record) -> tuple[object, ...]:
-    """What a message and its copy have in common."""
+    """The identity shared by a message and its copy."""
     return record.properties, record.body_crc, record.born_timestamp, record.born_host

@@ -127,7 +127,7 @@ class ConsumeConcurrently(Consumption):
     async def _return_one(self, message: ReceivedMessage, delay_level: int) -> bool:
         assert self._send_back is not None
         try:
-            await self._send_back.concurrent(message, delay_level, self._consumer.wire_topic(message.topic))
+            await self._send_back.concurrent(message, delay_level)
         except ClientError as error:
             message.reconsume_times += 1
             log.warning("%s stays here and is consumed again in 5 s: %s", message.message_id, error)
@@ -137,7 +137,7 @@ class ConsumeConcurrently(Consumption):
     # ---- listeners that do not come back
 
     async def _watch(self) -> None:
-        timeout = self._consumer.push_config.consume_timeout
+        timeout = self._consumer.config.consume_timeout
         while True:
             await trio.sleep(min(timeout, 60.0))
             before = trio.current_time() - timeout

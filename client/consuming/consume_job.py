@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from rocketlet.client.consuming.consume_results import ConsumeContext, ListenerAnswer, note
@@ -25,76 +26,59 @@ Call: TypeAlias = Callable[[Sequence[ReceivedMessage], ConsumeContext], Any]
 """Calls the listener. For workers in threads it returns the listener's answer, for others what is awaited for it."""
 
 
+@dataclass(slots=True, eq=False)
 class ConsumeJob:
     """What a worker takes and hands back. Times are seconds of the engine's clock."""
 
-    __slots__ = (
-        "batch",
-        "context",
-        "done",
-        "error",
-        "expired",
-        "failed",
-        "messages",
-        "on_finished",
-        "orderly",
-        "process_queue",
-        "shown_queue",
-        "started",
-    )
+    process_queue: ProcessQueue
+    messages: list[ReceivedMessage]
+    shown_queue: MessageQueue
+    orderly: bool = False
+    batch: int = 1
+    context: ConsumeContext = field(init=False)
+    """Of the first call, then of the last."""
+    done: int = 0
+    failed: bool = False
+    error: BaseException | None = None
+    started: float = -1.0  # not yet
+    expired: bool = False
+    on_finished: Callable[[], None] | None = None
+    """Called on the engine's loop instead of the consumption's own settling."""
 
-    def __init__(
-        self,
-        process_queue: ProcessQueue,
-        messages: list[ReceivedMessage],
-        shown_queue: MessageQueue,
-        *,
-        orderly: bool = False,
-        batch: int = 1,
-    ) -> None:
-        self.process_queue = process_queue
-        self.messages = messages
-        self.shown_queue = shown_queue
-        self.orderly = orderly
-        self.batch = batch
-        self.context = ConsumeContext(shown_queue, orderly)  # of the first call, then of the last
-        self.done = 0
-        self.failed = False
-        self.error: BaseException | None = None
-        self.started = -1.0  # not yet
-        self.expired = False
-        self.on_finished: Callable[[], None] | None = None
-        """Called on the engine's loop instead of the consumption's own settling."""
+    def __post_init__(self) -> None:
+        self.context = ConsumeContext(self.shown_queue, self.orderly)
 
     def run(self, call: Call, now: Callable[[], float]) -> None:
         """Call the listener, in the current thread. An exception is logged and means: later."""
         self.started = now()
-        while (some := self._next()) is not None:
+        some = self._next()
+        while some is not None:
             try:
                 answer = call(some, self.context)
             except BaseException as error:  # noqa: BLE001 - the user's code may raise anything, and even call sys.exit
                 self._raised(error, some)
             else:
                 self._answered(answer, some)
+            some = self._next() if self.orderly else None
 
     async def run_in_task(self, call: Call, now: Callable[[], float]) -> None:
         """The same for a listener that is awaited: not `run` in disguise, for that costs 0.9 µs for each message."""
         self.started = now()
-        while (some := self._next()) is not None:
+        some = self._next()
+        while some is not None:
             try:
                 answer = await call(some, self.context)
             except Exception as error:  # noqa: BLE001 - see run
                 self._raised(error, some)
             else:
                 self._answered(answer, some)
+            some = self._next() if self.orderly else None
 
     def _next(self) -> list[ReceivedMessage] | None:
-        """The messages of the next call, or None when the job is over."""
-        if self.failed or self.done >= len(self.messages):
-            return None
+        """The messages of the next call, or None when a run is over."""
         if not self.orderly:
-            return self.messages if not self.done else None
-        if self.process_queue.dropped:
+            return self.messages
+        if self.failed or self.done >= len(self.messages) or self.process_queue.dropped:
             return None
         if self.done:
             self.context = ConsumeContext(self.shown_queue, self.orderly)
@@ -102,7 +86,7 @@ class ConsumeJob:
 
     def _answered(self, answer: ListenerAnswer, some: list[ReceivedMessage]) -> None:
         try:
-            consumed = note(answer, self.context)
+            consumed = answer is None or note(answer, self.context)
         except InvalidUse as error:
             self._raised(error, some)
             return

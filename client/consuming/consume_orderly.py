@@ -49,7 +49,7 @@ class ConsumeOrderly(Consumption):
         if process_queue not in self._active and not process_queue.dropped:
             assert self._nursery is not None
             self._active[process_queue] = shown_queue
-            self._nursery.start_soon(self._work_off, process_queue, shown_queue)
+            self._nursery.start_soon(self._consume_queue, process_queue, shown_queue)
 
     async def drain(self) -> None:
         """Wait until no queue is being consumed. Requires: they are dropped, or will run dry."""
@@ -63,7 +63,7 @@ class ConsumeOrderly(Consumption):
 
     # ---- one queue
 
-    async def _work_off(self, queue: ProcessQueue, shown_queue: MessageQueue) -> None:
+    async def _consume_queue(self, queue: ProcessQueue, shown_queue: MessageQueue) -> None:
         try:
             while not queue.dropped and queue.count:
                 if self._locking and not queue.is_locked(trio.current_time() * 1000):
@@ -96,7 +96,7 @@ class ConsumeOrderly(Consumption):
             return None
         failed = messages[job.done : job.done + self._batch]
         if await self._may_try_again(failed):
-            return job.context.suspend if job.context.suspend is not None else self._consumer.push_config.suspend
+            return job.context.suspend if job.context.suspend is not None else self._consumer.config.suspend
         self._settle(queue, failed)
         return None
 
@@ -120,7 +120,7 @@ class ConsumeOrderly(Consumption):
                 again = True
                 continue
             try:
-                await self._send_back.orderly(message, self._consumer.wire_topic(message.topic))
+                await self._send_back.orderly(message)
             except ClientError as error:
                 log.warning("%s could not be sent to the dead letters, trying again: %s", message.message_id, error)
                 message.reconsume_times += 1

@@ -29,7 +29,7 @@ from rocketlet.client.wakeup import Wakeup
 log = logging.getLogger("rocketlet.client.consume_workers")
 
 _LOOK_EVERY = 0.002
-_BRISK = 4  # jobs that one thread takes between two looks, at least, if more threads would not help
+_FAST = 4  # jobs that one thread takes between two looks, at least, if more threads would not help
 
 
 class Workers(Protocol):
@@ -156,7 +156,7 @@ class OffLoopWorkers:
         except IndexError:
             return None
 
-    def _hand_back(self, job: ConsumeJob) -> None:
+    def _return_results(self, job: ConsumeJob) -> None:
         self._results.append(job)
         if not self._posted:
             self._posted = True
@@ -167,12 +167,7 @@ class ThreadWorkers(OffLoopWorkers):
     """A number of threads, started as needed; for listeners that are plain functions."""
 
     def __init__(
-        self,
-        call: Call,
-        count: int,
-        finished: Finished,
-        post: Callable[[Callable[[], object]], object],
-        name: str,
+        self, call: Call, count: int, finished: Finished, post: Callable[[Callable[[], object]], object], name: str
     ) -> None:
         super().__init__(call, count, finished, post)
         self._name = name
@@ -227,7 +222,7 @@ class ThreadWorkers(OffLoopWorkers):
             before = self._taken
             await trio.sleep(_LOOK_EVERY)
             awake = len(self._threads) - len(self._idle)
-            if self._jobs and self._taken - before < _BRISK * awake:
+            if self._jobs and self._taken - before < _FAST * awake:
                 for _ in range(max(1, awake)):
                     self._wake_one()
 
@@ -243,7 +238,7 @@ class ThreadWorkers(OffLoopWorkers):
                 continue
             self._taken += 1
             job.run(self._call, self._now)
-            self._hand_back(job)
+            self._return_results(job)
 
     def _sleep(self, mine: LockType) -> None:
         """Until woken, unless a job came in the meantime."""

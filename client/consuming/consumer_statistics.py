@@ -9,21 +9,10 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from rocketlet.common.clock import WallClock
+from rocketlet.remoting.protocol.inspection import ConsumeStatus
 
 _WINDOW_MS = 60_000
 _BUCKET_MS = 10_000
-
-
-@dataclass(slots=True)
-class TopicStatistics:
-    """Rates are per second, times in milliseconds, averages over the window."""
-
-    pulled_rate: float = 0.0
-    pull_time: float = 0.0
-    consumed_rate: float = 0.0
-    failed_rate: float = 0.0
-    consume_time: float = 0.0
-    failed: int = 0
 
 
 @dataclass(slots=True)
@@ -77,21 +66,21 @@ class ConsumerStatistics:
             buckets.popleft()
         return buckets[-1]
 
-    def snapshot(self, topic: str) -> TopicStatistics:
-        """The last minute of a topic."""
-        found = self._topics.get(topic)
-        if found is None:
-            return TopicStatistics()
+    def of(self, topic: str) -> ConsumeStatus:
+        """The last minute of a topic. Rates are per second, times averages in milliseconds."""
+        if topic not in self._topics:
+            return ConsumeStatus()
         self._bucket(topic)
+        found = self._topics[topic]
         seconds = _WINDOW_MS / 1000
         pulls = sum(bucket.pulls for bucket in found.buckets)
         consumed = sum(bucket.consumed for bucket in found.buckets)
         failed = sum(bucket.failed for bucket in found.buckets)
-        return TopicStatistics(
-            pulled_rate=sum(bucket.pulled for bucket in found.buckets) / seconds,
-            pull_time=sum(bucket.pull_ms for bucket in found.buckets) / max(1, pulls),
-            consumed_rate=consumed / seconds,
-            failed_rate=failed / seconds,
-            consume_time=sum(bucket.consume_ms for bucket in found.buckets) / max(1, consumed + failed),
-            failed=found.failed,
+        return ConsumeStatus(
+            pullTPS=sum(bucket.pulled for bucket in found.buckets) / seconds,
+            pullRT=sum(bucket.pull_ms for bucket in found.buckets) / max(1, pulls),
+            consumeOKTPS=consumed / seconds,
+            consumeFailedTPS=failed / seconds,
+            consumeRT=sum(bucket.consume_ms for bucket in found.buckets) / max(1, consumed + failed),
+            consumeFailedMsgs=found.failed,
         )

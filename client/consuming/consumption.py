@@ -22,16 +22,13 @@ from rocketlet.client.consuming.send_back import SendBack
 class Consuming(Protocol):
     """The consumer whose messages these are."""
 
-    push_config: PushConfig
+    config: PushConfig
     broadcasting: bool
     offsets: OffsetStore
     statistics: ConsumerStatistics
 
     def progressed(self, process_queue: ProcessQueue) -> None:
         """Messages have been consumed: there may be room for more."""
-
-    def wire_topic(self, topic: str) -> str:
-        """A topic's name on the wire."""
 
 
 class Consumption:

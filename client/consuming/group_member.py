@@ -9,7 +9,7 @@ Java: client/impl/consumer/MQConsumerInner.java
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import trio
 
@@ -57,7 +57,7 @@ class GroupMember:
             if self.broadcasting
             else RemoteOffsets(self.group, self.session.brokers, self.session.routes.reader)
         )
-        self._settings = config
+        self.config = config
         self._clock = world.clock
         self._nursery: trio.Nursery | None = None
         """Of the tasks of this consumer, while it runs."""
@@ -66,11 +66,6 @@ class GroupMember:
         )
         self.session.consumers.append(self.consumer_data)
         self.session.topics.append(self.topics_in_use)
-
-    @property
-    def config(self) -> ConsumerConfig:
-        """Its settings."""
-        return self._settings
 
     @property
     def held(self) -> Mapping[MessageQueue, ProcessQueue]:
@@ -85,21 +80,16 @@ class GroupMember:
 
     def wire_topic(self, topic: str) -> str:
         """A topic's name on the wire."""
-        return namespace.wrap(self._settings.namespace, topic)
+        return namespace.wrap(self.config.namespace, topic)
 
     def wire_queue(self, queue: MessageQueue) -> MessageQueue:
         """The name that brokers know for a queue given by the user. Raises InvalidUse."""
         check_queue(queue)
-        return self._renamed(queue, namespace.wrap)
+        return namespace.wrap_queue(self.config.namespace, queue)
 
     def shown(self, queue: MessageQueue) -> MessageQueue:
         """The queue as the user knows it."""
-        return self._renamed(queue, namespace.unwrap)
-
-    def _renamed(self, queue: MessageQueue, rename: Callable[[str, str], str]) -> MessageQueue:
-        if not self._settings.namespace:
-            return queue
-        return MessageQueue(rename(self._settings.namespace, queue.topic), queue.broker_name, queue.queue_id)
+        return namespace.unwrap_queue(self.config.namespace, queue)
 
     # ---- subscriptions
 
@@ -123,12 +113,12 @@ class GroupMember:
 
     # ---- to the brokers
 
-    async def meet_the_brokers(self) -> None:
+    async def introduce_to_brokers(self) -> None:
         """Ask for the routes of all topics, have filters checked, and make this consumer known."""
         for topic in list(self.topics_in_use()):
             await self.refresh(topic)
         await self.check_filters()
-        await self.tell_brokers()
+        await self.heartbeat_now()
 
     async def refresh(self, topic: str) -> None:
         """Ask for a topic's route; the session keeps asking while it is not known."""
@@ -137,13 +127,26 @@ class GroupMember:
         except ClientError as error:
             log.warning("the route of %s is not known yet: %s", topic, error)
 
-    async def tell_brokers(self) -> None:
+    async def members(self, topic: str) -> list[str] | None:
+        """The group's client ids, from any broker of the topic that answers; None if none does."""
+        routes = self.session.routes
+        route = routes.get(topic)
+        names = list(route.addresses) if route is not None else []
+        self.session.world.random.shuffle(names)
+        for address in filter(None, map(routes.reader, names)):
+            try:
+                return await self.session.brokers.members(address, self.group)
+            except ClientError as error:
+                log.info("the members of %s are not known at %s: %s", self.group, address, error)
+        return None
+
+    async def heartbeat_now(self) -> None:
         """Heartbeat to all brokers, now."""
         await self.session.heartbeat()
 
     def consumer_data(self) -> ConsumerData:
         """The group in heartbeats."""
-        config = self._settings
+        config = self.config
         return ConsumerData(
             groupName=self.group,
             consumeType=self.consume_type,

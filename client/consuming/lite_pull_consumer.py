@@ -40,6 +40,8 @@ QueuesChanged = Callable[[str, set[MessageQueue]], object]
 class LitePullEngine(QueueHolder):
     """One lite pull consumer. Everything but `buffer` and `finished` is called on its loop."""
 
+    config: PullConfig
+
     def __init__(self, group: str, config: PullConfig, world: World) -> None:
         terms = PullTerms(
             batch=config.pull_batch,
@@ -51,7 +53,6 @@ class LitePullEngine(QueueHolder):
             send_subscription=True,
         )
         super().__init__(group, config, world, terms=terms, kind=PulledQueue)
-        self.pull_config = config
         self.buffer = MessageBuffer()
         self.finished: deque[tuple[Pulled, int, int]] = deque()
         """Which parts of which batches users have finished; appended by any thread, applied by `collect`."""
@@ -65,13 +66,13 @@ class LitePullEngine(QueueHolder):
     async def _begin(self, nursery: trio.Nursery) -> None:
         await super()._begin(nursery)
         if self._commits:
-            nursery.start_soon(self._persist_for_ever, self.config.persist_interval)
+            nursery.start_soon(self._persist_forever, self.config.persist_interval)
 
     async def _began(self) -> None:
         if self._assigned is not None:
             await self._apply_assignment()
 
-    async def _leave(self) -> None:
+    async def _release_all(self) -> None:
         self.buffer.closed = True
         self.buffer.wake_all()
         self.collect()
@@ -208,7 +209,7 @@ class LitePullEngine(QueueHolder):
                 if known is not None and queues != known:
                     changed(topic, queues)
                 known = queues
-            await trio.sleep(self.pull_config.topic_interval)
+            await trio.sleep(self.config.topic_interval)
 
     # ---- the consumer's side of pulling (pull_loop)
 
@@ -227,11 +228,11 @@ class LitePullEngine(QueueHolder):
         if process_queue.queue in self._paused:
             return "the queue is paused"
         self.collect()
-        return self._full_alone(process_queue, self.pull_config.max_span) or self._full_together()
+        return self._full_alone(process_queue, self.config.max_span) or self._full_together()
 
     def _full_together(self) -> str:
         together = self.rebalance.totals
-        if together.count >= self.pull_config.buffered_messages:
+        if together.count >= self.config.buffered_messages:
             return f"{together.count} messages of all queues are not polled yet"
         if together.bytes >= self.config.max_bytes:
             return f"{together.bytes} bytes of all queues are not polled yet"

@@ -25,24 +25,6 @@ PULL_STALL_MS = 120_000  # a queue not pulled for this long is released and acqu
 
 
 @dataclass(slots=True)
-class ProcessQueueStatistics:
-    """A snapshot, as the answer to GET_CONSUMER_RUNNING_INFO shows it."""
-
-    queue: MessageQueue
-    count: int
-    bytes: int
-    min_offset: int
-    max_offset: int
-    pulled_to: int
-    committable: int
-    locked: bool
-    dropped: bool
-    last_lock: float
-    last_pull: float
-    last_consume: float
-
-
-@dataclass(slots=True)
 class Totals:
     """Totals of the open messages of several queues, kept up to date."""
 
@@ -115,7 +97,13 @@ class ProcessQueue:
     @property
     def span(self) -> int:
         """Distance from the first open offset to the last: finished ones between them wait for one that is stuck."""
-        return self._last() - self._first() if self.count else 0
+        first, last = self.open_range
+        return last - first
+
+    @property
+    def open_range(self) -> tuple[int, int]:
+        """The first and the last open offset; both 0 where nothing is open."""
+        return (self._first(), self._last()) if self.count else (0, 0)
 
     def _last(self) -> int:
         """Requires: something is open."""
@@ -147,14 +135,6 @@ class ProcessQueue:
     def committable(self) -> int:
         """The offset from which a new owner of this queue should go on."""
         return self._first() if self.count else self.pulled_to
-
-    def oldest(self) -> ReceivedMessage | None:
-        """The open message with the lowest offset."""
-        return self._open[self._first()] if self._open else None
-
-    def is_open(self, message: ReceivedMessage) -> bool:
-        """Whether the message is still open (one that waited too long has been sent back meanwhile)."""
-        return message.queue_offset in self._open
 
     # ---- in order
 
@@ -191,22 +171,6 @@ class ProcessQueue:
                 totals.count -= self.count
                 totals.bytes -= self.bytes
             self.dropped = True
-
-    def statistics(self) -> ProcessQueueStatistics:
-        return ProcessQueueStatistics(
-            queue=self.queue,
-            count=self.count,
-            bytes=self.bytes,
-            min_offset=self._first() if self.count else 0,
-            max_offset=self._last() if self.count else 0,
-            pulled_to=self.pulled_to,
-            committable=self.committable(),
-            locked=self.locked,
-            dropped=self.dropped,
-            last_lock=self.last_lock,
-            last_pull=self.last_pull,
-            last_consume=self.last_consume,
-        )
 
     def __repr__(self) -> str:
         state = "dropped" if self.dropped else f"{self.count} open, pulled to {self.pulled_to}"

@@ -14,8 +14,7 @@ from rocketlet.client.consuming import queue_allocation
 from rocketlet.client.consuming.group_member import GroupMember
 from rocketlet.client.consuming.selector import Selection, subscription_of
 from rocketlet.client.consuming.send_back import SendBack
-from rocketlet.client.errors import ClientError, NoRoute
-from rocketlet.client.sending.inner_producer import InnerProducer
+from rocketlet.client.errors import NoRoute
 from rocketlet.client.sending.send_result import PullResult, PullStatus
 from rocketlet.client.talking.broker_calls import readable
 from rocketlet.client.talking.session import World
@@ -34,15 +33,14 @@ class PullEngine(GroupMember):
 
     def __init__(self, group: str, config: PullConfig, world: World) -> None:
         super().__init__(group, config, world)
-        resend = InnerProducer(self.session).send
-        self._send_back = SendBack(self.group, config, self.session.brokers, self.session.routes.master, resend)
+        self._send_back = SendBack(self.session, self.group, config)
         self._noted: set[MessageQueue] = set()
 
     async def run(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Stay a member until `stop` is set, then commit the noted offsets and unregister."""
         self.started_at = self._clock()
         async with self.session.opened(), trio.open_nursery() as nursery:
-            nursery.start_soon(self._persist_for_ever)
+            nursery.start_soon(self._persist_forever)
             task_status.started()
             await stop.wait()
             with trio.CancelScope(shield=True):
@@ -51,7 +49,7 @@ class PullEngine(GroupMember):
                 await self.session.unregister(None, self.group)
             nursery.cancel_scope.cancel()
 
-    async def _persist_for_ever(self) -> None:
+    async def _persist_forever(self) -> None:
         while True:
             await trio.sleep(self.config.persist_interval)
             await self.offsets.persist(self._noted)
@@ -61,21 +59,13 @@ class PullEngine(GroupMember):
         wire = self.wire_topic(topic)
         self._subscribed(wire, "*")
         route = await self.session.route(wire)
-        await self.tell_brokers()
-        for broker_name in route.addresses:
-            found = self.session.routes.address(broker_name)
-            if found is None:
-                continue
-            try:
-                members = await self.session.brokers.members(found[0], self.group)
-            except ClientError as error:
-                log.info("the members of %s are not known at %s: %s", self.group, broker_name, error)
-                continue
-            own = queue_allocation.allocate(
-                self.config.allocation, self.group, self.session.client_id, route.readable, members
-            )
-            return [MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in own]
-        raise NoRoute("no broker answers with the members of the group", topic=topic)
+        await self.heartbeat_now()
+        members = await self.members(wire)
+        if members is None:
+            raise NoRoute("no broker answers with the members of the group", topic=topic)
+        allocation = self.config.allocation
+        own = queue_allocation.allocate(allocation, self.group, self.session.client_id, route.readable, members)
+        return [MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in own]
 
     async def pull(
         self, queue: MessageQueue, offset: int, at_most: int = 32, selection: Selection = "*", *, hold: float = 0.0
@@ -141,4 +131,4 @@ class PullEngine(GroupMember):
 
     async def send_back(self, message: ReceivedMessage, delay_level: int = 0) -> None:
         """Have a message redelivered through the group's retry topic."""
-        await self._send_back.concurrent(message, delay_level, self.wire_topic(message.topic))
+        await self._send_back.concurrent(message, delay_level)

@@ -51,8 +51,8 @@ _UNKNOWN_HERE = frozenset(
     }
 )
 # A broker that answers "nothing" at once, though it was asked to wait, would be asked ten thousand times a second.
-_TOO_QUICK = 0.005
-_QUICK_ONES = 3
+_QUICK_ANSWER = 0.005
+_QUICK_ANSWERS_ALLOWED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,13 +177,13 @@ class PullLoop:
             )
             self._puller.offset_moved(self._queue, answer.nextBeginOffset)
         elif not chain.progressed:
-            await self._not_too_quickly(chain.asked_at)
+            await self._slow_down(chain.asked_at)
         else:
             self._quick = 0
 
-    async def _not_too_quickly(self, began: float) -> None:
-        self._quick = self._quick + 1 if trio.current_time() - began < _TOO_QUICK else 0
-        if self._quick >= _QUICK_ONES:
+    async def _slow_down(self, began: float) -> None:
+        self._quick = self._quick + 1 if trio.current_time() - began < _QUICK_ANSWER else 0
+        if self._quick >= _QUICK_ANSWERS_ALLOWED:
             await trio.sleep(_AFTER_ERROR)
 
 
@@ -193,12 +193,7 @@ class _Chain:
     """
 
     def __init__(
-        self,
-        queue: ProcessQueue,
-        puller: Puller,
-        subscription: Subscription,
-        place: tuple[str, int],
-        line: Connection,
+        self, queue: ProcessQueue, puller: Puller, subscription: Subscription, place: tuple[str, int], line: Connection
     ) -> None:
         self.asked_at = 0.0
         self.progressed = False

@@ -6,7 +6,7 @@ It adds to a `QueueHolder` the consumption, with or without order, and retries. 
 Shutdown is the reverse of the start: stop pulling, wait for running listeners, release the queues (commit, return
 locks), commit once more and wait for the answers, unregister from the brokers.
 
-Java: client/impl/consumer/DefaultMQPushConsumerImpl.java
+Java: client/impl/consumer/DefaultMQPushConsumerImpl.java, client/impl/ClientRemotingProcessor.java
 """
 
 from __future__ import annotations
@@ -19,24 +19,32 @@ import trio
 
 from rocketlet.client.config import MessageModel, PushConfig
 from rocketlet.client.consuming.consume_concurrently import ConsumeConcurrently
-from rocketlet.client.consuming.consume_job import Finished
+from rocketlet.client.consuming.consume_job import ConsumeJob, Finished
 from rocketlet.client.consuming.consume_orderly import ConsumeOrderly
 from rocketlet.client.consuming.consume_workers import Workers
-from rocketlet.client.consuming.consumer_requests import ConsumerRequests
 from rocketlet.client.consuming.process_queue import ProcessQueue
 from rocketlet.client.consuming.pull_loop import PullTerms
 from rocketlet.client.consuming.queue_holder import QueueHolder
 from rocketlet.client.consuming.received_messages import restore_topic
+from rocketlet.client.consuming.running_info import check_group as check_own_group
 from rocketlet.client.consuming.send_back import SendBack
 from rocketlet.client.errors import InvalidUse
 from rocketlet.client.hooks import ConsumeHook
-from rocketlet.client.sending.inner_producer import InnerProducer
 from rocketlet.client.talking.session import World
 from rocketlet.client.trace import Tracer
 from rocketlet.common import topic as topics
 from rocketlet.common.message_record import Buffer
 from rocketlet.common.subscription import Subscription
+from rocketlet.remoting.handler import Handler, Reply, Request
 from rocketlet.remoting.protocol import pulling
+from rocketlet.remoting.protocol.inspection import ConsumeMessageDirectlyBody, ConsumeMessageDirectlyHeader
+from rocketlet.remoting.protocol.offsets import (
+    ConsumerStatusBody,
+    ConsumerStatusHeader,
+    ResetOffsetBody,
+    ResetOffsetHeader,
+)
+from rocketlet.remoting.request_codes import RequestCode
 
 log = logging.getLogger("rocketlet.client.push_consumer")
 
@@ -50,6 +58,7 @@ class PushEngine(QueueHolder):
     """One push consumer. Everything is called on its loop."""
 
     consume_type = "CONSUME_PASSIVELY"
+    config: PushConfig
 
     def __init__(
         self,
@@ -72,22 +81,24 @@ class PushEngine(QueueHolder):
             send_subscription=config.post_subscription_when_pull,
         )
         super().__init__(group, config, world, terms=terms, locking=config.orderly and clustering)
-        self.push_config = config
         self.tracer = (
             Tracer(self.session, config.trace_topic, world.clock, config.consume_timeout) if config.trace else None
         )
         around = [*hooks, self.tracer] if self.tracer is not None else list(hooks)
-        send_back = None
-        if clustering:
-            resend = InnerProducer(self.session).send
-            send_back = SendBack(self.group, config, self.session.brokers, self.session.routes.master, resend)
+        send_back = SendBack(self.session, self.group, config) if clustering else None
         kind = ConsumeOrderly if config.orderly else ConsumeConcurrently
         self.consumption: ConsumeOrderly | ConsumeConcurrently = kind(
             self, lambda finished: workers(finished, around), send_back, batch
         )
         self._retry_topic = topics.retry_topic(self.group)
         self._suspended = False
-        self.session.handlers.update(ConsumerRequests(self).handlers())
+        self.session.handlers |= {
+            int(RequestCode.RESET_CONSUMER_CLIENT_OFFSET): Handler(self._reset, ResetOffsetHeader, longest_body=None),
+            int(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT): Handler(self._status, ConsumerStatusHeader),
+            int(RequestCode.CONSUME_MESSAGE_DIRECTLY): Handler(
+                self._consume_directly, ConsumeMessageDirectlyHeader, longest_body=None
+            ),
+        }
 
     # ---- life
 
@@ -99,17 +110,17 @@ class PushEngine(QueueHolder):
         await nursery.start(self.consumption.run)
         await super()._begin(nursery)
         interval = self.config.persist_interval
-        nursery.start_soon(self._persist_for_ever, _FIRST_PERSIST if interval >= 5 else interval)
+        nursery.start_soon(self._persist_forever, _FIRST_PERSIST if interval >= 5 else interval)
         if self.tracer is not None:
             nursery.start_soon(self.tracer.run)
 
-    async def _leave(self) -> None:
+    async def _release_all(self) -> None:
         self._suspended = True
         for _, scope in self._loops.values():
             scope.cancel()
         self.consumption.abandon()
-        with trio.move_on_after(self.push_config.shutdown_timeout) as waiting:
-            if self.push_config.orderly:
+        with trio.move_on_after(self.config.shutdown_timeout) as waiting:
+            if self.config.orderly:
                 await self.rebalance.give_up_all()
             await self.consumption.drain()
         if waiting.cancelled_caught:
@@ -172,7 +183,7 @@ class PushEngine(QueueHolder):
     def full(self, process_queue: ProcessQueue) -> str:
         if self._suspended:
             return "the consumer is suspended"
-        config = self.push_config
+        config = self.config
         if config.orderly and not self.broadcasting and not process_queue.is_locked(trio.current_time() * 1000):
             return "the queue is not locked"
         if process_queue.count >= config.queue_max_messages or process_queue.bytes >= config.queue_max_bytes:
@@ -187,3 +198,48 @@ class PushEngine(QueueHolder):
         if of_all.bytes >= config.max_bytes:
             return f"{of_all.bytes} bytes of all topics are not consumed yet"
         return ""
+
+    # ---- asked by brokers, for administrators
+
+    def _reset(self, request: Request) -> Reply:
+        if request.header.group != self.group:
+            return Reply()
+        table = ResetOffsetBody.from_json(bytes(request.body)).offsetTable
+        for queue, offset in table.items():
+            process_queue = self.rebalance.held.get(queue)
+            if process_queue is not None and queue.topic == request.header.topic:
+                log.warning("%s is set to offset %d by %s", queue, offset, request.connection.peer)
+                self.rebalance.restart(process_queue, offset)
+        return Reply()
+
+    def _status(self, request: Request) -> Reply:
+        check_own_group(request.header.group, self.group)
+        self.collect()
+        table = {
+            queue: process_queue.committable()
+            for queue, process_queue in self.rebalance.held.items()
+            if queue.topic == request.header.topic and not process_queue.dropped
+        }
+        return Reply(body=ConsumerStatusBody(messageQueueTable=table).to_json())
+
+    async def _consume_directly(self, request: Request) -> Reply:
+        header: ConsumeMessageDirectlyHeader = request.header
+        check_own_group(header.consumerGroup, self.group)
+        message = self.session.reader.single(bytes(request.body), header.brokerName or "")
+        restore_topic(message, self._retry_topic, self.config.namespace)
+        began = self.session.world.clock()
+        process_queue = ProcessQueue(message.queue, message.queue_offset, 0)
+        job = ConsumeJob(process_queue, [message], message.queue, orderly=self.config.orderly)
+        await self.consumption.run_alone(job)
+        result = "CR_SUCCESS"
+        if job.error is not None:
+            result = "CR_THROW_EXCEPTION"
+        elif job.failed:
+            result = "CR_LATER"
+        body = ConsumeMessageDirectlyBody(
+            consumeResult=result,
+            order=self.config.orderly,
+            spentTimeMills=self.session.world.clock() - began,
+            remark=None if job.error is None else f"{type(job.error).__name__}: {job.error}",
+        )
+        return Reply(body=body.to_json())

@@ -3,7 +3,8 @@
 A subclass decides what to do with pulled messages: a push consumer calls a listener, a lite pull consumer keeps them
 for `poll`.
 
-Java: client/impl/consumer/DefaultMQPushConsumerImpl.java, DefaultLitePullConsumerImpl.java
+Java: client/impl/consumer/DefaultMQPushConsumerImpl.java, DefaultLitePullConsumerImpl.java,
+RebalancePushImpl.java#computePullFromWhereWithException
 """
 
 from __future__ import annotations
@@ -12,20 +13,22 @@ from collections.abc import Mapping
 
 import trio
 
-from rocketlet.client.config import ConsumerConfig
+from rocketlet.client.config import ConsumeFrom, ConsumerConfig
 from rocketlet.client.consuming.group_member import GroupMember
 from rocketlet.client.consuming.process_queue import ProcessQueue
 from rocketlet.client.consuming.pull_loop import PullLoop, PullTerms
 from rocketlet.client.consuming.rebalance import Rebalance
 from rocketlet.client.consuming.selector import Selection
-from rocketlet.client.consuming.start_offset import HALF_AN_HOUR_MS, start_offset
 from rocketlet.client.talking.session import World
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.message_record import Buffer
 from rocketlet.common.subscription import Subscription
+from rocketlet.common.topic import is_retry_topic
 from rocketlet.remoting.handler import Handler, Reply, Request
 from rocketlet.remoting.protocol.membership import NotifyConsumerIdsChangedHeader
 from rocketlet.remoting.request_codes import RequestCode
+
+_HALF_AN_HOUR_MS = 30 * 60 * 1000
 
 
 class QueueHolder(GroupMember):
@@ -79,7 +82,7 @@ class QueueHolder(GroupMember):
     async def run(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Consume until `stop` is set, then shut down in order. Started once the first queues are held."""
         self.started_at = self._clock()
-        self._timestamp = self.config.consume_timestamp or self.started_at - HALF_AN_HOUR_MS
+        self._timestamp = self.config.consume_timestamp or self.started_at - _HALF_AN_HOUR_MS
         async with self.session.opened(), trio.open_nursery() as nursery:
             self._nursery = nursery
             await self._begin(nursery)
@@ -89,19 +92,19 @@ class QueueHolder(GroupMember):
             await stop.wait()
             with trio.CancelScope(shield=True):
                 self._running = False
-                await self._leave()
+                await self._release_all()
                 await self.session.unregister(None, self.group)
             nursery.cancel_scope.cancel()
 
     async def _begin(self, nursery: trio.Nursery) -> None:
         """Register with the brokers and acquire the first queues."""
-        await self.meet_the_brokers()
+        await self.introduce_to_brokers()
         await nursery.start(self.rebalance.run)
 
     async def _began(self) -> None:
         """The first queues are held."""
 
-    async def _leave(self) -> None:
+    async def _release_all(self) -> None:
         """Commit and release all queues."""
         raise NotImplementedError
 
@@ -120,12 +123,12 @@ class QueueHolder(GroupMember):
         self.subscriptions.pop(self.wire_topic(topic), None)
         if self._running:
             assert self._nursery is not None
-            self._nursery.start_soon(self.tell_brokers)
+            self._nursery.start_soon(self.heartbeat_now)
             self.rebalance.wake()
 
     async def _subscribed(self, topic: str) -> None:
         await self.refresh(topic)
-        await self.tell_brokers()
+        await self.heartbeat_now()
         self.rebalance.wake()
 
     def filter_of(self, topic: str) -> Subscription | None:
@@ -142,7 +145,7 @@ class QueueHolder(GroupMember):
                 self.offsets.update(process_queue.queue, process_queue.committable())
         await self.offsets.persist(list(self.rebalance.held), wait=wait)
 
-    async def _persist_for_ever(self, first: float) -> None:
+    async def _persist_forever(self, first: float) -> None:
         await trio.sleep(first)
         while True:
             await self.persist()
@@ -151,15 +154,25 @@ class QueueHolder(GroupMember):
     # ---- as the owner of queues (rebalance)
 
     async def start_offset(self, queue: MessageQueue) -> int:
-        """Where to begin."""
-        return await start_offset(
-            queue,
-            await self.session.reader_of(queue),
-            offsets=self.offsets,
-            brokers=self.session.brokers,
-            consume_from=self.config.consume_from,
-            timestamp=self._timestamp,
-        )
+        """Where to begin: at the group's stored offset, else as `consume_from` says.
+
+        A retry topic is different: what is in it waits for this group, so it is consumed from its beginning (by a
+        time: from its end, as RocketMQ has it). Raises ClientError where it cannot be known now.
+        """
+        address, brokers = await self.session.reader_of(queue), self.session.brokers
+        stored = await self.offsets.read(queue)
+        if stored is not None:
+            return stored
+        retries = is_retry_topic(queue.topic)
+        match self.config.consume_from:
+            case ConsumeFrom.FIRST_OFFSET:
+                return await brokers.min_offset(address, queue)
+            case ConsumeFrom.LAST_OFFSET:
+                return 0 if retries else await brokers.max_offset(address, queue)
+            case ConsumeFrom.TIMESTAMP:
+                if retries:
+                    return await brokers.max_offset(address, queue)
+                return await brokers.offset_at(address, queue, self._timestamp)
 
     def taken(self, process_queue: ProcessQueue) -> None:
         """Start pulling a queue."""

@@ -61,7 +61,10 @@ class QueueOwner(Protocol):
     async def given_up(self, process_queue: ProcessQueue) -> None:
         """Stop pulling and commit; the queue is dropped already. With order: wait for what is being consumed."""
 
-    async def tell_brokers(self) -> None:
+    async def members(self, topic: str) -> list[str] | None:
+        """The group's client ids, from any broker of the topic that answers; None if none does."""
+
+    async def heartbeat_now(self) -> None:
         """Heartbeat to all brokers, now."""
 
 
@@ -174,25 +177,13 @@ class Rebalance:
         return process_queue.dropped
 
     async def _members(self, topic: str) -> list[str] | None:
-        """The group's client ids, from any broker of the topic that answers; None if none does."""
-        route = self._routes.get(topic)
-        names = list(route.addresses) if route is not None else []
-        self._owner.session.world.random.shuffle(names)
-        for name in names:
-            found = self._routes.address(name)
-            if found is None:
-                continue
-            try:
-                members = await self._brokers.members(found[0], self._group)
-            except ClientError as error:
-                log.info("the members of %s are not known at %s: %s", self._group, found[0], error)
-                continue
-            if self._client_id in members:
-                return members
-            log.warning("%s at %s does not list this client yet; sending it a heartbeat", self._group, found[0])
-            await self._owner.tell_brokers()
+        """The group's client ids; None while they are not known, or this client is not among them."""
+        members = await self._owner.members(topic)
+        if members is not None and self._client_id not in members:
+            log.warning("a broker of %s does not list this client in %s yet; sending heartbeats", topic, self._group)
+            await self._owner.heartbeat_now()
             return None
-        return None
+        return members
 
     # ---- acquiring and releasing
 
@@ -230,12 +221,12 @@ class Rebalance:
         for process_queue in leaving:
             process_queue.drop()
             self._leaving.add(process_queue.queue)
-            self._nursery.start_soon(self._leave, process_queue)
+            self._nursery.start_soon(self._release, process_queue)
         with trio.move_on_after(_COMMIT_TIME):
             while not self._leaving.isdisjoint(process_queue.queue for process_queue in leaving):
                 await self._left.park()
 
-    async def _leave(self, process_queue: ProcessQueue) -> None:
+    async def _release(self, process_queue: ProcessQueue) -> None:
         queue = process_queue.queue
         await self._owner.given_up(process_queue)
         if self._locking:

@@ -23,14 +23,10 @@ from rocketlet.common.message import MessageQueue
 from rocketlet.common.subscription import Subscription
 from rocketlet.remoting.command import VERSION, version_name
 from rocketlet.remoting.handler import Refused
-from rocketlet.remoting.protocol.inspection import (
-    ConsumerRunningInfo,
-    ConsumeStatus,
-    ProcessQueueInfo,
-)
+from rocketlet.remoting.protocol.inspection import ConsumerRunningInfo, ProcessQueueInfo
 from rocketlet.remoting.response_codes import ResponseCode
 
-_NOT_TOLD = frozenset({"secret_key", "access_key", "security_token", "allocation"})
+_NOT_REPORTED = frozenset({"secret_key", "access_key", "security_token", "allocation"})
 
 
 class Described(Protocol):
@@ -67,14 +63,16 @@ def running_info(consumer: Described, *, jstack: bool) -> ConsumerRunningInfo:
         properties=_properties(consumer),
         subscriptionSet=[subscription_data(subscription) for subscription in consumer.subscriptions.values()],
         mqTable={queue: _queue(consumer, held) for queue, held in consumer.held.items()},
-        statusTable={topic: _speed(consumer, topic) for topic in consumer.subscriptions},
+        statusTable={topic: consumer.statistics.of(topic) for topic in consumer.subscriptions},
         jstack=stacks() if jstack else None,
     )
 
 
 def _properties(consumer: Described) -> dict[str, str]:
     config = consumer.config
-    shown = {field.name: str(getattr(config, field.name)) for field in fields(config) if field.name not in _NOT_TOLD}
+    shown = {
+        field.name: str(getattr(config, field.name)) for field in fields(config) if field.name not in _NOT_REPORTED
+    }
     push = config if isinstance(config, PushConfig) else None
     return {
         **shown,
@@ -88,19 +86,19 @@ def _properties(consumer: Described) -> dict[str, str]:
 
 
 def _queue(consumer: Described, process_queue: ProcessQueue) -> ProcessQueueInfo:
-    at = process_queue.statistics()
+    first, last = process_queue.open_range
     wall = _wall_time(consumer.session.world.clock)
     return ProcessQueueInfo(
-        cachedMsgCount=at.count,
-        cachedMsgMaxOffset=at.max_offset,
-        cachedMsgMinOffset=at.min_offset,
-        cachedMsgSizeInMiB=at.bytes >> 20,
-        commitOffset=at.committable,
-        droped=at.dropped,
-        lastConsumeTimestamp=wall(at.last_consume),
-        lastLockTimestamp=wall(at.last_lock) if at.last_lock else 0,
-        lastPullTimestamp=wall(at.last_pull),
-        locked=at.locked,
+        cachedMsgCount=process_queue.count,
+        cachedMsgMaxOffset=last,
+        cachedMsgMinOffset=first,
+        cachedMsgSizeInMiB=process_queue.bytes >> 20,
+        commitOffset=process_queue.committable(),
+        droped=process_queue.dropped,
+        lastConsumeTimestamp=wall(process_queue.last_consume),
+        lastLockTimestamp=wall(process_queue.last_lock) if process_queue.last_lock else 0,
+        lastPullTimestamp=wall(process_queue.last_pull),
+        locked=process_queue.locked,
     )
 
 
@@ -111,18 +109,6 @@ def _wall_time(clock: Callable[[], int]) -> Callable[[float], int]:
         return clock() - round(trio.current_time() * 1000 - engine_ms)
 
     return wall
-
-
-def _speed(consumer: Described, topic: str) -> ConsumeStatus:
-    at = consumer.statistics.snapshot(topic)
-    return ConsumeStatus(
-        consumeFailedMsgs=at.failed,
-        consumeFailedTPS=at.failed_rate,
-        consumeOKTPS=at.consumed_rate,
-        consumeRT=at.consume_time,
-        pullRT=at.pull_time,
-        pullTPS=at.pulled_rate,
-    )
 
 
 def stacks() -> str:

@@ -10,12 +10,12 @@ Java: client/impl/consumer/DefaultMQPushConsumerImpl.java#sendMessageBack, Consu
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Protocol
 
 from rocketlet.client.config import ConsumerConfig
 from rocketlet.client.errors import ClientError
-from rocketlet.client.talking.broker_calls import BrokerCalls
+from rocketlet.client.namespace import wrap
+from rocketlet.client.sending.inner_producer import InnerProducer
+from rocketlet.client.talking.session import Session
 from rocketlet.common import message_properties as names
 from rocketlet.common.message import Message, ReceivedMessage
 from rocketlet.common.topic import retry_topic
@@ -28,31 +28,17 @@ UNBOUNDED = (1 << 31) - 1
 FIRST_RETRY_LEVEL = 3
 
 
-class RetrySender(Protocol):
-    """Sends a message that the client itself made, through its inner producer."""
-
-    def __call__(self, message: Message, reconsume_times: int, max_reconsume_times: int) -> Awaitable[object]: ...
-
-
 class SendBack:
-    """Sends messages of one consumer group back; names are those on the wire."""
+    """Sends messages of one consumer group back."""
 
-    def __init__(
-        self,
-        group: str,
-        config: ConsumerConfig,
-        brokers: BrokerCalls,
-        master: Callable[[str], str | None],
-        resend: RetrySender,
-    ) -> None:
+    def __init__(self, session: Session, group: str, config: ConsumerConfig) -> None:
+        self._session = session
         self._group = group
+        self._config = config
         self._max = config.max_reconsume_times
-        self._brokers = brokers
-        self._master = master
-        self._resend = resend
-        self._unit_mode = config.unit_mode
+        self._producer = InnerProducer(session)
 
-    async def concurrent(self, message: ReceivedMessage, delay_level: int, wire_topic: str) -> None:
+    async def concurrent(self, message: ReceivedMessage, delay_level: int) -> None:
         """Have a message redelivered. Raises ClientError if neither way worked; then it stays with this client."""
         most = self._max if self._max >= 0 else CONCURRENT_MAX_TRIES
         header = ConsumerSendMsgBackHeader(
@@ -60,29 +46,33 @@ class SendBack:
             group=self._group,
             delayLevel=delay_level,
             originMsgId=message.message_id,
-            originTopic=wire_topic,
-            unitMode=self._unit_mode,
+            originTopic=self._wire_topic(message),
+            unitMode=self._config.unit_mode,
             maxReconsumeTimes=most,
             bname=message.queue.broker_name,
         )
-        address = self._master(message.queue.broker_name) or message.store_host
+        address = self._session.routes.master(message.queue.broker_name) or message.store_host
         try:
-            await self._brokers.send_back(address, header)
+            await self._session.brokers.send_back(address, header)
         except ClientError as error:
             log.warning("%s could not be sent back, sending it to the retry topic again: %s", message.message_id, error)
-            await self._anew(message, wire_topic, message.reconsume_times + 1, most)
+            await self._resend_message(message, message.reconsume_times + 1, most)
 
-    async def orderly(self, message: ReceivedMessage, wire_topic: str) -> None:
+    async def orderly(self, message: ReceivedMessage) -> None:
         """Send a message of an ordered queue that had its last try to the dead letters. Raises ClientError."""
-        await self._anew(message, wire_topic, message.reconsume_times, self.orderly_limit)
+        await self._resend_message(message, message.reconsume_times, self.orderly_limit)
 
     @property
     def orderly_limit(self) -> int:
         """Tries of an orderly consumer; without end unless configured."""
         return self._max if self._max >= 0 else UNBOUNDED
 
-    async def _anew(self, message: ReceivedMessage, wire_topic: str, reconsume_times: int, most: int) -> None:
-        await self._resend(retry_message(self._group, message, wire_topic), reconsume_times, most)
+    async def _resend_message(self, message: ReceivedMessage, reconsume_times: int, most: int) -> None:
+        again = retry_message(self._group, message, self._wire_topic(message))
+        await self._producer.send(again, reconsume_times, most)
+
+    def _wire_topic(self, message: ReceivedMessage) -> str:
+        return wrap(self._config.namespace, message.topic)
 
 
 def retry_message(group: str, message: ReceivedMessage, wire_topic: str) -> Message:

@@ -62,7 +62,7 @@ class SimpleEngine(GroupMember):
         """Be there until `stop` is set, then take leave. What was received stays with us until its time is over."""
         self.started_at = self._clock()
         async with self.session.opened():
-            await self.meet_the_brokers()
+            await self.introduce_to_brokers()
             task_status.started()
             await stop.wait()
             with trio.CancelScope(shield=True):
@@ -72,12 +72,12 @@ class SimpleEngine(GroupMember):
         """Receive messages of this topic too, or others of it."""
         wire = self.wire_topic(topic)
         self.subscriptions[wire] = self.subscription(wire, selection)
-        await self.meet_the_brokers()
+        await self.introduce_to_brokers()
 
     async def unsubscribe(self, topic: str) -> None:
         """Receive no more messages of this topic."""
         if self.subscriptions.pop(self.wire_topic(topic), None) is not None:
-            await self.tell_brokers()
+            await self.heartbeat_now()
 
     # ---- receiving
 

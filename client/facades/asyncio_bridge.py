@@ -12,29 +12,25 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import trio
 
 from rocketlet.client.consuming.consume_job import Call, ConsumeJob, Finished
 from rocketlet.client.consuming.consume_workers import OffLoopWorkers, Workers
 from rocketlet.client.consuming.message_buffer import MessageBuffer
-from rocketlet.client.facades.bridges import LoopPort, SendPort, Wrapper
+from rocketlet.client.facades.bridges import Bridge
 from rocketlet.client.facades.engine_thread import EngineThread, HostedRun
 from rocketlet.client.sending.send import Send
-
-if TYPE_CHECKING:
-    from rocketlet.client.sending.producer import ProducerEngine
 
 log = logging.getLogger("rocketlet.client.asyncio_bridge")
 
 Result = TypeVar("Result")
 
 
-class AsyncioBridge:
+class AsyncioBridge(Bridge):
     """The user's code on asyncio's loop, the engine on that of its own thread."""
 
     def __init__(self) -> None:
@@ -54,9 +50,7 @@ class AsyncioBridge:
             raise
         self._run = hosted
 
-    async def stop(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def stop(self, error: BaseException | None) -> None:
         assert self._run is not None
         try:
             await self._loop.run_in_executor(None, self._run.stop)
@@ -132,12 +126,6 @@ class AsyncioBridge:
     def time(self) -> float:
         return self._loop.time()
 
-    def user_function(self, function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
-        return function
-
-    def wrapped(self, function: Callable[..., Any], wrapper: Wrapper) -> Callable[..., Any]:
-        return wrapper(function)
-
     def user_call(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
         async def call(*args: Any) -> Any:
             finished = trio.Event()
@@ -164,9 +152,6 @@ class AsyncioBridge:
 
     def workers(self, call: Call, count: int, finished: Finished, name: str) -> Workers:
         return AsyncioWorkers(self, self._engine.post, call, count, finished)
-
-    def send_port(self, engine: ProducerEngine) -> SendPort:
-        return LoopPort(self, engine)
 
 
 def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
@@ -218,7 +203,7 @@ class AsyncioWorkers(OffLoopWorkers):
     async def _work(self) -> None:
         while (job := self._next_job()) is not None:
             await job.run_in_task(self._call, self._now)
-            self._hand_back(job)
+            self._return_results(job)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)

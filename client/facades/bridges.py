@@ -2,8 +2,8 @@
 threads.
 
 The public classes are written once against `Bridge`. There is one for each way of waiting: `trio_bridge`,
-`asyncio_bridge`, `thread_bridge`. Where an `async def` of a bridge awaits under an event loop, the bridge for threads
-blocks instead, so that it never suspends (see `coroutines`).
+`asyncio_bridge`, `thread_bridge`. What `Bridge` does by itself is right on every event loop. Where an `async def` of a
+bridge awaits under an event loop, the bridge for threads blocks instead, so that it never suspends (see `coroutines`).
 
 Java: none
 """
@@ -11,7 +11,6 @@ Java: none
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from rocketlet.client.consuming.consume_job import Call, Finished
@@ -50,10 +49,8 @@ class Bridge(Protocol):
     async def start(self, run: Callable[..., Awaitable[None]], name: str) -> None:
         """Start the engine. Raises what keeps it from starting."""
 
-    async def stop(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Shut the engine down in order. Raises what it died of."""
+    async def stop(self, error: BaseException | None) -> None:
+        """Shut the engine down in order; `error` is what ended the user's block. Raises what the engine died of."""
 
     async def release(self) -> None:
         """Give back what was taken for an engine that was not started."""
@@ -78,9 +75,11 @@ class Bridge(Protocol):
 
     def user_function(self, function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
         """A user's function, plain or async, in a form that can be awaited where user code runs."""
+        return function
 
     def wrapped(self, function: Callable[..., Any], wrapper: Wrapper) -> Callable[..., Any]:
         """A user's function wrapped in an async one with the same parameters."""
+        return wrapper(function)
 
     def user_call(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
         """The same in a form that the engine can await on its own loop."""
@@ -90,6 +89,7 @@ class Bridge(Protocol):
 
     def send_port(self, engine: ProducerEngine) -> SendPort:
         """Where sends are submitted."""
+        return LoopPort(self, engine)
 
 
 class LoopPort:
@@ -101,10 +101,9 @@ class LoopPort:
         self._most = engine.config.max_in_flight
 
     def make_room(self) -> None:
-        if len(self._pipeline.on_their_way) >= self._most:
+        if len(self._pipeline.in_flight_sends) >= self._most:
             raise TooManyInFlight(
-                f"{self._most} sends are in flight",
-                advice="await some of them first, or raise max_in_flight",
+                f"{self._most} sends are in flight", advice="await some of them first, or raise max_in_flight"
             )
 
     def submit(self, send: Send) -> None:

@@ -1,8 +1,8 @@
 """One trio loop in a thread of its own, for clients that live in plain threads or under asyncio.
 
 All such clients of a process share it: it starts with the first and ends with the last. A thread's calls go through a
-deque, and one call into the loop serves all that are in it by then; the thread waits on a bare lock, which costs a
-third of an Event. User callbacks run in one more thread, so that they may call the client.
+deque, and one call into the loop serves all that are in it by then. User callbacks run in one more thread, so that they
+may call the client.
 
 A process that forks must create its clients after the fork: a loop does not survive one, and an error says so.
 
@@ -109,23 +109,24 @@ class EngineThread:
     def call(self, function: Callable[..., Awaitable[Result]], *args: Any) -> Result:
         """Run an async function on the loop, wait for it in this thread, and give back what it returns or raises."""
         self.check_thread()
-        box = _Box()
-        self.spawn(function, args, box.set, box.scope)
+        scope = trio.CancelScope()
+        outcome: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+        self.spawn(function, args, lambda *ended: outcome.put(ended), scope)
         try:
-            box.lock.acquire()
+            result, error = outcome.get()
         except BaseException:  # KeyboardInterrupt: do not leave the call behind
-            self.post(box.scope.cancel)
+            self.post(scope.cancel)
             raise
-        if box.error is not None:
-            raise box.error
-        result: Result = box.result
-        return result
+        if error is not None:
+            raise error
+        found: Result = result
+        return found
 
     def check_thread(self) -> None:
         """Raises InvalidUse in the loop's own thread, which would wait for itself, and in a forked process."""
         if threading.get_ident() == self._thread.ident:
             raise InvalidUse(
-                "a blocking call of the client from its own loop would wait for ever",
+                "a blocking call of the client from its own loop would wait forever",
                 advice="make it from another thread, or use the Async classes",
             )
         if self._pid != os.getpid():
@@ -169,23 +170,6 @@ class EngineThread:
                 callback()
             except Exception:
                 log.exception("a callback raised")
-
-
-class _Box:
-    """The result that a thread waits for."""
-
-    __slots__ = ("error", "lock", "result", "scope")
-
-    def __init__(self) -> None:
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self.scope = trio.CancelScope()
-        self.lock = allocate_lock()
-        self.lock.acquire()
-
-    def set(self, result: Any, error: BaseException | None) -> None:
-        self.result, self.error = result, error
-        self.lock.release()
 
 
 class HostedRun:
@@ -252,7 +236,7 @@ _open_runs: set[HostedRun] = set()
 
 
 @atexit.register
-def _end_what_is_open() -> None:
+def _close_open_clients() -> None:
     """A program that ends without closing its clients still gets a moment to send what is in flight."""
     for run in list(_open_runs):
         try:

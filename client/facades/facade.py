@@ -93,7 +93,7 @@ class Facade(Generic[EngineT]):
     """A client as its user sees it: its configuration, and the engine while it runs."""
 
     _role = "client"
-    _how_to_run: str
+    _hosting: str
 
     def __init__(
         self,
@@ -127,19 +127,17 @@ class Facade(Generic[EngineT]):
     async def _opened(self, bridge: Bridge, engine: EngineT) -> None:
         """The engine has just started."""
 
-    def _comes_to_its_end(self) -> None:
+    def _block_ended(self) -> None:
         """The user's block ended without an error."""
 
-    async def _close(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def _close(self, error: BaseException | None) -> None:
         (bridge, _), self._now = self._running(), None
         _open_clients.discard(self)
-        await bridge.stop(kind, error, trace)
+        await bridge.stop(error)
 
     def _running(self) -> tuple[Bridge, EngineT]:
         if self._now is None:
-            raise ClientClosed(f"the {self._role} is not running", advice=self._how_to_run)
+            raise ClientClosed(f"the {self._role} is not running", advice=self._hosting)
         return self._now
 
     @property
@@ -171,7 +169,7 @@ def _users_line() -> str:
 class InThreads(Facade[Any]):
     """A client for plain threads: any number of them may share it."""
 
-    _how_to_run = "start() it, or use it in a with block"
+    _hosting = "start() it, or use it in a with block"
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -186,7 +184,7 @@ class InThreads(Facade[Any]):
     def shutdown(self) -> None:
         """Finish what is in flight, unregister from the brokers, stop. Raises EngineFailed if it had died."""
         if self._now is not None:
-            completed(self._close(None, None, None))
+            completed(self._close(None))
 
     def close(self) -> None:
         """The same as `shutdown`, for `contextlib.closing`."""
@@ -200,7 +198,7 @@ class InThreads(Facade[Any]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None and self._now is not None:
-            self._comes_to_its_end()
+            self._block_ended()
         self.shutdown()
 
 
@@ -215,7 +213,7 @@ def _blocking(function: Callable[..., Coroutine[Any, Any, Result]]) -> Callable[
 class OnEventLoop(Facade[Any]):
     """A client for trio or asyncio, as an `async with` block: any number of tasks may share it."""
 
-    _how_to_run = "use it in an async with block"
+    _hosting = "use it in an async with block"
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -230,8 +228,8 @@ class OnEventLoop(Facade[Any]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None:
-            self._comes_to_its_end()
-        await self._close(kind, error, trace)
+            self._block_ended()
+        await self._close(error)
 
 
 def _bridge_of_this_loop() -> Bridge:

@@ -27,14 +27,14 @@ from rocketlet.common.message import MessageQueue, ReceivedMessage
 Item = TypeVar("Item")
 
 
-class _Hand:
+class _Unfinished:
     """What a user holds: the part of a batch that he has not finished, and the batch being iterated over."""
 
     given: tuple[Pulled, int, int] | None = None
     rest: Pulled | None = None
 
 
-class _HandOfThread(threading.local, _Hand):
+class _UnfinishedOfThread(threading.local, _Unfinished):
     """One for each thread: a thread finishes the messages that it got itself."""
 
 
@@ -42,7 +42,7 @@ class LitePulled(Facade[LitePullEngine]):
     """The methods of every lite pull consumer."""
 
     _role = "consumer"
-    _hand_type: type[_Hand] = _Hand
+    _unfinished_type: type[_Unfinished] = _Unfinished
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class LitePulled(Facade[LitePullEngine]):
         super().__init__(group, PullConfig, config, namesrv, world, settings)
         self._topics = check_topics(topics)
         self._queues: tuple[list[MessageQueue], Selection] | None = None
-        self._hand = self._hand_type()
+        self._hand = self._unfinished_type()
 
     def _make_engine(self, bridge: Bridge, world: World) -> LitePullEngine:
         engine = LitePullEngine(self.group, self.config, world)
@@ -70,8 +70,8 @@ class LitePulled(Facade[LitePullEngine]):
         if self._queues is not None:
             await bridge.call(engine.assign, *self._queues)
 
-    def _comes_to_its_end(self) -> None:
-        self._came_back(self._running()[1])
+    def _block_ended(self) -> None:
+        self._note_finished(self._running()[1])
 
     # ---- messages
 
@@ -86,7 +86,7 @@ class LitePulled(Facade[LitePullEngine]):
 
     async def _whole_batch(self, bridge: Bridge, engine: LitePullEngine, timeout: float) -> MessageBatch | None:
         """What is left of the next batch, handed over at once; None if none came in time, or it is closed."""
-        self._came_back(engine)
+        self._note_finished(engine)
         self._leave_iteration()
         batch = await self._next(bridge, engine, timeout)
         if batch is None:
@@ -108,7 +108,7 @@ class LitePulled(Facade[LitePullEngine]):
     def _next_of_batch(self, engine: LitePullEngine) -> ReceivedMessage | None:
         """The next message of the current batch; None where another batch is needed."""
         hand = self._hand
-        self._came_back(engine)
+        self._note_finished(engine)
         rest = hand.rest
         if rest is None or rest.handed == len(rest.messages) or rest.process_queue.dropped:
             return None
@@ -128,7 +128,7 @@ class LitePulled(Facade[LitePullEngine]):
         if rest is not None and self._now is not None:
             self._now[1].buffer.put_back(rest)
 
-    def _came_back(self, engine: LitePullEngine) -> None:
+    def _note_finished(self, engine: LitePullEngine) -> None:
         given = self._hand.given
         if given is not None:
             engine.finished.append(given)
@@ -208,7 +208,7 @@ class LitePulled(Facade[LitePullEngine]):
         """
         bridge, engine = self._running()
         if offsets is None:
-            self._came_back(engine)
+            self._note_finished(engine)
         await bridge.call(engine.commit, offsets)
 
     committed = engine_method(LitePullEngine.committed)
@@ -226,7 +226,7 @@ class LitePullConsumer(LitePulled, InThreads):
     A message counts as consumed when the next one is asked for, or when the block ends without an error.
     """
 
-    _hand_type = _HandOfThread
+    _unfinished_type = _UnfinishedOfThread
 
     def batches(self) -> Iterator[MessageBatch]:
         """Iterate over what the pulls bring, by columns: each batch is of one queue.

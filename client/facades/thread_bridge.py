@@ -14,7 +14,6 @@ from _thread import LockType, allocate_lock
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
@@ -60,9 +59,7 @@ class ThreadBridge:
             raise
         self.run = hosted
 
-    async def stop(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def stop(self, error: BaseException | None) -> None:
         assert self.run is not None
         try:
             self.run.stop()
@@ -166,7 +163,7 @@ class ThreadPort:
         """Send and wait: in this thread itself if it sends alone, otherwise with the sends of the others."""
         self._thread.check_thread()
         self._run.check()
-        alone = not self._handed and not self._pipeline.on_their_way
+        alone = not self._handed and not self._pipeline.in_flight_sends
         if not (alone and self._direct.usable and self._direct.send(send)):
             self.submit(send)
         return send.wait()
@@ -194,7 +191,7 @@ class ThreadPort:
 
     def _is_full(self) -> bool:
         pipeline = self._pipeline
-        return len(pipeline.on_their_way) + len(self._handed) >= self._most or pipeline.is_crowded
+        return len(pipeline.in_flight_sends) + len(self._handed) >= self._most or pipeline.is_crowded
 
     def close(self) -> None:
         """Accept no more sends; threads that wait for room see that."""
@@ -206,12 +203,10 @@ class ThreadPort:
 
     def _take(self) -> None:
         self._posted = False
-        handed, submit = self._handed, self._pipeline.submit
-        while handed:
-            submit(handed.popleft())
+        self._pipeline.submit_all(self._handed)
 
     def _settled(self) -> None:
-        room = self._most - len(self._pipeline.on_their_way)
+        room = self._most - len(self._pipeline.in_flight_sends)
         if self._for_room and room >= self._step and not self._pipeline.is_crowded:
             while self._for_room:
                 self._for_room.popleft().release()

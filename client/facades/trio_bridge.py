@@ -9,11 +9,10 @@ Java: none
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import trio
 from trio.lowlevel import Abort
@@ -21,19 +20,16 @@ from trio.lowlevel import Abort
 from rocketlet.client.consuming.consume_job import Call, Finished
 from rocketlet.client.consuming.consume_workers import TaskWorkers, Workers
 from rocketlet.client.consuming.message_buffer import MessageBuffer
-from rocketlet.client.facades.bridges import LoopPort, SendPort, Wrapper
+from rocketlet.client.facades.bridges import Bridge
 from rocketlet.client.facades.failures import innermost
 from rocketlet.client.sending.send import Send
-
-if TYPE_CHECKING:
-    from rocketlet.client.sending.producer import ProducerEngine
 
 log = logging.getLogger("rocketlet.client.trio_bridge")
 
 Result = TypeVar("Result")
 
 
-class TrioBridge:
+class TrioBridge(Bridge):
     """Engine and user code on one loop."""
 
     def __init__(self) -> None:
@@ -45,20 +41,17 @@ class TrioBridge:
         try:
             await nursery.start(run, self._stop)
         except BaseException as error:
-            await self._leave(type(error), error, error.__traceback__)
+            await self._exit(error)
             raise
 
-    async def stop(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def stop(self, error: BaseException | None) -> None:
         self._stop.set()
-        await self._leave(kind, error, trace)
+        await self._exit(error)
 
-    async def _leave(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def _exit(self, error: BaseException | None) -> None:
+        trace = error.__traceback__ if error is not None else None
         try:
-            await self._nursery_manager.__aexit__(kind, error, trace)
+            await self._nursery_manager.__aexit__(type(error) if error is not None else None, error, trace)
         except BaseException as group:
             inner = innermost(group)
             if inner is error:
@@ -97,20 +90,11 @@ class TrioBridge:
     def time(self) -> float:
         return trio.current_time()
 
-    def user_function(self, function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
-        return function
-
-    def wrapped(self, function: Callable[..., Any], wrapper: Wrapper) -> Callable[..., Any]:
-        return wrapper(function)
-
     def user_call(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
         return function
 
     def workers(self, call: Call, count: int, finished: Finished, name: str) -> Workers:
         return TaskWorkers(call, count, finished)
-
-    def send_port(self, engine: ProducerEngine) -> SendPort:
-        return LoopPort(self, engine)
 
 
 async def _rescheduled_by(

@@ -159,7 +159,7 @@ class DirectPath:
 
     def _exchange(self, line: DirectLine, send: Send) -> Command | RemotingError:
         opaque = line.next_opaque()
-        frame = send.template.frame(opaque, *send.parts(send.text, send.body))
+        frame = send.template.frame(opaque, send.parts(send.text, send.body))
         seconds = send.timeout
         if self._config.try_timeout is not None:
             seconds = min(seconds, self._config.try_timeout)

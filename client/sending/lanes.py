@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from rocketlet.client.sending.send_frames import SendTemplate
     from rocketlet.remoting.connection import Connection
 
+MOST_BYTES = 128 << 10
+"""Of one batch. More gains nothing at the broker, and keeps the first answers waiting."""
 _MOST_LANES = 10_000
 _ITEM = 32  # bytes of a message in a batch beside body and properties, and some for characters beyond ASCII
 
@@ -53,22 +55,36 @@ class Lanes:
         ended: Callable[[Call, Answer], None],
         not_reached: Callable[[Send, RemotingError], None],
         left: Callable[[Send], None],
+        not_made: Callable[[Send, Exception], None],
         start_task: Callable[..., None],
     ) -> None:
-        """`ended` is told what a request came to, `not_reached` that there is no connection for one, and `left` that
-        one was written which is not answered.
+        """`ended` is told what a request came to, `not_reached` that there is no connection for one, `left` that one
+        was written which is not answered, and `not_made` that its frame could not be made.
         """
         self._session = session
         self._linger = config.linger
         self._ended = ended
-        self._not_reached = not_reached
+        self._never_sent = not_reached
         self._left = left
+        self._not_made = not_made
         self._start_task = start_task
         self._lines: dict[str, Connection] = {}
         self._for_line: dict[str, deque[Send]] = {}
         self._lanes: dict[MessageQueue, Lane] = {}
+        self._held: list[Lane] | None = None
         self._lingering: deque[Lane] = deque()
         self._first_lingers = trio.Event()
+
+    def hold(self) -> None:
+        """Until `release` idle queues take no sends: what comes in one turn of the loop leaves together."""
+        self._held = []
+
+    def release(self) -> None:
+        """Let those leave that were held."""
+        held, self._held = self._held, None
+        for lane in held or ():
+            if lane.waiting and not lane.calls:
+                self._go_after_linger(lane)
 
     def leave(self, send: Send, address: str) -> None:
         """Send it to its queue, at this address: at once, with others, or when there is a connection."""
@@ -99,20 +115,20 @@ class Lanes:
                 self._join(send, address, line)
             else:
                 assert error is not None
-                self._not_reached(send, error)
+                self._never_sent(send, error)
 
     # ---- the lane of a queue
 
     def _join(self, send: Send, address: str, line: Connection) -> None:
-        lane = self._lane(send.queue)
+        lane = self._lanes.get(send.queue) or self._new_lane(send.queue)
         lane.address = address
         if send.alone:
             if lane.waiting:
                 self._go(lane, line)  # a send does not overtake those before it
-            self._depart(lane, line, [send])
+            self._send_call(lane, line, [send])
             return
         size = len(send.body) + len(send.text) + _ITEM
-        if not lane.has_room(size):
+        if lane.waiting and lane.size + size > MOST_BYTES:
             self._go(lane, line)
         if self._linger and not lane.waiting:
             lane.due = trio.current_time() + self._linger
@@ -122,23 +138,24 @@ class Lanes:
         lane.waiting.append(send)
         lane.size += size
         if not lane.calls and not self._linger:
-            self._go(lane, line)
+            if self._held is None:
+                self._go(lane, line)
+            elif len(lane.waiting) == 1:
+                self._held.append(lane)
 
-    def _lane(self, queue: MessageQueue) -> Lane:
-        lane = self._lanes.get(queue)
-        if lane is None:
-            if len(self._lanes) >= _MOST_LANES:
-                self._lanes = {queue: lane for queue, lane in self._lanes.items() if lane.calls or lane.waiting}
-            lane = self._lanes[queue] = Lane()
+    def _new_lane(self, queue: MessageQueue) -> Lane:
+        if len(self._lanes) >= _MOST_LANES:
+            self._lanes = {queue: lane for queue, lane in self._lanes.items() if lane.calls or lane.waiting}
+        lane = self._lanes[queue] = Lane()
         return lane
 
     def _next(self, lane: Lane) -> None:
         """A request of this lane has ended; those that waited for it go."""
         lane.calls -= 1
         if lane.waiting and not lane.calls and not (self._linger and trio.current_time() < lane.due):
-            self._go_at_last(lane)
+            self._go_after_linger(lane)
 
-    def _go_at_last(self, lane: Lane) -> None:
+    def _go_after_linger(self, lane: Lane) -> None:
         line = self._lines.get(lane.address)
         if line is not None and not line.closed:
             self._go(lane, line)
@@ -153,7 +170,7 @@ class Lanes:
                 lane = self._lingering.popleft()
                 await trio.sleep_until(lane.due)
                 if lane.waiting and not lane.calls and lane.due <= trio.current_time():
-                    self._go_at_last(lane)
+                    self._go_after_linger(lane)
             self._first_lingers = trio.Event()
             await self._first_lingers.wait()
 
@@ -162,9 +179,9 @@ class Lanes:
     def _go(self, lane: Lane, line: Connection) -> None:
         sends = lane.take()
         if sends:
-            self._depart(lane, line, sends)
+            self._send_call(lane, line, sends)
 
-    def _depart(self, lane: Lane, line: Connection, sends: list[Send]) -> None:
+    def _send_call(self, lane: Lane, line: Connection, sends: list[Send]) -> None:
         first = sends[0]
         call = Call(lane, line, sends, self._call_ended)
         now = trio.current_time()
@@ -186,6 +203,12 @@ class Lanes:
                 lane.calls += 1
         except RemotingError as error:
             self._ended(call, error)
+        except Exception as error:  # noqa: BLE001 - what cannot be made fails alone; its caller gets the cause
+            if len(sends) == 1:
+                self._not_made(first, error)
+                return
+            for send in sends:
+                self._send_call(lane, line, [send])
 
     def _call_ended(self, call: Call, answer: Answer) -> None:
         self._ended(call, answer)
@@ -207,8 +230,8 @@ class Lanes:
 
 def _frame(template: SendTemplate, line: Connection, opaque: int, send: Send, text: str, body: bytes) -> bytes:
     if line.header_type is HeaderType.JSON and not line.has_hooks:
-        return template.frame(opaque, *send.parts(text, body))
-    command = template.command(line.header_type, *send.parts(text, body))
+        return template.frame(opaque, send.parts(text, body))
+    command = template.command(line.header_type, send.parts(text, body))
     command.opaque = opaque
     line.sign(command)
     return encode(command)

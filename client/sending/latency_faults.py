@@ -31,9 +31,7 @@ class LatencyFaults:
     """The table of one producer; times are milliseconds of any one clock."""
 
     def __init__(
-        self,
-        latencies_ms: Sequence[int] = DEFAULT_LATENCIES_MS,
-        avoidances_ms: Sequence[int] = DEFAULT_AVOIDANCES_MS,
+        self, latencies_ms: Sequence[int] = DEFAULT_LATENCIES_MS, avoidances_ms: Sequence[int] = DEFAULT_AVOIDANCES_MS
     ) -> None:
         if len(latencies_ms) != len(avoidances_ms) or list(latencies_ms) != sorted(latencies_ms):
             raise ValueError("latency table: one avoidance for each latency, latencies ascending")
@@ -81,7 +79,3 @@ class LatencyFaults:
     def forget(self, broker_name: str) -> None:
         """Forget a broker that no longer has a writable queue."""
         self._faults.pop(broker_name, None)
-
-    def statistics(self) -> list[Fault]:
-        """A copy of the table."""
-        return [Fault(fault.broker_name, fault.latency_ms, fault.available_from) for fault in self._faults.values()]

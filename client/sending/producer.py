@@ -8,7 +8,6 @@ Java: client/impl/producer/DefaultMQProducerImpl.java
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from rocketlet.client import namespace
 from rocketlet.client.compression import compress
 from rocketlet.client.config import ProducerConfig
 from rocketlet.client.errors import InvalidMessage, ListenerFailed
-from rocketlet.client.hooks import EndTransactionHook, SendContext, SendHook
+from rocketlet.client.hooks import EndTransactionHook, SendContext, SendHook, tell
 from rocketlet.client.sending.batch_splitter import check_batch
 from rocketlet.client.sending.queue_selection import Selector, by_hash
 from rocketlet.client.sending.request_reply import Requests
@@ -34,8 +33,6 @@ from rocketlet.common import message_properties as names
 from rocketlet.common import topic as topics
 from rocketlet.common.message import Message, MessageQueue
 from rocketlet.common.message_record import BatchItem, encode_batch
-
-log = logging.getLogger("rocketlet.client.producer")
 
 _MOST_TEMPLATES = 10_000
 _NEVER_IN_BATCHES = frozenset({names.START_DELIVER_TIME, "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"})
@@ -146,8 +143,6 @@ class Preparer:
             self._compress(send)
         send.flag = message.flag
         send.timeout = timeout
-        send.fixed = None
-        send.select = None
         # What a broker takes by itself only, or what tells of one message where a batch has room for all together.
         send.alone = bool(
             oneway
@@ -166,11 +161,7 @@ class Preparer:
         return send
 
     def prepare_batch(
-        self,
-        messages: Sequence[Message],
-        *,
-        queue: MessageQueue | None = None,
-        timeout: float | None = None,
+        self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout: float | None = None
     ) -> Send:
         """One send of many messages."""
         if isinstance(messages, Message):
@@ -265,12 +256,7 @@ class Preparer:
             send.sys_flag |= flags.COMPRESSED
 
     def _aim(
-        self,
-        send: Send,
-        message: Message,
-        queue: MessageQueue | None,
-        selector: Selector | None,
-        argument: Any,
+        self, send: Send, message: Message, queue: MessageQueue | None, selector: Selector | None, argument: Any
     ) -> None:
         if queue is not None:
             check_queue(queue)
@@ -310,8 +296,4 @@ class Preparer:
         if send.message_id != context.message_id:  # a batch: all of them
             context.message_id, context.body_size = send.message_id, len(send.body)
         context.elapsed_ms = self._clock() - context.born
-        for hook in self._hooks:
-            try:
-                hook.after_send(context)
-            except Exception:
-                log.exception("a send hook raised after message %s", context.message_id)
+        tell([hook.after_send for hook in self._hooks], context, "send", context.message_id)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -37,15 +38,13 @@ REPLY = "reply"
 DEFAULT_REQUEST_TIMEOUT = 3.0
 
 
+@dataclass(slots=True, eq=False)
 class _Waiting:
     """One request that waits for its reply."""
 
-    __slots__ = ("answered", "error", "reply")
-
-    def __init__(self) -> None:
-        self.answered = trio.Event()
-        self.reply: ReceivedMessage | None = None
-        self.error: ClientError | None = None
+    answered: trio.Event = field(default_factory=trio.Event)
+    reply: ReceivedMessage | None = None
+    error: ClientError | None = None
 
 
 class Requests:
@@ -62,7 +61,7 @@ class Requests:
         return {
             int(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT): Handler(
                 self._replied, PushReplyMessageHeader, "client", longest_body=None
-            ),
+            )
         }
 
     def properties(self, timeout: float) -> dict[str, str]:

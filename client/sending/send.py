@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from _thread import allocate_lock
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from rocketlet.client.errors import ClientError, TimedOut
@@ -20,93 +21,57 @@ from rocketlet.remoting.command import Command
 from rocketlet.remoting.errors import RemotingError
 
 if TYPE_CHECKING:
-    from rocketlet.client.sending.send_frames import SendTemplate
+    from rocketlet.client.sending.send_frames import Parts, SendTemplate
     from rocketlet.remoting.connection import Connection
 
 Select: TypeAlias = Callable[[Sequence[MessageQueue]], MessageQueue]
 Answer: TypeAlias = Command | RemotingError
 
-MOST_BYTES = 128 << 10
-"""Of one batch. More gains nothing at the broker, and keeps the first answers waiting."""
 
-
+@dataclass(slots=True, eq=False)
 class Send:
     """One send. `prepare` fills in what is sent; the pipeline (or the direct line) keeps its tries here."""
 
-    __slots__ = (
-        "_wakers",
-        "alone",
-        "began",
-        "body",
-        "born",
-        "call",
-        "causes",
-        "counted",
-        "deadline",
-        "done",
-        "error",
-        "failed_at",
-        "fixed",
-        "flag",
-        "message_id",
-        "oneway",
-        "queue",
-        "rests",
-        "result",
-        "select",
-        "sys_flag",
-        "template",
-        "text",
-        "timeout",
-        "topic",
-        "tried_at",
-        "tries",
-        "unsent",
-        "waits_in",
-    )
-
     # What is sent.
-    message_id: str
-    topic: str
-    template: SendTemplate
-    text: str
+    message_id: str = field(init=False)
+    topic: str = field(init=False)
+    template: SendTemplate = field(init=False)
+    text: str = field(init=False)
     """Its properties."""
-    body: bytes
-    sys_flag: int
-    flag: int
-    born: int
-    oneway: bool
-    alone: bool
+    body: bytes = field(init=False)
+    sys_flag: int = field(init=False)
+    flag: int = field(init=False)
+    born: int = field(init=False)
+    oneway: bool = field(init=False)
+    alone: bool = field(init=False)
     """Whether it must not leave in a batch with others."""
-    timeout: float
-    fixed: MessageQueue | None
-    select: Select | None
+    timeout: float = field(init=False)
+    fixed: MessageQueue | None = None
+    select: Select | None = None
 
     # Its tries; times are seconds of the engine's clock.
-    queue: MessageQueue
-    began: float
-    tried_at: float
-    deadline: float
+    queue: MessageQueue = field(init=False)
+    began: float = field(init=False)
+    tried_at: float = field(init=False)
+    deadline: float = field(init=False)
+    tries: int = 0
+    unsent: int = 0
+    """Those of the tries that never left: there was no address, or no connection could be made."""
+    rests: int = 0
+    failed_at: set[str] | None = None
+    """Brokers at which it failed since its last rest."""
+    causes: list[ClientError] | None = None
+    call: Call | None = None
+    """The request that it is in flight with."""
+    waits_in: Lane | None = None
+    counted: bool = False
+    """Whether the body counts among the bytes in flight."""
+    done: bool = False
+    result: SendResult | None = None
+    error: ClientError | None = None
+    _wakers: list[Callable[[], object]] = field(default_factory=list)
 
-    def __init__(self) -> None:
-        self.tries = 0
-        self.unsent = 0
-        """Those of the tries that never left: there was no address, or no connection could be made."""
-        self.rests = 0
-        self.failed_at: set[str] | None = None
-        """Brokers at which it failed since its last rest."""
-        self.causes: list[ClientError] | None = None
-        self.call: Call | None = None
-        """The request that it is in flight with."""
-        self.waits_in: Lane | None = None
-        self.counted = False
-        """Whether the body counts among the bytes in flight."""
-        self.done = False
-        self.result: SendResult | None = None
-        self.error: ClientError | None = None
-        self._wakers: list[Callable[[], object]] = []
-
-    def parts(self, text: str, body: bytes) -> tuple[int, int, int, int, str, bytes, bool]:
+    def parts(self, text: str, body: bytes) -> Parts:
         """What templates make frames of. `text` and `body` are those of a batch where it leaves with others."""
         return self.queue.queue_id, self.sys_flag, self.born, self.flag, text, body, self.oneway
 
@@ -157,7 +122,7 @@ class Send:
 
 
 class Call:
-    """One request in flight: a send by itself, or several as a batch."""
+    """One request in flight: a send by itself, or several as a batch, in its order."""
 
     __slots__ = ("_ended", "lane", "line", "opaque", "sends", "waited_for")
 
@@ -165,7 +130,6 @@ class Call:
         self.lane = lane
         self.line = line
         self.sends = sends
-        """In the order of the batch."""
         self.waited_for = len(sends)
         """Those of them that were not given up."""
         self.opaque = line.take_opaque()
@@ -175,7 +139,7 @@ class Call:
         """What connections call."""
         self._ended(self, answer)
 
-    def let_go(self, send: Send) -> bool:
+    def release(self, send: Send) -> bool:
         """Whether the send is still in flight with this; from now on it is not."""
         if send.call is not self:
             return False
@@ -183,22 +147,16 @@ class Call:
         return True
 
 
+@dataclass(slots=True, eq=False)
 class Lane:
     """What waits for one queue, and how many requests to it are in flight."""
 
-    __slots__ = ("address", "calls", "due", "size", "waiting")
-
-    def __init__(self) -> None:
-        self.address = ""
-        self.calls = 0
-        self.due = 0.0
-        """Until then the sends wait on purpose."""
-        self.waiting: list[Send] = []
-        self.size = 0
-
-    def has_room(self, size: int) -> bool:
-        """Whether one more leaves with those that wait."""
-        return not self.waiting or self.size + size <= MOST_BYTES
+    address: str = ""
+    calls: int = 0
+    due: float = 0.0
+    """Until then the sends wait on purpose."""
+    waiting: list[Send] = field(default_factory=list)
+    size: int = 0
 
     def take(self) -> list[Send]:
         """Those that wait, and still want to be sent."""

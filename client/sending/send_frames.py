@@ -10,6 +10,7 @@ Java: client/impl/MQClientAPIImpl.java#sendMessage, common/protocol/header/SendM
 from __future__ import annotations
 
 from struct import Struct
+from typing import TypeAlias
 
 import msgspec
 
@@ -17,6 +18,9 @@ from rocketlet.remoting.command import ONEWAY, VERSION, Command, HeaderType
 from rocketlet.remoting.protocol.header import to_ext
 from rocketlet.remoting.protocol.sending import SendMessageHeaderV2
 from rocketlet.remoting.request_codes import RequestCode
+
+Parts: TypeAlias = tuple[int, int, int, int, str, bytes, bool]
+"""What changes from send to send: queue id, system flag, time of birth, flag, properties, body, whether one-way."""
 
 _lengths = Struct(">II").pack
 _quoted = msgspec.json.Encoder().encode
@@ -61,35 +65,16 @@ class SendTemplate:
         self._format = head + changing + tail % (0, VERSION)
         self._oneway_format = head + changing + tail % (ONEWAY, VERSION)
 
-    def frame(
-        self,
-        opaque: int,
-        queue_id: int,
-        sys_flag: int,
-        born: int,
-        flag: int,
-        properties: str,
-        body: bytes,
-        oneway: bool = False,
-    ) -> bytes:
+    def frame(self, opaque: int, parts: Parts) -> bytes:
         """The whole frame, with a JSON header."""
+        queue_id, sys_flag, born, flag, properties, body, oneway = parts
         form = self._oneway_format if oneway else self._format
         header = form % (queue_id, sys_flag, born, flag, _quoted(properties), opaque)
         return b"".join((_lengths(4 + len(header) + len(body), len(header)), header, body))
 
-    def command(
-        self,
-        header_type: HeaderType,
-        queue_id: int,
-        sys_flag: int,
-        born: int,
-        flag: int,
-        properties: str,
-        body: bytes,
-        oneway: bool = False,
-    ) -> Command:
+    def command(self, header_type: HeaderType, parts: Parts) -> Command:
         """The same as a command, for other header types and for hooks; the connection gives it its opaque."""
+        queue_id, sys_flag, born, flag, properties, body, oneway = parts
         ext = to_ext(self._header)
-        ext |= {"e": str(queue_id), "f": str(sys_flag), "g": str(born), "h": str(flag)}
-        ext["i"] = properties
+        ext |= {"e": str(queue_id), "f": str(sys_flag), "g": str(born), "h": str(flag), "i": properties}
         return Command(self._code, flag=ONEWAY if oneway else 0, ext=ext, body=body, header_type=header_type)

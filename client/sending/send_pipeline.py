@@ -57,11 +57,7 @@ _LONGEST_REST = 0.2  # between two looks for a master
 _STALE_ROUTE = frozenset({int(ResponseCode.TOPIC_NOT_EXIST), int(ResponseCode.NO_PERMISSION)})
 # A batch may get these for one of its messages, or for being one. The broker has stored none of it.
 _OF_ONE_MESSAGE = frozenset(
-    {
-        int(ResponseCode.SYSTEM_ERROR),
-        int(ResponseCode.REQUEST_CODE_NOT_SUPPORTED),
-        int(ResponseCode.MESSAGE_ILLEGAL),
-    }
+    {int(ResponseCode.SYSTEM_ERROR), int(ResponseCode.REQUEST_CODE_NOT_SUPPORTED), int(ResponseCode.MESSAGE_ILLEGAL)}
 )
 
 
@@ -72,14 +68,16 @@ class SendPipeline:
         self._session = session
         self._config = config
         self._faults = LatencyFaults(config.latencies_ms, config.avoidances_ms) if config.latency_faults else None
-        self.on_their_way: set[Send] = set()
+        self.in_flight_sends: set[Send] = set()
         """Sends not settled yet. Threads look at its size only."""
         self.bytes = 0
         """Of the bodies that were let in; at most `max_bytes_in_flight`, or one body."""
         self._outside: deque[Send] = deque()
         self.settled: Callable[[], None] | None = None
         """Called after each send: for threads that wait for room."""
-        self._lanes = Lanes(session, config, self._ended, self._not_reached, self._left, self.start_task)
+        self._lanes = Lanes(
+            session, config, self._ended, self._never_sent, self._sent_oneway, self._not_made, self.start_task
+        )
         self._for_route: dict[str, deque[Send]] = {}
         self._refreshing: set[str] = set()
         self._resting: list[tuple[float, int, Send]] = []
@@ -103,7 +101,7 @@ class SendPipeline:
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
-                nursery.start_soon(self._look_for_late_ones)
+                nursery.start_soon(self._expire_overdue)
                 if self._config.linger:
                     nursery.start_soon(self._lanes.run)
                 task_status.started()
@@ -113,7 +111,7 @@ class SendPipeline:
     def close(self, error: ClientError) -> None:
         """Fail what is in flight, and everything from now on."""
         self._closed = error
-        for send in list(self.on_their_way):
+        for send in list(self.in_flight_sends):
             self._settle(send, None, error)
 
     def start_task(self, function: Callable[..., Awaitable[None]], *args: Any) -> None:
@@ -123,7 +121,7 @@ class SendPipeline:
 
     async def drain(self) -> None:
         """Wait until nothing is in flight."""
-        while self.on_their_way:
+        while self.in_flight_sends:
             await self._empty.park()
 
     async def sent(self, send: Send) -> SendResult:
@@ -140,11 +138,20 @@ class SendPipeline:
         if self._closed is not None:
             send.settle(None, self._closed)
             return
-        self.on_their_way.add(send)
-        self._look_before(send.deadline)
+        self.in_flight_sends.add(send)
+        self._expire_by(send.deadline)
         self.answered(send, answer)
 
     # ---- one try
+
+    def submit_all(self, sends: deque[Send]) -> None:
+        """Start these, and empty it. Those that go to one queue leave together."""
+        self._lanes.hold()
+        try:
+            while sends:
+                self.submit(sends.popleft())
+        finally:
+            self._lanes.release()
 
     def submit(self, send: Send) -> None:
         """Start a send. The result or error goes to `send`."""
@@ -154,14 +161,14 @@ class SendPipeline:
         if self._closed is not None:
             send.settle(None, self._closed)
             return
-        self.on_their_way.add(send)
+        self.in_flight_sends.add(send)
         if self._config.try_timeout is not None:
             deadline = min(deadline, now + self._config.try_timeout)
-        self._look_before(deadline)
-        if self._outside or not self._let_in(send):
+        self._expire_by(deadline)
+        if self._outside or not self._admit(send):
             self._outside.append(send)
 
-    def _let_in(self, send: Send) -> bool:
+    def _admit(self, send: Send) -> bool:
         """Start a send if its body fits into the limit of bytes in flight: that bounds what waits in socket buffers."""
         size = len(send.body)
         if self.bytes and self.bytes + size > self._config.max_bytes_in_flight:
@@ -182,27 +189,31 @@ class SendPipeline:
             self._park_for_route(send)
             return
         try:
-            self._go(send, route.writable, route.next_turn())
+            self._choose_and_send(send, route.writable, route.next_turn())
         except ClientError as error:
             self._settle(send, None, error)
-        except Exception as error:  # noqa: BLE001 - a send that cannot be made fails alone; its caller gets the cause
-            failure = ClientError(f"the send could not be made: {error!r}", topic=topic)
-            failure.__cause__ = error
-            self._settle(send, None, failure)
+        except Exception as error:  # noqa: BLE001 - see `Lanes`
+            self._not_made(send, error)
 
-    def _go(self, send: Send, queues: tuple[MessageQueue, ...], turn: int) -> None:
+    def _not_made(self, send: Send, error: Exception) -> None:
+        failure = ClientError(f"the send could not be made: {error!r}", topic=send.topic)
+        failure.__cause__ = error
+        self._settle(send, None, failure)
+
+    def _choose_and_send(self, send: Send, queues: tuple[MessageQueue, ...], turn: int) -> None:
         if send.fixed is not None:
             queue = send.fixed
         elif send.select is not None:
             queue = send.select(queues)
         else:
             avoid = send.queue.broker_name if send.causes else None
-            queue = choose(queues, turn, avoid, self._faults, trio.current_time() * 1000)
+            now = trio.current_time() * 1000 if self._faults is not None else 0.0
+            queue = choose(queues, turn, avoid, self._faults, now)
         send.queue = queue
         send.tries += 1
-        self._leave(send)
+        self._hand_to_lane(send)
 
-    def _leave(self, send: Send) -> None:
+    def _hand_to_lane(self, send: Send) -> None:
         broker = send.queue.broker_name
         address = self._session.routes.master(broker)
         if address is None:
@@ -211,13 +222,13 @@ class SendPipeline:
         else:
             self._lanes.leave(send, self._session.brokers.vip(address))
 
-    def _left(self, send: Send) -> None:
+    def _sent_oneway(self, send: Send) -> None:
         """One that is not answered was handed to its connection."""
         self._settle(send, SendResult(SendStatus.SEND_OK, send.message_id, "", send.queue, -1), None)
 
     # ---- its end
 
-    def _not_reached(self, send: Send, error: RemotingError) -> None:
+    def _never_sent(self, send: Send, error: RemotingError) -> None:
         send.unsent += 1
         self.answered(send, error)
 
@@ -232,12 +243,12 @@ class SendPipeline:
             if answer.code in _OF_ONE_MESSAGE:
                 log.info("a batch of %d messages is sent again one by one: %s", len(sends), answer.remark)
                 for send in sends:
-                    if call.let_go(send):
+                    if call.release(send):
                         send.alone = True
-                        self._leave(send)
+                        self._hand_to_lane(send)
                 return
         for send in sends:
-            if call.let_go(send):
+            if call.release(send):
                 self.answered(send, answer)
 
     def _batch_stored(self, call: Call, status: SendStatus, answer: Command) -> None:
@@ -245,17 +256,18 @@ class SendPipeline:
             results = results_of(call.sends, status, answer, self._config.namespace)
         except BadAnswer as error:
             for send in call.sends:
-                if call.let_go(send):
+                if call.release(send):
                     self._give_up(send, error)
             return
         self._note_answer(call.sends[0])
         for send, result in zip(call.sends, results, strict=True):
-            if not call.let_go(send):
+            if not call.release(send):
                 continue
-            if self._is_good_enough(send, status):
-                self._settle(send, result, None)
+            if status is SendStatus.SEND_OK or self._is_good_enough(send, status):
+                self._end(send, result, None)
             else:
                 self._failed(send, refusal(answer, _SEND, self._broker(send), send.topic))
+        self._room_made()
 
     def _note_answer(self, send: Send) -> None:
         if self._faults is not None:
@@ -329,12 +341,12 @@ class SendPipeline:
         send.rests += 1
         send.tried_at = now + rest
         heapq.heappush(self._resting, (now + rest, next(self._order), send))
-        self._wake_looker(now + rest)
+        self._wake_timer(now + rest)
 
     def _try_again(self, send: Send) -> None:
         send.tried_at = trio.current_time()
         if self._config.try_timeout is not None:
-            self._look_before(send.tried_at + self._config.try_timeout)
+            self._expire_by(send.tried_at + self._config.try_timeout)
         self._try(send)
 
     def _may_retry(self, send: Send) -> bool:
@@ -361,16 +373,23 @@ class SendPipeline:
         self._settle(send, None, failure)
 
     def _settle(self, send: Send, result: SendResult | None, error: ClientError | None) -> None:
-        self.on_their_way.discard(send)
+        self._end(send, result, error)
+        self._room_made()
+
+    def _end(self, send: Send, result: SendResult | None, error: ClientError | None) -> None:
+        self.in_flight_sends.discard(send)
         if send.counted:
             send.counted = False
             self.bytes -= len(send.body)
         send.settle(result, error)
-        while self._outside and (self._outside[0].done or self._let_in(self._outside[0])):
+
+    def _room_made(self) -> None:
+        """Some sends have ended: others may follow, and who waits is told."""
+        while self._outside and (self._outside[0].done or self._admit(self._outside[0])):
             self._outside.popleft()
         if self.settled is not None:
             self.settled()
-        if not self.on_their_way:
+        if not self.in_flight_sends:
             self._empty.unpark_all()
 
     def _broker(self, send: Send) -> str:
@@ -429,16 +448,16 @@ class SendPipeline:
 
     # ---- time
 
-    def _look_before(self, deadline: float) -> None:
+    def _expire_by(self, deadline: float) -> None:
         if deadline < self._next_look:
             self._next_look = deadline
-            self._wake_looker(deadline)
+            self._wake_timer(deadline)
 
-    def _wake_looker(self, at: float) -> None:
+    def _wake_timer(self, at: float) -> None:
         if at < self._sleeping.deadline:
             self._sleeping.deadline = at
 
-    async def _look_for_late_ones(self) -> None:
+    async def _expire_overdue(self) -> None:
         try_timeout = self._config.try_timeout
         resting = self._resting
         while True:
@@ -453,7 +472,7 @@ class SendPipeline:
             if now < self._next_look:
                 continue
             self._next_look = math.inf
-            for send in list(self.on_their_way):
+            for send in list(self.in_flight_sends):
                 deadline = send.deadline
                 if try_timeout is not None:
                     deadline = min(deadline, send.tried_at + try_timeout)

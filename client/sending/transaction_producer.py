@@ -22,7 +22,7 @@ import msgspec
 
 from rocketlet.client.config import ProducerConfig
 from rocketlet.client.errors import ClientError, InvalidMessage
-from rocketlet.client.hooks import EndTransactionContext, SendHook, run_end_hooks
+from rocketlet.client.hooks import EndTransactionContext, SendHook, tell
 from rocketlet.client.sending.producer import ProducerEngine
 from rocketlet.client.sending.queue_selection import Selector
 from rocketlet.client.sending.send import Send
@@ -180,7 +180,7 @@ class TransactionEngine(ProducerEngine):
                 from_check,
                 message.properties,
             )
-            run_end_hooks(self.end_hooks, context)
+            tell([hook.after_end_transaction for hook in self.end_hooks], context, "transaction", message_id)
 
 
 def outcome_of_half(result: SendResult) -> TransactionState | None:

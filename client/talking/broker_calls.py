@@ -22,7 +22,7 @@ from rocketlet.common.subscription import Subscription
 from rocketlet.remoting import errors as remoting_errors
 from rocketlet.remoting.command import Command, request
 from rocketlet.remoting.protocol import configuration, membership, offsets, popping, pulling, sending, transactions
-from rocketlet.remoting.protocol.header import Header, from_ext
+from rocketlet.remoting.protocol.header import Header, HeaderT, from_ext
 from rocketlet.remoting.protocol.queue import WireQueue
 from rocketlet.remoting.request_codes import RequestCode, request_name
 from rocketlet.remoting.response_codes import POLLING_FULL, POLLING_TIMEOUT, ResponseCode, response_name
@@ -77,8 +77,7 @@ class BrokerCalls:
 
     async def heartbeat(self, address: str, body: bytes) -> int:
         """34; the broker's version."""
-        answer = await self._ask(address, RequestCode.HEART_BEAT, None, body)
-        return answer.version
+        return (await self._ask(address, RequestCode.HEART_BEAT, None, body)).version
 
     async def unregister(
         self, address: str, client_id: str, producer_group: str | None, consumer_group: str | None
@@ -91,11 +90,8 @@ class BrokerCalls:
 
     async def members(self, address: str, group: str) -> list[str]:
         """38: the client ids of a group."""
-        answer = await self._ask(
-            self.vip(address),
-            RequestCode.GET_CONSUMER_LIST_BY_GROUP,
-            membership.GetConsumerListHeader(consumerGroup=group),
-        )
+        header = membership.GetConsumerListHeader(consumerGroup=group)
+        answer = await self._ask(self.vip(address), RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
         with readable("the list of members", address):
             return membership.ConsumerListBody.from_json(answer.body).consumerIdList
 
@@ -106,10 +102,8 @@ class BrokerCalls:
 
     async def lock(self, address: str, client_id: str, group: str, queues: Sequence[MessageQueue]) -> set[MessageQueue]:
         """41: those of the queues that are locked for this client now."""
-        body = membership.LockBatchBody(client_id, group, [WireQueue.of(queue) for queue in queues])
-        answer = await self._ask(
-            self.vip(address), RequestCode.LOCK_BATCH_MQ, None, body.to_json(), timeout=LOCK_TIMEOUT
-        )
+        body = membership.LockBatchBody(client_id, group, [WireQueue.of(queue) for queue in queues]).to_json()
+        answer = await self._ask(self.vip(address), RequestCode.LOCK_BATCH_MQ, None, body, timeout=LOCK_TIMEOUT)
         with readable("the answer to a lock", address):
             return {locked.queue for locked in membership.LockBatchAnswerBody.from_json(answer.body).lockOKMQSet}
 
@@ -131,70 +125,54 @@ class BrokerCalls:
             queueId=queue.queue_id, topic=queue.topic, consumerGroup=group, bname=queue.broker_name
         )
         try:
-            answer = await self._ask(
-                self.vip(address), RequestCode.QUERY_CONSUMER_OFFSET, header, topic=queue.topic, timeout=OFFSET_TIMEOUT
-            )
+            return await self._offset(address, RequestCode.QUERY_CONSUMER_OFFSET, header)
         except Refused as refused:
             if refused.code == ResponseCode.QUERY_NOT_FOUND:
                 return None
             raise
-        return self._offset(answer, address)
 
     async def commit(self, address: str, group: str, queue: MessageQueue, offset: int, *, wait: bool = False) -> None:
         """15, one-way as RocketMQ has it unless `wait`."""
+        address, code = self.vip(address), RequestCode.UPDATE_CONSUMER_OFFSET
         header = offsets.UpdateConsumerOffsetHeader(
             queueId=queue.queue_id, commitOffset=offset, topic=queue.topic, consumerGroup=group, bname=queue.broker_name
         )
         if wait:
-            await self._ask(
-                self.vip(address), RequestCode.UPDATE_CONSUMER_OFFSET, header, topic=queue.topic, timeout=OFFSET_TIMEOUT
-            )
+            await self._ask(address, code, header, timeout=OFFSET_TIMEOUT)
         else:
-            await self._tell(self.vip(address), RequestCode.UPDATE_CONSUMER_OFFSET, header)
+            await self._tell(address, code, header)
 
     async def max_offset(self, address: str, queue: MessageQueue) -> int:
         """30: the offset that the next message gets."""
-        return await self._queue_offset(address, RequestCode.GET_MAX_OFFSET, queue)
+        return await self._offset(address, RequestCode.GET_MAX_OFFSET, _queue_header(queue))
 
     async def min_offset(self, address: str, queue: MessageQueue) -> int:
         """31: the offset of the oldest message."""
-        return await self._queue_offset(address, RequestCode.GET_MIN_OFFSET, queue)
-
-    async def _queue_offset(self, address: str, code: RequestCode, queue: MessageQueue) -> int:
-        header = offsets.QueueHeader(queueId=queue.queue_id, topic=queue.topic, bname=queue.broker_name)
-        answer = await self._ask(self.vip(address), code, header, topic=queue.topic, timeout=OFFSET_TIMEOUT)
-        return self._offset(answer, address)
+        return await self._offset(address, RequestCode.GET_MIN_OFFSET, _queue_header(queue))
 
     async def offset_at(self, address: str, queue: MessageQueue, timestamp: int) -> int:
         """29: the first offset stored at or after a time in ms; a RocketMQ 4.9 broker answers the nearest."""
         header = offsets.SearchOffsetHeader(
-            queueId=queue.queue_id,
-            timestamp=timestamp,
-            topic=queue.topic,
-            boundaryType="LOWER",
+            queueId=queue.queue_id, timestamp=timestamp, topic=queue.topic, boundaryType="LOWER",
             bname=queue.broker_name,
-        )
-        answer = await self._ask(
-            self.vip(address), RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, topic=queue.topic, timeout=OFFSET_TIMEOUT
-        )
-        return self._offset(answer, address)
+        )  # fmt: skip
+        return await self._offset(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+
+    async def _offset(self, address: str, code: RequestCode, header: Header) -> int:
+        answer = await self._ask(self.vip(address), code, header, timeout=OFFSET_TIMEOUT)
+        return _read(offsets.OffsetAnswerHeader, answer, "the answer about an offset", address).offset
 
     async def earliest_store_time(self, address: str, queue: MessageQueue) -> int:
         """32: when the oldest message was stored, in ms; -1 where there is none."""
-        header = offsets.QueueHeader(queueId=queue.queue_id, topic=queue.topic, bname=queue.broker_name)
-        answer = await self._ask(
-            self.vip(address), RequestCode.GET_EARLIEST_MSG_STORETIME, header, topic=queue.topic, timeout=OFFSET_TIMEOUT
-        )
-        with readable("the answer about a queue", address):
-            return from_ext(offsets.TimestampAnswerHeader, answer.ext).timestamp
+        code = RequestCode.GET_EARLIEST_MSG_STORETIME
+        answer = await self._ask(self.vip(address), code, _queue_header(queue), timeout=OFFSET_TIMEOUT)
+        return _read(offsets.TimestampAnswerHeader, answer, "the answer about a queue", address, queue.topic).timestamp
 
     # ---- messages
 
     async def pull(self, address: str, header: pulling.PullMessageHeader, timeout: float) -> PullAnswer:
         """11: the code (0, 19, 20 or 21), where to go on, and the records. The VIP port does not serve it."""
-        answer = await self._ask(
-            address, RequestCode.PULL_MESSAGE, header, topic=header.topic, timeout=timeout, good=PULL_CODES
-        )
+        answer = await self._ask(address, RequestCode.PULL_MESSAGE, header, timeout=timeout, good=PULL_CODES)
         return read_pull(answer, address, header.topic)
 
     # ---- pop
@@ -203,21 +181,16 @@ class BrokerCalls:
         self, address: str, header: popping.PopMessageHeader, timeout: float
     ) -> tuple[popping.PopMessageAnswerHeader | None, bytes | memoryview]:
         """200050: what was taken, or None where there was nothing in the time that the header gives."""
-        answer = await self._ask(
-            address, RequestCode.POP_MESSAGE, header, topic=header.topic, timeout=timeout, good=POP_CODES
-        )
+        answer = await self._ask(address, RequestCode.POP_MESSAGE, header, timeout=timeout, good=POP_CODES)
         if answer.code != SUCCESS:
             return None, b""
-        with readable("the answer to a pop", address, header.topic):
-            return from_ext(popping.PopMessageAnswerHeader, answer.ext), answer.body
+        return _read(popping.PopMessageAnswerHeader, answer, "the answer to a pop", address, header.topic), answer.body
 
     async def notified(self, address: str, header: popping.NotificationHeader, timeout: float) -> bool:
         """200054: whether there is something to pop."""
-        answer = await self._ask(
-            address, RequestCode.NOTIFICATION, header, topic=header.topic, timeout=timeout, good=POP_CODES
-        )
-        with readable("the answer to a notification", address, header.topic):
-            return from_ext(popping.NotificationAnswerHeader, answer.ext).hasMsg
+        answer = await self._ask(address, RequestCode.NOTIFICATION, header, timeout=timeout, good=POP_CODES)
+        what = "the answer to a notification"
+        return _read(popping.NotificationAnswerHeader, answer, what, address, header.topic).hasMsg
 
     async def acknowledge(self, address: str, body: popping.BatchAckBody) -> None:
         """200151."""
@@ -227,39 +200,30 @@ class BrokerCalls:
         self, address: str, header: popping.ChangeInvisibleTimeHeader
     ) -> popping.ChangeInvisibleTimeAnswerHeader:
         """200053."""
-        answer = await self._ask(address, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header, topic=header.topic)
-        with readable("the answer to a change", address, header.topic):
-            return from_ext(popping.ChangeInvisibleTimeAnswerHeader, answer.ext)
+        answer = await self._ask(address, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header)
+        kind = popping.ChangeInvisibleTimeAnswerHeader
+        return _read(kind, answer, "the answer to a change", address, header.topic)
 
     async def recall(self, address: str, header: popping.RecallMessageHeader) -> str:
         """370: the unique id of the message that is not delivered."""
-        answer = await self._ask(address, RequestCode.RECALL_MESSAGE, header, topic=header.topic)
-        with readable("the answer to a recall", address, header.topic):
-            return from_ext(popping.RecallMessageAnswerHeader, answer.ext).msgId
+        answer = await self._ask(address, RequestCode.RECALL_MESSAGE, header)
+        return _read(popping.RecallMessageAnswerHeader, answer, "the answer to a recall", address, header.topic).msgId
 
     async def view(self, address: str, log_offset: int) -> bytes | memoryview:
         """33: the record at a place of the log."""
-        answer = await self._ask(
-            self.vip(address), RequestCode.VIEW_MESSAGE_BY_ID, pulling.ViewMessageHeader(offset=log_offset)
-        )
-        return answer.body
+        header = pulling.ViewMessageHeader(offset=log_offset)
+        return (await self._ask(self.vip(address), RequestCode.VIEW_MESSAGE_BY_ID, header)).body
 
     async def query(
         self, address: str, topic: str, key: str, at_most: int, begin: int, end: int, *, unique: bool = False
     ) -> bytes | memoryview:
         """12: the records with a key; empty where there are none."""
         header = pulling.QueryMessageHeader(
-            topic=topic,
-            key=key,
-            maxNum=at_most,
-            beginTimestamp=begin,
-            endTimestamp=end,
+            topic=topic, key=key, maxNum=at_most, beginTimestamp=begin, endTimestamp=end,
             uniqueKeyQuery=True if unique else None,
-        )
+        )  # fmt: skip
         try:
-            answer = await self._ask(
-                self.vip(address), RequestCode.QUERY_MESSAGE, header, topic=topic, timeout=3 * self._timeout
-            )
+            answer = await self._ask(self.vip(address), RequestCode.QUERY_MESSAGE, header, timeout=3 * self._timeout)
         except Refused as refused:
             if refused.code == ResponseCode.QUERY_NOT_FOUND:
                 return b""
@@ -276,19 +240,13 @@ class BrokerCalls:
         timeout: float | None = None,
     ) -> Command:
         """310 or 325, for the rare sends of the client itself; those of users go through the pipeline."""
-        return await self._ask(
-            self.vip(address), code, header, body, topic=header.topic, timeout=timeout, good=SEND_CODES
-        )
+        return await self._ask(self.vip(address), code, header, body, timeout=timeout, good=SEND_CODES)
 
     async def send_back(self, address: str, header: sending.ConsumerSendMsgBackHeader) -> None:
         """36: store the message for a later try."""
-        await self._ask(
-            self.vip(address),
-            RequestCode.CONSUMER_SEND_MSG_BACK,
-            header,
-            topic=header.originTopic or "",
-            timeout=OFFSET_TIMEOUT,
-        )
+        topic = header.originTopic or ""
+        code = RequestCode.CONSUMER_SEND_MSG_BACK
+        await self._ask(self.vip(address), code, header, topic=topic, timeout=OFFSET_TIMEOUT)
 
     async def end_transaction(
         self, address: str, header: transactions.EndTransactionHeader, remark: str | None
@@ -298,14 +256,9 @@ class BrokerCalls:
 
     async def create_topic(self, address: str, header: configuration.CreateTopicHeader) -> None:
         """17."""
-        await self._ask(self.vip(address), RequestCode.UPDATE_AND_CREATE_TOPIC, header, topic=header.topic)
+        await self._ask(self.vip(address), RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
     # ---- how
-
-    @staticmethod
-    def _offset(answer: Command, address: str) -> int:
-        with readable("the answer about an offset", address):
-            return from_ext(offsets.OffsetAnswerHeader, answer.ext).offset
 
     def vip(self, address: str) -> str:
         """The address of the VIP channel, where that is on."""
@@ -325,9 +278,10 @@ class BrokerCalls:
         timeout: float | None = None,
         good: frozenset[int] = frozenset({SUCCESS}),
     ) -> Command:
-        command = request(code, header, body)
+        """Errors name the topic, which is the header's if it has one."""
+        topic = topic or getattr(header, "topic", "")
         try:
-            answer = await self._calls.call(address, command, timeout or self._timeout)
+            answer = await self._calls.call(address, request(code, header, body), timeout or self._timeout)
         except remoting_errors.RemotingError as error:
             raise translated(error, request_name(code), address, topic) from error
         if answer.code not in good:
@@ -337,11 +291,20 @@ class BrokerCalls:
     async def _tell(
         self, address: str, code: RequestCode, header: Header | None, body: bytes = b"", *, remark: str | None = None
     ) -> None:
-        command = request(code, header, body, remark=remark)
         try:
-            await self._calls.oneway(address, command)
+            await self._calls.oneway(address, request(code, header, body, remark=remark))
         except remoting_errors.RemotingError as error:
             raise translated(error, request_name(code), address, "") from error
+
+
+def _queue_header(queue: MessageQueue) -> offsets.QueueHeader:
+    return offsets.QueueHeader(queueId=queue.queue_id, topic=queue.topic, bname=queue.broker_name)
+
+
+def _read(kind: type[HeaderT], answer: Command, what: str, address: str, topic: str = "") -> HeaderT:
+    """The typed header of an answer. Raises BadAnswer."""
+    with readable(what, address, topic):
+        return from_ext(kind, answer.ext)
 
 
 @contextmanager
@@ -357,8 +320,7 @@ def read_pull(answer: Command, address: str, topic: str) -> PullAnswer:
     """What `BrokerCalls.pull` returns. Raises Refused, BadAnswer."""
     if answer.code not in PULL_CODES:
         raise refusal(answer, request_name(RequestCode.PULL_MESSAGE), address, topic)
-    with readable("the answer to a pull", address, topic):
-        found = from_ext(pulling.PullMessageAnswerHeader, answer.ext)
+    found = _read(pulling.PullMessageAnswerHeader, answer, "the answer to a pull", address, topic)
     if found.nextBeginOffset < 0:
         raise BadAnswer(f"the answer to a pull says to go on at {found.nextBeginOffset}", broker=address)
     return answer.code, found, answer.body
@@ -366,16 +328,10 @@ def read_pull(answer: Command, address: str, topic: str) -> PullAnswer:
 
 def refusal(answer: Command, what: str, address: str, topic: str) -> Refused:
     """The error of an answer with an error code."""
-    name = response_name(answer.code)
-    remark = answer.remark or ""
-    return Refused(
-        f"{what} was refused with {name} ({answer.code}){f': {remark}' if remark else ''}",
-        code=answer.code,
-        remark=remark,
-        topic=topic,
-        broker=address,
-        advice=_ADVICE.get(answer.code, ""),
-    )
+    name, remark = response_name(answer.code), answer.remark or ""
+    what = f"{what} was refused with {name} ({answer.code}){f': {remark}' if remark else ''}"
+    advice = _ADVICE.get(answer.code, "")
+    return Refused(what, code=answer.code, remark=remark, topic=topic, broker=address, advice=advice)
 
 
 _ADVICE = {

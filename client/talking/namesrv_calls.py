@@ -30,13 +30,7 @@ _MOST_QUEUES = 1 << 18  # to read and to write, of one topic on all brokers
 class NamesrvCalls:
     """The name servers of one client."""
 
-    def __init__(
-        self,
-        calls: Calls,
-        addresses: Sequence[str],
-        random: Random,
-        timeout: float = 3.0,
-    ) -> None:
+    def __init__(self, calls: Calls, addresses: Sequence[str], random: Random, timeout: float = 3.0) -> None:
         self._calls = calls
         self._addresses = list(addresses)
         random.shuffle(self._addresses)

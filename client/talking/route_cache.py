@@ -122,10 +122,6 @@ class RouteCache:
         self._routes[route.topic] = route
         return True
 
-    def forget(self, topic: str) -> None:
-        """Forget a topic that is gone or no longer in use."""
-        self._routes.pop(topic, None)
-
     def forget_vanished(self) -> set[str]:
         """Drop brokers that are in no route; returns the addresses that are no longer used."""
         before = self.all_addresses()
@@ -147,7 +143,7 @@ class RouteCache:
         found = self.address(broker_name)
         return found[0] if found is not None else None
 
-    def address(self, broker_name: str, broker_id: int = MASTER, *, only_this: bool = False) -> tuple[str, int] | None:
+    def address(self, broker_name: str, broker_id: int = MASTER) -> tuple[str, int] | None:
         """Address and id of a broker to read from: the wanted one, else the master, else any slave."""
         addresses = self._brokers.get(broker_name)
         if not addresses:
@@ -155,8 +151,6 @@ class RouteCache:
         found = addresses.get(broker_id)
         if found is not None:
             return found, broker_id
-        if only_this:
-            return None
         chosen = MASTER if MASTER in addresses else min(addresses)
         return addresses[chosen], chosen
 

@@ -69,12 +69,7 @@ class Session:
     """The connections, routes and heartbeats of one client. Lives on one trio loop."""
 
     def __init__(
-        self,
-        config: ClientConfig,
-        world: World,
-        *,
-        stable_id: bool = False,
-        handlers: dict[int, Handler] | None = None,
+        self, config: ClientConfig, world: World, *, stable_id: bool = False, handlers: dict[int, Handler] | None = None
     ) -> None:
         addresses = name_servers(config.namesrv)
         ip = world.ip or identity.local_address(addresses[0])
@@ -116,9 +111,9 @@ class Session:
         self._pool = ConnectionPool(network, _pool_config(self.config), self.handlers, hooks=hooks, events=events)
         async with self._pool, trio.open_nursery() as nursery:
             self._nursery = nursery
-            nursery.start_soon(self._refresh_for_ever)
+            nursery.start_soon(self._refresh_forever)
             nursery.start_soon(self._look_for_missing)
-            nursery.start_soon(self._heartbeat_for_ever)
+            nursery.start_soon(self._heartbeat_forever)
             try:
                 yield nursery
             finally:
@@ -211,7 +206,7 @@ class Session:
         log.info("route of %s: %d queues to write, %d to read", route.topic, len(route.writable), len(route.readable))
         for tell in self.routes_changed:
             tell(route.topic)
-        self._greet_strangers()
+        self._heartbeat_new_brokers()
 
     async def _learn_cluster(self) -> None:
         try:
@@ -221,9 +216,9 @@ class Session:
             return
         brokers = cluster.brokerAddrTable.values()
         self._cluster_masters = {broker.brokerAddrs[MASTER] for broker in brokers if MASTER in broker.brokerAddrs}
-        self._greet_strangers()
+        self._heartbeat_new_brokers()
 
-    async def _refresh_for_ever(self) -> None:
+    async def _refresh_forever(self) -> None:
         while True:
             if self.known_everywhere:
                 await self._learn_cluster()
@@ -235,7 +230,7 @@ class Session:
             vanished = self.routes.forget_vanished()
             if vanished:
                 log.info("brokers that are in no route any longer: %s", ", ".join(sorted(vanished)))
-                self._greeted &= self._brokers_to_greet()
+                self._greeted &= self._heartbeat_targets()
             await trio.sleep(self.config.route_interval)
 
     async def _look_for_missing(self) -> None:
@@ -249,7 +244,7 @@ class Session:
                 pauses = self._pauses()
             if self.known_everywhere and not self._cluster_masters:
                 await self._learn_cluster()
-            self._greet_strangers()
+            self._heartbeat_new_brokers()
             for topic in missing:
                 try:
                     await self.refresh(topic)
@@ -271,31 +266,31 @@ class Session:
 
     # ---- heartbeats
 
-    def _worth_a_heartbeat(self) -> bool:
+    def _needs_heartbeats(self) -> bool:
         return bool(self.consumers) or len(self.producer_groups) > 1
 
-    def _brokers_to_greet(self) -> set[str]:
+    def _heartbeat_targets(self) -> set[str]:
         # Slaves keep no producers; they serve pulls, for which they must know the group.
         known = self.routes.all_addresses() if self.consumers else set(self.routes.masters())
         return known | (self._cluster_masters or set())
 
-    def _greet_strangers(self) -> None:
+    def _heartbeat_new_brokers(self) -> None:
         """Heartbeats to brokers that have had none yet, or could not be reached."""
-        strangers = self._brokers_to_greet() - self._greeted
-        if strangers and self._nursery is not None and self._worth_a_heartbeat():
+        strangers = self._heartbeat_targets() - self._greeted
+        if strangers and self._nursery is not None and self._needs_heartbeats():
             self._greeted |= strangers
             self._nursery.start_soon(self._heartbeat_to, sorted(strangers))
 
-    async def _heartbeat_for_ever(self) -> None:
+    async def _heartbeat_forever(self) -> None:
         while True:
             await self.heartbeat()
             await trio.sleep(self.config.heartbeat_interval)
 
     async def heartbeat(self) -> None:
         """Send a heartbeat to all known brokers, now."""
-        if not self._worth_a_heartbeat():
+        if not self._needs_heartbeats():
             return
-        addresses = self._brokers_to_greet()
+        addresses = self._heartbeat_targets()
         self._greeted |= addresses
         await self._heartbeat_to(sorted(addresses))
 
@@ -343,7 +338,7 @@ class Session:
         """Unregister from all brokers, at shutdown. A broker that cannot be reached will notice by itself."""
         with trio.move_on_after(self.config.request_timeout):
             async with trio.open_nursery() as nursery:
-                for address in self._brokers_to_greet():
+                for address in self._heartbeat_targets():
                     nursery.start_soon(self._unregister_one, address, producer_group, consumer_group)
 
     async def _unregister_one(self, address: str, producer_group: str | None, consumer_group: str | None) -> None:
@@ -353,16 +348,6 @@ class Session:
             log.info("could not unregister from a broker: %s", error)
 
     # ---- a queue's broker
-
-    async def master_of(self, queue: MessageQueue) -> str:
-        """The address of who takes what is sent to a queue. Raises NoRoute."""
-        address = self.routes.master(queue.broker_name)
-        if address is None:
-            await self.refresh(queue.topic)
-            address = self.routes.master(queue.broker_name)
-        if address is None:
-            raise NoRoute("the queue's broker has no master in the route", topic=queue.topic, broker=queue.broker_name)
-        return address
 
     async def reader_of(self, queue: MessageQueue) -> str:
         """The address to ask about a queue: its master's, or a slave's while the master is gone. Raises NoRoute."""

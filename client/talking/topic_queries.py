@@ -35,9 +35,7 @@ class TopicQueries:
 
     def _wire(self, queue: MessageQueue) -> MessageQueue:
         check_queue(queue)
-        if not self._namespace:
-            return queue
-        return MessageQueue(namespace.wrap(self._namespace, queue.topic), queue.broker_name, queue.queue_id)
+        return namespace.wrap_queue(self._namespace, queue)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The queues that a topic can be read from."""
@@ -80,10 +78,7 @@ class TopicQueries:
             raise InvalidUse(str(error), topic=topic) from None
         route = await self._session.route(DEFAULT_TOPIC)
         header = CreateTopicHeader(
-            topic=namespace.wrap(self._namespace, topic),
-            readQueueNums=queues,
-            writeQueueNums=queues,
-            perm=perm,
+            topic=namespace.wrap(self._namespace, topic), readQueueNums=queues, writeQueueNums=queues, perm=perm
         )
         for broker_name in route.addresses:
             address = self._session.routes.master(broker_name)

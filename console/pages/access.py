@@ -1,4 +1,4 @@
-"""Access control: which brokers ask for accounts, changes to accounts, and what an account may do in effect.
+"""Access control: which brokers require accounts, changes to accounts, and an account's effective permissions.
 
 Brokers do not report their accounts: RocketMQ 4.9.8 removed that request, because the answer revealed secrets. Changes
 go to the brokers. The accounts are shown where the console is given the folder of the files, and without secrets.
@@ -30,7 +30,7 @@ KINDS: Mapping[str, Resource] = {"topics": Resource.TOPIC, "groups": Resource.GR
 
 @dataclass(frozen=True, slots=True)
 class BrokerRow:
-    """What one broker says of access control; `strict` is empty where it does not know the setting, as Java's."""
+    """One broker's access control; `strict` is empty if it does not know the setting, like Java's."""
 
     broker: Broker
     on: bool = False
@@ -73,7 +73,7 @@ async def _versions(view: View, broker: Broker) -> str:
 
 
 async def _accounts(view: View) -> tuple[Mapping[str, Account], str]:
-    """Those of the files, as brokers read them, and what is wrong with the files."""
+    """The accounts in the files, as brokers read them, and the files' errors."""
     if not view.console.config.accounts:
         return {}, ""
     table = AccountTable(RealFolder(view.console.config.accounts), view.console.clock)
@@ -85,13 +85,13 @@ async def _accounts(view: View) -> tuple[Mapping[str, Account], str]:
 
 
 def permission_text(held: int) -> str:
-    """As files have it."""
+    """As in account files."""
     return next((text for text, value in PERMISSIONS.items() if value == held), str(held))
 
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """What an account may do with one topic or group; `named`: the account's permissions name it."""
+    """An account's permission on one topic or group; `named`: the account's permissions name it."""
 
     name: str
     publish: bool
@@ -100,7 +100,7 @@ class Right:
 
 
 async def rights(view: View) -> Response:
-    """What an account may do with every topic or group that there is."""
+    """An account's permissions on all existing topics and groups."""
     accounts, problem = await _accounts(view)
     account = accounts.get(view.part("account"))
     if account is None:
@@ -132,7 +132,7 @@ async def rights(view: View) -> Response:
 
 
 async def save(view: View) -> Response:
-    """Make an account, or change what is given of one."""
+    """Create an account, or change the given values."""
     cluster, name = view.said("cluster"), view.said("account")
     if not name:
         raise Refused(view.t("Name the account."))
@@ -165,7 +165,7 @@ async def delete(view: View) -> Response:
 
 
 async def everywhere(view: View) -> Response:
-    """The addresses from which RocketMQ asks for no signature."""
+    """The addresses from which RocketMQ requires no signature."""
     cluster, addresses = view.said("cluster"), view.said("addresses")
 
     async def do() -> str:

@@ -66,7 +66,7 @@ async def broker(view: View) -> Response:
 
 
 def without_secrets(settings: dict[str, str]) -> dict[str, str]:
-    """The settings with stars for what should not be on a screen."""
+    """The settings, with secrets masked."""
     return {key: HIDDEN if value and _is_secret(key) else value for key, value in settings.items()}
 
 
@@ -76,7 +76,7 @@ def _is_secret(key: str) -> bool:
 
 @cache
 def _defaults() -> dict[str, str]:
-    """The defaults of RocketMQ's settings, as far as our brokers have them too."""
+    """The defaults of the RocketMQ settings that our brokers have."""
     from rocketlet.tools.settings_table import PROGRAMS
 
     served = (one for config in PROGRAMS["mqbroker"] for one in settings_of(config))
@@ -92,7 +92,7 @@ async def _broker(view: View) -> Broker:
 
 
 async def _replicas(view: View, one: Broker) -> HARuntimeInfo | None:
-    """Which broker follows which; None where the broker does not know the request, as those of 4.9.8 do not."""
+    """Which broker follows which; None if the broker does not know the request, like 4.9.8's."""
     if one.problem:
         return None
     try:
@@ -103,7 +103,7 @@ async def _replicas(view: View, one: Broker) -> HARuntimeInfo | None:
 
 
 async def promote(view: View) -> Response:
-    """Make a slave the master of its name, planned or, where the master is gone, forced."""
+    """Make a slave the master of its name, planned or, if the master is gone, forced."""
     one = await _broker(view)
     force = view.said("force") == "yes"
     if one.is_master:
@@ -119,7 +119,7 @@ async def promote(view: View) -> Response:
 
 
 async def switch(view: View) -> Response:
-    """Where replicas elect their master: have another one lead."""
+    """For electing replicas: have another one lead."""
     one = await _broker(view)
     replica = view.said("replica")
 
@@ -134,7 +134,7 @@ async def switch(view: View) -> Response:
 
 
 async def in_sync(view: View) -> Response:
-    """Take a replica out of the in-sync set; or make this one the whole of it, which may lose messages."""
+    """Remove a replica from the in-sync set; or make this one the only member, which may lose messages."""
     one = await _broker(view)
     removed = view.said("remove")
     if not removed and view.said("confirm") != one.name:
@@ -168,7 +168,7 @@ async def set_setting(view: View) -> Response:
 
 
 async def writing(view: View) -> Response:
-    """Whether clients may write to a broker: taken from it at the name servers, or given back."""
+    """Remove or restore a broker's write permission at the name servers."""
     one = await _broker(view)
     allow = view.said("allow") == "yes"
     if one.number != MASTER:

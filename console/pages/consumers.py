@@ -1,5 +1,4 @@
-"""Consumer groups: who lags by how much and how long; members, what they subscribe and do; positions moved with a look
-before.
+"""Consumer groups: lag in messages and time; members, their subscriptions and state; resets with a preview.
 
 Java: rocketmq-dashboard's controller/ConsumerController.java
 """
@@ -154,7 +153,7 @@ async def save(view: View) -> Response:
 
 
 def _orderly(view: View) -> bool | None:
-    """Of RocketMQ 5: None where the form has nothing of it, for then the broker knows nothing of it either."""
+    """From RocketMQ 5: None if the form does not have it, because then the broker does not know it either."""
     said = view.said("orderly")
     return said == "yes" if said else None
 
@@ -175,7 +174,7 @@ async def delete(view: View) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Where a reset would take one queue."""
+    """The effect of a reset on one queue."""
 
     queue: MessageQueue
     consumed: int
@@ -184,7 +183,7 @@ class Move:
 
 
 async def move(view: View) -> Response:
-    """Reset or skip: first what it would do, then, when that is confirmed, it."""
+    """Reset or skip: first a preview, then, when confirmed, the change."""
     name, topic = view.part("group"), view.said("topic")
     to_end = view.said("how") == "end"
     at = offset_commands.END if to_end else view.moment(view.said("at"))
@@ -198,7 +197,7 @@ async def move(view: View) -> Response:
                 await offset_commands.skip_accumulated_message.run(view.calls, group=name, topic=topic, force=True)
             else:
                 await offset_commands.reset_offset_by_time.run(view.calls, group=name, topic=topic, at=at, force=True)
-            return view.t("Group {name} goes on in {topic} from there").format(name=name, topic=topic)
+            return view.t("Group {name} continues in {topic} from there").format(name=name, topic=topic)
 
         about = {"group": name, "topic": topic, "to": "end" if to_end else at}
         return await view.change("skipAccumulatedMessage" if to_end else "resetOffsetByTime", about, do, here)

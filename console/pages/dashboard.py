@@ -1,4 +1,4 @@
-"""The first page: how much flows, what lags, what is wrong, and the last day as pictures.
+"""The first page: throughput, lag, problems, and charts of the last day.
 
 Java: rocketmq-dashboard's controller/DashboardController.java
 """

@@ -1,4 +1,4 @@
-"""Dead letters: how many each group has, why and since when; sent again one by one or all with a rate; exported.
+"""Dead letters: how many each group has, why and since when; resent one by one or all at a limited rate; exported.
 
 Java: rocketmq-dashboard's controller/DlqMessageController.java
 """
@@ -69,7 +69,7 @@ def _link(group: str) -> str:
 
 
 async def again(view: View) -> Response:
-    """The chosen ones, or all, not faster than so many a second."""
+    """Resend the chosen ones, or all, at a limited rate."""
     name = view.part("group")
     chosen = frozenset(view.form.get("several", "").split())
     everything = view.said("which") == "all"
@@ -100,7 +100,7 @@ async def again(view: View) -> Response:
 async def export(view: View) -> Response:
     """All as JSON lines."""
     name = view.part("group")
-    # Read beside the answer: what is held is a few lines, whatever the group has given up.
+    # Read in the background of the answer: only a few lines are held, however many dead letters there are.
     into, out = trio.open_memory_channel[str](_EXPORTED_AHEAD)
 
     async def read() -> None:

@@ -1,4 +1,4 @@
-"""How far a long change is, and a button to stop it.
+"""The progress of a long change, and a button to stop it.
 
 Java: (none)
 """

@@ -1,4 +1,4 @@
-"""Log-in, log-out, and what a visitor prefers: language, light or dark.
+"""Login, logout, and a visitor's preferences: language, light or dark.
 
 Java: rocketmq-dashboard's controller/LoginController.java
 """
@@ -53,5 +53,5 @@ def _who(view: View) -> str:
 
 
 def _ours(path: str) -> str:
-    """A page of ours: never another site's, however it is written."""
+    """One of our pages: never another site's, however the address is written."""
     return path if path.startswith("/") and not path.startswith(("//", "/\\")) and "\n" not in path else "/"

@@ -1,4 +1,4 @@
-"""Messages: one box that finds any id, key or place; those of a time; one message in full, and what to do with it.
+"""Messages: one search box for any id, key or place; search by time; one message in full, with actions.
 
 Java: rocketmq-dashboard's controller/MessageController.java
 """
@@ -27,8 +27,8 @@ from rocketlet.tools.admin.reading import at_offset, by_key, by_offset_id, pulle
 
 MOST_FOUND = 2000
 MOST_KEYS = 64
-MOST_TOPICS = 1000  # that an id without a topic is looked for in
-MOST_QUEUES = 256  # that an offset without a queue is looked for in
+MOST_TOPICS = 1000  # searched for an id without a topic
+MOST_QUEUES = 256  # searched for an offset without a queue
 PREVIEW = 160
 _PLACE = re.compile(r"([^/@\s]+)/([^/@\s]+)/(\d{1,9})[@/](\d{1,18})")
 _OFFSET = re.compile(r"([^/@\s]+)@(\d{1,18})")
@@ -43,7 +43,7 @@ def link_to(message: ReceivedMessage) -> str:
 
 
 async def messages(view: View) -> Response:
-    """The box, the form for a time, and what they found."""
+    """The search box, the form for a time, and the results."""
     text, topic = view.asked("q"), view.asked("topic")
     begin, end = view.moment(view.asked("begin")), view.moment(view.asked("end"))
     found: list[ReceivedMessage] = []
@@ -76,12 +76,12 @@ def preview(message: ReceivedMessage) -> str:
 
 
 def listed(message: ReceivedMessage) -> ReceivedMessage:
-    """The message as lists keep it: thousands of whole bodies could be gigabytes."""
+    """The message as kept in lists: thousands of complete bodies could take gigabytes."""
     return replace(message, body=preview(message).encode())
 
 
 async def find(view: View, text: str, topic: str = "") -> list[ReceivedMessage]:
-    """Whatever it is: topic/broker/queue@offset, topic@offset, an offset id, a unique id, a key."""
+    """Search by any of: topic/broker/queue@offset, topic@offset, an offset id, a unique id, a key."""
     if place := _PLACE.fullmatch(text):
         name, broker, queue, offset = place.groups()
         return [await at_offset(view.calls, broker, name, int(queue), int(offset))]
@@ -101,7 +101,7 @@ async def find(view: View, text: str, topic: str = "") -> list[ReceivedMessage]:
 
 
 async def _at_offsets(view: View, topic: str, offset: int) -> list[ReceivedMessage]:
-    """What each queue of a topic has at an offset."""
+    """The message at an offset of each queue of a topic."""
     places = {(queue.broker_name, queue.queue_id): one for queue, one in (await view.cluster.offsets(topic)).items()}
     there = [place for place, one in sorted(places.items()) if one.minOffset <= offset < one.maxOffset]
 
@@ -109,13 +109,13 @@ async def _at_offsets(view: View, topic: str, offset: int) -> list[ReceivedMessa
         try:
             return listed(await at_offset(view.calls, place[0], topic, place[1], offset))
         except AdminError:
-            return None  # retention has passed, or nothing is stored at that place of the queue
+            return None  # deleted by retention, or nothing is stored at that offset
 
     return [one for one in await each(there[:MOST_QUEUES], look) if one is not None]
 
 
 async def _in_any_topic(view: View, text: str) -> list[ReceivedMessage]:
-    """Look in every topic, users' first: the index is by topic and key."""
+    """Search every topic, users' first: the index is by topic and key."""
     is_id = bool(_ID.fullmatch(text))
     known = await view.cluster.topics()
     names = sorted(
@@ -132,7 +132,7 @@ async def _in_any_topic(view: View, text: str) -> list[ReceivedMessage]:
                 return  # deleted meanwhile
             found.extend(map(listed, here))
             if (here and is_id and known[name].is_users) or len(found) >= MOST_KEYS:
-                scope.cancel()  # an id is one message's, and retries of it are not what was looked for
+                scope.cancel()  # an id belongs to one message, and its retries are not wanted
 
     async with trio.open_nursery() as nursery:
         for name in names[:MOST_TOPICS]:
@@ -141,7 +141,7 @@ async def _in_any_topic(view: View, text: str) -> list[ReceivedMessage]:
 
 
 async def in_time(view: View, topic: str, begin: int | None, end: int | None) -> tuple[list[ReceivedMessage], bool]:
-    """The newest messages of a topic between two times that have what was asked for; whether there were more."""
+    """The newest matching messages of a topic between two times; and whether there were more."""
     tag, contains = view.asked("tag"), view.asked("has")
     places = await queues_of(view.calls, topic)
     most = max(MOST_FOUND // max(len(places), 1), 1)
@@ -189,13 +189,13 @@ async def message(view: View) -> Response:
 
 
 def trace_id(message: ReceivedMessage) -> str:
-    """OpenTelemetry's, where the sender carried one in W3C's `traceparent`: version-trace-span-flags."""
+    """OpenTelemetry's, if the sender added one in W3C's `traceparent`: version-trace-span-flags."""
     parts = message.properties.get("traceparent", "").split("-")
     return parts[1] if len(parts) >= 4 and re.fullmatch(r"[0-9a-f]{32}", parts[1]) else ""
 
 
 async def download(view: View) -> Response:
-    """The body as it is."""
+    """The raw body."""
     one = await _asked(view)
     name = re.sub(r"[^0-9A-Za-z]", "", one.message_id) or "message"
     response = Response(one.body, media_type="application/octet-stream")

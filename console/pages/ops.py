@@ -1,4 +1,4 @@
-"""Name servers and how the console reaches them; clusters side by side; what is wrong now.
+"""Name servers and how the console reaches them; clusters side by side; current problems.
 
 Java: rocketmq-dashboard's controller/OpsController.java, NamesvrController.java
 """
@@ -81,7 +81,7 @@ def _side_by_side(brokers: Sequence[Broker]) -> dict[str, ClusterRow]:
 
 
 async def use_namesrvs(view: View) -> Response:
-    """Ask other name servers from now on, until the console is started again."""
+    """Use other name servers from now on, until the console is restarted."""
     wanted = view.said("namesrvs").replace(",", ";").split(";")
     addresses = list(dict.fromkeys(address.strip() for address in wanted if address.strip()))
     if not 1 <= len(addresses) <= MOST_NAMESRVS:

@@ -1,4 +1,4 @@
-"""Producers: all groups, and who is in each.
+"""Producers: all groups and their members.
 
 Java: rocketmq-dashboard's controller/ProducerController.java
 """

@@ -1,4 +1,4 @@
-"""Topics: the list by kind; one topic with its queues, groups, route, messages as they come, and what may be changed.
+"""Topics: the list by kind; one topic with its queues, groups, route, live messages, and changes.
 
 Java: rocketmq-dashboard's controller/TopicController.java
 """
@@ -28,10 +28,10 @@ from rocketlet.tools.admin.calls import NoSuchTopic
 from rocketlet.tools.admin.reading import pulled, queues_of
 
 TAIL_PAUSE = 0.5
-TAIL_MOST = 50  # messages a look; what is above is left out and counted
+TAIL_MOST = 50  # messages per poll; the rest is skipped and counted
 TAIL_SECONDS = 3600.0
 MOST_TAILS = 32
-LOOKED_AT = 8  # newest messages of each queue that show who sends and how large messages are
+LOOKED_AT = 8  # newest messages of each queue that are sampled for senders and sizes
 MOST_QUEUES = 16
 
 
@@ -89,7 +89,7 @@ async def topic(view: View) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """What some of the newest messages show about a topic, and when the oldest one was stored."""
+    """A sample of the newest messages of a topic, and the store time of the oldest one."""
 
     senders: list[tuple[str, int, str]]
     """Host and port, how many of the messages, and the producer's group and id if it is still there."""
@@ -181,7 +181,7 @@ async def send(view: View) -> Response:
     return await view.change("sendMessage", about, do, f"/topics/{quote(name, safe='')}")
 
 
-# ---- messages as they come
+# ---- live messages
 
 
 async def tail(view: View) -> Response:
@@ -198,7 +198,7 @@ async def tail_events(view: View) -> Response:
     ends = {queue: await view.calls.brokers.max_offset(address, queue) for queue, address in places.items()}
 
     async def new(queue: MessageQueue, address: str) -> list[str]:
-        """Events of one queue since the last look."""
+        """Events of one queue since the last poll."""
         try:
             end = await view.calls.brokers.max_offset(address, queue)
             first = max(ends[queue], end - TAIL_MOST)

@@ -1,4 +1,4 @@
-"""The story of a message: who sent it, where it was stored, who was given it, how long that took and how it came out.
+"""The history of a message: its sender, where it was stored, who consumed it, durations and results.
 
 "None was recorded" is distinguished from "the request failed": the first is an answer, the second an error.
 
@@ -52,7 +52,7 @@ async def traces(view: View) -> Response:
 
 
 def graph(view: View, views: list[dict[str, Any]]) -> Markup:
-    """Bars over time: the send above, consumers below."""
+    """Bars over time: the send at the top, consumers below."""
     first = min((one["timestamp"] for one in views if one["timestamp"]), default=0)
     last = max(one["timestamp"] + max(one["costTime"], 0) for one in views)
     length = max(last - first, 1)

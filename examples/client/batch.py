@@ -1,6 +1,6 @@
 """Many small messages in one request: python examples/client/batch.py
 
-`split` cuts a long list into batches that the broker takes. The name server is NAMESRV_ADDR's, or 127.0.0.1:9876.
+`split` divides a long list into batches that the broker accepts. The name server is NAMESRV_ADDR's, or 127.0.0.1:9876.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from rocketlet import Message, Producer, split
 def main() -> None:
     messages = [Message("Readings", b"%d" % number, tags="temperature") for number in range(1000)]
     with Producer("sensors") as producer:
-        # 16 KiB a batch, only so that there are several; the limit is 4 MiB.
+        # 16 KiB per batch, only so that there are several; the limit is 4 MiB.
         for batch in split(messages, 16 << 10):
             result = producer.send_batch(batch)
             print(

@@ -1,6 +1,6 @@
 """Every member of a group gets every message: python examples/client/broadcast.py
 
-Each member keeps its own offsets, in a file of its own; what it fails to consume is not sent again. The name server is
+Each member keeps its offsets in its own file; a message it fails to consume is not redelivered. The name server is
 NAMESRV_ADDR's, or 127.0.0.1:9876.
 """
 

@@ -21,7 +21,7 @@ def main() -> None:
 
     def listener(message: ReceivedMessage) -> None:
         order, event = message.body.decode().split()
-        if event not in seen[order]:  # a queue that changes hands may repeat its last messages
+        if event not in seen[order]:  # a queue that moves may repeat its last messages
             seen[order].append(event)
         if sum(map(len, seen.values())) == ORDERS * len(EVENTS):
             everything.set()

@@ -1,4 +1,4 @@
-"""A consumer as an iterator, that goes back and reads again: python examples/client/iterate.py
+"""A consumer as an iterator that seeks back and reads again: python examples/client/iterate.py
 
 The name server is NAMESRV_ADDR's, or 127.0.0.1:9876.
 """

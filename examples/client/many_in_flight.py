@@ -1,4 +1,4 @@
-"""Many sends on their way at once, and many messages in one: python examples/client/many_in_flight.py
+"""Many sends in flight at once, and many messages in one: python examples/client/many_in_flight.py
 
 The name server is NAMESRV_ADDR's, or 127.0.0.1:9876.
 """

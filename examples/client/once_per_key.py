@@ -1,6 +1,6 @@
-"""A listener that runs once for each business key, whatever comes twice: python examples/client/once_per_key.py
+"""A listener that runs once per business key, even for duplicates: python examples/client/once_per_key.py
 
-The same payment is sent twice, as a producer does that did not hear of its first send's success. The name server is
+The same payment is sent twice, as by a producer that did not get the answer to its first send. The name server is
 NAMESRV_ADDR's, or 127.0.0.1:9876.
 """
 

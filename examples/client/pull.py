@@ -1,4 +1,4 @@
-"""Read a topic yourself, queue by queue, with offsets of your own: python examples/client/pull.py
+"""Read a topic yourself, queue by queue, with your own offsets: python examples/client/pull.py
 
 For jobs that read everything once, or again from some point. The name server is NAMESRV_ADDR's, or 127.0.0.1:9876.
 """

@@ -15,7 +15,7 @@ async def main() -> None:
     everything = asyncio.Event()
 
     async def listener(message: ReceivedMessage) -> None:
-        await asyncio.sleep(0.01)  # as many of these at once as the consumer has `threads`
+        await asyncio.sleep(0.01)  # as many of these run at once as the consumer has `threads`
         got.append(int(message.body))
         if len(got) == 10:
             everything.set()

@@ -1,7 +1,7 @@
-"""`make quickstart`: a name server, a broker, a producer and a consumer, and what each of them just did.
+"""`make quickstart`: a name server, a broker, a producer and a consumer, with an explanation of each step.
 
-The two servers run as processes of their own, as they would in earnest, with free ports and a directory that is removed
-at the end. The producer and the consumer are the two files beside this one.
+The two servers run as separate processes, as in production, with free ports and a directory that is removed at the end.
+The producer and the consumer are the two files beside this one.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from functools import partial
 from pathlib import Path
 
 HERE = Path(__file__).parent
-say = partial(print, flush=True)  # the programs that this one starts write to the same place
+say = partial(print, flush=True)  # the started programs write to the same stream
 
 
 @contextmanager
 def server(module: str, *arguments: str) -> Iterator[str]:
-    """Runs one of the servers; gives the address that it says it listens on; stops it in order."""
+    """Run one of the servers, yield its address, and stop it cleanly."""
     process = subprocess.Popen(
         [sys.executable, "-m", f"rocketlet.{module}", *arguments],
         cwd=HERE.parent.parent,

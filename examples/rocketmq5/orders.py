@@ -1,7 +1,7 @@
 """The official client of RocketMQ 5 for Python: send, receive, acknowledge.
 
 pip install rocketmq-python-client 'rocketlet[grpc]'; rocketlet up --grpc-port 8081; then run this with the endpoint as
-its argument. The topic is made with `mqadmin updateTopic`, as topics of RocketMQ 5 are.
+its argument. The topic is created with `mqadmin updateTopic`, as usual in RocketMQ 5.
 """
 
 import os
@@ -36,4 +36,4 @@ while left:
 consumer.shutdown()
 producer.shutdown()
 sys.stdout.flush()
-os._exit(0)  # the client leaves threads behind that would keep the process
+os._exit(0)  # the client leaves threads running that would keep the process alive

@@ -1,8 +1,8 @@
 """A tour of the Spark jobs over a store: python examples/spark/explore_store.py [STORE]
 
-Without a STORE it makes one: a name server and a broker as `make quickstart` starts them, 3,000 orders, a consumer that
-reads a third of them. Then everything happens offline, on the files: SQL over the log, what happens when queues are
-lost, the key index, an export and a picture. It ends with a broker that serves what Spark has rebuilt.
+Without a STORE it creates one: a name server and a broker as `make quickstart` starts them, 3,000 orders, a consumer
+that reads a third of them. Then everything happens offline, on the files: SQL over the log, what happens when queues
+are lost, the key index, an export and a plot. It ends with a broker that serves what Spark has rebuilt.
 
 Needs Spark: pip install -e '.[spark,plot]' (Java 17 or newer, or the extra spark-java).
 """
@@ -26,7 +26,7 @@ TOPIC, GROUP = "Orders", "billing"
 
 @contextmanager
 def server(module: str, *arguments: str) -> Iterator[str]:
-    """Runs a server; gives the address that it says it listens on."""
+    """Run a server and yield its address."""
     command = [sys.executable, "-m", f"rocketlet.{module}", *arguments]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
@@ -44,7 +44,7 @@ def server(module: str, *arguments: str) -> Iterator[str]:
 
 @contextmanager
 def broker_on(store: Path) -> Iterator[str]:
-    """A broker over a store and a name server; gives the name server's address."""
+    """A broker on a store and a name server; yields the name server's address."""
     with (
         server("namesrv", "--listen-port", "0", "--kv-config-path", f"{store}/kvConfig.json") as namesrv,
         server("broker", "-n", namesrv, "--listen-port", "0", "--store-path-root-dir", str(store)),
@@ -64,7 +64,7 @@ def produce(namesrv: str) -> None:
 
 
 def consume(namesrv: str, most: int) -> list[int]:
-    """Read on from where the group stands; the ids of the orders read."""
+    """Read on from the group's offset. Returns the ids of the orders."""
     from rocketlet import ConsumeFrom, LitePullConsumer, PullConfig
 
     read: list[int] = []

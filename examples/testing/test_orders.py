@@ -1,4 +1,4 @@
-"""How an application is tested with the fixtures that come with Rocketlet: pytest examples/testing
+"""Testing an application with Rocketlet's fixtures: pytest examples/testing
 
 No conftest, no container, no port to choose: `rocketmq` is a name server and a broker in memory, fresh for each test.
 """

@@ -1,7 +1,7 @@
-"""A message that fails again and again, and where it ends: python examples/waiting/dead_letters.py
+"""A message that fails repeatedly becomes a dead letter: python examples/waiting/dead_letters.py
 
-By default a failed message comes again sixteen times, after 10 s, 30 s, 1 min ... 2 h. This listener does not want to
-wait that long: it asks for the shortest delay, and gives up after two retries. What was given up stands in the topic
+By default a failed message is retried sixteen times, after 10 s, 30 s, 1 min ... 2 h. This listener does not want to
+wait that long: it asks for the shortest delay, and gives up after two retries. Dead letters are in the topic
 %DLQ%<group>; `rocketlet dead-letters resend retry-consumers --all` would send it to the group again. The name server is
 NAMESRV_ADDR's, or 127.0.0.1:9876.
 """

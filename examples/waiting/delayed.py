@@ -1,6 +1,6 @@
 """Messages that arrive later: python examples/waiting/delayed.py
 
-Level 1 is a second, 2 are five, ... 18 are two hours; the broker's messageDelayLevel says so. The name server is
+Level 1 is one second, 2 five seconds, ... 18 two hours, as set by the broker's messageDelayLevel. The name server is
 NAMESRV_ADDR's, or 127.0.0.1:9876.
 """
 

@@ -1,6 +1,6 @@
-"""A question and its answer over topics: python examples/waiting/request_reply.py
+"""A request and its reply over topics: python examples/waiting/request_reply.py
 
-Whoever consumes the topic may answer; the answer goes to the one who asked. The name server is NAMESRV_ADDR's, or
+Any consumer of the topic may reply; the reply goes to the requester. The name server is NAMESRV_ADDR's, or
 127.0.0.1:9876.
 """
 

@@ -1,6 +1,6 @@
-"""Only the messages that a condition lets pass: python examples/waiting/sql_filter.py
+"""Only the messages that match a condition: python examples/waiting/sql_filter.py
 
-The broker evaluates the condition on the properties of each message; nothing else travels. The name server is
+The broker evaluates the condition on the properties of each message; only matches are sent. The name server is
 NAMESRV_ADDR's, or 127.0.0.1:9876.
 """
 

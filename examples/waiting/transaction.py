@@ -1,6 +1,6 @@
 """A message and a local transaction, both or neither: python examples/waiting/transaction.py
 
-Three bookings: one succeeds, one fails, and of one we do not know yet when the broker wants to be told. It asks the
+Three bookings: one succeeds, one fails, and one is still undecided when the transaction ends. The broker asks the
 checker later, after transactionTimeOut and at the next transactionCheckInterval, a minute by default.
 
 The name server is NAMESRV_ADDR's, or 127.0.0.1:9876.
@@ -18,11 +18,11 @@ from rocketlet import (
     TransactionState,
 )
 
-booked: set[str] = set()  # stands for a table of a database: whatever tells later how the local transaction ended
+booked: set[str] = set()  # stands for a database table that records how the local transaction ended
 
 
 def execute(transaction: Transaction) -> TransactionState:
-    """The local transaction. Where it ends is remembered with it, under the transaction's id."""
+    """The local transaction. Its outcome is recorded with it, under the transaction's id."""
     guest: str = transaction.argument
     if guest == "mallory":
         return TransactionState.ROLLBACK
@@ -31,7 +31,7 @@ def execute(transaction: Transaction) -> TransactionState:
 
 
 def check(message: ReceivedMessage) -> TransactionState:
-    """The broker asks: how did that one end? It may ask another process of the group, so look into the database."""
+    """The broker asks for the outcome. It may ask another process of the group, so look into the database."""
     print(f"checker   is asked about {message.body.decode()}")
     return TransactionState.COMMIT if message.message_id in booked else TransactionState.ROLLBACK
 

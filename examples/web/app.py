@@ -1,6 +1,6 @@
 """A web service that takes orders and queues them, with Flask: flask --app examples/web/app run
 
-One producer serves all threads of the process. POST /orders queues an order, GET /orders/ID finds it by its key. Make
+One producer serves all threads of the process. POST /orders queues an order, GET /orders/ID finds it by its key. Create
 the producer in the process that uses it: behind gunicorn and the like it starts with the first request of each worker.
 The name server is NAMESRV_ADDR's, or 127.0.0.1:9876. Needs `pip install flask`.
 """
@@ -32,7 +32,7 @@ def producer() -> Producer:
 
 @app.post("/orders")
 def take_order() -> Any:
-    """Queue it, and answer only when the broker has it."""
+    """Queue the order, and answer only when the broker has it."""
     order = {"id": uuid.uuid4().hex, **request.get_json()}
     result = producer().send(Message(TOPIC, json.dumps(order).encode(), keys=[order["id"]], tags="new"))
     return jsonify(id=order["id"], message_id=result.message_id), 202
@@ -47,5 +47,5 @@ def find_order(order_id: str) -> Any:
 
 @app.errorhandler(ClientError)
 def unavailable(error: ClientError) -> Any:
-    """The text says what failed, where, after how many tries, and what to do."""
+    """The error says what failed, where, after how many attempts, and what to do."""
     return jsonify(error=str(error)), 503

@@ -1,6 +1,6 @@
-"""105 under `clusterTest`: a route that is missing here is asked of the product environment.
+"""105 under `clusterTest`: a route missing here is requested from the product environment.
 
-What is here answers at once and carries its order configuration whatever orderMessageEnable says, as with RocketMQ.
+A route held here is answered at once, with its order configuration whatever orderMessageEnable says, as in RocketMQ.
 
 Java: namesrv/processor/ClusterTestRequestProcessor.java
 """
@@ -16,7 +16,7 @@ from rocketlet.remoting.request_codes import RequestCode
 
 
 class ClusterTestHandlers:
-    """Routes as ever, but for 105."""
+    """The usual route requests, except for 105."""
 
     def __init__(self, routes: RouteHandlers, product: ProductEnvironment) -> None:
         self._routes = routes

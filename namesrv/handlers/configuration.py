@@ -1,7 +1,7 @@
 """The name server's own settings: 318 change, 319 show.
 
-318  Properties text. 16 for a key of configBlackList and for every path; 1 with the reason for what may only be set at
-     start, for a value that cannot be, and for an unknown key; nothing is changed then.
+318  Properties text. 16 for a key of configBlackList and for every path; 1 with the reason for a setting that is read
+     at start only, an invalid value, or an unknown key; nothing is changed then.
 319  Properties text, all settings.
 
 Java: namesrv/processor/DefaultRequestProcessor.java (updateConfig, getConfig)

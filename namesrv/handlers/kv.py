@@ -1,6 +1,6 @@
 """KV configuration: 100 put, 101 get, 102 delete, 219 list a namespace.
 
-100, 102  Answered when the change is on disk; 1 where it could not be written, and then nothing has changed.
+100, 102  Answered when the change is on disk; 1 if it could not be written, and then nothing has changed.
 101, 219  22 for an unknown key or namespace.
 
 Java: namesrv/processor/DefaultRequestProcessor.java

@@ -1,10 +1,10 @@
 """Brokers: 103 register, 104 unregister, 322 ask whether their data version is known.
 
 103  Body by the sender's version: from 37 (V3_0_11) on RegisterBrokerBody, plain or compressed, below a bare topic
-     table. A wrong CRC or an unreadable body is answered with 1 and leaves no trace. The answer carries the order
-     configuration, and for a slave the addresses of its master.
-     A large one is read and applied in pieces, between which other requests are served; one at a time a connection.
-104  Always 0, also where there is nothing to remove.
+     table. A wrong CRC or an unreadable body is answered with 1 and changes nothing. The answer carries the order
+     configuration, and for a slave the addresses of its master. A large one is read and applied in pieces, between
+     which other requests are served; one at a time per connection.
+104  Always 0, even if there is nothing to remove.
 322  `changed`, and the version that is stored for the address.
 
 Not served: 904 and the other codes of 5.x's controller mode (3).
@@ -28,7 +28,7 @@ from rocketlet.remoting.command import V3_0_11
 from rocketlet.remoting.errors import BodyError
 from rocketlet.remoting.handler import DEFERRED, Deferred, Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.protocol import configuration
-from rocketlet.remoting.protocol.configuration import TopicConfigTable
+from rocketlet.remoting.protocol.configuration import LONGEST_ENTRY, TopicConfigTable
 from rocketlet.remoting.protocol.kv import ORDER_TOPIC_CONFIG, KVTable
 from rocketlet.remoting.protocol.registration import (
     QueryDataVersionAnswerHeader,
@@ -46,7 +46,7 @@ from rocketlet.remoting.response_codes import ResponseCode
 
 log = logging.getLogger("rocketlet.namesrv.registration")
 
-REGISTERING = "registering"  # an attribute of a connection: whether a large registration of its is being read
+REGISTERING = "registering"  # a connection's attribute: whether a large registration of it is being read
 
 
 class RegistrationHandlers:
@@ -61,7 +61,9 @@ class RegistrationHandlers:
         return {
             RequestCode.REGISTER_BROKER: Handler(self.register, RegisterBrokerHeader, longest_body=None),
             RequestCode.UNREGISTER_BROKER: Handler(self.unregister, UnregisterBrokerHeader),
-            RequestCode.QUERY_DATA_VERSION: Handler(self.query_data_version, QueryDataVersionHeader),
+            RequestCode.QUERY_DATA_VERSION: Handler(
+                self.query_data_version, QueryDataVersionHeader, longest_body=LONGEST_ENTRY
+            ),
         }
 
     def register(self, request: Request) -> Reply | Deferred:
@@ -85,7 +87,7 @@ class RegistrationHandlers:
             begun = False
             for piece in in_pieces(body, compressed=header.compressed):
                 if begun and not self._table.is_held(header.brokerAddr, connection):
-                    return  # the connection closed, or another took the address over
+                    return  # the connection has closed, or another one has taken over the address
                 table = piece.topicConfigSerializeWrapper
                 if table.topicConfigTable or table.dataVersion != configuration.DataVersion() or piece.filterServerList:
                     master = self._apply(request, tuple(piece.filterServerList), table)
@@ -142,7 +144,7 @@ class RegistrationHandlers:
 
 
 def _check(header: RegisterBrokerHeader, body: bytes | memoryview) -> None:
-    """Java would take a nameless broker in, and list it as null."""
+    """Java would accept a nameless broker, and list it as null."""
     for name, value in (("brokerName", header.brokerName), ("brokerAddr", header.brokerAddr)):
         if not value:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"a registration without {name}")
@@ -158,7 +160,7 @@ def _check(header: RegisterBrokerHeader, body: bytes | memoryview) -> None:
 
 
 def _whole(header: RegisterBrokerHeader, request: Request) -> tuple[tuple[str, ...] | None, TopicConfigTable]:
-    """The filter servers and topics of a registration; None: those of the last one stay."""
+    """The filter servers and topics of a registration; None keeps those of the last one."""
     if request.version < V3_0_11:
         return None, TopicConfigTable.from_json(request.body) if request.body else TopicConfigTable()
     if not request.body:

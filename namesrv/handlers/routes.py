@@ -1,14 +1,14 @@
-"""Who serves what: 105 route, 106 clusters, 901 members, topic lists 206, 224, 304, 311 to 313; write permission 205
+"""Routes and lists: 105 route, 106 clusters, 901 members, topic lists 206, 224, 304, 311 to 313; write permission 205
 and 327; 216 forget a topic.
 
-105  17 where no live broker has the topic: the one code upon which producers fall back to TBW102. Clients from 4.9.4
-     on, and who says acceptStandardJsonOnly, get standard JSON; older ones fastjson's (`{0:"host:port"}`), as from a
+105  17 if no live broker has the topic: the one code on which producers fall back to TBW102. Clients since 4.9.4, and
+     those that set acceptStandardJsonOnly, get standard JSON; older ones get fastjson's (`{0:"host:port"}`), as from a
      RocketMQ name server. The order configuration is included only while orderMessageEnable is on.
 106  Both tables, with quoted keys for all (every tool reads them).
 901  (5.x) an unknown name has no members.
 
-A route is asked by every client every 30 s for every topic, and changes hardly ever: its bytes are kept until the table
-or the order configuration changes.
+Every client asks for the route of every topic every 30 s, and routes hardly ever change: the bytes are cached until the
+table or the order configuration changes.
 
 Java: namesrv/processor/DefaultRequestProcessor.java, ClientRequestProcessor.java (5.x)
 """
@@ -17,17 +17,20 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 
 import msgspec
 
+from rocketlet.common.json_pieces import in_pieces
 from rocketlet.namesrv.advertised import is_loopback
 from rocketlet.namesrv.kv_config import KvConfig
 from rocketlet.namesrv.route_table import RouteTable
-from rocketlet.namesrv.route_values import BrokerData, Route
+from rocketlet.namesrv.route_values import HAS_UNIT_SUBSCRIPTION, UNIT, BrokerData, Route
 from rocketlet.namesrv.run_time_settings import RunTimeSettings
 from rocketlet.remoting.access import ANYONE
 from rocketlet.remoting.command import V4_9_4
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
+from rocketlet.remoting.in_turns import counted, made
 from rocketlet.remoting.protocol import routing
 from rocketlet.remoting.protocol.kv import ORDER_TOPIC_CONFIG
 from rocketlet.remoting.protocol.routing import (
@@ -48,17 +51,19 @@ from rocketlet.remoting.response_codes import SEE_FAQ, ResponseCode
 
 log = logging.getLogger("rocketlet.namesrv.routes")
 
+MOST_SORTED = 20_000  # topics of a list; more come in the order in which they were registered
+
 Key = tuple[str, bool, bool]  # topic, standard JSON, asked through loopback
 
 
 class RouteHandlers:
-    """Reads of the route table, and what operators change in it."""
+    """Queries of the route table, and operators' changes to it."""
 
     def __init__(self, table: RouteTable, kv: KvConfig, settings: RunTimeSettings) -> None:
         self._table = table
         self._kv = kv
         self._settings = settings
-        # Only topics that have a route get in, so the tables' own limits bound it.
+        # Only topics with a route enter, so the tables' own limits bound it.
         self._routes: dict[Key, bytes] = {}
         self._routes_of = (-1, -1, False)
 
@@ -88,7 +93,7 @@ class RouteHandlers:
         return Reply(body=body)
 
     def route_body(self, request: Request) -> bytes | None:
-        """The encoded route, or None where there is none."""
+        """The encoded route, or None if there is none."""
         header: GetRouteInfoHeader = request.header
         state = (self._table.changes, self._kv.changes, self._settings.namesrv.order_message_enable)
         if state != self._routes_of:
@@ -145,49 +150,58 @@ class RouteHandlers:
             broker = BrokerData(header.clusterName, header.brokerName, {})
         return Reply(body=BrokerMembers(self._shown(broker, is_loopback(request.connection.peer))).to_json())
 
-    def all_topics(self, _: Request) -> Reply:
+    async def all_topics(self, _: Request) -> Reply:
         """206."""
-        return _list(self._table.all_topics())
+        return await self._list(self._table.is_served)
 
-    def topics_of_cluster(self, request: Request) -> Reply:
+    async def topics_of_cluster(self, request: Request) -> Reply:
         """224."""
         header: GetTopicsByClusterHeader = request.header
-        return _list(self._table.topics_of_cluster(header.cluster))
+        return await self._list(lambda topic: self._table.is_in_cluster(topic, header.cluster))
 
     def system_topics(self, request: Request) -> Reply:
-        """304. mqadmin then asks the broker at `brokerAddr` for its own."""
+        """304. mqadmin then asks the broker at `brokerAddr` for its own system topics."""
         topics, address = self._table.system_topics()
         if address is not None and is_loopback(request.connection.peer):
             address = self._table.local_address(address)
         return Reply(body=TopicList(topics, address).to_json())
 
-    def unit_topics(self, _: Request) -> Reply:
+    async def unit_topics(self, _: Request) -> Reply:
         """311."""
-        return _list(self._table.unit_topics())
+        return await self._list(lambda topic: self._table.flags_of(topic) & UNIT)
 
-    def unit_subscription_topics(self, _: Request) -> Reply:
-        """312."""
-        return _list(self._table.unit_subscription_topics())
+    async def unit_subscription_topics(self, _: Request) -> Reply:
+        """312: topics, unit topics or not, to which a unit subscribes."""
+        return await self._list(lambda topic: self._table.flags_of(topic) & HAS_UNIT_SUBSCRIPTION)
 
-    def unit_subscription_plain_topics(self, _: Request) -> Reply:
-        """313."""
-        return _list(self._table.unit_subscription_plain_topics())
+    async def unit_subscription_plain_topics(self, _: Request) -> Reply:
+        """313: those of them that are no unit topics themselves."""
+        both = HAS_UNIT_SUBSCRIPTION | UNIT
+        return await self._list(lambda topic: self._table.flags_of(topic) & both == HAS_UNIT_SUBSCRIPTION)
 
-    # ---- what operators change
+    async def _list(self, wanted: Callable[[str], object]) -> Reply:
+        """The topics that are wanted, in turns: there may be a million."""
+        topics = self._table.all_topics()
+        if len(topics) <= MOST_SORTED:
+            topics.sort()
+        parts = ([topic for topic in part if wanted(topic)] for part in in_pieces(topics))
+        return Reply(body=await made(TopicList.pieces(parts)))
 
-    def wipe_write_permission(self, request: Request) -> Reply:
+    # ---- operators' changes
+
+    async def wipe_write_permission(self, request: Request) -> Reply:
         """205."""
         header: WritePermHeader = request.header
-        count = self._table.wipe_write_permission(header.brokerName)
+        count = await counted(self._table.wipe_write_permission(header.brokerName))
         log.info(
             "%s: write permission of broker %s wiped, %d topics", request.connection.peer, header.brokerName, count
         )
         return Reply(header=WipeWritePermAnswerHeader(count))
 
-    def add_write_permission(self, request: Request) -> Reply:
+    async def add_write_permission(self, request: Request) -> Reply:
         """327."""
         header: WritePermHeader = request.header
-        count = self._table.add_write_permission(header.brokerName)
+        count = await counted(self._table.add_write_permission(header.brokerName))
         log.info(
             "%s: write permission of broker %s added, %d topics", request.connection.peer, header.brokerName, count
         )
@@ -210,13 +224,13 @@ def no_route(topic: str) -> Refused:
 
 
 def standard_json(body: TopicRouteData) -> bytes:
-    """As clients from 4.9.4 on read it: what is not ASCII is escaped."""
+    """For clients since 4.9.4: everything but ASCII is escaped."""
     data = body.to_json()
     return data if data.isascii() else json.dumps(json.loads(data), separators=(",", ":")).encode()
 
 
 def fastjson_route(body: TopicRouteData) -> bytes:
-    """As RocketMQ answers older clients: broker ids without quotes, which is not JSON."""
+    """RocketMQ's answer to older clients: broker ids without quotes, which is not JSON."""
     brokers = [
         {"brokerAddrs": _bare_keys(broker.brokerAddrs), "brokerName": broker.brokerName, "cluster": broker.cluster}
         for broker in body.brokerDatas
@@ -226,7 +240,3 @@ def fastjson_route(body: TopicRouteData) -> bytes:
 
 def _bare_keys(addresses: dict[int, str]) -> msgspec.Raw:
     return msgspec.Raw(b"{%b}" % b",".join(b"%d:%b" % (id_, msgspec.json.encode(a)) for id_, a in addresses.items()))
-
-
-def _list(topics: list[str]) -> Reply:
-    return Reply(body=TopicList(topics).to_json())

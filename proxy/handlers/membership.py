@@ -1,4 +1,4 @@
-"""Telemetry, Heartbeat, NotifyClientTermination: which clients there are, and the commands they get.
+"""Telemetry, Heartbeat, NotifyClientTermination: the clients, and the commands they get.
 
 Java: proxy/grpc/v2/client/ClientActivity.java
 """
@@ -32,7 +32,7 @@ class Membership:
         self._end_polls = end_polls
 
     def telemetry(self, call: Call, command: m.TelemetryCommand) -> Awaitable[None] | None:
-        """One message of a client's stream. What it answers to commands of ours, which we do not send, is passed by."""
+        """One message of a client's stream. Answers to commands, which we never send, are ignored."""
         if command.WhichOneof("command") == "settings":
             return self._settings(call, command.settings)
         return None
@@ -56,17 +56,17 @@ class Membership:
             call.send(m.TelemetryCommand(status=m.Status(code=Code.OK, message="OK"), settings=answer))
 
     def heartbeat(self, call: Call, request: m.HeartbeatRequest) -> None:
-        """A sign of life. A client is what it says here, whatever settings we have of its id, or have not."""
+        """A heartbeat. It describes the client, whatever settings we have for its id."""
         client = self._clients.get(call.client_id)
         kind = request.client_type or (client.kind if client is not None else m.CLIENT_TYPE_UNSPECIFIED)
         if kind in _CONSUMERS:
             check_group(request.group.name)
         elif kind != m.PRODUCER:
-            raise Refusal(Code.UNRECOGNIZED_CLIENT_TYPE, f"client type {kind} is none that is served")
+            raise Refusal(Code.UNRECOGNIZED_CLIENT_TYPE, f"client type {kind} is not served")
         call.reply(m.HeartbeatResponse(status=m.Status(code=Code.OK, message="OK")))
 
     def termination(self, call: Call, request: m.NotifyClientTerminationRequest) -> None:
-        """A client ends: its receives that wait are answered, so that it need not wait for them."""
+        """A client terminates: its waiting receives are answered, so that it need not wait for them."""
         self._clients.leave(call.client_id)
         self._end_polls(call.client_id)
         call.reply(m.NotifyClientTerminationResponse(status=m.Status(code=Code.OK, message="OK")))

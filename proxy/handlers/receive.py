@@ -1,8 +1,8 @@
-"""ReceiveMessage, AckMessage, ChangeInvisibleDuration, ForwardMessageToDeadLetterQueue: pops of the brokers.
+"""ReceiveMessage, AckMessage, ChangeInvisibleDuration, ForwardMessageToDeadLetterQueue: pops at the brokers.
 
-A receive is a pop, from all queues of the broker that the client names. The pop belongs to a task of its own, not to
-the call: where the client has gone meanwhile, what the pop brings is given back, and others get it at once instead of
-after its invisible time.
+A receive is a pop from all queues of the broker that the client names. The pop belongs to its own task, not to the
+call: if the client has gone meanwhile, popped messages are returned, and others get them at once instead of after their
+invisible time.
 
 Java: proxy/grpc/v2/consumer/ReceiveMessageActivity.java, AckMessageActivity.java, ChangeInvisibleDurationActivity.java,
 ForwardMessageToDLQActivity.java; proxy/processor/ConsumerProcessor.java
@@ -49,7 +49,7 @@ from rocketlet.remoting.response_codes import POLLING_FULL, POLLING_TIMEOUT, Res
 _FOUND = int(ResponseCode.SUCCESS)
 _EMPTY = frozenset({int(ResponseCode.PULL_NOT_FOUND), POLLING_FULL, POLLING_TIMEOUT})
 _MARGIN_MS = 200  # between our empty answer and the client's deadline
-_ANSWER_SECONDS = 3.0  # that a broker has beyond the time of the poll
+_ANSWER_SECONDS = 3.0  # allowed to a broker beyond the polling time
 _MOST_ENTRIES = 1024  # of one acknowledgement
 _TO_DEAD_LETTERS = -1  # as a delay level
 _LONGEST_ATTEMPT = 128
@@ -68,7 +68,7 @@ class Popped:
 
 
 class _Poll:
-    """A receive that waits for its pop. `is_over`: the client does not wait any longer."""
+    """A receive that waits for its pop. `is_over`: the client no longer waits."""
 
     __slots__ = ("done", "error", "is_over", "messages")
 
@@ -92,7 +92,7 @@ class Receives:
         self._pops = 0
 
     async def run(self) -> None:
-        """The background work beside the calls, until cancelled."""
+        """Run the background work, until cancelled."""
         async with trio.open_nursery() as self._nursery:
             self._nursery.start_soon(self._renewals.run)
             await trio.sleep_forever()
@@ -100,7 +100,7 @@ class Receives:
     # ---- receive
 
     async def receive(self, call: Call, request: m.ReceiveMessageRequest) -> None:
-        """Messages, as soon as there are some; or none, at the end of the poll."""
+        """Answer with messages as soon as there are some, or with none at the end of the poll."""
         topic, group = request.message_queue.topic.name, request.group.name
         check_topic(topic)
         check_group(group)
@@ -135,7 +135,7 @@ class Receives:
         try:
             await poll.done.wait()
         except trio.Cancelled:
-            for one in poll.messages:  # they came between the cancellation and this line
+            for one in poll.messages:  # they arrived between the cancellation and this line
                 self._renewals.give_back(group, topic, one.handle)
             raise
         finally:
@@ -148,13 +148,13 @@ class Receives:
         self._answer(call, request, topic, group, poll.messages)
 
     def end_polls(self, client_id: str) -> None:
-        """The client ends: its receives are answered now, with nothing."""
+        """The client terminates: its receives are answered now, without messages."""
         for poll in self._polls.get(client_id, ()):
             poll.is_over = True
             poll.done.set()
 
     def end_all_polls(self) -> None:
-        """This endpoint stops: all receives are answered now, with nothing."""
+        """This endpoint stops: all receives are answered now, without messages."""
         for client_id in list(self._polls):
             self.end_polls(client_id)
 
@@ -196,7 +196,7 @@ class Receives:
         return ms
 
     def _poll_ms(self, call: Call, request: m.ReceiveMessageRequest) -> int:
-        """How long to wait for messages: as asked, within our limits, and so that the answer is in time."""
+        """How long to wait for messages: as requested, within our limits, and early enough to answer in time."""
         config = self._config
         least = config.grpc_client_consumer_min_long_polling_timeout_millis
         most = config.grpc_client_consumer_max_long_polling_timeout_millis
@@ -229,17 +229,17 @@ class Receives:
                 if poll.is_over:
                     self._renewals.give_back(header.consumerGroup, header.topic, one.handle)
                 elif subscription.tags and one.properties.get(props.TAGS) not in subscription.tags:
-                    self._ack_soon(address, header.consumerGroup, header.topic, one.handle)  # a hash was alike
+                    self._ack_soon(address, header.consumerGroup, header.topic, one.handle)  # equal hashes
                 else:
                     poll.messages.append(one)
         finally:
             self._pops -= 1
         poll.done.set()
 
-    # ---- what becomes of messages
+    # ---- acknowledging
 
     def ack(self, call: Call, request: m.AckMessageRequest) -> Awaitable[m.AckMessageResponse] | None:
-        """Messages are done. Each entry is answered for itself."""
+        """Messages are acknowledged. Each entry is answered separately."""
         check_topic(request.topic.name)
         check_group(request.group.name)
         if not request.entries or len(request.entries) > _MOST_ENTRIES:
@@ -251,7 +251,7 @@ class Receives:
         connection = self._brokers.connection(self._brokers.master(handle.broker_name))
         if connection is None:
             return self._ack_all(request)
-        current = self._renewals.let_go(request.group.name, entry.receipt_handle) or handle
+        current = self._renewals.release(request.group.name, entry.receipt_handle) or handle
         command = _ack_command(request.group.name, request.topic.name, current)
         self._brokers.ask_soon(connection, command, partial(_acked, call, entry))
         return None
@@ -261,7 +261,7 @@ class Receives:
         for entry in request.entries:
             try:
                 handle = _handle(entry.receipt_handle)
-                current = self._renewals.let_go(request.group.name, entry.receipt_handle) or handle
+                current = self._renewals.release(request.group.name, entry.receipt_handle) or handle
                 await self._ack_one(request.group.name, request.topic.name, current)
                 status = m.Status(code=Code.OK, message="OK")
             except Refusal as refusal:
@@ -300,7 +300,7 @@ class Receives:
                 f"an invisible time of {invisible} ms, maxInvisibleTimeMills={self._config.max_invisible_time_mills}",
             )
         handle = _handle(request.receipt_handle)
-        current = self._renewals.let_go(group, request.receipt_handle) or handle
+        current = self._renewals.release(group, request.receipt_handle) or handle
         try:
             changed = await self._renewals.change(group, topic, current, invisible)
         except ClientError as error:
@@ -312,12 +312,12 @@ class Receives:
     async def forward(
         self, call: Call, request: m.ForwardMessageToDeadLetterQueueRequest
     ) -> m.ForwardMessageToDeadLetterQueueResponse:
-        """The consumer gives a message up: it becomes a dead letter of its group, and is done."""
+        """The consumer gives up a message: it becomes a dead letter of its group and is acknowledged."""
         group, topic = request.group.name, request.topic.name
         check_topic(topic)
         check_group(group)
         handle = _handle(request.receipt_handle)
-        current = self._renewals.let_go(group, request.receipt_handle) or handle
+        current = self._renewals.release(group, request.receipt_handle) or handle
         if handle.log_offset is None:
             raise Refusal(Code.INVALID_RECEIPT_HANDLE, "the handle does not say where the message is")
         header = ConsumerSendMsgBackHeader(

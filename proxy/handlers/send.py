@@ -1,8 +1,8 @@
-"""SendMessage, and RecallMessage of what is still to be delivered.
+"""SendMessage, and RecallMessage of undelivered messages.
 
-The usual send, one message to a topic that is known over a connection that is open, needs no task: its frame goes into
-the broker's connection within the turn that read the request, and the broker's answer is turned into the client's as
-soon as it is read. A task a send would cost as much as the rest of it.
+The usual send, one message to a known topic over an open connection, needs no task: its frame is written to the
+broker's connection within the turn that read the request, and the broker's answer is converted as soon as it is read. A
+task per send would cost as much as all the rest.
 
 Java: proxy/grpc/v2/producer/SendMessageActivity.java, RecallMessageActivity.java,
 proxy/processor/ProducerProcessor.java
@@ -35,7 +35,7 @@ from rocketlet.remoting.protocol.sending import SendMessageAnswerHeader
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode, response_name
 
-# With these a message is stored, though not as safely as the broker's settings want it.
+# With these a message is stored, though less safely than the broker's settings require.
 _STORED = frozenset(
     {
         int(ResponseCode.SUCCESS),
@@ -63,7 +63,7 @@ class Sends:
         self._clock = clock
 
     def send(self, call: Call, request: m.SendMessageRequest) -> Awaitable[m.SendMessageResponse | None] | None:
-        """Each message is stored, or refused, for itself; the answer says which."""
+        """Each message is stored or refused separately; the answer says which."""
         found = request.messages
         if not found:
             raise Refusal(Code.BAD_REQUEST, "no message to send")
@@ -126,16 +126,16 @@ class Sends:
         connection: Connection,
         settle: Settle,
     ) -> None:
-        parts = queue.queue_id, message.sys_flag, message.born_timestamp, 0, message.properties, message.body
+        parts = queue.queue_id, message.sys_flag, message.born_timestamp, 0, message.properties, message.body, False
 
         def answered(answer: Command | RemotingError) -> None:
             settle(self._entry(topic, queue, message, answer))
 
         if self._brokers.takes_frames(connection):
             opaque = connection.take_opaque()
-            self._brokers.frame_soon(connection, opaque, topic.template.frame(opaque, *parts), answered)
+            self._brokers.frame_soon(connection, opaque, topic.template.frame(opaque, parts), answered)
         else:
-            self._brokers.ask_soon(connection, topic.template.command(connection.header_type, *parts), answered)
+            self._brokers.ask_soon(connection, topic.template.command(connection.header_type, parts), answered)
 
     def _entry(
         self, topic: Topic, queue: MessageQueue, message: Outgoing, answer: Command | RemotingError
@@ -167,7 +167,7 @@ class Sends:
     # ---- recall
 
     async def recall(self, call: Call, request: m.RecallMessageRequest) -> m.RecallMessageResponse:
-        """Take back a delayed message."""
+        """Recall a delayed message."""
         name = request.topic.name
         check_topic(name)
         try:

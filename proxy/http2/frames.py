@@ -1,7 +1,7 @@
-"""The bytes of HTTP/2 frames: a head of nine bytes, then the payload.
+"""HTTP/2 frames: a head of nine bytes, then the payload.
 
     0  3  length of the payload        4  1  flags
-    3  1  type                         5  4  stream, whose highest bit means nothing
+    3  1  type                         5  4  stream, whose highest bit is reserved
 
 Numbers are RFC 9113's. DO NOT CHANGE.
 
@@ -70,12 +70,12 @@ class ErrorCode(IntEnum):
 
 
 def head(size: int, kind: int, flags: int, stream: int) -> bytes:
-    """The nine bytes before a payload of that size."""
+    """The head of a payload of that size."""
     return _head.pack(size << 8 | kind, flags, stream)
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
-    """A whole frame."""
+    """A complete frame."""
     return _head.pack(len(payload) << 8 | kind, flags, stream) + payload
 
 

@@ -1,9 +1,9 @@
-"""How many frames that carry nothing a peer may send: a bucket of tokens, filled by time and by work that gets done.
+"""Limits the frames without payload that a peer may send: a token bucket, filled by time and by completed work.
 
 Floods of PING, SETTINGS, RST_STREAM (CVE-2023-44487), WINDOW_UPDATE, PRIORITY and empty DATA frames all make a server
-work for nothing. One bucket covers them, each kind at its cost. An honest client's control frames come with its calls,
-and calls that are answered fill the bucket again, so that its rate does not matter; gRPC's own libraries send a PING
-with nearly each message that they receive.
+work for nothing. One bucket covers them, each kind at its own cost. An honest client's control frames come with its
+calls, and answered calls refill the bucket, so its rate does not matter; gRPC's own libraries send a PING with nearly
+every message they receive.
 
 Java: (none; io.netty.handler.codec.http2.Http2MaxRstFrameDecoder and its kin have a limit for each kind)
 """
@@ -18,8 +18,8 @@ SETTINGS = 20.0  # each is answered, and may touch all streams
 RESET = 10.0
 REFUSED = 10.0  # a stream above the limit: its headers were decoded for nothing
 TINY_DATA = 1.0
-ANSWERED = 20.0  # given back when a call ends as it should
-SENT_DATA = 2.0  # and for each DATA frame of some size that the peer takes
+ANSWERED = 20.0  # returned when a call ends normally
+SENT_DATA = 2.0  # and for each DATA frame of some size that the peer accepts
 
 
 class Patience:
@@ -32,11 +32,11 @@ class Patience:
         self._at = now
 
     def spend(self, cost: float, now: float) -> bool:
-        """Whether there is still patience with this peer."""
+        """Take tokens. False if the bucket is empty."""
         self._left = min(TOKENS, self._left + (now - self._at) * A_SECOND) - cost
         self._at = now
         return self._left >= 0
 
     def earn(self, gain: float) -> None:
-        """Something useful happened."""
+        """Return tokens for useful work."""
         self._left = min(TOKENS, self._left + gain)

@@ -1,13 +1,13 @@
 """The server's side of one HTTP/2 connection: bytes in, events and bytes out; no I/O and no clock.
 
-`receive` takes what came and gives the events in it; what is to be written gathers in `out`. Every stream belongs to
-the peer (servers open none here), and is forgotten as soon as both sides have ended it.
+`receive` takes bytes and returns their events; output collects in `out`. Every stream belongs to the peer (this server
+opens none) and is forgotten as soon as both sides have ended it.
 
-Flow control is what bounds memory. Inwards: a peer may send as many bytes as it was granted, WINDOW a connection; they
-are granted again when `release` says that they are no longer held. Outwards: what a peer has not granted waits in its
-stream; `unsent` says how much, and the owner of the connection ends it above a limit.
+Flow control is what bounds memory. Inbound: a peer may send as many bytes as it was granted, WINDOW per connection;
+they are granted again when `release` reports that they are no longer held. Outbound: data beyond the peer's window
+waits in its stream; `unsent` says how much, and the owner ends the connection above a limit.
 
-A breach that concerns one stream resets the stream; all others raise Breach, after which `out` has the GOAWAY and
+A violation that concerns one stream resets the stream; all others raise Breach, after which `out` holds the GOAWAY and
 nothing more is read. Headers of refused streams are decoded all the same, or the compression state of both sides would
 differ.
 
@@ -37,13 +37,13 @@ OUR_MAX_FRAME = 1 << 17
 """A payload that we take. Larger than the least, so that a body of 4 MiB is 32 frames and not 256."""
 _TINY = 32
 _GRANT_AT = WINDOW // 8
-_CHUNK = 1 << 16  # of a long body, before another stream has its turn
+_CHUNK = 1 << 16  # of a long body, before the next stream's turn
 
 Headers = list[tuple[bytes, bytes]]
 
 
 class Breach(RocketletError):
-    """The peer does not keep to the protocol, and its connection has to end."""
+    """The peer violates the protocol, and its connection has to end."""
 
     def __init__(self, code: ErrorCode, why: str) -> None:
         super().__init__(f"{why} ({code.name})")
@@ -51,7 +51,7 @@ class Breach(RocketletError):
 
 
 class Stream:
-    """One call's two directions. `context` is for the user of the connection."""
+    """One call, both directions. `context` is for the user of the connection."""
 
     __slots__ = (
         "context",
@@ -67,9 +67,9 @@ class Stream:
 
     def __init__(self, number: int, window: int) -> None:
         self.id = number
-        self.window = window  # bytes that the peer takes of this stream
+        self.window = window  # bytes that the peer accepts on this stream
         self.granted = WINDOW  # bytes that it may send
-        self.held = 0  # bytes that came and were not released
+        self.held = 0  # bytes received and not yet released
         self.pending: deque[memoryview | _Trailers] = deque()  # data before trailers, if any
         self.pending_size = 0
         self.ended_by_peer = False
@@ -90,7 +90,7 @@ class Opened(NamedTuple):
 
 
 class Received(NamedTuple):
-    """Some of its body; the bytes count as held until they are released."""
+    """A part of its body; the bytes count as held until they are released."""
 
     stream: Stream
     data: bytes
@@ -98,7 +98,7 @@ class Received(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """The peer has reset the stream, or broken its rules."""
+    """The peer has reset the stream, or violated its rules."""
 
     stream: Stream
 
@@ -112,8 +112,8 @@ class Http2Server:
     def __init__(self, now: float, *, most_streams: int = MOST_STREAMS) -> None:
         self.streams: dict[int, Stream] = {}
         self.out: list[bytes | memoryview] = []
-        self.queued = 0  # bytes that wait for the peer's windows
-        self.held = 0  # bytes of requests that came and were not released
+        self.queued = 0  # bytes waiting for the peer's windows
+        self.held = 0  # request bytes received and not yet released
         self.goes_away = False
         """The peer, or we, have said that no further streams are opened."""
         self.last_stream = 0
@@ -122,7 +122,7 @@ class Http2Server:
         self._decoder = Decoder(MOST_HEADER_BYTES)
         self._buffer = b""
         self._greeted = False
-        self._window = frames.INITIAL_WINDOW  # bytes that the peer takes of the connection
+        self._window = frames.INITIAL_WINDOW  # bytes that the peer accepts on the connection
         self._granted = WINDOW
         self._ungranted = 0
         self._their_initial_window = frames.INITIAL_WINDOW
@@ -147,7 +147,7 @@ class Http2Server:
     # ---- reading
 
     def receive(self, data: bytes, now: float) -> list[Event]:
-        """The events of what came. Raises Breach; the events before it are lost with the connection."""
+        """The events in these bytes. Raises Breach; the events before it are lost with the connection."""
         if self._buffer:
             data = self._buffer + data
         at = 0
@@ -176,7 +176,7 @@ class Http2Server:
         return events
 
     def _preface(self, data: bytes) -> int:
-        """Where the first frame begins; 0: it has not come yet."""
+        """Where the first frame begins; 0 if the preface is incomplete."""
         preface = frames.PREFACE
         if data[: len(preface)] != preface[: len(data)]:
             raise Breach(ErrorCode.PROTOCOL_ERROR, "no HTTP/2 preface")
@@ -220,12 +220,12 @@ class Http2Server:
             self.goes_away = True  # the peer opens no further streams; those that are open continue
         elif kind == frames.PUSH_PROMISE:
             raise Breach(ErrorCode.PROTOCOL_ERROR, "a client cannot push")
-        else:  # PRIORITY, which is not needed, and what later standards add
+        else:  # PRIORITY, which is not needed, and frames that later standards add
             self._spend(patience.CONTROL, now)
 
     def _spend(self, cost: float, now: float) -> None:
         if not self._patience.spend(cost, now):
-            raise Breach(ErrorCode.ENHANCE_YOUR_CALM, "too many frames that carry nothing")
+            raise Breach(ErrorCode.ENHANCE_YOUR_CALM, "too many frames without payload")
 
     def _headers(self, flags: int, number: int, payload: bytes, now: float, events: list[Event]) -> None:
         if not number & 1:
@@ -236,7 +236,7 @@ class Http2Server:
                 raise Breach(ErrorCode.FRAME_SIZE_ERROR, "headers too short for their priority")
             payload = payload[5:]
         if number not in self.streams and number <= self.last_stream:
-            # The end of a call that is over here, with trailers.
+            # The end, by trailers, of a call that is already over here.
             self._spend(patience.RESET, now)
         self._headers_of = number
         self._block_ends_stream = bool(flags & frames.END_STREAM)
@@ -304,7 +304,7 @@ class Http2Server:
         if stream is None or stream.ended_by_peer:
             if number > self.last_stream or not number:
                 raise Breach(ErrorCode.PROTOCOL_ERROR, f"data on stream {number}, which was never opened")
-            self._spend(patience.TINY_DATA, now)  # it was in flight when the call ended
+            self._spend(patience.TINY_DATA, now)  # in flight when the call ended
             self._give_back(size)
             return
         if size > stream.granted:
@@ -325,7 +325,7 @@ class Http2Server:
             raise Breach(ErrorCode.FRAME_SIZE_ERROR, "SETTINGS that are none")
         if flags & frames.ACK:
             return
-        # The last of each counts; to apply each in turn would let one frame go through all streams 2,000 times.
+        # The last of each wins; applying each in turn would let one frame walk all streams 2,000 times.
         values = dict(frames.SETTING.iter_unpack(payload))
         if values.get(frames.ENABLE_PUSH, 0) > 1:
             raise Breach(ErrorCode.PROTOCOL_ERROR, "ENABLE_PUSH is neither 0 nor 1")
@@ -387,10 +387,10 @@ class Http2Server:
         events.append(Gone(stream))
         self.reset(stream, code)
 
-    # ---- what the owner does with streams
+    # ---- the owner's calls
 
     def release(self, stream: Stream, left: int) -> None:
-        """Of what came on the stream only so many bytes are held any longer: the peer may send as many again.
+        """Only that many of the stream's received bytes are still held: the peer may send the rest again.
 
         The end of a stream releases all of it.
         """
@@ -413,7 +413,7 @@ class Http2Server:
             self._ungranted = 0
 
     def send_headers(self, stream: Stream, block: bytes, *, end: bool = False) -> None:
-        """The answer's headers, as a block that needs no compression state. With `end` they are all of the answer."""
+        """Send the answer's headers, as a block without compression state. With `end` they are the whole answer."""
         if stream.ended_by_us:
             return
         flags = frames.END_HEADERS | (frames.END_STREAM if end else 0)
@@ -422,7 +422,7 @@ class Http2Server:
             self._we_end(stream)
 
     def send_data(self, stream: Stream, data: bytes, trailers: bytes | None = None) -> None:
-        """Some of the answer, and with `trailers` the end of it; at once as far as the peer's windows allow."""
+        """Send a part of the answer, and with `trailers` its end; at once as far as the peer's windows allow."""
         if stream.ended_by_us:
             return
         size = len(data)
@@ -452,19 +452,19 @@ class Http2Server:
             self._forget(stream)
 
     def go_away(self, code: ErrorCode = ErrorCode.NO_ERROR, why: str = "") -> None:
-        """Say that no further streams will be served."""
+        """Announce that no further streams will be served."""
         if not self.goes_away:
             self.goes_away = True
             self.out.append(frames.goaway(self.last_stream, code, why))
 
     def ping(self) -> None:
-        """Ask for a sign of life."""
+        """Send a PING."""
         self.out.append(frames.frame(frames.PING, 0, 0, b"rocketle"))
 
     def _we_end(self, stream: Stream) -> None:
         stream.ended_by_us = True
         if not stream.ended_by_peer:
-            # The answer is whole before the request is: what still comes of it is not wanted (RFC 9113, 8.1).
+            # The answer is complete before the request: the rest of the request is not wanted (RFC 9113, 8.1).
             self.out.append(frames.reset(stream.id, ErrorCode.NO_ERROR))
         self._forget(stream)
 
@@ -484,7 +484,7 @@ class Http2Server:
         stream.pending.clear()
 
     def _pump(self) -> None:
-        """Send what waits, a chunk a stream in turn, until a window is closed."""
+        """Send waiting data, one chunk per stream in turn, until a window is closed."""
         while self._sendable and self._window > 0:
             stream = next(iter(self._sendable))
             del self._sendable[stream]
@@ -492,9 +492,10 @@ class Http2Server:
                 self._sendable[stream] = None
 
     def _send_some(self, stream: Stream) -> bool:
-        """One frame, and the trailers if they are next, for they need no window; whether the stream has more to send.
+        """Send one frame, and the trailers if they are next, since they need no window. Returns whether the stream has
+        more.
 
-        Requires: data is the first that waits.
+        Requires: data is first in the queue.
         """
         first = stream.pending[0]
         assert not isinstance(first, _Trailers)

@@ -1,8 +1,8 @@
-"""The brokers behind the endpoint: connections to them, and what is known about topics and groups.
+"""The brokers behind the endpoint: connections to them, and cached topics and groups.
 
-A topic's route and message type, and a group's settings, are kept for REFRESH_SECONDS; a look-up after that uses what
-is known and asks again in the background, so that no call waits for a name server but the first of a topic. What does
-not exist is not remembered. All tables are bounded: the entry that was used longest ago goes first.
+A topic's route and message type, and a group's settings, are cached for REFRESH_SECONDS; a lookup after that uses the
+cached value and refreshes it in the background, so that only the first call for a topic waits for a name server. Misses
+are not cached. All tables are bounded: the least recently used entry is evicted first.
 
 Java: proxy/service/route/TopicRouteService.java, proxy/service/metadata/ClusterMetadataService.java
 """
@@ -53,7 +53,7 @@ Value = TypeVar("Value")
 
 
 class Topic:
-    """What sends and receives need to know of one topic."""
+    """What sends and receives need to know about a topic."""
 
     __slots__ = ("masters", "name", "route", "template", "type")
 
@@ -62,12 +62,12 @@ class Topic:
         self.route = route
         self.type = type_
         self.masters = {broker: at[MASTER] for broker, at in route.addresses.items() if MASTER in at}
-        # Producers are known to brokers by the topics they send to: so a check-back finds them.
+        # Brokers know producers by the topics they send to, so that a transaction check finds them.
         self.template = SendTemplate(name, name, names.DEFAULT_TOPIC, _DEFAULT_QUEUES)
 
 
 class _Kept(Generic[Value]):
-    """Values by name, asked for again in the background once they are old."""
+    """Cached values by name, refreshed in the background once they are old."""
 
     def __init__(self, ask: Callable[[str], Awaitable[Value | None]], most: int) -> None:
         self._ask = ask
@@ -80,18 +80,18 @@ class _Kept(Generic[Value]):
         return len(self._entries)
 
     def known(self, name: str) -> Value | None:
-        """What is known, however old; at most one question at a time is under way for it."""
+        """The cached value, however old; at most one request for it is pending at a time."""
         entry = self._entries.get(name)
         if entry is None:
             return None
         if trio.current_time() - entry[1] > REFRESH_SECONDS and name not in self._asking and self.nursery is not None:
-            self._entries[name] = self._entries.pop(name)  # used: to the end of the row
+            self._entries[name] = self._entries.pop(name)  # used: move it to the end
             self._asking[name] = trio.Event()
             self.nursery.start_soon(self._refresh, name)
         return entry[0]
 
     async def get(self, name: str, *, fresh: bool = False) -> Value | None:
-        """What is known, or found out now. Raises what asking raises."""
+        """The cached value, or one requested now. Raises the request's error."""
         found = self.known(name)
         if found is not None and not fresh:
             return found
@@ -107,7 +107,7 @@ class _Kept(Generic[Value]):
         self._entries.pop(name, None)
 
     async def _asked(self, name: str) -> Value | None:
-        """Requires: the caller has made the event."""
+        """Requires: the caller has created the event."""
         try:
             value = await self._ask(name)
             if value is None:
@@ -125,12 +125,12 @@ class _Kept(Generic[Value]):
             await self._asked(name)
         except (ClientError, Refusal) as error:
             log.warning("%s is not refreshed: %s", name, error)
-            if name in self._entries:  # what is known stays, and is asked for again in a while
+            if name in self._entries:  # the cached value stays, and is refreshed later
                 self._entries[name] = self._entries[name][0], trio.current_time()
 
 
 class Brokers:
-    """See the module. `pool` is open for as long as this is used."""
+    """See the module. `pool` is open as long as this is used."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class Brokers:
         """The topic, where it is known already: for the path of a send."""
 
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
-        """The background work, until cancelled."""
+        """Run the background work, until cancelled."""
         async with trio.open_nursery() as nursery:
             self._topics.nursery = self._groups.nursery = nursery
             nursery.start_soon(self.deadlines.run)
@@ -160,7 +160,7 @@ class Brokers:
             await self._learn_brokers()
 
     async def _learn_brokers(self) -> None:
-        """Which brokers there are, for groups that are asked about before any topic is."""
+        """Learn the brokers, for groups requested before any topic."""
         while True:
             try:
                 cluster = await self.namesrv.cluster()
@@ -176,7 +176,7 @@ class Brokers:
     # ---- topics and groups
 
     async def topic(self, name: str) -> Topic:
-        """Raises Refusal where there is none."""
+        """Raises Refusal if there is none."""
         try:
             found = await self._topics.get(name)
         except names.InvalidName as error:
@@ -188,7 +188,7 @@ class Brokers:
         return found
 
     async def group(self, name: str) -> SubscriptionGroupConfig:
-        """A group's settings; those of an automatically created group where no broker knows it."""
+        """A group's settings; those of an automatically created group if no broker knows it."""
         try:
             found = await self._groups.get(name)
         except ClientError as error:
@@ -244,16 +244,16 @@ class Brokers:
     # ---- calls
 
     def connection(self, address: str) -> Connection | None:
-        """The connection to a broker, where there is one."""
+        """The connection to a broker, if there is one."""
         found = self.pool.connections.get(address)
         return None if found is None or found.closed else found
 
     def takes_frames(self, connection: Connection) -> bool:
-        """Whether a request may be sent as a frame with a JSON header that was made already: hooks do not see it."""
+        """Whether a request may be sent as a ready-made frame with a JSON header, which hooks do not see."""
         return connection.header_type == HeaderType.JSON and not self._signs()
 
     def frame_soon(self, connection: Connection, opaque: int, frame: bytes, on_answer: OnAnswer) -> None:
-        """Send a frame without a task for its answer: `on_answer` gets that, or the error that came instead, once."""
+        """Send a frame without a task for its answer: `on_answer` is called once, with the answer or the error."""
         deadlines = self.deadlines
 
         def answered(answer: Command | RemotingError) -> None:
@@ -288,7 +288,7 @@ class Brokers:
         timeout: float = ASK_SECONDS,
         good: frozenset[int] = frozenset({int(ResponseCode.SUCCESS)}),
     ) -> Command:
-        """A call; raises ClientError where it fails, or is answered with another code than the good ones."""
+        """A call; raises ClientError if it fails or is answered with a code other than the accepted ones."""
         try:
             answer = await self.pool.call(address, request(code, header, body), timeout)
         except RemotingError as error:
@@ -307,7 +307,7 @@ class Brokers:
         timeout: float = ASK_SECONDS,
         good: frozenset[int] = frozenset({int(ResponseCode.SUCCESS)}),
     ) -> Command:
-        """`ask` for a client: what fails is a Refusal with the code that it becomes."""
+        """`ask` on behalf of a client: a failure becomes a Refusal with the matching code."""
         try:
             return await self.ask(address, code, header, body, timeout=timeout, good=good)
         except ClientError as error:
@@ -315,14 +315,14 @@ class Brokers:
 
 
 def refused(error: ClientError) -> Refusal:
-    """What a broker's refusal, or the lack of one, is to a client."""
+    """The client's view of a broker's refusal, or of its absence."""
     if isinstance(error, Refused):
         return Refusal(code_of(error.code), error.remark or str(error))
     return failed(error)
 
 
 def failed(error: Exception) -> Refusal:
-    """What it is to a client that a broker did not answer."""
+    """The client's view of an unanswered request."""
     if isinstance(error, CallTimeout) or isinstance(error.__cause__, CallTimeout):
         return Refusal(Code.PROXY_TIMEOUT, str(error))
     if isinstance(error, TooManyRequests):

@@ -1,7 +1,7 @@
 """The clients that have sent their settings, each with its open Telemetry.
 
-A client is what it says for as long as one of its telemetries is open. No call needs it: one that comes before its
-settings, or after a restart of ours, when some clients repeat them only every five minutes, is served all the same.
+A client's settings hold as long as one of its telemetry streams is open. No call requires them: one that arrives before
+its settings, or after our restart, when some clients repeat them only every five minutes, is served all the same.
 
 Invariants: a client in the table has an open telemetry; `producers` names exactly the clients whose settings have the
 topic.
@@ -24,6 +24,7 @@ MOST_TOPICS = 1000
 MOST_BYTES = 64 << 20
 """Of names that all clients together may have in their settings; those of further clients are not remembered."""
 _CLIENT_SIZE = 1024
+_TOPIC_SIZE = 500  # besides its name, for a topic that no other client has
 
 
 class Client:
@@ -61,10 +62,10 @@ class Clients:
         return self._by_id.get(client_id)
 
     def told(self, call: Call, settings: m.Settings) -> Client:
-        """A client has sent its settings on this telemetry, the first or further ones. Raises Refusal."""
+        """A client has sent its settings on this telemetry stream, for the first time or again. Raises Refusal."""
         client = self._by_id.get(call.client_id)
         names = {topic.name for topic in settings.publishing.topics[:MOST_TOPICS] if is_topic_name(topic.name)}
-        size = _CLIENT_SIZE + sum(map(len, names))
+        size = _CLIENT_SIZE + sum(_TOPIC_SIZE + len(name) for name in names)
         before = client.size if client is not None else 0
         if self.size - before + size > MOST_BYTES:
             raise Refusal(Code.TOO_MANY_REQUESTS, f"the settings of all clients together exceed {MOST_BYTES} bytes")
@@ -87,17 +88,17 @@ class Clients:
         return client
 
     def producers(self, topic: str) -> list[Client]:
-        """The producers of a topic, in random order."""
+        """The producers of a topic, from a random one on."""
         found = list(self._producers.get(topic, {}).values())
-        self._random.shuffle(found)
-        return found
+        first = self._random.randrange(len(found)) if found else 0
+        return found[first:] + found[:first]
 
     def topics(self) -> set[str]:
-        """All topics that there are producers for."""
+        """All topics with producers."""
         return set(self._producers)
 
     def leave(self, client_id: str) -> None:
-        """It has said that it ends."""
+        """The client has announced its end."""
         client = self._by_id.get(client_id)
         if client is not None:
             client.is_leaving = True
@@ -105,7 +106,7 @@ class Clients:
     def _over(self, call: Call) -> None:
         client = self._by_id.get(call.client_id)
         if client is None or client.telemetry is not call:
-            return  # it has opened another one meanwhile
+            return  # it has opened another stream meanwhile
         del self._by_id[client.id]
         self.size -= client.size
         for topic in client.topics:

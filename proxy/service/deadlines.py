@@ -1,4 +1,4 @@
-"""Time-outs of calls to brokers that have no task of their own: one task looks after all of them.
+"""Timeouts of calls to brokers without their own task: one task handles all of them.
 
 Java: remoting/netty/NettyRemotingAbstract.java (scanResponseTable)
 """
@@ -15,7 +15,7 @@ _LOOK_EVERY = 0.25
 
 
 class Deadlines:
-    """What to do when a time is over, unless it was crossed out before."""
+    """Actions to run at a deadline unless cancelled before."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int]] = []
@@ -26,18 +26,18 @@ class Deadlines:
         return len(self._actions)
 
     def add(self, when: float, action: Callable[[], None]) -> int:
-        """By trio's clock; a quarter of a second late at most. The number crosses it out."""
+        """By trio's clock; at most a quarter of a second late. The returned number cancels it."""
         number = next(self._numbers)
         self._actions[number] = action
         heapq.heappush(self._heap, (when, number))
         return number
 
     def cross_out(self, number: int) -> None:
-        """It is done. Its place in the heap goes when its time comes."""
+        """Cancel the action. Its heap entry goes at its deadline."""
         self._actions.pop(number, None)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             await trio.sleep(_LOOK_EVERY)
             now = trio.current_time()

@@ -1,4 +1,4 @@
-"""A record of a broker as gRPC clients get it. Pure.
+"""A broker's record as a gRPC message. Pure.
 
 Java: proxy/grpc/v2/common/GrpcConverter.java
 """
@@ -18,7 +18,7 @@ from rocketlet.proxy.wire import messages as m
 
 
 def incoming(record: Record, properties: Mapping[str, str], topic: str, receipt_handle: str | None) -> m.Message:
-    """The message of a delivery, or of a question about a transaction, which has no handle."""
+    """The message of a delivery, or of a transaction check, which has no handle."""
     system = m.SystemProperties(
         message_id=properties.get(props.UNIQ_KEY) or offset_message_id(record.store_host, record.log_offset),
         body_digest=m.Digest(type=m.MD5, checksum=hashlib.md5(record.body, usedforsecurity=False).hexdigest().upper()),

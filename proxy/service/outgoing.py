@@ -1,4 +1,4 @@
-"""A message of a gRPC client as brokers take it: checked, with its properties as text. Pure.
+"""A gRPC client's message as brokers accept it: checked, with its properties as text. Pure.
 
 Java: proxy/grpc/v2/producer/SendMessageActivity.java, proxy/grpc/v2/common/GrpcValidator.java
 """
@@ -23,7 +23,7 @@ from rocketlet.proxy.wire.codes import Code
 BORN_HOST = "__BORNHOST"
 BORN_TIMESTAMP = "BORN_TIMESTAMP"
 TRACE_CONTEXT = "TRACE_CONTEXT"
-# What is not a user's: refused when sent, and not shown as a user's when received.
+# System properties: refused when sent, and not shown as user properties when received.
 SYSTEM_NAMES = props.RESERVED | {
     props.TIMER_DELIVER_MS,
     props.TIMER_DELAY_MS,
@@ -59,7 +59,7 @@ _control = re.compile("[\x00-\x1f\x7f-\x9f]").search
 
 @dataclass(slots=True)
 class Outgoing:
-    """A message that may be sent."""
+    """A checked message."""
 
     message_id: str
     properties: str
@@ -72,7 +72,7 @@ class Outgoing:
 
 
 def check_topic(name: str) -> None:
-    """Raises Refusal for what clients may not name."""
+    """Raises Refusal for topics that clients may not name."""
     try:
         names.check_topic_name(name)
     except names.InvalidName as error:
@@ -143,7 +143,7 @@ def outgoing(message: m.Message, config: ProxyConfig, born_host: str, now_ms: in
 
 
 def _check_user(found: Mapping[str, str], config: ProxyConfig) -> int:
-    """The bytes of the user's properties."""
+    """The size of the user's properties."""
     if len(found) > config.user_property_max_num:
         raise Refusal(
             Code.MESSAGE_PROPERTIES_TOO_LARGE,
@@ -159,7 +159,7 @@ def _check_user(found: Mapping[str, str], config: ProxyConfig) -> int:
 
 
 def _take_type(message: m.Message, found: dict[str, str], result: Outgoing, config: ProxyConfig, now_ms: int) -> None:
-    """What kind of message it is follows from what it carries."""
+    """The message type, derived from the properties set."""
     system = message.system_properties
     if system.HasField("message_group"):
         group = system.message_group
@@ -195,7 +195,7 @@ def _take_type(message: m.Message, found: dict[str, str], result: Outgoing, conf
 
 
 def check_type(wanted: str, given: str) -> None:
-    """Whether a topic of a type takes such a message. Raises Refusal."""
+    """Check that a topic of this type accepts such a message. Raises Refusal."""
     if wanted not in (given, MIXED):
         raise Refusal(
             Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, f"the topic takes {wanted} messages, and this one is {given}"
@@ -203,14 +203,16 @@ def check_type(wanted: str, given: str) -> None:
 
 
 def choose_queue(queues: Sequence[MessageQueue], message_group: str, turn: int) -> MessageQueue:
-    """The queue of a message: those of one group go to the same one, as long as the number of queues stays."""
+    """The queue of a message: those of one group go to the same one, as long as the number of queues does not
+    change."""
     if message_group:
         return queues[consistent_hash(string_hash(message_group), len(queues))]
     return queues[turn % len(queues)]
 
 
 def consistent_hash(key: int, buckets: int) -> int:
-    """The bucket of a key, by Lamping and Veach's jump hash: another number of buckets moves as few keys as possible.
+    """The bucket of a key, by Lamping and Veach's jump hash: changing the number of buckets moves as few keys as
+    possible.
 
     With the generator and rounding of Java's proxy, so that both choose the same queue.
     """
@@ -225,7 +227,8 @@ def consistent_hash(key: int, buckets: int) -> int:
 
 
 def check_bytes(data: bytes) -> None:
-    """Whether a large send is large by its bodies: protobuf makes 80 bytes of each empty field. Raises Refusal."""
+    """Check that a large send is large by its bodies: protobuf turns every empty field into 80 bytes. Raises
+    Refusal."""
     for count, (_, at, end) in enumerate(_fields(data, 0, len(data)), 1):
         if count > MOST_MESSAGES:
             raise Refusal(Code.BAD_REQUEST, f"more than {MOST_MESSAGES} messages in one request")
@@ -238,7 +241,7 @@ def check_bytes(data: bytes) -> None:
 
 
 def _fields(data: bytes, at: int, end: int) -> list[tuple[int, int, int]]:
-    """Number of each field, and where its value is, as far as it can be read; at most one more than we take."""
+    """The number of each field and the place of its value, as far as readable; at most one more than we accept."""
     found: list[tuple[int, int, int]] = []
     while at < end and len(found) <= _MOST_FIELDS:
         tag, at = _varint(data, at, end)

@@ -1,7 +1,7 @@
-"""A topic's route as gRPC clients see it: queues of brokers that are all reached by this endpoint. Pure.
+"""A topic's route as gRPC clients see it: queues of brokers that are all reached through this endpoint. Pure.
 
-From the answer on a client talks to the addresses in it. They are those by which it has reached us, unless the
-settings say otherwise: so a client behind a forwarded port, or in a container, never gets one that it cannot reach.
+From then on a client talks to the addresses in the answer. Unless settings say otherwise, these are the addresses by
+which it has reached us, so a client behind a forwarded port or in a container never gets one that it cannot reach.
 
 Java: proxy/grpc/v2/route/RouteActivity.java
 """
@@ -23,7 +23,7 @@ _MOST_ADDRESSES = 16
 
 
 def endpoints(host: str, port: int) -> m.Endpoints:
-    """One address as clients want it."""
+    """One address as clients expect it."""
     try:
         scheme = m.IPv4 if ip_address(host).version == 4 else m.IPv6
     except ValueError:
@@ -32,7 +32,7 @@ def endpoints(host: str, port: int) -> m.Endpoints:
 
 
 def reachable(asked: m.Endpoints, local: tuple[str, int], host: str) -> m.Endpoints:
-    """The endpoints to answer: of the settings, else those that the client has used, else the socket's own."""
+    """The endpoints for the answer: those in the settings, else those the client used, else the socket's own."""
     if host:
         return endpoints(host, local[1])
     if 0 < len(asked.addresses) <= _MOST_ADDRESSES and all(one.host and one.port > 0 for one in asked.addresses):
@@ -67,7 +67,7 @@ def message_queues(topic: Topic, resource: m.Resource, where: m.Endpoints) -> It
 
 
 def assignments(topic: Topic, resource: m.Resource, where: m.Endpoints, *, orderly: bool) -> Iterator[m.Assignment]:
-    """What a push consumer receives from: each broker as one, or each queue where the group takes them in order."""
+    """What a push consumer receives from: each broker as one, or each queue if the group is orderly."""
     for queues in sorted(topic.route.data.queueDatas, key=lambda one: one.brokerName):
         if MASTER not in topic.route.addresses.get(queues.brokerName, ()) or not queues.perm & PERM_READ:
             continue

@@ -1,8 +1,8 @@
 """The answer to a client's settings: the settings, echoed with the server's own values in them. Pure.
 
 A producer's back-off has to be exponential and a consumer's, for the Python client, customized; `metric` has to be
-there and off. Illegal topics are left out rather than refused: a client that has once tried one would send
-it with its settings for ever.
+present and off. Illegal topics are left out rather than refused: a client that has tried one once would send it with
+its settings forever.
 
 Java: proxy/grpc/v2/common/GrpcClientSettingsManager.java
 """
@@ -51,7 +51,7 @@ def consumer_settings(asked: m.Settings, config: ProxyConfig, group: Subscriptio
 
 
 def max_attempts(group: SubscriptionGroupConfig) -> int:
-    """How often a message is delivered at most."""
+    """The maximum number of deliveries of a message."""
     return max(group.retryMaxTimes, 0) + 1
 
 

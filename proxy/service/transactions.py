@@ -1,9 +1,9 @@
-"""Transactions that are under way: where their half messages are, and whom to ask about them.
+"""Open transactions: where their half messages are, and which producers to check with.
 
-A client ends a transaction by its id alone, so the place of the half message is remembered from its send, or from the
-broker's question about it. What was forgotten (a restart of ours, another endpoint) the broker asks about, so nothing
-hangs. Brokers ask producer groups; a producer's group is the topic that it sends to, and this process is a member of
-the groups of all its producers of transactions.
+A client ends a transaction by its id only, so the place of the half message is remembered from its send, or from the
+broker's check. If it was forgotten (our restart, another endpoint), the broker checks again, so nothing hangs. Brokers
+check with producer groups; a producer's group is the topic it sends to, and this process is a member of the groups of
+all its transaction producers.
 
 Java: proxy/service/transaction/AbstractTransactionService.java, ClusterTransactionService.java
 """
@@ -64,7 +64,7 @@ class Transactions(ConnectionEvents):
     """See the module."""
 
     def __init__(self, clients: Clients, client_id: str) -> None:
-        self.brokers: Brokers | None = None  # which has us among the events of its pool
+        self.brokers: Brokers | None = None  # whose pool reports events to us
         self._clients = clients
         self._client_id = client_id
         self._open: dict[tuple[str, str], _Half] = {}
@@ -75,7 +75,7 @@ class Transactions(ConnectionEvents):
         return len(self._open)
 
     def table(self) -> HandlerTable:
-        """What brokers ask of us."""
+        """The requests that brokers send to us."""
         return {
             int(RequestCode.CHECK_TRANSACTION_STATE): Handler(
                 self._asked, CheckTransactionStateHeader, "client", longest_body=None
@@ -85,7 +85,7 @@ class Transactions(ConnectionEvents):
     # ---- sent and ended
 
     def begun(self, topic: str, broker: str, message_id: str, header: SendMessageAnswerHeader) -> str:
-        """A half message was stored; the id of its transaction."""
+        """A half message was stored. Returns the transaction id."""
         try:
             log_offset = parse_offset_message_id(header.msgId)[2]
         except InvalidMessageId as error:
@@ -114,7 +114,7 @@ class Transactions(ConnectionEvents):
             )
         resolution = _RESOLUTIONS.get(request.resolution)
         if resolution is None:
-            return  # unknown: the broker asks again
+            return  # unknown: the broker will check again
         header = EndTransactionHeader(
             commitLogOffset=half.log_offset,
             commitOrRollback=resolution,
@@ -128,15 +128,15 @@ class Transactions(ConnectionEvents):
         await self.brokers.demand(self.brokers.master(half.broker), RequestCode.END_TRANSACTION, header)
         self._open.pop(key, None)
 
-    # ---- asked
+    # ---- checks
 
     def _asked(self, request: Request) -> None:
-        """A broker asks about a transaction: so does a producer of its topic get asked."""
+        """A broker checks a transaction: forward the check to a producer of its topic."""
         header: CheckTransactionStateHeader = request.header
         try:
             record = decode(bytes(request.body))
         except RecordError as error:
-            log.warning("%s asks about a transaction with what is no message: %s", request.connection.peer, error)
+            log.warning("%s checks a transaction with an invalid message: %s", request.connection.peer, error)
             return
         properties = props.decode_bytes(record.properties)
         transaction_id = header.transactionId or properties.get(props.UNIQ_KEY) or header.msgId or ""
@@ -162,16 +162,16 @@ class Transactions(ConnectionEvents):
                     )
                 )
                 return
-        log.info("no producer of topic %s is here to be asked about transaction %s", record.topic, transaction_id)
+        log.info("no producer of topic %s is connected to be asked about transaction %s", record.topic, transaction_id)
 
     def _broker_at(self, connection: Connection) -> str:
         assert self.brokers is not None
         return next((name for name, at in self.brokers.masters.items() if at == connection.peer), "")
 
-    # ---- known to brokers
+    # ---- heartbeats to brokers
 
     async def run(self) -> None:
-        """Tell brokers again and again of what topics there are producers, until cancelled."""
+        """Send brokers heartbeats with the topics of our producers, until cancelled."""
         while True:
             wanted = self._wanted()
             for address in list(self._told):
@@ -183,7 +183,7 @@ class Transactions(ConnectionEvents):
             await trio.sleep(_LOOK_EVERY)
 
     def _wanted(self) -> dict[str, frozenset[str]]:
-        """The topics of transactions that have had producers here for a while, by the addresses of their brokers."""
+        """The topics that have had transaction producers here for a while, by broker address."""
         assert self.brokers is not None
         now = trio.current_time()
         here = self._clients.topics() | {topic for topic, _ in self._open}
@@ -208,14 +208,14 @@ class Transactions(ConnectionEvents):
             self._told[address] = topics, trio.current_time()
 
     async def _take_leave(self, address: str, topics: frozenset[str]) -> None:
-        """A broker ends the connection of a producer that it hears nothing of: and all others are on that one too."""
+        """A broker closes the connection of a silent producer, and all other producers share that connection."""
         assert self.brokers is not None
         for topic in topics:
             header = UnregisterClientHeader(clientID=self._client_id, producerGroup=topic)
             try:
                 await self.brokers.ask(address, RequestCode.UNREGISTER_CLIENT, header)
             except ClientError as error:
-                log.info("could not take leave of %s for topic %s: %s", address, topic, error)
+                log.info("could not unregister from %s for topic %s: %s", address, topic, error)
         told = self._told.get(address)
         if topics and told is not None:
             left = told[0] - topics
@@ -225,5 +225,5 @@ class Transactions(ConnectionEvents):
                 del self._told[address]
 
     def connected(self, connection: Connection) -> None:
-        """See ConnectionEvents: a broker that restarted knows no clients."""
+        """See ConnectionEvents: a restarted broker knows no clients."""
         self._told.pop(connection.peer, None)

@@ -1,4 +1,4 @@
-"""The status codes of `apache.rocketmq.v2`, and what brokers' response codes become of them. DO NOT CHANGE.
+"""The status codes of `apache.rocketmq.v2`, and the mapping from brokers' response codes. DO NOT CHANGE.
 
 Java: apache/rocketmq/v2/definition.proto (Code), proxy/grpc/v2/common/ResponseBuilder.java
 """
@@ -71,5 +71,5 @@ _BY_RESPONSE_CODE = {
 
 
 def code_of(response_code: int) -> Code:
-    """What a broker's answer is to a client."""
+    """The status for a broker's response code."""
     return _BY_RESPONSE_CODE.get(response_code, Code.INTERNAL_SERVER_ERROR)  # type: ignore[call-overload,no-any-return]

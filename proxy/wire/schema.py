@@ -1,11 +1,11 @@
 """The messages of `apache.rocketmq.v2`: field numbers, names and types, and the descriptors made of them.
 
-Written here as a table and not as generated code: that would register these names in protobuf's one pool, where the
-official Python client in the same process registers them too, and importing the second would fail. So they live in a
-pool of our own. `messages.py` has the classes, `messages.pyi` their types for mypy (scripts/grpc_stubs.py writes it).
+A table instead of generated code: that would register these names in protobuf's one pool, where the official Python
+client in the same process registers them too, and importing the second would fail. So they live in their own pool.
+`messages.py` has the classes, `messages.pyi` their types for mypy (scripts/grpc_stubs.py writes it).
 
-A line is a message and its fields: number, name, type. `1?` is optional (its presence matters), `1*` repeated, `5:x`
-one of those that exclude each other as x. The numbers are the protocol: DO NOT CHANGE.
+A line is a message and its fields: number, name, type. `1?` is optional (its presence matters), `1*` repeated, `5:x` a
+member of the oneof x. The numbers are the protocol: DO NOT CHANGE.
 
 Java: rocketmq-apis, apache/rocketmq/v2/definition.proto and service.proto
 """
@@ -34,8 +34,8 @@ TransactionSource: 0 SOURCE_UNSPECIFIED, 1 SOURCE_CLIENT, 2 SOURCE_SERVER_CHECK
 Language: 0 LANGUAGE_UNSPECIFIED, 1 JAVA, 2 CPP, 3 DOT_NET, 4 GOLANG, 5 RUST, 6 PYTHON, 7 PHP, 8 NODE_JS
 """
 
-# The status code is an enum in the protocol and an int32 here, with the same bytes: an enum of Python's (`Code`) names
-# its values, and a number that we do not know stays as it is.
+# The status code is an enum in the protocol and an int32 here, with the same encoding: a Python enum (`Code`) names its
+# values, and an unknown number is kept.
 _MESSAGES = """
 Resource: 1 resource_namespace string, 2 name string
 Address: 1 host string, 2 port int32
@@ -123,7 +123,7 @@ _field = re.compile(r"(\d+)([?*]|:\w+)? (\w+) (\w+)").fullmatch
 
 
 def descriptors() -> DescriptorPool:
-    """A pool that knows these messages and nothing else."""
+    """A pool with only these messages."""
     file = FileDescriptorProto(name="rocketlet/proxy.proto", package=PACKAGE, syntax="proto3")
     pool = DescriptorPool()
     for known in _WELL_KNOWN.values():
@@ -138,7 +138,7 @@ def descriptors() -> DescriptorPool:
     for name, fields in _entries(_MESSAGES):
         message = file.message_type.add(name=name)
         optional = [_add_field(message, text, enums) for text in fields]
-        for field in optional:  # after those of the table, as protobuf wants it
+        for field in optional:  # after those of the table, as protobuf requires
             if field is not None:
                 field.oneof_index = len(message.oneof_decl)
                 message.oneof_decl.add(name=f"_{field.name}")
@@ -163,7 +163,7 @@ def _entries(table: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _add_field(message: DescriptorProto, text: str, enums: set[str]) -> FieldDescriptorProto | None:
-    """Adds one; returned is one that is optional, to be completed by the caller."""
+    """Add a field; an optional one is returned, to be completed by the caller."""
     found = _field(text)
     assert found is not None, text
     number, mark, name, kind = found.groups()
@@ -171,7 +171,7 @@ def _add_field(message: DescriptorProto, text: str, enums: set[str]) -> FieldDes
     field = message.field.add(name=name, number=int(number), label=label)
     if kind in _SCALARS:
         field.type = _SCALARS[kind]
-    elif kind == "map":  # of text to text, the only kind there is
+    elif kind == "map":  # from text to text, the only kind there is
         entry = message.nested_type.add(name="UserPropertiesEntry")
         entry.options.map_entry = True
         for part in ("1 key string", "2 value string"):

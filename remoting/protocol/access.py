@@ -14,7 +14,7 @@ SECURITY_TOKEN = "SecurityToken"
 
 
 class UpdateAclConfigHeader(Header):
-    """50. The permissions are comma lists of `topic=PUB|SUB`. What is None is left as it was."""
+    """50. The permissions are comma lists of `topic=PUB|SUB`. None leaves a value unchanged."""
 
     accessKey: str = ""
     secretKey: str = ""

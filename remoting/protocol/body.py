@@ -1,9 +1,9 @@
-"""Bodies in JSON: typed structs, written compactly, read with everything that fastjson and other clients do to them.
+"""JSON bodies: typed structs, written compactly, read with all the variations of fastjson and other clients.
 
 Written: no blanks (the Go client takes route bodies apart by string operations), numeric keys quoted, None left out, no
 references. Read: numbers as text and text as numbers, bare numeric keys, object keys, trailing commas, `$ref`; null is
-the same as missing; unknown keys are left out. Plain JSON of the right types costs one pass by msgspec, the rest goes
-through `common.fastjson`, which is slow: how many values it may read is a limit of each class (`odd_values`). Bodies
+the same as missing; unknown keys are ignored. Plain JSON of the right types costs one pass by msgspec; the rest goes
+through `common.fastjson`, which is slow: each class limits how many values it may read (`odd_values`). Bodies
 that servers read keep the default, which holds the loop for 20 ms at most; answers read by clients and tools may be
 larger, because RocketMQ writes routes and tables of queues in fastjson's dialect.
 
@@ -36,12 +36,12 @@ class Body(msgspec.Struct):
     odd_values: ClassVar[int] = ODD_VALUES
 
     def to_json(self) -> bytes:
-        """The body as it travels."""
+        """The encoded body."""
         return _encode(self.builtins())
 
     @classmethod
     def from_json(cls, data: bytes | memoryview) -> Self:
-        """The body out of its bytes. Raises BodyError."""
+        """The decoded body. Raises BodyError."""
         data = bytes(data)
         if b'"$ref"' in data:
             return cls.from_odd_json(data)
@@ -49,31 +49,31 @@ class Body(msgspec.Struct):
             body: Self = _decoder(cls).decode(data)
             return body
         except UNDECODABLE:
-            return cls.from_odd_json(data)  # of another shape than plain JSON has, or broken
+            return cls.from_odd_json(data)  # not plain JSON of this shape, or broken
 
     @classmethod
     def from_odd_json(cls, data: bytes) -> Self:
-        """The tolerant way. Raises BodyError."""
+        """Decode with the lenient reader. Raises BodyError."""
         try:
             return cls.from_builtins(without_nulls(fastjson.loads(data, most=cls.odd_values)))
         except (fastjson.InvalidJson, *UNDECODABLE) as error:
             raise BodyError(f"the body is no {cls.__name__}: {error}") from None
 
     def builtins(self) -> Any:
-        """What `to_json` encodes: fields that are None left out."""
+        """What `to_json` encodes: fields without those that are None."""
         values = ((name, getattr(self, name)) for name in self.__struct_fields__)
         return {name: value for name, value in values if value is not None and value is not msgspec.UNSET}
 
     @classmethod
     def from_builtins(cls, value: Any) -> Self:
-        """The body out of what the tolerant reader found."""
+        """The body from the lenient reader's values."""
         return msgspec.convert(value, cls, strict=False)
 
 
 class QueueKeyedBody(Body):
-    """Root of bodies with maps keyed by queues: their type is not JSON's, so only the tolerant way can read them.
+    """Root of bodies with maps keyed by queues: these are not JSON, so only the lenient reader can read them.
 
-    They write `builtins` and `from_builtins` themselves.
+    Subclasses implement `builtins` and `from_builtins`.
     """
 
     odd_values: ClassVar[int] = ODD_VALUES_OF_ANSWERS
@@ -93,14 +93,14 @@ def without_nulls(value: Any) -> Any:
 
 
 def part(value: Any, name: str, kind: type[Part], default: Any) -> Part:
-    """One field of an object that was read the tolerant way. Raises msgspec.ValidationError."""
+    """One field of an object from the lenient reader. Raises msgspec.ValidationError."""
     if not isinstance(value, dict):
         raise msgspec.ValidationError(f"expected an object, not {type(value).__name__}")
     return msgspec.convert(value.get(name, default), kind, strict=False)
 
 
 def name_ordinals(value: Any, enums: Mapping[str, tuple[str, ...]]) -> None:
-    """Turn the ordinals among these fields of an object into names: C++ and Go clients send them."""
+    """Replace ordinals in these fields by names: C++ and Go clients send ordinals."""
     if isinstance(value, dict):
         for field, names in enums.items():
             ordinal = value.get(field)
@@ -110,5 +110,5 @@ def name_ordinals(value: Any, enums: Mapping[str, tuple[str, ...]]) -> None:
 
 @lru_cache(None)
 def _decoder(cls: type[Any]) -> msgspec.json.Decoder[Any]:
-    """One decoder a class of body; there are as many entries as there are classes."""
+    """One decoder per class; there are as many entries as classes."""
     return msgspec.json.Decoder(cls, strict=False)

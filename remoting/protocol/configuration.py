@@ -1,7 +1,7 @@
 """Topics and groups as configured: their bodies, their version, and the requests that change and list them (17, 21,
 200, 201, 207, 215; 25 and 26, 318 and 319 whose bodies are properties text).
 
-Defaults are those of an automatically made topic or group.
+Defaults are those of an automatically created topic or group.
 
 Java: common/TopicConfig.java, common/subscription/SubscriptionGroupConfig.java, common/DataVersion.java,
 common/protocol/body/TopicConfigSerializeWrapper.java, SubscriptionGroupWrapper.java,
@@ -20,7 +20,9 @@ MULTI_TAG = "MULTI_TAG"
 FILTER_TYPES = (SINGLE_TAG, MULTI_TAG)
 
 # Bytes of a request to change settings (25, 318). All settings with their values are 10 KB.
-LONGEST_UPDATE = 64 << 10
+LONGEST_UPDATE = 32 << 10
+# Of one that is about a single group, mode or version. It is read twice more where changes are audited.
+LONGEST_ENTRY = 16 << 10
 
 # Bits of topicSysFlag.
 UNIT = 1
@@ -28,7 +30,7 @@ UNIT_SUBSCRIPTION = 2
 
 
 class DataVersion(Body):
-    """Which state of a table this is; equal means equal in all. `stateVersion` comes from 5.x."""
+    """The version of a table; versions are equal only if all fields are. `stateVersion` comes from 5.x."""
 
     counter: Long = 0
     timestamp: Long = 0
@@ -71,7 +73,7 @@ class CustomizedRetryPolicy(Body):
 
 
 class GroupRetryPolicy(Body):
-    """When a message that could not be consumed comes again; EXPONENTIAL or CUSTOMIZED. Clients of 5.x obey it."""
+    """When a failed message is redelivered; EXPONENTIAL or CUSTOMIZED. Clients of 5.x follow it."""
 
     type: str = "CUSTOMIZED"
     exponentialRetryPolicy: ExponentialRetryPolicy | UnsetType = UNSET
@@ -95,7 +97,7 @@ class SubscriptionGroupConfig(Body):
 
     @property
     def is_orderly(self) -> bool:
-        """Whether clients of 5.x take its messages in order."""
+        """Whether 5.x clients consume its messages in order."""
         return self.consumeMessageOrderly is True
 
 
@@ -107,7 +109,7 @@ class SubscriptionGroupTable(Body):
 
 
 class CreateTopicHeader(Header):
-    """17. Go sends `defaultTopic` as the word defaultTopic; it is ignored. `order` is not obeyed by 4.x."""
+    """17. Go sends `defaultTopic` as the word defaultTopic; it is ignored. 4.x ignores `order`."""
 
     topic: str = ""
     defaultTopic: str = "TBW102"
@@ -142,7 +144,7 @@ class DeleteTopicHeader(Header):
 
 
 class DeleteSubscriptionGroupHeader(Header):
-    """207; 5.x says `cleanOffset` for `removeOffset`."""
+    """207; 5.x uses `cleanOffset` instead of `removeOffset`."""
 
     groupName: str = ""
     removeOffset: bool = False

@@ -1,15 +1,15 @@
-"""Custom headers: typed structs on our side, flat maps of text on the wire.
+"""Custom headers: typed structs in our code, flat maps of text on the wire.
 
 A header is a msgspec Struct whose attributes are RocketMQ's field names (`queueOffset`). `to_ext` writes it as Java
 does: numbers in decimal, booleans as `true`/`false`, None not at all. `from_ext` reads what real clients write:
 
 - numbers as text, by their decimal form alone;
-- a boolean is true for `true` in any case and for `1` (a C++ client's), else false;
-- a field that is missing, or no number, takes its default; without default (RocketMQ would fail on it later, with a
-  null pointer) it is a HeaderError that names it;
-- fields without a reader are left out: `bname`, `ReqT`, those of ACL.
+- a boolean is true for `true` in any case and for `1` (from C++ clients), else false;
+- a missing or non-numeric field takes its default; without a default it is a HeaderError that names it (RocketMQ would
+  fail later, with a null pointer);
+- fields that nobody reads are ignored: `bname`, `ReqT`, those of ACL.
 
-Fields without default come first in a struct and are what its request cannot be served without.
+Fields without a default come first in a struct: its request cannot be served without them.
 
 Java: remoting/CommandCustomHeader.java, remoting/protocol/RemotingCommand.java (decodeCommandCustomHeader)
 """
@@ -25,24 +25,24 @@ from msgspec import UNSET, Meta, Struct
 
 from rocketlet.remoting.errors import HeaderError
 
-# Java's int and long: a number outside them is no number, neither there nor here.
+# Java's int and long: a value outside their range is not a number, there or here.
 Int = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 Long = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
-# What msgspec raises for bytes it cannot take; the last for values nested a thousand deep.
+# What msgspec raises for undecodable bytes; the last one for values nested a thousand deep.
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Header(Struct, gc=False):
-    """Root of all custom headers. `gc=False`: they hold text and numbers only, so no cycle can begin in one."""
+    """Root of all custom headers. `gc=False`: they hold text and numbers only, so they cannot be part of a cycle."""
 
 
 HeaderT = TypeVar("HeaderT", bound=Header)
 
 
 def from_ext(cls: type[HeaderT], ext: Mapping[str, str] | None) -> HeaderT:
-    """The typed header out of the map. Raises HeaderError."""
+    """The typed header from a map. Raises HeaderError."""
     try:
         return msgspec.convert(ext or {}, cls, strict=False)
     except msgspec.ValidationError:
@@ -50,7 +50,7 @@ def from_ext(cls: type[HeaderT], ext: Mapping[str, str] | None) -> HeaderT:
 
 
 def to_ext(header: Header) -> dict[str, str]:
-    """The map that travels; None is left out."""
+    """The map as sent; None is left out."""
     ext = {}
     for name, attribute in _names(type(header)):
         value = getattr(header, attribute)
@@ -60,7 +60,7 @@ def to_ext(header: Header) -> dict[str, str]:
 
 
 def text_of(value: Any) -> str:
-    """One value as Java prints it."""
+    """One value as Java formats it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return value if isinstance(value, str) else str(value)
@@ -74,7 +74,7 @@ def _names(cls: type[Header]) -> tuple[tuple[str, str], ...]:
 
 
 def _from_odd_ext(cls: type[HeaderT], ext: Mapping[str, str]) -> HeaderT:
-    """Field by field, for a map with something in it that the quick way refuses."""
+    """Field by field, for a map that the fast path refuses."""
     values: dict[str, Any] = {}
     for field in msgspec.structs.fields(cls):
         text = ext.get(field.encode_name)
@@ -94,7 +94,7 @@ def _read(text: str, kind: Any) -> Any:
     if kind is bool or kind == bool | None:
         return text.strip().lower() == "true"
     try:
-        number = int(text.strip())  # Java takes "+5" and "007" too
+        number = int(text.strip())  # Java accepts "+5" and "007" too
         return msgspec.convert(number, kind)
     except (ValueError, msgspec.ValidationError):
         return UNSET

@@ -1,4 +1,4 @@
-"""What `mqadmin` looks at in a broker: who is connected (203, 204, 328), what was stored and consumed (202, 208, 303,
+"""What `mqadmin` reads from a broker: who is connected (203, 204, 328), what was stored and consumed (202, 208, 303,
 315, 317), queues entry by entry (321), clients through the broker (307, 309).
 
 Java: common/admin/ConsumeStats.java, TopicStatsTable.java, common/protocol/body/ConsumerConnection.java and its
@@ -17,7 +17,7 @@ from rocketlet.common.message import MessageQueue
 from rocketlet.remoting.protocol.body import Body, QueueKeyedBody, name_ordinals, part
 from rocketlet.remoting.protocol.header import Header, Int, Long, text_of
 from rocketlet.remoting.protocol.membership import SubscriptionData
-from rocketlet.remoting.protocol.queue import WireQueue, object_map, read_object_map
+from rocketlet.remoting.protocol.queue import WireQueue, object_map, object_map_pieces, read_object_map
 
 _encode = msgspec.json.Encoder().encode
 
@@ -55,14 +55,14 @@ class QueryConsumeTimeSpanHeader(Header):
 
 
 class ViewBrokerStatsHeader(Header):
-    """315: one counter of one thing, `TOPIC_PUT_NUMS` of `TopicA`."""
+    """315: one counter of one subject, `TOPIC_PUT_NUMS` of `TopicA`."""
 
     statsName: str = ""
     statsKey: str = ""
 
 
 class GetBrokerConsumeStatsHeader(Header):
-    """317: all groups, ordered ones alone or the others."""
+    """317: all groups: only the ordered ones, or only the others."""
 
     isOrder: bool = False
 
@@ -142,7 +142,7 @@ class ProducerTableInfo(Body):
 
     @staticmethod
     def pieces(groups: Iterable[tuple[str, list[ProducerInfo]]]) -> Iterator[bytes]:
-        """Its JSON, a piece at a time. A group with many producers comes again with the next of them."""
+        """Its JSON, in pieces. A group with many producers is repeated with the next of them."""
         last = None
         for group, producers in groups:
             before = b"," if group == last else (b'{"data":{' if last is None else b"],") + _encode(group) + b":["
@@ -152,7 +152,7 @@ class ProducerTableInfo(Body):
 
 
 class TopicOffset(Body):
-    """What one queue holds."""
+    """The offsets of one queue."""
 
     lastUpdateTimestamp: Long = 0
     maxOffset: Long = 0
@@ -160,12 +160,18 @@ class TopicOffset(Body):
 
 
 class TopicStatsTable(QueueKeyedBody):
-    """The answer to 202: one entry a write queue."""
+    """The answer to 202: one entry per write queue."""
 
     offsetTable: dict[MessageQueue, TopicOffset] = field(default_factory=dict)
 
     def builtins(self) -> Any:
         return {"offsetTable": object_map(self.offsetTable)}
+
+    def pieces(self) -> Iterator[bytes]:
+        """Its JSON, a piece at a time."""
+        yield b'{"offsetTable":'
+        yield from object_map_pieces(self.offsetTable)
+        yield b"}"
 
     @classmethod
     def from_builtins(cls, value: Any) -> Self:
@@ -181,13 +187,19 @@ class OffsetWrapper(Body):
 
 
 class ConsumeStats(QueueKeyedBody):
-    """The answer to 208: one entry a read queue of each topic that the group has a position in."""
+    """The answer to 208: one entry per read queue of each topic in which the group has a position."""
 
     offsetTable: dict[MessageQueue, OffsetWrapper] = field(default_factory=dict)
     consumeTps: float = 0.0
 
     def builtins(self) -> Any:
         return {"consumeTps": self.consumeTps, "offsetTable": object_map(self.offsetTable)}
+
+    def pieces(self) -> Iterator[bytes]:
+        """Its JSON, a piece at a time."""
+        yield b'{"consumeTps":%b,"offsetTable":' % _encode(self.consumeTps)
+        yield from object_map_pieces(self.offsetTable)
+        yield b"}"
 
     @classmethod
     def from_builtins(cls, value: Any) -> Self:
@@ -209,6 +221,25 @@ class ConsumeStatsList(QueueKeyedBody):
         ]
         return {"brokerAddr": self.brokerAddr, "consumeStatsList": groups, "totalDiff": self.totalDiff}
 
+    @staticmethod
+    def begin(broker: str) -> bytes:
+        """Its JSON up to the first entry of the list."""
+        return b'{"brokerAddr":%b,"consumeStatsList":[' % _encode(broker)
+
+    @staticmethod
+    def end(behind: int) -> bytes:
+        """And from the last one on."""
+        return b'],"totalDiff":%d}' % behind
+
+    @staticmethod
+    def entry(group: str, stats: Iterable[ConsumeStats]) -> Iterator[bytes]:
+        """One entry, a piece at a time."""
+        yield b"{%b:[" % _encode(group)
+        for number, one in enumerate(stats):
+            yield b"," if number else b""
+            yield from one.pieces()
+        yield b"]}"
+
     @classmethod
     def from_builtins(cls, value: Any) -> Self:
         groups = [
@@ -227,7 +258,7 @@ class BrokerStatsItem(Body):
 
 
 class BrokerStatsData(Body):
-    """The answer to 315. All three must be there; Java writes references where two are the same object."""
+    """The answer to 315. All three must be present; Java writes references if two are the same object."""
 
     statsDay: BrokerStatsItem = field(default_factory=BrokerStatsItem)
     statsHour: BrokerStatsItem = field(default_factory=BrokerStatsItem)
@@ -235,7 +266,7 @@ class BrokerStatsData(Body):
 
 
 class QueueEntry(Body, omit_defaults=True):
-    """One unit of a queue as 321 shows it; `eval`: the group's filter lets it pass."""
+    """One unit of a queue as 321 shows it; `eval`: the group's filter matches it."""
 
     physicOffset: Long
     physicSize: Int
@@ -257,7 +288,7 @@ class ConsumeQueueBody(Body):
 
 
 class QueueTimeSpan(Body):
-    """What one queue holds and where the group is in it, in time (ms) and in words."""
+    """The time span of one queue and the group's position in it, in time (ms) and as text."""
 
     messageQueue: WireQueue
     minTimeStamp: Long = 0
@@ -276,7 +307,7 @@ class ConsumeTimeSpanBody(Body):
 
     @staticmethod
     def pieces(spans: Iterable[list[QueueTimeSpan]]) -> Iterator[bytes]:
-        """Its JSON, a piece at a time."""
+        """Its JSON, in pieces."""
         yield b'{"consumeTimeSpanSet":['
         between = b""
         for piece in spans:

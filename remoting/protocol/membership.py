@@ -31,7 +31,7 @@ _ENUMS = {"consumeType": CONSUME_TYPES, "messageModel": MESSAGE_MODELS, "consume
 
 
 class SubscriptionData(Body):
-    """What a group wants of a topic. `subVersion` grows with every change; `subString` `*` is everything."""
+    """A group's subscription to a topic. `subVersion` grows with every change; `subString` `*` is everything."""
 
     topic: str = ""
     subString: str = "*"
@@ -64,7 +64,7 @@ class ProducerData(Body):
 
 
 class HeartbeatData(Body):
-    """The body of 34: everything one client is."""
+    """The body of 34: everything about one client."""
 
     clientID: str = ""
     producerDataSet: list[ProducerData] = field(default_factory=list)
@@ -112,7 +112,7 @@ class LockBatchBody(Body):
 
 
 class LockBatchAnswerBody(Body):
-    """The answer to 41: the queues that are locked for the asker now."""
+    """The answer to 41: the queues now locked for the client."""
 
     lockOKMQSet: list[WireQueue] = field(default_factory=list)
 

@@ -1,5 +1,5 @@
-"""Positions: what a group has consumed (14, 15), where a queue begins and ends (29 to 32), and moving or copying them
-(220 to 223, 308, 314; the tables of 43 and 45).
+"""Offsets: how far a group has consumed (14, 15), where a queue begins and ends (29 to 32), and resetting or copying
+offsets (220 to 223, 308, 314; the tables of 43 and 45).
 
 Java: common/protocol/header/QueryConsumerOffsetRequestHeader.java and its neighbours,
 common/protocol/body/ResetOffsetBody.java, GetConsumerStatusBody.java, ConsumerOffsetSerializeWrapper.java
@@ -14,7 +14,7 @@ import msgspec
 from msgspec import field
 
 from rocketlet.common.message import MessageQueue
-from rocketlet.remoting.protocol.body import ODD_VALUES_OF_ANSWERS, Body, QueueKeyedBody, part
+from rocketlet.remoting.protocol.body import ODD_VALUES, ODD_VALUES_OF_ANSWERS, Body, QueueKeyedBody, part
 from rocketlet.remoting.protocol.header import Header, Int, Long
 from rocketlet.remoting.protocol.queue import WireQueue, object_map, read_object_map
 
@@ -64,7 +64,7 @@ class OffsetAnswerHeader(Header):
 
 
 class TimestampAnswerHeader(Header):
-    """The answer to 32; -1 where there is no message."""
+    """The answer to 32; -1 if there is no message."""
 
     timestamp: Long
 
@@ -87,7 +87,7 @@ class ConsumerStatusHeader(Header):
 
 
 class CloneGroupOffsetHeader(Header):
-    """314: a group begins where another one is. Without topic: in all topics."""
+    """314: a group starts at another one's offsets. Without a topic: in all topics."""
 
     srcGroup: str = ""
     destGroup: str = ""
@@ -104,7 +104,7 @@ class QueryCorrectionOffsetHeader(Header):
 
 
 class ResetOffsetBody(QueueKeyedBody):
-    """New positions by queue. C++ clients want a list instead of the map: `list_json`."""
+    """New positions by queue. C++ clients need a list instead of the map: `list_json`."""
 
     offsetTable: dict[MessageQueue, int]
 
@@ -113,7 +113,7 @@ class ResetOffsetBody(QueueKeyedBody):
 
     @staticmethod
     def list_json(pieces: Iterable[Iterable[tuple[MessageQueue, int]]]) -> Iterator[bytes]:
-        """The form for clients whose language is CPP, a piece at a time."""
+        """The form for C++ clients, in pieces."""
         yield b'{"offsetTable":['
         between = b""
         for piece in pieces:
@@ -141,10 +141,10 @@ class _ListedOffset(WireQueue, frozen=True):
 class ConsumerStatusBody(QueueKeyedBody):
     """What clients have consumed: by client in the answer to 223, one client's queues in the answer to 221.
 
-    The broker reads what clients answer to 221, so the tolerant reader may hold it for 50 ms and no longer.
+    The broker reads clients' answers to 221, so the lenient reader may take 20 ms and no longer.
     """
 
-    odd_values: ClassVar[int] = 25_000
+    odd_values: ClassVar[int] = ODD_VALUES
 
     messageQueueTable: dict[MessageQueue, int] = field(default_factory=dict)
     consumerTable: dict[str, dict[MessageQueue, int]] = field(default_factory=dict)
@@ -163,7 +163,7 @@ class ConsumerStatusBody(QueueKeyedBody):
 
 
 class OffsetMovedEvent(Body):
-    """The body of a message in OFFSET_MOVED_EVENT: a pull asked for one offset and was told another."""
+    """The body of a message in OFFSET_MOVED_EVENT: a pull's offset was corrected to another."""
 
     consumerGroup: str
     messageQueue: WireQueue

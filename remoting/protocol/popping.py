@@ -1,6 +1,7 @@
-"""Pop, of 5.x: take messages for a while (200050), say that they are done (200051, 200151), have them longer or give
-them back (200053), look whether there are any (200054) or at them (200052), who waits (200055); which queues a client
-takes from and how (400 to 402); recall of a delayed message (370); what is in flight and delayed (30021, ours).
+"""Pop, from 5.x: receive messages for a while (200050), acknowledge them (200051, 200151), extend or end their
+invisible time (200053), ask whether there are any (200054), peek at them (200052), count waiting pops (200055); which
+queues a client consumes and how (400 to 402); recall a delayed message (370); messages in flight and delayed (30021,
+ours).
 
 The `...Info` fields of an answer to a pop are lists joined by `;` of three words, `retry queueId value`; `retry` is 0
 for the topic itself. Offsets are those of the messages in the body, in its order.
@@ -23,17 +24,17 @@ from rocketlet.remoting.protocol.body import ODD_VALUES_OF_ANSWERS, Body
 from rocketlet.remoting.protocol.header import Header, Int, Long
 from rocketlet.remoting.protocol.queue import WireQueue
 
-ANY_QUEUE: Final = -1  # of a pop or notification: whichever queue has messages
+ANY_QUEUE: Final = -1  # queue id of a pop or notification: whichever queue has messages
 MOST_MESSAGES: Final = 32  # of one pop
-FROM_MIN, FROM_MAX = 0, 1  # initMode: where a group begins that has no offset yet
+FROM_MIN, FROM_MAX = 0, 1  # initMode: where a group without an offset begins
 
 PULL_MODE, POP_MODE = "PULL", "POP"
 MODES: Final = (PULL_MODE, POP_MODE)
 
 
 class PopMessageHeader(Header):
-    """200050. Times in ms; `bornTime` + `pollTime` is when the asker stops waiting. `attemptId`: a pop in order that
-    comes again with the same one gets the same messages again, as its answer may have been lost."""
+    """200050. Times in ms; `bornTime` + `pollTime` is when the client stops waiting. `attemptId`: an orderly pop
+    repeated with the same id gets the same messages again, since its answer may have been lost."""
 
     consumerGroup: str = ""
     topic: str = ""
@@ -74,7 +75,7 @@ class AckMessageHeader(Header):
 
 
 class ChangeInvisibleTimeHeader(Header):
-    """200053: the message comes again `invisibleTime` ms from now, unless it is acknowledged before."""
+    """200053: the message is redelivered `invisibleTime` ms from now, unless it is acknowledged before."""
 
     queueId: Int
     offset: Long
@@ -86,7 +87,7 @@ class ChangeInvisibleTimeHeader(Header):
 
 
 class ChangeInvisibleTimeAnswerHeader(Header):
-    """The answer to 200053: what replaces these parts of the handle."""
+    """The answer to 200053: the new values of these parts of the handle."""
 
     popTime: Long
     invisibleTime: Long
@@ -94,7 +95,7 @@ class ChangeInvisibleTimeAnswerHeader(Header):
 
 
 class NotificationHeader(Header):
-    """200054: answer as soon as there is something to pop."""
+    """200054: answered as soon as there is something to pop."""
 
     consumerGroup: str = ""
     topic: str = ""
@@ -116,7 +117,7 @@ class NotificationAnswerHeader(Header):
 
 
 class PeekMessageHeader(Header):
-    """200052: read what a pop would give, and take nothing."""
+    """200052: what a pop would return, without taking it."""
 
     consumerGroup: str = ""
     topic: str = ""
@@ -140,7 +141,7 @@ class PollingInfoAnswerHeader(Header):
 
 
 class RecallMessageHeader(Header):
-    """370. The handle is what a send of a delayed message was answered with."""
+    """370. The handle comes from the answer to the send of a delayed message."""
 
     producerGroup: str = ""
     topic: str = ""
@@ -171,8 +172,8 @@ class BatchAck(Body, rename={
     bits: str = ""
 
     def offsets(self, most: int) -> Sequence[int]:
-        """The acknowledged offsets; a range where they follow one another. Raises BodyError where there are more than
-        `most`, or no base64."""
+        """The acknowledged offsets; a range if they are consecutive. Raises BodyError for more than `most`, or invalid
+        base64."""
         try:
             raw = base64.b64decode(self.bits, validate=True) if len(self.bits) <= _LONGEST_BITS else b""
         except (binascii.Error, ValueError):
@@ -199,7 +200,7 @@ class BatchAck(Body, rename={
         return base64.b64encode(number.to_bytes((number.bit_length() + 7) // 8, "little")).decode()
 
 
-_LONGEST_BITS = 4096  # characters; what one pop of a queue can span with a filter that refuses most is far less
+_LONGEST_BITS = 4096  # characters; one pop of a queue spans far less, even with a filter that rejects most messages
 
 
 class BatchAckBody(Body):
@@ -220,7 +221,7 @@ class QueryAssignmentBody(Body):
 
 
 class Assignment(Body):
-    """A queue, or with id -1 all queues of a broker, and how to take messages from there."""
+    """A queue, or with id -1 all queues of a broker, and how to receive from it."""
 
     messageQueue: WireQueue
     mode: str = PULL_MODE
@@ -236,8 +237,8 @@ class AssignmentsBody(Body):
 
 
 class RequestMode(Body):
-    """The body of 401, and how a group takes messages of a topic. `popShareQueueNum`: how many more queues than its
-    own a client pops from; 0 or less for all."""
+    """The body of 401, and how a group receives messages of a topic. `popShareQueueNum`: how many queues beyond its own
+    a client pops from; 0 or less for all."""
 
     topic: str = ""
     consumerGroup: str = ""
@@ -252,7 +253,7 @@ class RequestModeTable(Body):
 
 
 class InFlightHeader(Header):
-    """30021, ours: what was popped and is not acknowledged, of a topic, a group, or all."""
+    """30021, ours: popped and unacknowledged messages, of a topic, a group, or all."""
 
     topic: str = ""
     group: str = ""
@@ -260,7 +261,7 @@ class InFlightHeader(Header):
 
 class InFlightQueue(Body):
     """One queue of one group. `due` may be popped again, `held` wait for others of their message group; `waiting` are
-    the pops of the group and topic that wait."""
+    the waiting pops of the group and topic."""
 
     topic: str
     group: str
@@ -273,7 +274,7 @@ class InFlightQueue(Body):
 
 
 class DelayedMessages(Body):
-    """Messages that wait for a moment, and what became of others since the start; `lateMs` in all."""
+    """Messages that wait for their delivery time, and counts of others since the start; `lateMs` in total."""
 
     pending: Int = 0
     nextDue: Long = 0
@@ -284,7 +285,7 @@ class DelayedMessages(Body):
 
 
 class InFlightTable(Body):
-    """The answer to 30021; with `more` there are queues that it leaves out."""
+    """The answer to 30021; `more`: some queues are left out."""
 
     odd_values = ODD_VALUES_OF_ANSWERS
 

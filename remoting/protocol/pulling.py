@@ -10,14 +10,14 @@ from rocketlet.remoting.protocol.header import Header, Int, Long
 
 # Bits of a pull's sysFlag.
 COMMIT_OFFSET = 1  # commitOffset is valid
-SUSPEND = 2  # hold the request while there is nothing
+SUSPEND = 2  # park the request while there is nothing
 SUBSCRIPTION = 4  # subscription and expressionType are in the request itself
 CLASS_FILTER = 8
 LITE_PULL = 16
 
 
 class PullMessageHeader(Header):
-    """11 and 361. `queueOffset` is the first wanted; `suspendTimeoutMillis` how long to hold."""
+    """11 and 361. `queueOffset` is the first wanted; `suspendTimeoutMillis` how long to park."""
 
     queueId: Int
     queueOffset: Long
@@ -35,7 +35,7 @@ class PullMessageHeader(Header):
 
 
 class PullMessageAnswerHeader(Header):
-    """With the codes 0, 19, 20 and 21, always whole: clients fail on a missing one."""
+    """With the codes 0, 19, 20 and 21, always complete: clients fail on a missing field."""
 
     suggestWhichBrokerId: Long
     nextBeginOffset: Long

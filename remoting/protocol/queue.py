@@ -1,19 +1,20 @@
-"""A queue of a topic as bodies carry it, in lists and, outside JSON's rules, as the key of a map.
+"""A queue of a topic in bodies: in lists and, beyond JSON, as the key of a map.
 
 fastjson writes a map keyed by objects with the object itself as key: `{{"brokerName":"b","queueId":0,"topic":"t"}:5}`.
-All Java tools read that form and some read no other, so we write it; read it with `read_object_map`.
+All Java tools read that form and some read no other, so we write it; `read_object_map` reads it.
 
 Java: common/message/MessageQueue.java
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from rocketlet.common import fastjson
+from rocketlet.common.json_pieces import in_pieces
 from rocketlet.common.message import MessageQueue
 from rocketlet.remoting.errors import BodyError
 from rocketlet.remoting.protocol.header import Int
@@ -33,15 +34,24 @@ class WireQueue(msgspec.Struct, frozen=True, order=True):
 
     @property
     def queue(self) -> MessageQueue:
-        """The same queue as the rest of the code knows it."""
+        """The queue in the form used elsewhere."""
         return MessageQueue(self.topic, self.brokerName, self.queueId)
 
 
+def object_map_pieces(table: Mapping[MessageQueue, Any]) -> Iterator[bytes]:
+    """What `object_map` writes, a piece at a time."""
+    before = b"{"
+    for part in in_pieces(table.items()):
+        yield before + bytes(object_map(dict(part)))[1:-1]
+        before = b","
+    yield b"{}" if before == b"{" else b"}"
+
+
 class WrittenMap(dict[MessageQueue, Any]):
-    """A map whose JSON is there already: a large one is written in pieces, so that others get their turn."""
+    """A map already encoded as JSON: a large one is written in pieces, so that other tasks can run."""
 
     def __init__(self, table: Mapping[MessageQueue, Any], pieces: Iterable[msgspec.Raw]) -> None:
-        """The pieces are parts of the table, each as `object_map` writes it."""
+        """The pieces are parts of the table, each written by `object_map`."""
         super().__init__(table)
         self.written = msgspec.Raw(b"{%b}" % b",".join(bytes(piece)[1:-1] for piece in pieces))
 
@@ -54,7 +64,7 @@ def object_map(table: Mapping[MessageQueue, Any]) -> msgspec.Raw:
 
 
 def read_object_map(table: Any, kind: Any) -> dict[MessageQueue, Any]:
-    """What `fastjson.loads` made of such a map, its values converted to `kind`. Raises BodyError."""
+    """Such a map as read by `fastjson.loads`, with its values converted to `kind`. Raises BodyError."""
     if not isinstance(table, dict):
         raise BodyError(f"expected a map of queues, not {type(table).__name__}")
     try:

@@ -6,7 +6,7 @@ The body of 103 is JSON, or one zlib stream of it in pieces:
     int32 count          topics
       int32 n, n bytes   "<topic> <read queues> <write queues> <perm> <SINGLE_TAG|MULTI_TAG>", in 5.x also attributes
     int32 n, n bytes     list of filter servers as JSON
-    (what follows comes from brokers of 5.x alone and is not read)
+    (the rest comes only from 5.x brokers and is not read)
 
 Java: common/protocol/body/RegisterBrokerBody.java, common/protocol/header/namesrv/RegisterBrokerRequestHeader.java
 """
@@ -14,31 +14,32 @@ Java: common/protocol/body/RegisterBrokerBody.java, common/protocol/header/names
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 from msgspec import field
 
+from rocketlet.common.crc import crc32
 from rocketlet.remoting.errors import BodyError
 from rocketlet.remoting.protocol.body import Body
 from rocketlet.remoting.protocol.configuration import FILTER_TYPES, DataVersion, TopicConfig, TopicConfigTable
 from rocketlet.remoting.protocol.header import UNDECODABLE, Header, Int, Long
 
-# Of one broker. A topic takes 40 bytes or so, and 10 µs until it is in the table of a name server.
+# Of one broker. A topic takes about 40 bytes, and 10 µs to enter the table of a name server.
 MAX_TOPICS = 200_000
 MAX_INFLATED = 64 << 20
-# A registration up to here is read in one go, in less than 20 ms; a larger one in pieces.
+# A registration up to this size is read in one step, in less than 20 ms; a larger one in pieces.
 _WHOLE_JSON = 256 << 10
 _WHOLE_INFLATED = 64 << 10
 _PIECE = 1_000  # topics
 
 
 class RegisterBrokerHeader(Header):
-    """103. `bodyCrc32` covers the body as sent; 0 or nothing: unchecked. `haServerAddr` is where slaves ask.
+    """103. `bodyCrc32` covers the body as sent; 0 or missing: unchecked. `haServerAddr` is the address for slaves.
 
-    `loopbackAddr` is ours: where clients on the broker's own host may be sent instead of to `brokerAddr`. A broker
-    sends it when its address is not configured and it listens on loopback too; RocketMQ's name server ignores it.
-    `masterEpoch` is ours too: where replicas elect their master, the epoch of the leader that it is, or follows.
+    `loopbackAddr` is ours: the address for clients on the broker's own host, instead of `brokerAddr`. A broker sends it
+    when its address is not configured and it listens on loopback too; RocketMQ's name server ignores it. `masterEpoch`
+    is ours too: if replicas elect their master, the epoch of the leader that the broker is, or follows.
     """
 
     brokerId: Long
@@ -78,35 +79,49 @@ class QueryDataVersionHeader(Header):
 
 
 class QueryDataVersionAnswerHeader(Header):
-    """The answer to 322; the body is what the name server has, if it has something."""
+    """The answer to 322; the body is the name server's version, if it has one."""
 
     changed: bool
 
 
 class RegisterBrokerBody(Body):
-    """All topics of a broker. The name that counts is the one inside each TopicConfig."""
+    """All topics of a broker. The authoritative name is the one inside each TopicConfig."""
 
     filterServerList: list[str] = field(default_factory=list)
     topicConfigSerializeWrapper: TopicConfigTable = field(default_factory=TopicConfigTable)
 
     def to_compressed(self) -> bytes:
-        """The zlib form; topicSysFlag and order are lost in it."""
+        """The zlib form, which loses topicSysFlag and order."""
         table = self.topicConfigSerializeWrapper
-        parts = [_sized(table.dataVersion.to_json()), len(table.topicConfigTable).to_bytes(4, "big")]
-        for topic in table.topicConfigTable.values():
-            numbers = f"{topic.readQueueNums} {topic.writeQueueNums} {topic.perm}"
-            parts.append(_sized(f"{topic.topicName} {numbers} {topic.topicFilterType}".encode()))
-        parts.append(_sized(msgspec.json.encode(self.filterServerList)))
-        return zlib.compress(b"".join(parts), 9)
+        topics = list(table.topicConfigTable.values())
+        return b"".join(compressed_pieces(table.dataVersion, len(topics), [topics], self.filterServerList))
 
     @classmethod
     def from_compressed(cls, data: bytes | memoryview) -> RegisterBrokerBody:
-        """Out of the zlib form. Raises BodyError."""
+        """Decode the zlib form. Raises BodyError."""
         pieces = list(in_pieces(data, compressed=True))
         whole = pieces[-1]
         for piece in pieces[:-1]:
             whole.topicConfigSerializeWrapper.topicConfigTable |= piece.topicConfigSerializeWrapper.topicConfigTable
         return whole
+
+
+def json_pieces(table: Iterable[bytes]) -> Iterator[bytes]:
+    """A registration without filter servers, out of the JSON of its TopicConfigTable."""
+    yield b'{"filterServerList":[],"topicConfigSerializeWrapper":'
+    yield from table
+    yield b"}"
+
+
+def compressed_pieces(
+    version: DataVersion, count: int, topics: Iterable[Iterable[TopicConfig]], servers: Sequence[str] = ()
+) -> Iterator[bytes]:
+    """The zlib form of one, a piece for each of some topics. REQUIRES: `count` topics in all."""
+    deflate = zlib.compressobj(9)
+    yield deflate.compress(_sized(version.to_json()) + count.to_bytes(4, "big"))
+    for some in topics:
+        yield deflate.compress(b"".join(map(_line_of, some)))
+    yield deflate.compress(_sized(msgspec.json.encode(servers))) + deflate.flush()
 
 
 def is_large(data: bytes | memoryview, *, compressed: bool) -> bool:
@@ -119,10 +134,10 @@ def is_large(data: bytes | memoryview, *, compressed: bool) -> bool:
 
 
 def in_pieces(data: bytes | memoryview, *, compressed: bool) -> Iterator[RegisterBrokerBody]:
-    """A registration as several, each of at most so many topics that others need not wait; the last has the filter
-    servers. Raises BodyError, for a wrong count of topics before any is read.
+    """A registration as several, each small enough not to delay other tasks; the last has the filter servers. Raises
+    BodyError, for a wrong count of topics before any is read.
 
-    Whatever takes longer than a few milliseconds comes between two pieces, so some of them are empty.
+    Work of more than a few milliseconds is split between pieces, so some of them are empty.
     """
     return _compressed_pieces(data) if compressed else _json_pieces(bytes(data))
 
@@ -198,7 +213,7 @@ def _check_count(count: int) -> None:
 
 def body_crc32(body: bytes | memoryview) -> int:
     """The header field: CRC-32 of the body as sent, without the top bit."""
-    return zlib.crc32(body) & 0x7FFFFFFF
+    return crc32(body) & 0x7FFFFFFF
 
 
 def _sized(data: bytes) -> bytes:
@@ -206,7 +221,7 @@ def _sized(data: bytes) -> bytes:
 
 
 def _cut(raw: bytes, at: int) -> tuple[bytes, int]:
-    """The piece that begins at `at`, and where the next one does."""
+    """The piece that begins at `at`, and where the next one begins."""
     begin = at + 4
     end = begin + int.from_bytes(raw[at:begin], "big", signed=True)
     if len(raw) < begin or not begin <= end <= len(raw):
@@ -219,6 +234,11 @@ def _inflate_some(inflate: zlib._Decompress, data: bytes | memoryview, most: int
         return inflate.decompress(data, most)
     except zlib.error as error:
         raise BodyError(f"a compressed registration is no zlib stream: {error}") from None
+
+
+def _line_of(topic: TopicConfig) -> bytes:
+    numbers = f"{topic.readQueueNums} {topic.writeQueueNums} {topic.perm}"
+    return _sized(f"{topic.topicName} {numbers} {topic.topicFilterType}".encode())
 
 
 def _topic_of(line: bytes) -> TopicConfig:

@@ -1,10 +1,10 @@
-"""Masters and slaves of ours on the ordinary port: tables that follow (30001), handing over (30002 to 30004), and
-907 of RocketMQ 5: who follows whom, and how closely.
+"""Our masters and slaves on the ordinary port: replicated tables (30001), hand-over (30002 to 30004), and 907 of
+RocketMQ 5: who follows whom, and how closely.
 
-30001 is a slave's question for news: it names what it knows, and is answered as soon as there is more, or after
-`holdMillis`. A RocketMQ master answers 3, and is asked for whole tables (21, 43, 45, 201).
+30001 is a slave's request for changes: it states what the slave has, and is answered as soon as there is more, or after
+`holdMillis`. A RocketMQ master answers 3, and is then asked for complete tables (21, 43, 45, 201).
 
-Java: common/protocol/body/HARuntimeInfo.java (5.x); the rest is nothing of RocketMQ's
+Java: common/protocol/body/HARuntimeInfo.java (5.x); the rest has no counterpart
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from rocketlet.remoting.protocol.header import Header, Long
 
 # group, topic, queue id, offset, stamp (see broker/consumer_offsets.py)
 OffsetChange = tuple[str, str, int, int, int]
-# group, topic, broker name, queue id, client id of who holds it
+# group, topic, broker name, queue id, client id of the holder
 QueueLock = tuple[str, str, str, int, str]
 
 
 class TablesSeen(Body):
-    """What a slave knows of its master's tables. `run` names the life of the master that the numbers are of.
+    """A slave's versions of its master's tables. `run` identifies the run of the master that the versions belong to.
 
-    `offsets` are those that were committed at the slave itself, for the master to take where they are newer.
+    `offsets` were committed at the slave itself; the master takes them if they are newer.
     """
 
     run: str = ""
@@ -41,7 +41,7 @@ class TablesSeen(Body):
 
 
 class TablesNews(Body):
-    """What is new. `topics` and `groups` are versions: the tables themselves are asked for by 21 and 201."""
+    """Changes. `topics` and `groups` are versions: the tables themselves are read by 21 and 201."""
 
     run: str = ""
     topics: int = 0
@@ -62,8 +62,8 @@ class TablesNews(Body):
 
 
 class HandOverHeader(Header):
-    """30003, slave to master. `step` STOP: take no sends for a moment; the answer has the log's end.
-    DEMOTE: become a slave of the asker, with the id that it had. RESUME: continue as if nothing had been asked."""
+    """30003, slave to master. `step` STOP: refuse sends for a moment; the answer has the log's end. DEMOTE: become a
+    slave of the sender, with its former id. RESUME: continue as if nothing had happened."""
 
     step: str = ""
     brokerId: Long = 1
@@ -80,15 +80,15 @@ STOP, DEMOTE, RESUME = "stop", "demote", "resume"
 
 
 class PromoteHeader(Header):
-    """30002, to a slave: become the master. Planned, unless `force`: then the old master is not asked. `syncMaster`:
-    a SYNC_MASTER, which it also becomes where the old one is known to be one."""
+    """30002, to a slave: become the master. Planned, unless `force`: then the old master is not involved. `syncMaster`:
+    become a SYNC_MASTER; so it does if the old one is known to be one."""
 
     force: bool = False
     syncMaster: bool = False
 
 
 class PromoteAnswerHeader(Header):
-    """How far the new master's log goes, and the old one's as far as was known and when; -1: not known."""
+    """The end of the new master's log, and the last known end of the old one's with its time; -1: unknown."""
 
     logEnd: Long = 0
     masterLogEnd: Long = -1
@@ -96,8 +96,8 @@ class PromoteAnswerHeader(Header):
 
 
 class DemoteHeader(Header):
-    """30004, to a master: become a slave with that id, of the broker at that port for slaves, or of whom the name
-    servers name."""
+    """30004, to a master: become a slave with that id, of the broker at that slave port, or of the master the name
+    servers return."""
 
     brokerId: Long = 1
     masterHaAddress: str = ""
@@ -110,8 +110,8 @@ class ResignMasterHeader(Header):
 
 
 class ChangeInSyncHeader(Header):
-    """30006: take a replica into the in-sync set of this leader or out of it. With `force`, to a replica: be the only
-    one in sync."""
+    """30006: take a replica into the in-sync set of this leader or out of it. With `force`, to a replica: become the
+    only one in sync."""
 
     replica: str = ""
     add: bool = False

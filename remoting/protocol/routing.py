@@ -1,5 +1,5 @@
-"""Where topics are: routes (105), clusters (106), lists of topics (206, 216, 224, 304, 305, 311 to 313), and taking
-away and giving back a broker's write permission (205, 327).
+"""Where topics are: routes (105), clusters (106), lists of topics (206, 216, 224, 304, 305, 311 to 313), and removing
+and restoring a broker's write permission (205, 327).
 
 Java: common/protocol/route/TopicRouteData.java, common/protocol/body/ClusterInfo.java, TopicList.java,
 common/protocol/header/namesrv/GetRouteInfoRequestHeader.java and its neighbours
@@ -7,6 +7,7 @@ common/protocol/header/namesrv/GetRouteInfoRequestHeader.java and its neighbours
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Self
 
 import msgspec
@@ -34,7 +35,7 @@ class BrokerData(Body):
 class QueueData(Body):
     """How many queues of a topic a broker name has.
 
-    The last field was `topicSynFlag` up to 4.8 and is for the Go client: both are written, either is read.
+    The last field was `topicSynFlag` up to 4.8, and still is for the Go client: both are written, either is read.
     """
 
     brokerName: str = ""
@@ -50,7 +51,7 @@ class QueueData(Body):
 
 
 class TopicRouteData(Body):
-    """The answer to 105. At most one entry a broker name in either list."""
+    """The answer to 105. At most one entry per broker name in either list."""
 
     odd_values: ClassVar[int] = ODD_VALUES_OF_ANSWERS  # Java writes broker ids without quotes
 
@@ -61,7 +62,7 @@ class TopicRouteData(Body):
 
 
 class ClusterInfo(Body):
-    """The answer to 106: broker name -> brokers, cluster -> broker names. Both must be there."""
+    """The answer to 106: broker name -> brokers, cluster -> broker names. Both must be present."""
 
     odd_values: ClassVar[int] = ODD_VALUES_OF_ANSWERS  # likewise
 
@@ -74,6 +75,16 @@ class TopicList(Body):
 
     topicList: list[str] = field(default_factory=list)
     brokerAddr: str | None = None
+
+    @staticmethod
+    def pieces(parts: Iterable[list[str]]) -> Iterator[bytes]:
+        """Its JSON without an address, a piece for each part of the topics."""
+        yield b'{"topicList":['
+        before = b""
+        for part in parts:
+            yield before + msgspec.json.encode(part)[1:-1] if part else b""
+            before = b"," if part else before
+        yield b"]}"
 
 
 class GetBrokerMembersHeader(Header):

@@ -1,7 +1,7 @@
-"""Sends and what is done to messages sent: 10, 310, 320, 324, 325, 36, 326.
+"""Sends, send-backs and replies: 10, 310, 320, 324, 325, 36, 326.
 
-A send travels with long names (10, 324) or with letters (310, 320, 325); both structs have the same attributes, so a
-handler serves either. Whether the body is a batch is decided by `batch`, not by the code: C++ clients send batches as
+A send has long field names (10, 324) or letters (310, 320, 325); both structs have the same attributes, so a handler
+serves either. Whether the body is a batch is decided by `batch`, not by the code: C++ clients send batches as
 310.
 
 Java: common/protocol/header/SendMessageRequestHeaderV2.java, SendMessageResponseHeader.java,
@@ -50,7 +50,7 @@ class SendMessageHeader(Header):
 
 
 class SendMessageHeaderV2(Header, rename=_LETTERS):
-    """310, 320 and 325: the same in letters."""
+    """310, 320 and 325: the same with letters."""
 
     queueId: Int
     topic: str = ""
@@ -69,7 +69,8 @@ class SendMessageHeaderV2(Header, rename=_LETTERS):
 
 
 class SendMessageAnswerHeader(Header):
-    """Where a message was stored. `msgId` of a batch: one id an item, joined by commas; the offset is the first's."""
+    """Where a message was stored. `msgId` of a batch: one id per message, joined by commas; the offset is the first
+    one's."""
 
     msgId: str
     queueId: Int
@@ -82,14 +83,14 @@ class SendMessageAnswerHeader(Header):
 
 
 class SendRefusedHeader(Header):
-    """An answer that refuses a send has these two all the same."""
+    """A refused send's answer still has these two fields."""
 
     MSG_REGION: str | None = None
     TRACE_ON: str | None = None
 
 
 class ConsumerSendMsgBackHeader(Header):
-    """36: a message could not be consumed; store it for a later try."""
+    """36: a message could not be consumed; store it for a later attempt."""
 
     offset: Long
     group: str = ""

@@ -1,4 +1,4 @@
-"""Transactions: the end of one (37), the broker's question about one (39), another round of questions (323).
+"""Transactions: ending one (37), the broker's check (39), resuming checks (323).
 
 Java: common/protocol/header/EndTransactionRequestHeader.java, CheckTransactionStateRequestHeader.java,
 ResumeCheckHalfMessageRequestHeader.java
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rocketlet.remoting.protocol.header import Header, Int, Long
 
-# commitOrRollback is the transaction part of a message's sysFlag; a client that does not know sends 0.
+# commitOrRollback is the transaction part of a message's sysFlag; a client in doubt sends 0.
 UNKNOWN = 0
 COMMIT = 8
 ROLLBACK = 12

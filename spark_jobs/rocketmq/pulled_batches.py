@@ -80,34 +80,34 @@ class Pulls:
     def __init__(self, ask: Callable[[int], Future[Pulled]], end: int) -> None:
         self._ask = ask
         self._end = end
-        self._under_way: deque[tuple[int, Future[Pulled]]] = deque()
+        self._requested: deque[tuple[int, Future[Pulled]]] = deque()
         self._step = 0
 
     def at(self, offset: int) -> Pulled:
         """The answer at an offset, which is waited for."""
-        if not self._under_way or self._under_way[0][0] != offset:
+        if not self._requested or self._requested[0][0] != offset:
             self.forget()
-            self._under_way.append((offset, self._ask(offset)))
-        return self._under_way.popleft()[1].result()
+            self._requested.append((offset, self._ask(offset)))
+        return self._requested.popleft()[1].result()
 
     def guess(self, at: int, after: int) -> None:
         """The answer at one offset led to another: ask there, and where its like would lead if it came twice."""
         step, self._step = self._step, after - at
-        if self._under_way and self._under_way[0][0] != after:
+        if self._requested and self._requested[0][0] != after:
             self.forget()
-        following = self._under_way[-1][0] + self._step if self._under_way else after
+        following = self._requested[-1][0] + self._step if self._requested else after
         ahead = _AT_ONCE if step == self._step > 0 else 1
-        while following < self._end and len(self._under_way) < ahead:
-            self._under_way.append((following, self._ask(following)))
+        while following < self._end and len(self._requested) < ahead:
+            self._requested.append((following, self._ask(following)))
             if self._step == 0:
                 return
             following += self._step
 
     def forget(self) -> None:
         """What is under way is not wanted."""
-        for _, future in self._under_way:
+        for _, future in self._requested:
             future.cancel()
-        self._under_way.clear()
+        self._requested.clear()
 
 
 def _progress(pulled: Pulled, wanted: OffsetRange, at: int, fail_on_data_loss: bool, is_late: bool) -> int:

@@ -147,7 +147,7 @@ class _Sending:
         self._options = options
         self._pool = ThreadPoolExecutor(_MOST_IN_FLIGHT, "rocketlet-spark-sink")
         self._open: dict[tuple[str, MessageQueue | None], _Open] = {}
-        self._on_the_way: deque[Future[None]] = deque()
+        self._in_flight: deque[Future[None]] = deque()
         self._before: dict[MessageQueue, Future[None]] = {}
         self._queues: dict[str, list[MessageQueue]] = {}
 
@@ -177,8 +177,8 @@ class _Sending:
         """Returns when all messages are stored. Raises what a send ended with."""
         for key in list(self._open):
             self._flush(key)
-        while self._on_the_way:
-            self._on_the_way.popleft().result()
+        while self._in_flight:
+            self._in_flight.popleft().result()
 
     def _queue_of(self, message: Message) -> MessageQueue | None:
         if message.sharding_key is None:
@@ -194,12 +194,12 @@ class _Sending:
             self._launch(held.messages, key[1])
 
     def _launch(self, messages: list[Message], queue: MessageQueue | None) -> None:
-        while len(self._on_the_way) >= _MOST_IN_FLIGHT:
-            self._on_the_way.popleft().result()
+        while len(self._in_flight) >= _MOST_IN_FLIGHT:
+            self._in_flight.popleft().result()
         if queue is not None and (before := self._before.get(queue)) is not None:
             before.result()
         sent = self._pool.submit(self._send, messages, queue)
-        self._on_the_way.append(sent)
+        self._in_flight.append(sent)
         if queue is not None:
             self._before[queue] = sent
 

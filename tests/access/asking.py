@@ -24,7 +24,7 @@ class FakeConnection:
 
 
 def rules_of(*texts: str) -> Rules:
-    """The rules of these files."""
+    """The rules in these files."""
     return joined([read_accounts(f"{number}.yml", text.encode()) for number, text in enumerate(texts)])[0]
 
 
@@ -47,7 +47,7 @@ class Desk:
         return request
 
     def refusal(self, command: Command | bytes, connection: Any = None) -> str | None:
-        """Why a request is not let in; None where it is."""
+        """Why a request is refused; None if it is admitted."""
         frame = command if isinstance(command, bytes) else encode(command)
         request = self.read(frame, connection)
         try:

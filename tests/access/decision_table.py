@@ -1,12 +1,12 @@
-"""Who may send which request: every code that is served, by hand for our strict way, and what RocketMQ 4.9.8 does.
+"""Who may send which request: every served code, classified by hand for our strict mode and for RocketMQ 4.9.8.
 
-A row is a request code, and for each of the two ways the letters of those who are let in:
+A row is a request code, and for each of the two modes the letters of the callers admitted:
 
     N  an account without permissions      P  T=PUB       S  T=SUB       G  group CG=SUB
     C  T=SUB and CG=SUB                    A  an administrator
 
-Anonymous requests, unknown accounts and wrong signatures are let in by neither way, but for what anyone may ask of a
-name server. `same` stands for a code that RocketMQ 4.9.8 does not serve: it is judged our way in both.
+Anonymous requests, unknown accounts and wrong signatures are admitted in neither mode, except for what anyone may ask
+of a name server. `same` marks a code that RocketMQ 4.9.8 does not serve: both modes use our rule.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ACCOUNTS = accounts(
     account(KEYS["A"], admin=True),
 )
 
-# Code: who is let in strictly, and by RocketMQ.
+# Code: who is admitted in strict mode, and by RocketMQ.
 BROKER: Mapping[int, tuple[str, str]] = {
     # messages
     R.SEND_MESSAGE: ("PA", "PA"),
@@ -70,7 +70,7 @@ BROKER: Mapping[int, tuple[str, str]] = {
     R.CHECK_CLIENT_CONFIG: ("CA", ALL),
     R.LOCK_BATCH_MQ: ("CA", ALL),
     R.UNLOCK_BATCH_MQ: ("CA", ALL),
-    # what administrators ask
+    # administrators' requests
     R.UPDATE_AND_CREATE_TOPIC: ("A", "A"),
     R.DELETE_TOPIC_IN_BROKER: ("A", "A"),
     R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: ("A", "A"),
@@ -108,7 +108,7 @@ BROKER: Mapping[int, tuple[str, str]] = {
     R.DELETE_ACL_CONFIG: ("A", ALL),
     R.GET_BROKER_CLUSTER_ACL_INFO: ("A", ALL),
     R.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: ("A", ALL),
-    # what is not of 4.9.8
+    # codes that 4.9.8 does not have
     R.GET_TOPIC_CONFIG: (ALL, SAME),
     R.GET_SUBSCRIPTIONGROUP_CONFIG: ("GCA", SAME),
     R.RECALL_MESSAGE: ("PA", SAME),
@@ -160,13 +160,13 @@ NAME_SERVER: Mapping[int, str] = {
 
 @dataclass(frozen=True)
 class Places:
-    """Where in the log a message of the topic lies, and a half message for it."""
+    """The log offsets of a message of the topic and of a half message."""
 
     message: int = 0
     half: int = 0
 
 
-# Every field that some request needs; what a request does not know it passes over.
+# Every field that some request needs; requests ignore fields they do not know.
 _FIELDS = {
     "topic": TOPIC,
     "group": GROUP,
@@ -213,7 +213,7 @@ _LETTERS = {"a": "PG", "b": TOPIC, "c": "TBW102", "d": "4", "e": "0", "f": "0", 
 
 
 def body_of(code: int) -> bytes:
-    """The body of a request, where its code has names in it."""
+    """The body of a request, if its code has names in the body."""
     if code == R.HEART_BEAT:
         subscription = SubscriptionData(TOPIC, "*")
         return HeartbeatData("client", [], [ConsumerData(GROUP, subscriptionDataSet=[subscription])]).to_json()
@@ -239,7 +239,7 @@ def request_of(code: int, places: Places) -> Command:
 
 @dataclass(frozen=True)
 class Case:
-    """One request of one caller, and whether it is let in each way."""
+    """One request of one caller, and whether each mode admits it."""
 
     code: int
     caller: str
@@ -266,7 +266,7 @@ def _case(code: int, caller: str, places: Places, strictly: bool, by_java: bool)
 
 
 def sign(command: Command, caller: str) -> None:
-    """As this caller does."""
+    """Sign as this caller does."""
     if caller == "anonymous":
         return
     if caller == "unknown":

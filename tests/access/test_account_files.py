@@ -13,7 +13,7 @@ from rocketlet.remoting.protocol.configuration import DataVersion
 from tests.support.memory_folder import account, accounts
 from tests.support.properties import examples
 
-# As RocketMQ's own example is written, in words of ours.
+# In the form of RocketMQ's own example.
 EXAMPLE = """\
 # who may do what
 globalWhiteRemoteAddresses:
@@ -47,7 +47,7 @@ accounts:
 VERSION = DataVersion(3, 1_700_000_000_000)
 
 
-def test_a_file_of_rocketmq_is_read() -> None:
+def test_rocketmqs_account_file_is_read() -> None:
     file = read_accounts("plain_acl.yml", EXAMPLE.encode())
     shop, operator = file.accounts
     assert shop.permissions == {"orders": DENY, "carts": PUB | SUB, "prices": SUB, "%RETRY%shop": PUB | SUB}
@@ -58,7 +58,7 @@ def test_a_file_of_rocketmq_is_read() -> None:
     assert operator.place == "plain_acl.yml line 24"
 
 
-def test_nothing_of_an_account_shows_its_secret() -> None:
+def test_an_accounts_secret_is_never_shown() -> None:
     (one, *_) = read_accounts("f", EXAMPLE.encode()).accounts
     assert "12345678" not in f"{one!r} {one} {one.secret!r}"
 
@@ -83,7 +83,7 @@ def test_nothing_of_an_account_shows_its_secret() -> None:
         ("[" * 5000, ": "),
     ],
 )
-def test_what_cannot_be_meant_is_told_with_its_line(text: str, says: str) -> None:
+def test_nonsense_is_reported_with_its_line(text: str, says: str) -> None:
     with pytest.raises(FileError) as caught:
         read_accounts("plain_acl.yml", text.encode())
     assert str(caught.value).startswith("plain_acl.yml")
@@ -92,7 +92,7 @@ def test_what_cannot_be_meant_is_told_with_its_line(text: str, says: str) -> Non
     assert "hunter" not in str(caught.value)
 
 
-def test_what_rocketmq_passes_over_is_a_warning_and_shows_no_value() -> None:
+def test_what_rocketmq_ignores_is_a_warning_that_shows_no_value() -> None:
     text = accounts(account("webshop", topic="PUBB", topics=("orders=pub",))).replace("  admin: false", "  admn: hush")
     file = read_accounts("plain_acl.yml", text.encode())
     assert file.accounts[0].permissions == {"orders": DENY}
@@ -107,12 +107,10 @@ def test_the_first_account_of_a_name_counts() -> None:
     second = read_accounts("plain_acl.yml", accounts(account("webshop", admin=True)).encode())
     rules, warnings = joined([first, second])
     assert not rules.accounts["webshop"].admin
-    assert warnings == [
-        "plain_acl.yml line 3: account webshop is there already, at acl/a.yml line 3, and that one counts"
-    ]
+    assert warnings == ["plain_acl.yml line 3: account webshop exists already, at acl/a.yml line 3, and that one wins"]
 
 
-def test_credentials_of_tools() -> None:
+def test_tools_credentials() -> None:
     found = read_credentials("tools.yml", b"accessKey: operator\nsecretKey: correct-horse\n")
     assert (found.access_key, found.secret_key) == ("operator", "correct-horse")
     assert "correct-horse" not in repr(found)
@@ -126,7 +124,7 @@ def lines_changed(before: str, after: bytes) -> list[str]:
     return [line for line in before.split("\n") if line not in left]
 
 
-def test_a_change_touches_the_lines_that_change_alone() -> None:
+def test_only_the_changed_lines_are_touched() -> None:
     values: dict[str, Value] = {"defaultGroupPerm": "DENY", "secretKey": "new: #secret", "topicPerms": ["orders=SUB"]}
     edited = with_account("f", EXAMPLE.encode(), "webshop", values, VERSION)
     assert lines_changed(EXAMPLE, edited) == [
@@ -147,7 +145,7 @@ def test_a_change_touches_the_lines_that_change_alone() -> None:
     assert read_accounts("f", edited).version == VERSION
 
 
-def test_an_account_is_added_at_the_end_and_deleted_alone() -> None:
+def test_adding_appends_an_account_and_deleting_leaves_the_others_alone() -> None:
     added = with_account("f", EXAMPLE.encode(), "newcomer", {"secretKey": "battery-staple", "admin": False}, VERSION)
     assert lines_changed(EXAMPLE, added) == []
     assert [one.access_key for one in read_accounts("f", added).accounts] == ["webshop", "operator", "newcomer"]
@@ -156,7 +154,7 @@ def test_an_account_is_added_at_the_end_and_deleted_alone() -> None:
     assert b"# may do everything" in deleted
 
 
-def test_an_empty_list_of_permissions_empties_it() -> None:
+def test_an_empty_list_clears_the_permissions() -> None:
     edited = with_account("f", EXAMPLE.encode(), "webshop", {"topicPerms": [], "groupPerms": []}, VERSION)
     assert read_accounts("f", edited).accounts[0].permissions == {}
 
@@ -176,13 +174,13 @@ def test_a_file_without_accounts_gets_its_first(text: str) -> None:
     assert read_accounts("f", edited).version == VERSION
 
 
-def test_a_file_in_braces_is_written_anew() -> None:
+def test_a_file_in_flow_style_is_rewritten() -> None:
     text = "accounts: [{accessKey: webshop, secretKey: 12345678}, {accessKey: operator, secretKey: 12345678}]\n"
     edited = with_account("f", text.encode(), "webshop", {"secretKey": "battery-staple"}, VERSION)
     assert [one.secret_key for one in read_accounts("f", edited).accounts] == ["battery-staple", "12345678"]
 
 
-def test_windows_line_ends_stay() -> None:
+def test_windows_line_endings_are_kept() -> None:
     edited = with_account("f", EXAMPLE.replace("\n", "\r\n").encode(), "webshop", {"admin": True}, VERSION)
     assert b"\n" not in edited.replace(b"\r\n", b"")
     assert read_accounts("f", edited).accounts[0].admin
@@ -210,7 +208,7 @@ _values = st.fixed_dictionaries(
 
 @settings(max_examples=examples(20))
 @given(st.lists(st.tuples(st.sampled_from(["webshop", "operator", "newcomer", "visitor-1"]), _values), max_size=6))
-def test_any_run_of_changes_says_what_was_asked_for(changes: list[tuple[str, dict[str, Value]]]) -> None:
+def test_any_sequence_of_edits_leaves_the_requested_accounts(changes: list[tuple[str, dict[str, Value]]]) -> None:
     text = EXAMPLE.encode()
     wanted: dict[str, dict[str, Value]] = {}
     for key, values in changes:

@@ -1,4 +1,4 @@
-"""Accounts in force: read, read again whole or not at all, and changed."""
+"""Accounts in force: loaded, reloaded completely or not at all, and changed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def folder() -> MemoryFolder:
 
 @pytest.fixture
 async def table(folder: MemoryFolder, autojump_clock: MockClock, nursery: trio.Nursery) -> AsyncIterator[AccountTable]:
-    """Loaded, and watching."""
+    """A loaded table that watches its files."""
     table = AccountTable(folder, lambda: 1_700_000_000_000)
     await table.load()
     nursery.start_soon(table.watch)
@@ -33,7 +33,7 @@ async def table(folder: MemoryFolder, autojump_clock: MockClock, nursery: trio.N
     nursery.cancel_scope.cancel()
 
 
-async def test_a_change_counts_within_five_seconds(
+async def test_a_change_takes_effect_within_five_seconds(
     autojump_clock: MockClock, table: AccountTable, folder: MemoryFolder
 ) -> None:
     folder.write(accounts(ADMIN, account("newcomer")))
@@ -44,7 +44,7 @@ async def test_a_change_counts_within_five_seconds(
     assert table.reloads == 1
 
 
-async def test_a_broken_file_leaves_the_old_rules_in_force_and_tells_the_line(
+async def test_a_broken_file_leaves_the_old_rules_in_force_and_names_the_line(
     autojump_clock: MockClock, table: AccountTable, folder: MemoryFolder, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = table.rules
@@ -59,7 +59,7 @@ async def test_a_broken_file_leaves_the_old_rules_in_force_and_tells_the_line(
     assert table.problem == ""
 
 
-async def test_of_two_files_one_of_which_is_broken_neither_counts(
+async def test_one_broken_file_of_two_disables_both(
     autojump_clock: MockClock, table: AccountTable, folder: MemoryFolder
 ) -> None:
     folder.write(accounts(account("third-one")), f"{HOME}/acl/more.yml")
@@ -71,13 +71,13 @@ async def test_of_two_files_one_of_which_is_broken_neither_counts(
     assert set(table.rules.accounts) == {"operator", "third-one"}
 
 
-async def test_a_file_that_is_being_written_is_left_alone_until_it_is_whole(
+async def test_a_file_being_written_is_ignored_until_it_is_complete(
     autojump_clock: MockClock, table: AccountTable, folder: MemoryFolder
 ) -> None:
     whole = accounts(ADMIN, account("webshop"), account("newcomer"))
     lines = whole.splitlines(keepends=True)
     seen = set()
-    for count in range(len(lines)):  # half a file can be a whole one with fewer accounts
+    for count in range(len(lines)):  # half a file can be a valid one with fewer accounts
         folder.write("".join(lines[: count + 1]))
         await trio.sleep(0.9)
         seen.add(frozenset(table.rules.accounts))
@@ -86,7 +86,7 @@ async def test_a_file_that_is_being_written_is_left_alone_until_it_is_whole(
     assert set(table.rules.accounts) == {"operator", "webshop", "newcomer"}
 
 
-async def test_a_file_that_is_emptied_or_removed_takes_no_accounts_away(
+async def test_an_emptied_or_removed_file_takes_no_accounts_away(
     autojump_clock: MockClock, table: AccountTable, folder: MemoryFolder
 ) -> None:
     folder.write("")
@@ -97,7 +97,7 @@ async def test_a_file_that_is_emptied_or_removed_takes_no_accounts_away(
     assert set(table.rules.accounts) == {"operator", "webshop"}
 
 
-async def test_changes_are_written_and_counted_at_once(
+async def test_changes_are_written_and_take_effect_at_once(
     autojump_clock: MockClock, table: AccountTable, folder: MemoryFolder
 ) -> None:
     await table.set_account("newcomer", {"secretKey": "battery-staple", "topicPerms": ["orders=SUB"]})
@@ -131,15 +131,15 @@ async def test_the_last_administrator_stays(autojump_clock: MockClock, table: Ac
     assert table.rules.accounts["operator"].admin
 
 
-async def test_no_path_comes_from_a_request(
+async def test_a_request_cannot_choose_a_path(
     autojump_clock: MockClock, table: AccountTable, folder: MemoryFolder
 ) -> None:
-    with pytest.raises(AccountsRefused, match="none of the files"):
+    with pytest.raises(AccountsRefused, match="not one of the account files"):
         await table.set_global_addresses(["*"], "/etc/passwd")
     assert "/etc/passwd" not in folder.held
 
 
-async def test_what_the_disk_refuses_changes_nothing(
+async def test_a_failed_write_changes_no_account(
     autojump_clock: MockClock, table: AccountTable, folder: MemoryFolder
 ) -> None:
     folder.fails = True
@@ -149,7 +149,7 @@ async def test_what_the_disk_refuses_changes_nothing(
     assert b"newcomer" not in folder.held[folder.default_path]
 
 
-async def test_a_damaged_file_is_not_written_over(
+async def test_a_damaged_file_is_not_overwritten(
     autojump_clock: MockClock, table: AccountTable, folder: MemoryFolder
 ) -> None:
     folder.write("accounts: [\n")

@@ -52,18 +52,18 @@ def test_forms(pattern: str, inside: list[str], outside: list[str]) -> None:
         "::1::",
     ],
 )
-def test_what_is_no_address_is_refused(pattern: str) -> None:
+def test_invalid_address_patterns_are_refused(pattern: str) -> None:
     with pytest.raises(AddressError, match="is no "):
         addresses(pattern)
 
 
-def test_lists_have_an_end() -> None:
+def test_address_lists_are_bounded() -> None:
     with pytest.raises(AddressError, match="characters"):
         addresses("10.0.0.1," * 1000)
 
 
 @given(st.ip_addresses(), st.ip_addresses())
-def test_an_address_matches_itself_and_no_other(one: ipaddress.IPv4Address, other: ipaddress.IPv4Address) -> None:
+def test_an_address_matches_only_itself(one: ipaddress.IPv4Address, other: ipaddress.IPv4Address) -> None:
     found = addresses(str(one))
     assert found.match(str(one))
     same = getattr(other, "ipv4_mapped", None) or other
@@ -71,7 +71,7 @@ def test_an_address_matches_itself_and_no_other(one: ipaddress.IPv4Address, othe
 
 
 @given(st.text(alphabet="0123456789abcdef.:*-{},", max_size=40))
-def test_any_text_is_a_pattern_or_refused(text: str) -> None:
+def test_any_text_is_a_pattern_or_is_refused(text: str) -> None:
     try:
         found = addresses(text)
     except AddressError:

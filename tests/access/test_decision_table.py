@@ -1,4 +1,4 @@
-"""Every request code × every caller × both ways."""
+"""Every request code × every caller × both modes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CALLERS = [*ALL, "anonymous", "unknown", "wrong signature"]
 
 
 class Seen(Faults):
-    """Keeps the table that it is put around."""
+    """Keeps the table it wraps."""
 
     table: HandlerTable = {}  # noqa: RUF012
 
@@ -58,7 +58,7 @@ async def broker(autojump_clock: trio.testing.MockClock) -> AsyncIterator[tuple[
         yield seen.table, Places(0, entry[0])
 
 
-async def test_the_table_is_what_the_gate_does(broker: tuple[HandlerTable, Places]) -> None:
+async def test_the_gate_decides_as_the_table_says(broker: tuple[HandlerTable, Places]) -> None:
     table, places = broker
     rules = rules_of(ACCOUNTS)
     desks = {"strict": Desk(rules, table), "java": Desk(rules, table, strict=False)}
@@ -71,7 +71,7 @@ async def test_the_table_is_what_the_gate_does(broker: tuple[HandlerTable, Place
     assert not wrong, "\n".join(wrong)
 
 
-async def test_every_served_code_stands_in_the_table(broker: tuple[HandlerTable, Places]) -> None:
+async def test_every_served_code_is_in_the_table(broker: tuple[HandlerTable, Places]) -> None:
     """A new request has to be classified here by hand; until then it is for administrators."""
     table, _ = broker
     missing = {request_name(code) for code in table.keys() - BROKER.keys()}
@@ -81,13 +81,13 @@ async def test_every_served_code_stands_in_the_table(broker: tuple[HandlerTable,
     assert {int(code) for code in handlers} == {int(code) for code in NAME_SERVER}
 
 
-def test_java_judges_what_4_9_8_serves() -> None:
+def test_java_decides_on_every_code_of_4_9_8() -> None:
     assert {code for code, (_, java) in BROKER.items() if java != SAME} <= JUDGED_BY_JAVA
     assert {code for code, (_, java) in BROKER.items() if java == SAME}.isdisjoint(JUDGED_BY_JAVA)
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_a_name_server_asks_who_writes(strict: bool) -> None:
+def test_a_name_server_authenticates_writers(strict: bool) -> None:
     desk = Desk(rules_of(ACCOUNTS), NameServerDesk().handlers, strict=strict)
     wrong = []
     for code, let_in in NAME_SERVER.items():
@@ -100,7 +100,7 @@ def test_a_name_server_asks_who_writes(strict: bool) -> None:
     assert wrong == []
 
 
-async def test_java_lets_white_addresses_in_and_we_do_not(broker: tuple[HandlerTable, Places]) -> None:
+async def test_java_admits_white_addresses_and_we_do_not(broker: tuple[HandlerTable, Places]) -> None:
     table, places = broker
     everywhere = rules_of(
         ACCOUNTS.replace("globalWhiteRemoteAddresses:\n", "globalWhiteRemoteAddresses:\n- 10.0.*.*\n")
@@ -114,7 +114,7 @@ async def test_java_lets_white_addresses_in_and_we_do_not(broker: tuple[HandlerT
         assert java.refusal(command, outside) is not None, request_name(code)
 
 
-async def test_what_no_table_lists_is_for_administrators(broker: tuple[HandlerTable, Places]) -> None:
+async def test_unlisted_codes_are_for_administrators(broker: tuple[HandlerTable, Places]) -> None:
     table, _ = broker
     assert RequestCode.GET_BROKER_CONFIG in table
     assert not [code for code, handler in table.items() if handler.access == OPEN_TO_ANYONE]

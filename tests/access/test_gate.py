@@ -1,4 +1,4 @@
-"""The gate: signatures of all clients, mutated ones, what is told, and each of RocketMQ's holes shut."""
+"""The gate: signatures of all clients, mutated requests, logging, and each of RocketMQ's loopholes closed."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def desk(rules: Rules = RULES, **gate: Any) -> Desk:
 
 
 @pytest.mark.parametrize("header_type", HeaderType)
-def test_a_signed_request_is_let_in_by_each_header_type(header_type: HeaderType) -> None:
+def test_a_signed_request_is_admitted_in_each_header_type(header_type: HeaderType) -> None:
     command = signed(send())
     command.header_type = header_type
     assert desk().refusal(command) is None
@@ -93,7 +93,7 @@ def test_empty_values_and_numbers_are_signed_as_text() -> None:
     assert desk().refusal(as_cpp) is None, "C++ clients write numbers and booleans"
 
 
-def test_older_clients_leave_the_mark_of_a_unique_key_out_of_what_they_sign() -> None:
+def test_older_clients_do_not_sign_the_unique_key_mark() -> None:
     fields = {"topic": "orders", "key": "K", "maxNum": "32", "beginTimestamp": "0", "endTimestamp": "1"}
     for version in (V4_9_3, V4_9_3 + 2):
         old = signed(Command(RequestCode.QUERY_MESSAGE, version=version, ext=dict(fields)), "reader-1")
@@ -104,21 +104,21 @@ def test_older_clients_leave_the_mark_of_a_unique_key_out_of_what_they_sign() ->
     assert desk().refusal(signed(Command(RequestCode.QUERY_MESSAGE, ext=new), "reader-1")) is None
 
 
-def test_what_a_zone_adds_after_the_signature_does_not_break_it() -> None:
+def test_fields_a_zone_adds_after_signing_do_not_break_the_signature() -> None:
     command = signed(send())
     assert command.ext is not None
     command.ext["__ZONE_NAME"] = "east"
     assert desk().refusal(command) is None
 
 
-def test_an_empty_access_key_is_none() -> None:
+def test_an_empty_access_key_means_no_key() -> None:
     command = send(AccessKey="", Signature="", OnsChannel="ALIYUN")  # C++ without credentials
     assert "is not signed" in str(desk().refusal(command))
     names = {"orders.example": "webshop"}
     assert desk(certificates=names).refusal(command, FakeConnection(certified=("orders.example",))) is None
 
 
-def test_a_certificate_stands_for_its_account_and_no_more() -> None:
+def test_a_certificate_grants_its_own_account_only() -> None:
     names = {"orders.example": "webshop", "nobody.example": "gone"}
     shop, nobody, other = (FakeConnection(certified=(f"{name}.example",)) for name in ("orders", "nobody", "other"))
     gate = desk(certificates=names)
@@ -135,7 +135,7 @@ def test_a_certificate_stands_for_its_account_and_no_more() -> None:
 
 
 def variants(chance: Random, command: Command) -> Command:
-    """One change of what a signed request says: its fields, its signature, its body."""
+    """One change of a signed request: its fields, its signature, its body."""
     ext = dict(command.ext or {})
     names = [name for name in ext if name != "Signature"]
     body, what = command.body, chance.randrange(12)
@@ -173,7 +173,7 @@ def variants(chance: Random, command: Command) -> Command:
 
 
 def signs_the_same(one: Command, other: Command) -> bool:
-    """Whether both say the same by the rule of signatures: names and places of fields are not part of it."""
+    """Whether both have the same signed content: names and positions of fields are not part of it."""
     first, second = one.ext or {}, other.ext or {}
     return (content_of(first) + one.body, first.get("AccessKey")) == (
         content_of(second) + other.body,
@@ -181,7 +181,7 @@ def signs_the_same(one: Command, other: Command) -> bool:
     ) and first.get("Signature") == second.get("Signature")
 
 
-def test_no_mutated_request_is_let_in(caplog: pytest.LogCaptureFixture) -> None:
+def test_no_mutated_request_is_admitted(caplog: pytest.LogCaptureFixture) -> None:
     """4,000 here; the thorough profile draws 100,000."""
     caplog.set_level(logging.CRITICAL)
     chance = Random(18)
@@ -201,12 +201,12 @@ def test_no_mutated_request_is_let_in(caplog: pytest.LogCaptureFixture) -> None:
         try:
             refusal = gate.refusal(mutated)
         except RemotingError:
-            continue  # a field that is missing is refused before anybody asks who sent it
+            continue  # a missing field is refused before the sender is checked
         let_in += refusal is None
     assert (let_in, tried) == (0, examples(4_000))
 
 
-def test_no_flipped_byte_of_a_frame_is_let_in_unless_it_says_the_same() -> None:
+def test_no_frame_with_a_flipped_byte_is_admitted_unless_it_means_the_same() -> None:
     chance = Random(4)
     gate = desk()
     for header_type in (HeaderType.JSON, HeaderType.ROCKETMQ, HeaderType.MSGPACK):
@@ -220,7 +220,7 @@ def test_no_flipped_byte_of_a_frame_is_let_in_unless_it_says_the_same() -> None:
             try:
                 request = gate.read(flipped)
             except (RemotingError, AssertionError):
-                continue  # no frame any more, or one that answers
+                continue  # no longer a frame, or an answer
             if request.code not in TABLE or gate.refusal(flipped) is not None:
                 continue
             said = content_of(ext_of(request.header_type, request.raw_header)) + bytes(request.body)
@@ -228,8 +228,8 @@ def test_no_flipped_byte_of_a_frame_is_let_in_unless_it_says_the_same() -> None:
 
 
 @pytest.mark.parametrize("header_type", [HeaderType.JSON, HeaderType.ROCKETMQ])
-def test_who_is_asked_about_and_what_is_done_are_one(header_type: HeaderType) -> None:
-    """The signature is checked over the fields as text, the handler has a typed header: both see the same topic."""
+def test_the_gate_judges_the_same_names_the_handler_uses(header_type: HeaderType) -> None:
+    """The signature covers the fields as text, the handler has a typed header: both see the same topic."""
     command = signed(send())
     command.header_type = header_type
     raw = encode(command)
@@ -249,10 +249,10 @@ def test_who_is_asked_about_and_what_is_done_are_one(header_type: HeaderType) ->
     assert request.header.topic == fields["b"] == "orders"
 
 
-# -- RocketMQ's holes, shut
+# -- RocketMQ's loopholes, closed
 
 
-def test_hole_accounts_are_changed_by_administrators_alone() -> None:
+def test_loophole_only_administrators_change_accounts() -> None:
     entry = Handler(answer)
     table = dict.fromkeys(
         (
@@ -268,14 +268,14 @@ def test_hole_accounts_are_changed_by_administrators_alone() -> None:
         assert Desk(RULES, table, strict=False).refusal(signed(Command(code, ext={}), "webshop")) is None, "Java's way"
 
 
-def test_hole_batches_are_checked() -> None:
+def test_loophole_batches_are_checked() -> None:
     batch = send("prices", m="true")
     batch.code = RequestCode.SEND_BATCH_MESSAGE
     assert "may not publish to topic prices" in str(desk().refusal(signed(batch)))
     assert desk(strict=False).refusal(signed(batch)) is None, "Java's way"
 
 
-def test_hole_a_white_address_replaces_no_signature() -> None:
+def test_loophole_a_white_address_does_not_replace_a_signature() -> None:
     home, away = FakeConnection("10.1.2.9"), FakeConnection("10.1.3.9")
     assert "is not signed" in str(desk().refusal(send(), home))
     unsigned = send(AccessKey="at-home", Signature="")
@@ -285,7 +285,7 @@ def test_hole_a_white_address_replaces_no_signature() -> None:
     assert desk(strict=False).refusal(unsigned, home) is None, "Java's way"
 
 
-def test_hole_signatures_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loophole_signatures_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[tuple[bytes, bytes]] = []
 
     def compare(one: bytes, other: bytes) -> bool:
@@ -297,7 +297,7 @@ def test_hole_signatures_are_compared_in_constant_time(monkeypatch: pytest.Monke
     assert len(compared) == 1
 
 
-def test_hole_defaults_do_not_open_what_holds_messages_of_others() -> None:
+def test_loophole_defaults_do_not_open_topics_that_hold_others_messages() -> None:
     for topic in (HALF_TOPIC, SCHEDULE_TOPIC, TRACE_TOPIC, "rmq_sys_wheel_timer", "DefaultCluster_REPLY_TOPIC"):
         fields = {"queueId": "0", "queueOffset": "0", "maxMsgNums": "1", "topic": topic, "consumerGroup": "any"}
         pull = signed(Command(RequestCode.PULL_MESSAGE, ext=fields), "everything")
@@ -309,8 +309,8 @@ def test_hole_defaults_do_not_open_what_holds_messages_of_others() -> None:
     assert desk().refusal(signed(Command(RequestCode.PULL_MESSAGE, ext=own), "reader-1")) is None
 
 
-def test_hole_a_retry_topic_is_the_group_s_whose_it_is() -> None:
-    """RocketMQ checks the group that the request names beside it."""
+def test_loophole_a_retry_topic_belongs_to_its_group() -> None:
+    """RocketMQ checks the group in the request instead."""
     own = send("%RETRY%others")
     assert own.ext is not None
     own.ext["a"] = "readers"
@@ -318,18 +318,18 @@ def test_hole_a_retry_topic_is_the_group_s_whose_it_is() -> None:
     assert desk(strict=False).refusal(signed(own, "reader-1")) is None, "Java's way"
 
 
-def test_everybody_who_signs_may_write_traces() -> None:
+def test_any_signed_account_may_write_traces() -> None:
     assert desk().refusal(signed(send(TRACE_TOPIC))) is None
 
 
-def test_an_administrator_with_permissions_is_bound_by_them_in_both_ways() -> None:
+def test_an_administrators_permissions_bind_it_in_both_modes() -> None:
     for strict in (True, False):
         assert desk(strict=strict).refusal(signed(send("prices"), "bound-admin")) is not None
         config = signed(Command(RequestCode.UPDATE_BROKER_CONFIG, ext={}), "bound-admin")
         assert desk(strict=strict).refusal(config) is None
 
 
-# -- what is told and counted
+# -- logging and counting
 
 
 def test_refusals_are_counted_by_reason_and_logged_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
@@ -344,7 +344,7 @@ def test_refusals_are_counted_by_reason_and_logged_without_secrets(caplog: pytes
         assert hidden not in caplog.text
 
 
-def test_lines_about_one_address_have_a_rate(caplog: pytest.LogCaptureFixture) -> None:
+def test_log_lines_about_one_address_are_rate_limited(caplog: pytest.LogCaptureFixture) -> None:
     gate = desk()
     for _ in range(50):
         gate.refusal(send())
@@ -353,7 +353,7 @@ def test_lines_about_one_address_have_a_rate(caplog: pytest.LogCaptureFixture) -
     assert len(caplog.records) == 6, "another address has its own"
 
 
-def test_an_account_has_a_rate() -> None:
+def test_an_account_is_rate_limited() -> None:
     gate = desk(rate=3)
     refusals = [gate.refusal(signed(send())) for _ in range(5)]
     assert refusals[:3] == [None] * 3
@@ -364,7 +364,7 @@ def test_an_account_has_a_rate() -> None:
 # -- servers that do not speak remoting
 
 
-def test_the_same_accounts_for_another_protocol() -> None:
+def test_another_protocol_uses_the_same_accounts() -> None:
     gate = desk().gate
     moment = b"20260131T091502Z"
     signature = hmac.new(SECRET.encode(), moment, hashlib.sha1).hexdigest()

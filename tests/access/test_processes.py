@@ -1,4 +1,4 @@
-"""Access control in real processes: a file edited by hand while clients send, and no secret in what is printed."""
+"""Access control in real processes: a file edited by hand while clients send, and no secret in any output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rules(*topics: str) -> str:
     return accounts(account("operator", admin=True), account("webshop", topics=tuple(f"{one}=PUB" for one in topics)))
 
 
-def test_a_file_edited_by_hand_counts_within_five_seconds_while_messages_come(tmp_path: Path) -> None:
+def test_a_file_edited_by_hand_takes_effect_within_five_seconds_under_load(tmp_path: Path) -> None:
     conf = tmp_path / "conf"
     conf.mkdir()
     file = conf / "plain_acl.yml"
@@ -40,7 +40,7 @@ def test_a_file_edited_by_hand_counts_within_five_seconds_while_messages_come(tm
         producer.send(Message("orders", b"first"))
         with pytest.raises(SendFailed, match="needs prices=PUB in its topicPerms"):
             producer.send(Message("prices", b"no"), timeout=5)
-        file.write_text(rules("orders", "prices")[:-40])  # half of it, and then a damaged one
+        file.write_text(rules("orders", "prices")[:-40])  # half of the file, and then a damaged one
         file.write_text(rules("orders", "prices").replace("topicPerms:", "topicPerms"))
         program.line_with("the accounts stay as they were")
         sent = 0
@@ -60,7 +60,7 @@ def test_a_file_edited_by_hand_counts_within_five_seconds_while_messages_come(tm
             assert SECRET not in "\n".join(one.said)
 
 
-def test_settings_are_printed_without_secrets_and_mqadmin_signs_by_its_environment(tmp_path: Path) -> None:
+def test_settings_hide_secrets_and_mqadmin_signs_with_keys_from_its_environment(tmp_path: Path) -> None:
     conf = tmp_path / "conf"
     conf.mkdir()
     (conf / "plain_acl.yml").write_text(rules("orders"))

@@ -1,4 +1,4 @@
-"""A broker and a name server with access control, whole, in memory."""
+"""A whole broker and name server with access control, in memory."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def signed(one: RunningBroker, key: str, secret: str = SECRET) -> AsyncIte
         yield Client(pool, one.bound)
 
 
-async def test_who_may_sends_and_consumes(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_permitted_account_sends_and_consumes(autojump_clock: trio.testing.MockClock) -> None:
     async with guarded() as one, signed(one, "webshop") as shop, signed(one, "reader-1") as reader:
         assert (await shop.send("orders", b"hello")).code == 0
         refused = await shop.send("prices", b"hello")
@@ -79,10 +79,10 @@ async def test_who_may_sends_and_consumes(autojump_clock: trio.testing.MockClock
         )
 
 
-async def test_a_message_is_viewed_sent_back_and_ended_by_its_own_topic(
+async def test_viewing_sending_back_and_ending_are_judged_by_the_messages_own_topic(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """Requests that name an offset and no topic: RocketMQ checks none of the three."""
+    """Requests with an offset and no topic: RocketMQ checks none of the three."""
     async with guarded() as one, signed(one, "webshop") as shop, signed(one, "stranger") as stranger:
         await shop.send("orders", b"secret")
         half = await shop.send("orders", b"half", PGROUP="PG", TRAN_MSG="true", fields={"sysFlag": 4})
@@ -104,7 +104,7 @@ async def test_a_message_is_viewed_sent_back_and_ended_by_its_own_topic(
             assert b"secret" in (await reader.call(RequestCode.VIEW_MESSAGE_BY_ID, view)).body
 
 
-async def test_accounts_are_changed_by_administrators_and_audited_without_secrets(
+async def test_administrators_change_accounts_and_the_audit_log_hides_secrets(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "rocketlet.audit")
@@ -151,7 +151,7 @@ async def test_accounts_are_changed_by_administrators_and_audited_without_secret
         (UpdateAclConfigHeader("operator", "", admin=False), "no administrator would be left"),
     ],
 )
-async def test_changes_that_cannot_be_meant_are_refused(
+async def test_nonsensical_account_changes_are_refused(
     autojump_clock: trio.testing.MockClock, header: UpdateAclConfigHeader, says: str
 ) -> None:
     folder = MemoryFolder(FILE)
@@ -162,7 +162,7 @@ async def test_changes_that_cannot_be_meant_are_refused(
         assert folder.held[folder.default_path] == FILE.encode()
 
 
-async def test_rules_are_read_again_under_load_and_no_send_is_judged_by_half_of_them(
+async def test_rules_reloaded_under_load_apply_whole(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     folder = MemoryFolder(FILE)
@@ -204,7 +204,7 @@ async def test_the_rate_of_an_account_changes_while_the_broker_runs(
         assert one.broker.access.gate.denied["rate"] >= 3  # type: ignore[index]
 
 
-async def test_without_access_control_the_codes_for_accounts_say_so(autojump_clock: trio.testing.MockClock) -> None:
+async def test_without_access_control_account_requests_say_so(autojump_clock: trio.testing.MockClock) -> None:
     async with memory_broker() as one:
         for code, expected in (
             (RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED),
@@ -224,7 +224,7 @@ async def test_a_broker_does_not_start_without_accounts(text: str) -> None:
     assert caught.group_contains(SettingsError, match="there is no account in /conf/plain_acl.yml")
 
 
-async def test_a_server_open_to_others_without_access_control_warns(
+async def test_a_server_reachable_by_others_without_access_control_warns(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with memory_broker():
@@ -235,7 +235,7 @@ async def test_a_server_open_to_others_without_access_control_warns(
     assert "the broker listens on 10.0.0.5 without access control" in caplog.text
 
 
-async def test_a_client_s_certificate_stands_for_its_account(
+async def test_a_client_certificate_authenticates_its_account(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     authority = Authority("CA", 36_000, datetime(2026, 1, 31, tzinfo=UTC))
@@ -263,7 +263,7 @@ async def test_a_client_s_certificate_stands_for_its_account(
         assert "haAllowed=\n" in one.broker.settings.properties(), "who connects has shown a certificate"
 
 
-async def test_the_log_goes_to_named_hosts_alone(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_log_is_replicated_only_to_named_hosts(autojump_clock: trio.testing.MockClock) -> None:
     async with guarded() as one:
         assert one.broker.settings.loaded.configs
         shown = one.broker.settings.properties()
@@ -282,7 +282,7 @@ async def name_server(network: MemoryNetwork, **more: str) -> AsyncIterator[str]
         nursery.cancel_scope.cancel()
 
 
-async def test_a_name_server_asks_for_signatures_where_it_is_changed(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_name_server_requires_signatures_for_changes(autojump_clock: trio.testing.MockClock) -> None:
     network = MemoryNetwork()
     put = PutKVConfigHeader(namespace="N", key="K", value="V")
     async with name_server(network) as address:
@@ -300,7 +300,7 @@ async def test_a_name_server_asks_for_signatures_where_it_is_changed(autojump_cl
         assert (found.ext or {})["value"] == "V", "whoever reads need not sign"
 
 
-async def test_a_broker_signs_its_registrations_with_the_account_of_tools_yml(
+async def test_a_broker_signs_registrations_with_the_account_in_tools_yml(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     network = MemoryNetwork()

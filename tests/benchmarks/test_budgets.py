@@ -1,4 +1,4 @@
-"""What the table says of a budget, and that the requests of the raw sender are what the protocol calls so."""
+"""How the table reports budgets, and that the raw sender's requests are valid ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rocketlet.remoting.frame_codec import cut, decode
 from rocketlet.remoting.request_codes import RequestCode
 
 
-def test_a_budget_is_held_by_every_round_or_missed() -> None:
+def test_a_budget_is_met_only_if_every_round_meets_it() -> None:
     rate, cost = Figure("rate", "x", at_least=0.65), Figure("cost", "x", at_most=1.45)
     assert (rate.holds(0.65), rate.holds(0.6), cost.holds(1.45), cost.holds(1.5)) == (True, False, True, False)
     assert Figure("rate", "/s").holds(1) is None
@@ -26,7 +26,7 @@ def test_numbers(value: float, text: str) -> None:
     assert shown(value, "x") == text
 
 
-def test_figures_have_one_chapter() -> None:
+def test_each_figure_belongs_to_one_chapter() -> None:
     keys = [key for chapter in CHAPTERS.values() for key in chapter.figures]
     assert len(keys) == len(set(keys))
 

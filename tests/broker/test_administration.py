@@ -1,9 +1,10 @@
-"""What administrators ask: answered in RocketMQ's shapes, and on the disk before the answer where something changed."""
+"""Administrators' requests: answered in RocketMQ's forms, with changes on disk before the answer."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from random import Random
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from rocketlet.broker.handlers import client_relays
 from rocketlet.common import fastjson
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.message_record import decode
@@ -35,7 +37,7 @@ async def ask(client: Client, code: int, body: bytes = b"", **ext: Any) -> Comma
     return await client.call(code, {name: str(value) for name, value in ext.items()}, body)
 
 
-async def told(client: Client, code: int, body: bytes = b"", **ext: Any) -> Any:
+async def answer_of(client: Client, code: int, body: bytes = b"", **ext: Any) -> Any:
     """The JSON of a successful answer."""
     answer = await ask(client, code, body, **ext)
     assert answer.code == 0, answer
@@ -43,13 +45,13 @@ async def told(client: Client, code: int, body: bytes = b"", **ext: Any) -> Any:
 
 
 def on_disk(one: RunningBroker, table: str) -> Any:
-    """What a table would be after a power cut now."""
+    """A table as it would be after a power cut now."""
     disk: MemoryDisk = one.disk.crash(Random(3))
     return users(json.loads(disk.read_file(f"{ROOT}/config/{table}.json") or b"{}"))
 
 
 def users(body: Any) -> Any:
-    """Without the offsets that the broker keeps for transactions."""
+    """The table without the broker's own offsets for transactions."""
     for name in [name for name in body.get("offsetTable", ()) if name.endswith("@CID_RMQ_SYS_TRANS")]:
         del body["offsetTable"][name]
     return body
@@ -70,7 +72,7 @@ def key(queue_id: int, name: str = "T") -> str:
 
 
 class TestTopics:
-    async def test_created_and_changed_on_the_disk_before_the_answer(self, autojump_clock: MockClock) -> None:
+    async def test_creation_and_change_are_on_disk_before_the_answer(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             header = CreateTopicHeader("T", readQueueNums=3, writeQueueNums=5, perm=4, topicSysFlag=2)
             assert (await one.call(Code.UPDATE_AND_CREATE_TOPIC, header)).code == 0
@@ -84,31 +86,31 @@ class TestTopics:
                 "writeQueueNums": 5,
             }
             assert on_disk(one, "topics")["topicConfigTable"]["T"] == expected
-            table = await told(one, Code.GET_ALL_TOPIC_CONFIG)
+            table = await answer_of(one, Code.GET_ALL_TOPIC_CONFIG)
             assert table["topicConfigTable"]["T"] == expected
             assert table["dataVersion"].keys() == {"counter", "timestamp"}
 
     @pytest.mark.parametrize("name", ["", "a b", "../x", "t" * 128, "TBW102", "DefaultCluster", NAME, "rmq_sys_x"])
-    async def test_names_that_may_not(self, autojump_clock: MockClock, name: str) -> None:
+    async def test_invalid_names_are_refused(self, autojump_clock: MockClock, name: str) -> None:
         async with memory_broker() as one:
             for code in (Code.UPDATE_AND_CREATE_TOPIC, Code.DELETE_TOPIC_IN_BROKER):
                 assert (await ask(one, code, topic=name)).code == ResponseCode.SYSTEM_ERROR
 
-    async def test_numbers_that_may_not(self, autojump_clock: MockClock) -> None:
+    async def test_invalid_numbers_are_refused(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             for wrong in ({"readQueueNums": -1}, {"writeQueueNums": 65536}, {"perm": 16}):
                 answer = await one.call(Code.UPDATE_AND_CREATE_TOPIC, CreateTopicHeader(topic="T", **wrong))
                 assert answer.code == ResponseCode.SYSTEM_ERROR
             assert one.broker.tables.topics.get("T") is None
 
-    async def test_deleted_with_all_that_belongs_to_it(self, autojump_clock: MockClock) -> None:
+    async def test_deletion_removes_everything_of_the_topic(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             await one.send("T", b"gone")
             await commit(one, "G", 0, 1)
             assert (await ask(one, Code.DELETE_TOPIC_IN_BROKER, topic="T")).code == 0
             assert "T" not in on_disk(one, "topics")["topicConfigTable"]
             assert "T@G" not in on_disk(one, "consumerOffset")["offsetTable"]
-            assert (await told(one, Code.QUERY_TOPIC_CONSUME_BY_WHO, topic="T"))["groupList"] == []
+            assert (await answer_of(one, Code.QUERY_TOPIC_CONSUME_BY_WHO, topic="T"))["groupList"] == []
             assert one.broker.store.queue("T", 0) is None
             assert (await ask(one, Code.DELETE_TOPIC_IN_BROKER, topic="T")).code == 0
             await one.send("T", b"new")
@@ -122,7 +124,7 @@ class TestTopics:
             for code in (Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, Code.DELETE_SUBSCRIPTIONGROUP):
                 assert (await ask(one, code, body)).code == ResponseCode.SYSTEM_ERROR
 
-    async def test_a_disk_that_takes_nothing_is_told(self, autojump_clock: MockClock) -> None:
+    async def test_a_failing_disk_is_reported(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             write_file = one.disk.write_file
 
@@ -137,14 +139,14 @@ class TestTopics:
 
     async def test_system_topics(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
-            names = (await told(one, Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER))["topicList"]
+            names = (await answer_of(one, Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER))["topicList"]
             assert {"TBW102", "DefaultCluster", NAME, "DefaultCluster_REPLY_TOPIC", "RMQ_SYS_TRACE_TOPIC"} <= set(names)
 
-    async def test_statistics_of_its_queues(self, autojump_clock: MockClock) -> None:
+    async def test_queue_statistics(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             await topic(one)
             await one.send("T", queue_id=1)
-            table = (await told(one, Code.GET_TOPIC_STATS_INFO, topic="T"))["offsetTable"]
+            table = (await answer_of(one, Code.GET_TOPIC_STATS_INFO, topic="T"))["offsetTable"]
             assert table == {
                 key(0): {"lastUpdateTimestamp": 0, "maxOffset": 0, "minOffset": 0},
                 key(1): {"lastUpdateTimestamp": START_MS, "maxOffset": 1, "minOffset": 0},
@@ -153,7 +155,7 @@ class TestTopics:
 
 
 class TestGroups:
-    async def test_created_changed_and_deleted_on_the_disk(self, autojump_clock: MockClock) -> None:
+    async def test_creation_change_and_deletion_are_on_disk(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             group = SubscriptionGroupConfig(groupName="G", retryMaxTimes=3, consumeBroadcastEnable=False)
             for times in (3, 5):
@@ -161,7 +163,7 @@ class TestGroups:
                 answer = await ask(one, Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, group.to_json())
                 assert answer.code == 0
                 assert on_disk(one, "subscriptionGroup")["subscriptionGroupTable"]["G"]["retryMaxTimes"] == times
-            table = (await told(one, Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG))["subscriptionGroupTable"]
+            table = (await answer_of(one, Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG))["subscriptionGroupTable"]
             assert table["G"] == fastjson.loads(group.to_json())
             assert "TOOLS_CONSUMER" in table
             await commit(one, "G", 0, 5)
@@ -172,7 +174,7 @@ class TestGroups:
             assert on_disk(one, "consumerOffset")["offsetTable"] == {}
 
     @pytest.mark.parametrize("name", ["", "a b", "g" * 256])
-    async def test_names_that_may_not(self, autojump_clock: MockClock, name: str) -> None:
+    async def test_invalid_names_are_refused(self, autojump_clock: MockClock, name: str) -> None:
         async with memory_broker() as one:
             body = SubscriptionGroupConfig(groupName=name).to_json()
             answer = await ask(one, Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body)
@@ -211,7 +213,7 @@ class TestSettings:
             (b"", ResponseCode.SUCCESS),
         ],
     )
-    async def test_what_may_not_change_does_not(self, autojump_clock: MockClock, text: bytes, code: int) -> None:
+    async def test_fixed_settings_cannot_be_changed(self, autojump_clock: MockClock, text: bytes, code: int) -> None:
         async with memory_broker() as one:
             before = bytes((await ask(one, Code.GET_BROKER_CONFIG)).body)
             answer = await ask(one, Code.UPDATE_BROKER_CONFIG, text)
@@ -221,7 +223,7 @@ class TestSettings:
 
 
 class TestOffsets:
-    async def test_of_queues(self, autojump_clock: MockClock) -> None:
+    async def test_offsets_of_queues(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             await topic(one)
             for _ in range(3):
@@ -250,7 +252,7 @@ class TestOffsets:
             assert (await ask(one, Code.GET_MIN_OFFSET, **unknown)).ext == {"offset": "0"}
             assert (await ask(one, Code.GET_EARLIEST_MSG_STORETIME, **unknown)).ext == {"timestamp": "-1"}
 
-    async def test_of_groups(self, autojump_clock: MockClock) -> None:
+    async def test_offsets_of_groups(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             place = {"consumerGroup": "G", "topic": "T", "queueId": 0}
             young = await ask(one, Code.QUERY_CONSUMER_OFFSET, **place)
@@ -262,14 +264,14 @@ class TestOffsets:
             bad = await ask(one, Code.UPDATE_CONSUMER_OFFSET, **(place | {"topic": "a@b"}), commitOffset=1)
             assert bad.code == ResponseCode.SYSTEM_ERROR
 
-    async def test_a_new_group_on_an_old_queue_has_none(self, autojump_clock: MockClock) -> None:
+    async def test_a_new_group_on_an_old_queue_has_no_offset(self, autojump_clock: MockClock) -> None:
         async with memory_broker(access_message_in_memory_max_ratio=0) as one:
             await one.send("T")
             answer = await ask(one, Code.QUERY_CONSUMER_OFFSET, consumerGroup="G", topic="T", queueId=0)
             assert answer.code == ResponseCode.QUERY_NOT_FOUND
             assert answer.remark == "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
 
-    async def test_are_written_every_five_seconds_and_at_the_end(self, autojump_clock: MockClock) -> None:
+    async def test_offsets_are_written_every_five_seconds_and_at_shutdown(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             place = {"consumerGroup": "G", "topic": "T", "queueId": "0", "commitOffset": "5"}
             await one.call(Code.UPDATE_CONSUMER_OFFSET, place, version=121)
@@ -277,11 +279,11 @@ class TestOffsets:
             assert on_disk(one, "consumerOffset")["offsetTable"] == {"T@G": {"0": 5}}
             await one.call(Code.UPDATE_CONSUMER_OFFSET, place | {"commitOffset": "6"}, version=121)
         async with memory_broker(disk=one.disk) as again:
-            assert users(await told(again, Code.GET_ALL_CONSUMER_OFFSET)) == {"offsetTable": {"T@G": {"0": 6}}}
+            assert users(await answer_of(again, Code.GET_ALL_CONSUMER_OFFSET)) == {"offsetTable": {"T@G": {"0": 6}}}
             before = json.loads(again.disk.read_file(f"{ROOT}/config/consumerOffset.json.bak") or b"")
             assert users(before) == {"offsetTable": {"T@G": {"0": 5}}}
 
-    async def test_set_by_who_waits_for_the_answer_are_on_the_disk_before_it(self, autojump_clock: MockClock) -> None:
+    async def test_awaited_commits_are_on_disk_before_the_answer(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             await commit(one, "G", 0, 5)
             assert on_disk(one, "consumerOffset")["offsetTable"] == {"T@G": {"0": 5}}
@@ -289,7 +291,7 @@ class TestOffsets:
             assert (await one.call(Code.UPDATE_CONSUMER_OFFSET, place, version=121)).code == 0
             assert on_disk(one, "consumerOffset")["offsetTable"] == {"T@G": {"0": 5}}
 
-    async def test_copied_to_another_group_on_the_disk(self, autojump_clock: MockClock) -> None:
+    async def test_copies_to_another_group_are_on_disk(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             await topic(one)
             await commit(one, "G", 1, 5)
@@ -302,14 +304,14 @@ class TestOffsets:
         async with memory_broker() as one:
             for group, offset in (("A", 5), ("B", 3), ("C", 1)):
                 await commit(one, group, 0, offset)
-            answer = await told(one, Code.QUERY_CORRECTION_OFFSET, compareGroup="B", topic="T", filterGroups="C,X")
+            answer = await answer_of(one, Code.QUERY_CORRECTION_OFFSET, compareGroup="B", topic="T", filterGroups="C,X")
             assert answer == {"correctionOffsets": {"0": 3}}
-            behind = await told(one, Code.QUERY_CORRECTION_OFFSET, compareGroup="C", topic="T", filterGroups="C")
+            behind = await answer_of(one, Code.QUERY_CORRECTION_OFFSET, compareGroup="C", topic="T", filterGroups="C")
             assert behind == {"correctionOffsets": {"0": (1 << 63) - 1}}
 
 
 class TestProgress:
-    async def test_of_one_group_and_of_all(self, autojump_clock: MockClock) -> None:
+    async def test_progress_of_one_group_and_of_all_groups(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             await topic(one)
             for _ in range(4):
@@ -321,41 +323,39 @@ class TestProgress:
             await trio.sleep(10)
             await one.pull("T", 0, 0)
             await trio.sleep(10)
-            stats = await told(one, Code.GET_CONSUME_STATS, consumerGroup="CG")
+            stats = await answer_of(one, Code.GET_CONSUME_STATS, consumerGroup="CG")
             assert stats["offsetTable"] == {
                 key(0): {"brokerOffset": 4, "consumerOffset": 3, "lastTimestamp": START_MS + 2000},
                 key(1): {"brokerOffset": 0, "consumerOffset": 0, "lastTimestamp": 0},
             }
             assert stats["consumeTps"] > 0
-            assert (await told(one, Code.GET_CONSUME_STATS, consumerGroup="X"))["offsetTable"] == {}
-            everything = await told(one, Code.GET_BROKER_CONSUME_STATS, isOrder="false")
+            assert (await answer_of(one, Code.GET_CONSUME_STATS, consumerGroup="X"))["offsetTable"] == {}
+            everything = await answer_of(one, Code.GET_BROKER_CONSUME_STATS, isOrder="false")
             assert everything["brokerAddr"] == one.broker.identity.address
             assert everything["totalDiff"] == 1
             groups = {name: stats for entry in everything["consumeStatsList"] for name, stats in entry.items()}
             assert len(groups["CG"]) == 1
             assert groups["TOOLS_CONSUMER"] == []
-            ordered = await told(one, Code.GET_BROKER_CONSUME_STATS, isOrder="true")
+            ordered = await answer_of(one, Code.GET_BROKER_CONSUME_STATS, isOrder="true")
             assert ordered["totalDiff"] == 0
 
-    async def test_topics_that_the_online_group_does_not_subscribe_are_left_out(
-        self, autojump_clock: MockClock
-    ) -> None:
+    async def test_topics_the_online_group_does_not_subscribe_to_are_omitted(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             await topic(one)
             await commit(one, "CG", 0, 1)
             await one.heartbeat("c", "CG", tags("U"))
-            assert (await told(one, Code.GET_CONSUME_STATS, consumerGroup="CG"))["offsetTable"] == {}
-            assert (await told(one, Code.QUERY_TOPIC_CONSUME_BY_WHO, topic="U"))["groupList"] == ["CG"]
-            assert (await told(one, Code.QUERY_TOPIC_CONSUME_BY_WHO, topic="T"))["groupList"] == ["CG"]
+            assert (await answer_of(one, Code.GET_CONSUME_STATS, consumerGroup="CG"))["offsetTable"] == {}
+            assert (await answer_of(one, Code.QUERY_TOPIC_CONSUME_BY_WHO, topic="U"))["groupList"] == ["CG"]
+            assert (await answer_of(one, Code.QUERY_TOPIC_CONSUME_BY_WHO, topic="T"))["groupList"] == ["CG"]
 
-    async def test_in_time(self, autojump_clock: MockClock) -> None:
+    async def test_offsets_by_time(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             await topic(one, queues=1)
             for _ in range(3):
                 await one.send("T")
                 await trio.sleep(10)
             await commit(one, "CG", 0, 2)
-            [span] = (await told(one, Code.QUERY_CONSUME_TIME_SPAN, topic="T", group="CG"))["consumeTimeSpanSet"]
+            [span] = (await answer_of(one, Code.QUERY_CONSUME_TIME_SPAN, topic="T", group="CG"))["consumeTimeSpanSet"]
             assert span["messageQueue"] == {"brokerName": NAME, "queueId": 0, "topic": "T"}
             assert (span["minTimeStamp"], span["maxTimeStamp"]) == (START_MS, START_MS + 20_000)
             assert (span["consumeTimeStamp"], span["delayTime"]) == (START_MS + 10_000, 10_000)
@@ -369,11 +369,11 @@ class TestProgress:
                 await one.send("T", TAGS="AB"[n % 2])
             await one.heartbeat("c", "CG", tags("T", "B"))
             request = {"topic": "T", "queueId": 0, "index": 1, "count": 2}
-            body = await told(one, Code.QUERY_CONSUME_QUEUE, **request, consumerGroup="CG")
+            body = await answer_of(one, Code.QUERY_CONSUME_QUEUE, **request, consumerGroup="CG")
             assert (body["minQueueIndex"], body["maxQueueIndex"]) == (0, 4)
             assert [(entry["tagsCode"], entry["eval"]) for entry in body["queueData"]] == [(66, True), (65, False)]
             assert body["subscriptionData"]["subString"] == "B"
-            offline = await told(one, Code.QUERY_CONSUME_QUEUE, **request, consumerGroup="X")
+            offline = await answer_of(one, Code.QUERY_CONSUME_QUEUE, **request, consumerGroup="X")
             assert offline["filterData"] == "X@T is not online!"
             missing = await ask(one, Code.QUERY_CONSUME_QUEUE, **(request | {"index": 99}))
             assert (missing.code, missing.body) == (0, b"")
@@ -390,7 +390,7 @@ class TestNumbers:
                 await one.pull("T", 0, 0, maxMsgNums=1)
                 await trio.sleep(1)
             await one.send("T", DELAY="18")
-            table = (await told(one, Code.GET_BROKER_RUNTIME_INFO))["table"]
+            table = (await answer_of(one, Code.GET_BROKER_RUNTIME_INFO))["table"]
             assert all(isinstance(value, str) for value in table.values())
             assert table["msgPutTotalTodayNow"] == "21"
             assert table["msgGetTotalTodayNow"] == "20"
@@ -401,15 +401,15 @@ class TestNumbers:
             assert table["runtime"] == "[ 0 days, 0 hours, 0 minutes, 20 seconds ]"
             assert table["brokerVersionDesc"] == "V4_9_8"
 
-    async def test_every_key_that_java_gives(self, autojump_clock: MockClock, vectors: Any) -> None:
+    async def test_runtime_info_has_every_key_of_java(self, autojump_clock: MockClock, vectors: Any) -> None:
         lines = (vectors / "frames/admin-codes.jsonl").read_text().splitlines()
         [java] = [json.loads(line) for line in lines if json.loads(line)["seq"] == 62]
         expected = {name for name in json.loads(java["body"])["table"] if not name.startswith("commitLogDiskRatio_")}
         async with memory_broker() as one:
             for level in ("1", "2", "3"):
                 await one.send("T", DELAY=level)
-            table = (await told(one, Code.GET_BROKER_RUNTIME_INFO))["table"]
-            # How long puts take is not measured one by one: they take microseconds, in a turn of many.
+            table = (await answer_of(one, Code.GET_BROKER_RUNTIME_INFO))["table"]
+            # Puts are not timed one by one: they take microseconds, in a turn of many.
             assert expected - table.keys() == set()
 
     async def test_statistics_by_name(self, autojump_clock: MockClock) -> None:
@@ -418,7 +418,7 @@ class TestNumbers:
             await trio.sleep(11)
             await one.send("T", b"x")
             await trio.sleep(11)
-            body = await told(one, Code.VIEW_BROKER_STATS_DATA, statsName="TOPIC_PUT_NUMS", statsKey="T")
+            body = await answer_of(one, Code.VIEW_BROKER_STATS_DATA, statsName="TOPIC_PUT_NUMS", statsKey="T")
             assert body["statsMinute"] == {"sum": 2, "tps": pytest.approx(0.1), "avgpt": 1.0}
             assert body.keys() == {"statsDay", "statsHour", "statsMinute"}
             unknown = await ask(one, Code.VIEW_BROKER_STATS_DATA, statsName="TOPIC_PUT_NUMS", statsKey="U")
@@ -429,21 +429,21 @@ class TestNumbers:
             await one.send("T", DELAY="1")
             await one.send("T", DELAY="18")
             await trio.sleep(2)
-            assert await told(one, Code.GET_ALL_DELAY_OFFSET) == {"offsetTable": {"1": 1, "18": 0}}
+            assert await answer_of(one, Code.GET_ALL_DELAY_OFFSET) == {"offsetTable": {"1": 1, "18": 0}}
 
 
 class TestConnections:
-    async def test_of_consumers_and_producers(self, autojump_clock: MockClock) -> None:
+    async def test_connections_of_consumers_and_producers(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             await one.heartbeat("c1", "CG", tags("T", "A"), producer="PG")
-            group = await told(one, Code.GET_CONSUMER_CONNECTION_LIST, consumerGroup="CG")
+            group = await answer_of(one, Code.GET_CONSUMER_CONNECTION_LIST, consumerGroup="CG")
             [connection] = group["connectionSet"]
             assert (connection["clientId"], connection["language"], connection["version"]) == ("c1", "PYTHON", 409)
             assert connection["clientAddr"].startswith("10.0.0.1:")
             assert group["subscriptionTable"]["T"]["subString"] == "A"
-            producers = await told(one, Code.GET_PRODUCER_CONNECTION_LIST, producerGroup="PG")
+            producers = await answer_of(one, Code.GET_PRODUCER_CONNECTION_LIST, producerGroup="PG")
             assert [found["clientId"] for found in producers["connectionSet"]] == ["c1"]
-            [info] = (await told(one, Code.GET_ALL_PRODUCER_INFO))["data"]["PG"]
+            [info] = (await answer_of(one, Code.GET_ALL_PRODUCER_INFO))["data"]["PG"]
             assert info["remoteIP"].startswith("/10.0.0.1:")
             nobody = await ask(one, Code.GET_CONSUMER_CONNECTION_LIST, consumerGroup="X")
             assert nobody.code == ResponseCode.CONSUMER_NOT_ONLINE
@@ -452,7 +452,7 @@ class TestConnections:
 
 
 class Consumer:
-    """A client that answers what a broker asks of consumers; `mute` lets it say nothing."""
+    """A client that answers a broker's requests to consumers; `mute` makes it silent."""
 
     def __init__(self, *, mute: bool = False, status: dict[MessageQueue, int] | None = None) -> None:
         self.mute = mute
@@ -493,7 +493,7 @@ class TestRelays:
             assert (answer.code, bytes(answer.body)) == (0, b'{"told":true}')
             assert consumer.asked[0].header == GetConsumerRunningInfoHeader("CG", "c", True)
 
-    async def test_nobody_mute_and_old(self, autojump_clock: MockClock, one: RunningBroker) -> None:
+    async def test_absent_silent_and_outdated_clients(self, autojump_clock: MockClock, one: RunningBroker) -> None:
         running_info = {"consumerGroup": "CG", "clientId": "c"}
         assert (await ask(one, Code.GET_CONSUMER_RUNNING_INFO, **running_info)).code == ResponseCode.SYSTEM_ERROR
         consumer = Consumer(mute=True)
@@ -511,7 +511,7 @@ class TestRelays:
             assert old.code == ResponseCode.SYSTEM_ERROR
             assert "too low" in (old.remark or "")
 
-    async def test_a_client_that_leaves_meanwhile(self, autojump_clock: MockClock, one: RunningBroker) -> None:
+    async def test_a_client_that_disconnects_meanwhile(self, autojump_clock: MockClock, one: RunningBroker) -> None:
         consumer = Consumer(mute=True)
         answers = []
 
@@ -524,7 +524,7 @@ class TestRelays:
             await trio.sleep(1)
         assert answers[0].code == ResponseCode.SYSTEM_ERROR
 
-    async def test_one_message_to_one_consumer(self, autojump_clock: MockClock, one: RunningBroker) -> None:
+    async def test_one_message_is_relayed_to_one_consumer(self, autojump_clock: MockClock, one: RunningBroker) -> None:
         sent = await one.send("T", b"again")
         consumer = Consumer()
         assert sent.ext is not None
@@ -539,20 +539,40 @@ class TestRelays:
                 answer = await ask(one, Code.CONSUME_MESSAGE_DIRECTLY, **(message | wrong))
                 assert answer.code == ResponseCode.SYSTEM_ERROR, wrong
 
-    async def test_how_far_clients_say_they_are(self, autojump_clock: MockClock, one: RunningBroker) -> None:
+    async def test_progress_of_many_clients_is_asked_a_few_at_a_time_and_bounded(
+        self, autojump_clock: MockClock, one: RunningBroker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(client_relays, "ASKED_AT_ONCE", 2)
+        async with AsyncExitStack() as stack:
+            for number in range(5):
+                # One of them is mute, and takes one of the two places for 5 s.
+                told_by = Consumer(status={MessageQueue("T", NAME, number): 5}, mute=number == 0)
+                client = await stack.enter_async_context(one.client(told_by.table))
+                await client.heartbeat(f"c{number}", "CG", tags("T"))
+            began = trio.lowlevel.current_statistics().tasks_living
+            body = await answer_of(one, Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, topic="T", group="CG")
+            assert sorted(body["consumerTable"]) == ["c1", "c2", "c3", "c4"]
+            monkeypatch.setattr(client_relays, "MOST_STATUS", 200)
+            body = await answer_of(one, Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, topic="T", group="CG")
+            assert 0 < len(body["consumerTable"]) < 4
+            assert trio.lowlevel.current_statistics().tasks_living <= began
+
+    async def test_progress_reported_by_clients(self, autojump_clock: MockClock, one: RunningBroker) -> None:
         queue = MessageQueue("T", NAME, 0)
         first, second, mute = Consumer(status={queue: 5}), Consumer(status={queue: 6}), Consumer(mute=True)
         async with one.client(first.table) as a, one.client(second.table) as b, one.client(mute.table) as c:
             for client, name in ((a, "a"), (b, "b"), (c, "c")):
                 await client.heartbeat(name, "CG", tags("T"))
-            body = await told(one, Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, topic="T", group="CG")
+            body = await answer_of(one, Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, topic="T", group="CG")
             assert body == {"consumerTable": {"a": {key(0): 5}, "b": {key(0): 6}}, "messageQueueTable": {}}
-            only = await told(one, Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, topic="T", group="CG", clientAddr="b")
+            only = await answer_of(
+                one, Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, topic="T", group="CG", clientAddr="b"
+            )
             assert only["consumerTable"] == {"b": {key(0): 6}}
         nobody = await ask(one, Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, topic="T", group="X")
         assert nobody.code == ResponseCode.SYSTEM_ERROR
 
-    async def test_setting_a_group_back(self, autojump_clock: MockClock, one: RunningBroker) -> None:
+    async def test_resetting_a_group(self, autojump_clock: MockClock, one: RunningBroker) -> None:
         for queue_id in (0, 1):
             for _ in range(4):
                 await one.send("T", queue_id=queue_id)
@@ -578,20 +598,20 @@ class TestRelays:
                 ({"timestamp": -1}, {0: 4, 1: 4}),
                 ({"timestamp": -1, "isForce": "false"}, {0: 4, 1: 2}),
             ]:
-                body = await told(one, Code.INVOKE_BROKER_TO_RESET_OFFSET, **(reset | ext))
+                body = await answer_of(one, Code.INVOKE_BROKER_TO_RESET_OFFSET, **(reset | ext))
                 assert body == {"offsetTable": {key(queue_id): offset for queue_id, offset in expected.items()}}
                 await trio.sleep(0.1)
                 for heard in (java.asked.pop(), cpp.asked.pop()):
                     assert heard.header.isForce is False
                     table = ResetOffsetBody.from_json(heard.body).offsetTable
                     assert {queue.queue_id: offset for queue, offset in table.items()} == expected
-            await told(one, Code.INVOKE_BROKER_TO_RESET_OFFSET, **reset)
+            await answer_of(one, Code.INVOKE_BROKER_TO_RESET_OFFSET, **reset)
             await trio.sleep(0.1)
             assert bytes(java.asked[-1].body).startswith(b'{"offsetTable":{{')
             assert bytes(cpp.asked[-1].body).startswith(b'{"offsetTable":[')
 
 
-async def test_looking_messages_up(autojump_clock: MockClock) -> None:
+async def test_looking_up_messages(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         ids = []
         for n in range(3):
@@ -619,7 +639,7 @@ async def test_looking_messages_up(autojump_clock: MockClock) -> None:
 
 
 @pytest.mark.parametrize("code", [9999, 13, 22, 27, 105, 301, 513])
-async def test_what_is_not_served(autojump_clock: MockClock, code: int) -> None:
+async def test_unserved_requests(autojump_clock: MockClock, code: int) -> None:
     async with memory_broker() as one:
         answer = await one.call(code)
         assert (answer.code, answer.remark) == (3, f" request type {code} not supported")

@@ -1,4 +1,4 @@
-"""Who consumes and who produces in which group, as connections and heartbeats come and go."""
+"""The members of consumer and producer groups, as connections and heartbeats come and go."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def tags(topic: str, expression: str = "*", version: int = 1) -> Subscription:
 
 
 class TestConsumers:
-    def test_a_new_member_or_topic_is_a_change_a_new_version_alone_is_not(self) -> None:
+    def test_a_new_member_or_topic_is_a_change_but_a_new_version_is_not(self) -> None:
         groups = ConsumerGroups()
         assert groups.register(member(1), consuming("g", tags("t")))
         assert not groups.register(member(1), consuming("g", tags("t")))
@@ -88,7 +88,7 @@ class TestConsumers:
         assert groups.expired(EXPIRY_MS) == []
         assert [gone.client_id for gone in groups.expired(EXPIRY_MS + 1)] == ["a"]
 
-    def test_members_that_subscribe_differently_are_named_once(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_members_with_different_subscriptions_are_reported_once(self, caplog: pytest.LogCaptureFixture) -> None:
         groups = ConsumerGroups()
         with caplog.at_level(logging.WARNING):
             for _ in range(3):
@@ -100,7 +100,9 @@ class TestConsumers:
         assert "client-a: 'A'" in warning
         assert "client-b: 'B'" in warning
 
-    def test_and_again_when_they_differ_anew(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_members_with_newly_different_subscriptions_are_reported_again(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
         groups = ConsumerGroups()
         with caplog.at_level(logging.WARNING):
             groups.register(member(1, "a"), consuming("g", tags("t")))
@@ -112,9 +114,7 @@ class TestConsumers:
         assert len(caplog.messages) == 3
         assert "b: 'SQL92 x > 1'" in caplog.messages[-1]
 
-    def test_two_connections_of_one_client_do_not_differ_from_each_other(
-        self, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    def test_two_connections_of_one_client_are_not_compared(self, caplog: pytest.LogCaptureFixture) -> None:
         groups = ConsumerGroups()
         with caplog.at_level(logging.WARNING):
             groups.register(member("old", "a"), consuming("g", tags("t", "A")))
@@ -123,7 +123,7 @@ class TestConsumers:
 
 
 class TestProducers:
-    def test_a_client_is_found_as_long_as_it_is_in_a_group(self) -> None:
+    def test_a_client_is_found_while_it_is_in_a_group(self) -> None:
         producers = ProducerGroups()
         producers.register("g", member(1, "a"))
         producers.register("h", member(1, "a"))
@@ -136,7 +136,7 @@ class TestProducers:
         assert producers.client("a") is None
         assert producers.all() == {}
 
-    def test_the_youngest_connection_of_a_client(self) -> None:
+    def test_the_newest_connection_of_a_client_is_used(self) -> None:
         producers = ProducerGroups()
         producers.register("g", member("old", "a"))
         producers.register("g", member("new", "a"))
@@ -159,7 +159,7 @@ CONNECTIONS = st.integers(0, 3)
 
 
 class ComingAndGoing(RuleBasedStateMachine):
-    """A registry holds exactly the memberships that were registered and not taken back, and nothing of those gone."""
+    """A registry holds exactly the memberships that were registered and not ended, and no traces of others."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Consumer offsets: what was committed last is what is told, on disk too."""
+"""Consumer offsets: the last commit counts, on disk too."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = st.sampled_from(["a", "%RETRY%b", "C_1"])
 COMMITS = st.lists(st.tuples(NAMES, NAMES, st.integers(0, 3), st.integers(-2, 1 << 62)))
 
 
-def test_the_last_commit_counts_also_a_smaller_one() -> None:
+def test_the_last_commit_counts_even_if_smaller() -> None:
     offsets = ConsumerOffsets()
     offsets.commit("g", "t", 0, 9)
     offsets.commit("g", "t", 0, 4)
@@ -26,7 +26,7 @@ def test_the_last_commit_counts_also_a_smaller_one() -> None:
     assert offsets.get("h", "t", 0) is None
 
 
-def test_a_negative_offset_is_none_but_stays_in_the_table() -> None:
+def test_a_negative_offset_reads_as_none_but_stays_in_the_table() -> None:
     offsets = ConsumerOffsets()
     offsets.commit("g", "t", 0, -1)
     assert offsets.get("g", "t", 0) is None
@@ -51,12 +51,12 @@ def test_topics_and_groups() -> None:
 @pytest.mark.parametrize(
     ("group", "topic", "queue_id"), [("a@b", "t", 0), ("g", "../t", 0), ("", "t", 0), ("g", "t", -1)]
 )
-def test_refuses_what_could_not_be_found_again(group: str, topic: str, queue_id: int) -> None:
+def test_names_that_could_not_be_read_back_are_refused(group: str, topic: str, queue_id: int) -> None:
     with pytest.raises(OffsetRefused):
         ConsumerOffsets().commit(group, topic, queue_id, 0)
 
 
-def test_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_of_offsets_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consumer_offsets, "MAX_ENTRIES", 2)
     offsets = ConsumerOffsets()
     offsets.commit("g", "t", 0, 1)
@@ -66,7 +66,7 @@ def test_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         offsets.commit("g", "t", 2, 1)
 
 
-def test_every_change_moves_the_version() -> None:
+def test_every_change_increments_the_version() -> None:
     offsets = ConsumerOffsets()
     versions = [offsets.version]
     offsets.commit("g", "t", 0, 1)
@@ -80,7 +80,7 @@ def test_every_change_moves_the_version() -> None:
     assert offsets.version == versions[-1]
 
 
-def test_reads_what_java_wrote(vectors: Path) -> None:
+def test_reads_javas_file(vectors: Path) -> None:
     offsets = ConsumerOffsets()
     offsets.load(fastjson.loads((vectors / "config/frames-broker/consumerOffset.json").read_bytes()))
     assert offsets.of("CG_retry", "TopicR") == {0: 1, 1: 1, 2: 0, 3: 0}
@@ -88,7 +88,7 @@ def test_reads_what_java_wrote(vectors: Path) -> None:
 
 
 @pytest.mark.parametrize("body", [None, [], {}, {"offsetTable": None}, {"offsetTable": []}])
-def test_an_empty_table_is_no_trouble(body: object) -> None:
+def test_an_empty_table_is_read(body: object) -> None:
     offsets = ConsumerOffsets()
     offsets.load(body)
     assert len(offsets) == 0
@@ -103,8 +103,8 @@ def test_reports_and_skips_nonsense(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @given(COMMITS)
-def test_survives_the_file(commits: list[tuple[str, str, int, int]]) -> None:
-    """A table read back from its own JSON tells the same offsets, which are those committed last."""
+def test_survives_a_round_trip_through_the_file(commits: list[tuple[str, str, int, int]]) -> None:
+    """A table read back from its own JSON has the same offsets, those committed last."""
     offsets = ConsumerOffsets()
     for commit in commits:
         offsets.commit(*commit)

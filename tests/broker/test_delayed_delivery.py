@@ -1,4 +1,4 @@
-"""Delayed messages come when they are due, once, in order, whatever happens to the broker meanwhile."""
+"""Delayed messages are delivered when due, once, in order, whatever happens to the broker meanwhile."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_each_of_the_eighteen_levels(autojump_clock: trio.testing.MockCloc
         assert [offset for _, offset, _ in parts.delivery.progress()] == [1] * 18
 
 
-async def test_nothing_polls(autojump_clock: trio.testing.MockClock) -> None:
+async def test_waiting_deliveries_do_not_poll(autojump_clock: trio.testing.MockClock) -> None:
     """Two hours of waiting are as few turns of the loop as the longest sleep allows."""
     async with waiting(MemoryDisk()) as parts:
         parts.send("T", b"late", DELAY="18")
@@ -61,7 +61,7 @@ async def test_nothing_polls(autojump_clock: trio.testing.MockClock) -> None:
         assert looks <= 7200 / 10 + 20
 
 
-async def test_order_of_one_level_and_what_is_delivered(autojump_clock: trio.testing.MockClock) -> None:
+async def test_messages_of_one_level_are_delivered_in_order(autojump_clock: trio.testing.MockClock) -> None:
     async with waiting(MemoryDisk()) as parts:
         for number in range(200):
             parts.put("T", b"%d" % number, 3, DELAY="1", TAGS="A", KEYS="k", WAIT="true")
@@ -87,7 +87,7 @@ async def test_a_level_above_the_last_is_the_last(autojump_clock: trio.testing.M
         assert parts.bodies("T") == [b"x"]
 
 
-async def test_a_clock_that_goes_back_holds_nothing_up(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_clock_set_back_delays_nothing(autojump_clock: trio.testing.MockClock) -> None:
     clock = ManualClock()
     async with waiting(MemoryDisk(), clock) as parts:
         parts.send("T", b"x", DELAY="2")
@@ -96,7 +96,7 @@ async def test_a_clock_that_goes_back_holds_nothing_up(autojump_clock: trio.test
         assert parts.bodies("T") == [b"x"]
 
 
-async def test_a_failed_put_is_tried_again(
+async def test_a_failed_put_is_retried(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with waiting(MemoryDisk()) as parts:
@@ -124,7 +124,7 @@ async def test_a_failed_put_is_tried_again(
         assert parts.delivery.statistics().failed == refused
 
 
-async def test_what_cannot_be_read_or_goes_nowhere_is_passed_over(
+async def test_unreadable_and_undeliverable_messages_are_skipped(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with waiting(MemoryDisk()) as parts:
@@ -175,7 +175,7 @@ def test_levels() -> None:
 
 @pytest.fixture(scope="module")
 def recorded(vectors: Path) -> list[tuple[Record, int]]:
-    """The records of the recorded store of a Java broker, and the tags codes of their queue entries."""
+    """The records of a Java broker's recorded store, and the tags codes of their queue entries."""
     case = vectors / "stores" / "mixed"
     expected = json.loads((case / "expected.json").read_text())["records"]
     with tarfile.open(case / "store.tar.gz") as archive:
@@ -189,7 +189,7 @@ def same_but_for_its_place(ours: Record, theirs: Record) -> bool:
     return encode(replace(ours, queue_offset=theirs.queue_offset, log_offset=theirs.log_offset)) == encode(theirs)
 
 
-async def test_delayed_records_are_those_of_a_java_broker(recorded: list[tuple[Record, int]]) -> None:
+async def test_delayed_records_equal_a_java_brokers(recorded: list[tuple[Record, int]]) -> None:
     clock = ManualClock()
     seen = 0
     async with waiting(MemoryDisk(), clock, deliver=False) as parts:
@@ -214,8 +214,8 @@ async def test_delayed_records_are_those_of_a_java_broker(recorded: list[tuple[R
     assert seen == 6
 
 
-async def test_delivered_records_are_those_of_a_java_broker(recorded: list[tuple[Record, int]]) -> None:
-    """What was delivered of the recorded store, delivered again out of a log that holds its delayed records."""
+async def test_delivered_records_equal_a_java_brokers(recorded: list[tuple[Record, int]]) -> None:
+    """The recorded store's deliveries, repeated from a log with its delayed records."""
     clock = ManualClock()
     delivered = [found for found in recorded if b"DELAY" in found[0].properties and b"TopicD" in found[0].properties]
     delivered = [found for found in delivered if found[0].topic == "TopicD"]

@@ -1,13 +1,22 @@
-"""Acknowledgments wait for what they promise, and no file claims what the disk does not have."""
+"""Acknowledgments wait for what they promise, and no file is ahead of the disk."""
 
 from __future__ import annotations
 
+import weakref
 from random import Random
 
 import pytest
 import trio
 
-from rocketlet.broker.durability import AfterFlush, ByWatermark, Promise, Shortfall, Then, call_for_all, promised
+from rocketlet.broker.durability import (
+    AfterFlush,
+    ByWatermark,
+    Promise,
+    Shortfall,
+    Then,
+    call_when_all_decided,
+    promised,
+)
 from rocketlet.common.clock import TrioWallClock
 from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.store.config import BrokerRole, FlushDiskType, StoreConfig
@@ -21,7 +30,7 @@ LATE = ResponseCode.FLUSH_DISK_TIMEOUT
 
 
 class Never:
-    """A guarantee that falls short at once."""
+    """A guarantee that is missed at once."""
 
     def call(self, end: int, then: Then) -> None:
         then(Shortfall(ResponseCode.SLAVE_NOT_AVAILABLE, None, 0))
@@ -31,7 +40,25 @@ def guarantee(reached: Watermark, nursery: trio.Nursery, timeout_ms: float = 100
     return ByWatermark(reached, lambda: timeout_ms, lambda ms: (LATE, f"not within {ms:g} ms"), nursery)
 
 
-async def test_who_waits_for_a_watermark_is_called_when_it_comes(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_broker_that_ends_keeps_nobody_who_waited(autojump_clock: trio.testing.MockClock) -> None:
+    class Waiting:
+        def __call__(self, short: Shortfall | None) -> None:
+            raise AssertionError("nobody was to be called")
+
+    reached, first, second = Watermark(10), Waiting(), Waiting()
+    refs = weakref.ref(first), weakref.ref(second)
+    async with trio.open_nursery() as nursery:
+        waits = guarantee(reached, nursery)
+        waits.call(20, first)
+        waits.call(30, second)
+        del first, second
+        await trio.sleep(0.5)
+        nursery.cancel_scope.cancel()
+    assert [ref() for ref in refs] == [None, None]
+    reached.advance(40)
+
+
+async def test_a_waiter_is_called_when_the_watermark_is_reached(autojump_clock: trio.testing.MockClock) -> None:
     reached, told = Watermark(10), list[tuple[int, Shortfall | None]]()
     async with trio.open_nursery() as nursery:
         waits = guarantee(reached, nursery)
@@ -44,7 +71,7 @@ async def test_who_waits_for_a_watermark_is_called_when_it_comes(autojump_clock:
     assert told[3:] == [(30, None)]
 
 
-async def test_who_waits_too_long_is_told_how_far_it_holds(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_waiter_that_times_out_learns_how_far_the_watermark_got(autojump_clock: trio.testing.MockClock) -> None:
     reached, told = Watermark(0), list[Shortfall | None]()
     async with trio.open_nursery() as nursery:
         waits = guarantee(reached, nursery, 500)
@@ -61,7 +88,7 @@ async def test_who_waits_too_long_is_told_how_far_it_holds(autojump_clock: trio.
     assert told[1:] == [Shortfall(LATE, "not within 500 ms", 10)]
 
 
-async def test_a_watermark_that_failed_keeps_what_it_reached() -> None:
+async def test_a_failed_watermark_keeps_its_position() -> None:
     reached, told = Watermark(10), list[Shortfall | None]()
     async with trio.open_nursery() as nursery:
         waits = guarantee(reached, nursery)
@@ -74,30 +101,30 @@ async def test_a_watermark_that_failed_keeps_what_it_reached() -> None:
     assert told == [failed, None, failed]
 
 
-async def test_of_several_guarantees_the_last_to_fall_short_is_told_and_a_failure_before_it(
+async def test_the_last_guarantee_missed_is_reported_unless_one_failed(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     told = list[Shortfall | None]()
     first, second = Watermark(10), Watermark(0)
     async with trio.open_nursery() as nursery:
         both = [guarantee(first, nursery, 500), guarantee(second, nursery, 900)]
-        call_for_all(both, 10, told.append)
+        call_when_all_decided(both, 10, told.append)
         assert told == []
         second.advance(10)
         assert told == [None]
-        call_for_all(both, 20, told.append)
+        call_when_all_decided(both, 20, told.append)
         await trio.sleep(0.6)
         assert len(told) == 1, "the second has still time"
         await trio.sleep(0.4)
         assert told[1:] == [Shortfall(LATE, "not within 900 ms", 10)]
-        call_for_all([both[0], Never()], 10, told.append)
+        call_when_all_decided([both[0], Never()], 10, told.append)
         assert told[2:] == [Shortfall(ResponseCode.SLAVE_NOT_AVAILABLE, None, 0)]
         first.fail(FlushFailed("broken"))
-        call_for_all([both[0], Never()], 20, told.append)
+        call_when_all_decided([both[0], Never()], 20, told.append)
         assert told[3:] == [Shortfall(ResponseCode.SYSTEM_ERROR, "broken", 0)]
 
 
-def test_the_settings_say_what_is_promised() -> None:
+def test_settings_decide_the_guarantees() -> None:
     sync, master = FlushDiskType.SYNC_FLUSH, BrokerRole.SYNC_MASTER
     assert promised(StoreConfig()) == []
     assert promised(StoreConfig(flush_disk_type=sync)) == [Promise.FLUSHED]
@@ -105,7 +132,7 @@ def test_the_settings_say_what_is_promised() -> None:
     assert promised(StoreConfig(flush_disk_type=sync, broker_role=master)) == [Promise.FLUSHED, Promise.REPLICATED]
 
 
-async def test_the_latest_that_is_flushed() -> None:
+async def test_latest_flushed_offset() -> None:
     async with waiting(MemoryDisk(), ManualClock(), deliver=False) as parts:
         taken: list[int] = []
         safe = AfterFlush(parts.store, taken.append)
@@ -121,7 +148,7 @@ async def test_the_latest_that_is_flushed() -> None:
         assert taken[-1] == 4
 
 
-async def test_what_comes_behind_a_flush_waits_for_the_next() -> None:
+async def test_a_put_after_a_flush_waits_for_the_next_flush() -> None:
     async with waiting(MemoryDisk(), ManualClock(), deliver=False) as parts:
         taken: list[int] = []
         safe = AfterFlush(parts.store, taken.append)
@@ -136,7 +163,7 @@ async def test_what_comes_behind_a_flush_waits_for_the_next() -> None:
         assert taken == [1, 2]
 
 
-async def test_behind_a_failed_flush_nothing_is_claimed() -> None:
+async def test_after_a_failed_flush_nothing_is_guaranteed() -> None:
     disk = MemoryDisk()
     taken: list[int] = []
     with pytest.RaisesGroup(FlushFailed, flatten_subgroups=True):
@@ -152,7 +179,7 @@ async def test_behind_a_failed_flush_nothing_is_claimed() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_a_delivery_whose_flush_never_came(autojump_clock: trio.testing.MockClock, seed: int) -> None:
+async def test_a_delivery_that_was_never_flushed(autojump_clock: trio.testing.MockClock, seed: int) -> None:
     disk, clock = MemoryDisk(page_size=128), TrioWallClock(START_MS)
     async with waiting(disk, clock, flush_interval_commit_log=60_000) as parts:
         parts.send("T", b"x", DELAY="1")
@@ -167,7 +194,7 @@ async def test_a_delivery_whose_flush_never_came(autojump_clock: trio.testing.Mo
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_a_copy_whose_flush_never_came(autojump_clock: trio.testing.MockClock, seed: int) -> None:
+async def test_a_copy_that_was_never_flushed(autojump_clock: trio.testing.MockClock, seed: int) -> None:
     disk, clock = MemoryDisk(page_size=128), TrioWallClock(START_MS)
     async with waiting(disk, clock, flush_interval_commit_log=600_000) as parts:
         half = parts.prepare("T", b"x")

@@ -1,4 +1,4 @@
-"""How transactions end on the wire: 37 and 323, and the question 39 that a producer answers."""
+"""Ending transactions on the wire: 37 and 323, and the check 39 that a producer answers."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_commit_and_rollback(autojump_clock: trio.testing.MockClock) -> No
         assert await bodies(one) == [b"paid"]
 
 
-async def test_who_does_not_know_is_not_answered(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_unknown_state_is_not_answered(autojump_clock: trio.testing.MockClock) -> None:
     async with memory_broker() as one:
         half = await prepare(one)
         with trio.move_on_after(30) as waited:
@@ -76,7 +76,7 @@ async def test_who_does_not_know_is_not_answered(autojump_clock: trio.testing.Mo
         assert await end(one, half, COMMIT) == 0
 
 
-async def test_what_does_not_fit_is_refused(autojump_clock: trio.testing.MockClock) -> None:
+async def test_mismatched_requests_are_refused(autojump_clock: trio.testing.MockClock) -> None:
     async with memory_broker() as one:
         half = await prepare(one)
         assert await end(one, half, COMMIT, producerGroup="Q") == 1
@@ -85,12 +85,12 @@ async def test_what_does_not_fit_is_refused(autojump_clock: trio.testing.MockClo
         assert await bodies(one) == []
 
 
-async def test_transactions_may_be_forbidden(autojump_clock: trio.testing.MockClock) -> None:
+async def test_transactions_can_be_disabled(autojump_clock: trio.testing.MockClock) -> None:
     async with memory_broker(reject_transaction_message=True) as one:
         assert (await prepare(one)).code == ResponseCode.NO_PERMISSION
 
 
-async def test_with_sync_flush_an_end_waits_for_the_disk(autojump_clock: trio.testing.MockClock) -> None:
+async def test_with_sync_flush_an_end_waits_for_its_flush(autojump_clock: trio.testing.MockClock) -> None:
     async with memory_broker(flush_disk_type=FlushDiskType.SYNC_FLUSH) as one:
         half = await prepare(one)
         assert await end(one, half, COMMIT) == 0
@@ -98,7 +98,7 @@ async def test_with_sync_flush_an_end_waits_for_the_disk(autojump_clock: trio.te
 
 
 class Producer:
-    """A live producer that answers questions with what it is told, one way, as Java's do."""
+    """A live producer that answers checks with given states, one-way, as Java's do."""
 
     def __init__(self, answers: dict[bytes, list[int]]) -> None:
         self.answers = answers
@@ -127,7 +127,7 @@ class Producer:
         return {RequestCode.CHECK_TRANSACTION_STATE: Handler(self.check, CheckTransactionStateHeader)}
 
 
-async def test_a_producer_that_was_silent_is_asked(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_silent_producer_is_checked(autojump_clock: trio.testing.MockClock) -> None:
     producer = Producer(
         {b"yes": [COMMIT], b"no": [ROLLBACK], b"later": [UNKNOWN, UNKNOWN, COMMIT], b"never": [UNKNOWN]}
     )
@@ -160,6 +160,6 @@ async def test_resuming_nonsense(autojump_clock: trio.testing.MockClock, message
         assert "failed" in (answer.remark or "")
 
 
-async def test_half_messages_are_not_for_consumers_to_send(autojump_clock: trio.testing.MockClock) -> None:
+async def test_consumers_cannot_send_back_half_messages(autojump_clock: trio.testing.MockClock) -> None:
     async with memory_broker() as one:
         assert (await one.send(HALF_TOPIC)).code == ResponseCode.NO_PERMISSION

@@ -1,4 +1,4 @@
-"""Transactions end once: commit, rollback, copies, what is refused, and the records that all of it leaves."""
+"""Transactions end once: commit, rollback, copies, refusals, and the resulting records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.waiting_parts import CLIENT, WaitingParts, waiting
 
 
 async def offsets_of(parts: WaitingParts) -> tuple[int | None, int | None]:
-    """As they are saved: of what is on the disk."""
+    """The saved offsets, of flushed records."""
     await parts.store.flush()
     return (
         parts.offsets.get(TRANSACTION_GROUP, HALF_TOPIC, 0),
@@ -52,7 +52,7 @@ async def test_commit() -> None:
         assert await offsets_of(parts) == (1, 1)
 
 
-async def test_rollback_leaves_only_its_op() -> None:
+async def test_a_rollback_leaves_only_its_op_message() -> None:
     async with waiting(MemoryDisk(), ManualClock()) as parts:
         parts.roll_back(parts.prepare("T", b"never"))
         assert parts.bodies("T") == []
@@ -72,7 +72,7 @@ async def test_the_first_end_wins(first: str, second: str) -> None:
         assert len(parts.bodies(OP_HALF_TOPIC)) == 1
 
 
-async def test_ends_in_any_order_settle_the_queues_in_order() -> None:
+async def test_ends_in_any_order_advance_the_queues_in_order() -> None:
     async with waiting(MemoryDisk(), ManualClock()) as parts:
         halves = [parts.prepare("T", b"%d" % number) for number in range(4)]
         for number, expected in ((2, (None, None)), (0, (1, None)), (3, (1, None)), (1, (4, 4))):
@@ -112,7 +112,7 @@ async def test_a_delay_counts_from_the_commit(autojump_clock: trio.testing.MockC
         assert parts.bodies("T") == [b"x"]
 
 
-async def test_an_end_that_cannot_be_stored_did_not_happen() -> None:
+async def test_an_end_that_cannot_be_stored_has_no_effect() -> None:
     async with waiting(MemoryDisk(), ManualClock()) as parts:
         half = parts.prepare("T", b"x")
         put_batch = parts.store.put_batch
@@ -129,13 +129,13 @@ async def test_an_end_that_cannot_be_stored_did_not_happen() -> None:
         assert parts.bodies("T") == []
 
 
-async def test_an_old_name_ends_the_copy() -> None:
+async def test_an_old_id_ends_the_copy() -> None:
     async with waiting(MemoryDisk(), ManualClock()) as parts:
         first = parts.prepare("T", b"x")
         half = parts.halves.read(0)
         assert half is not None
         copy = parts.halves.put_back(half, half.properties | {"TRANSACTION_CHECK_TIMES": "1"})
-        # Before anything is settled: the copy is known by its place in the log.
+        # Before dispatch: the copy is known by its log offset.
         parts.commit(first)
         assert copy.offset == 1
         assert parts.records("T")[0].prepared_offset == copy.record.log_offset
@@ -146,7 +146,7 @@ async def test_an_old_name_ends_the_copy() -> None:
         assert await offsets_of(parts) == (2, 1)
 
 
-async def test_given_up_is_an_end_and_can_be_resumed() -> None:
+async def test_giving_up_ends_a_transaction_which_can_be_resumed() -> None:
     async with waiting(MemoryDisk(), ManualClock()) as parts:
         first = parts.prepare("T", b"x", TRANSACTION_CHECK_TIMES="15")
         half = parts.halves.read(0)
@@ -169,7 +169,7 @@ async def test_given_up_is_an_end_and_can_be_resumed() -> None:
             parts.halves.resume(given_up.log_offset)
 
 
-async def test_resuming_what_needs_no_resuming() -> None:
+async def test_resuming_a_transaction_that_is_not_given_up() -> None:
     async with waiting(MemoryDisk(), ManualClock()) as parts:
         half, other = parts.prepare("T", b"x"), parts.send("T", b"y")
         assert parts.halves.resume(half.log_offset) is None
@@ -177,20 +177,20 @@ async def test_resuming_what_needs_no_resuming() -> None:
             parts.halves.resume(other.log_offset)
 
 
-async def test_a_half_message_that_makes_no_sense() -> None:
+async def test_an_invalid_half_message() -> None:
     async with waiting(MemoryDisk(), ManualClock()) as parts:
         parts.store.put(Put(HALF_TOPIC, 0, b"x", b"PGROUP\x01P"))
         parts.store.settle()
         assert parts.halves.read(0) is None
         assert parts.halves.read(1) is None
-        parts.halves.pass_over(0)
+        parts.halves.skip(0)
         assert parts.halves.next_open() == 1
         assert "done=1" in repr(parts.halves)
     for properties in ({"REAL_TOPIC": "a/b", "REAL_QID": "0"}, {"REAL_TOPIC": "T", "REAL_QID": "-1"}):
         assert half_of(record(properties=properties)) is None
 
 
-# --- as RocketMQ wrote it ------------------------------------------------------------------------------------------
+# --- as written by RocketMQ ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -212,8 +212,9 @@ def same_but_for_its_place(ours: Record, theirs: Record) -> bool:
     return encode_record(placed) == encode_record(theirs)
 
 
-async def test_records_are_those_of_a_java_broker(recorded: list[Record]) -> None:
-    """Each transaction of the recorded store again: half, copies, commit, op and given up are equal byte for byte."""
+async def test_records_equal_a_java_brokers(recorded: list[Record]) -> None:
+    """Each transaction of the recorded store is repeated: half, copies, commit, op and given up are equal byte for
+    byte."""
     clock = ManualClock()
     kinds: dict[str, int] = {}
     async with waiting(MemoryDisk(), clock, deliver=False) as parts:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 import trio
 from trio.testing import MockClock
 
 from rocketlet.access.config import AccessConfig
-from rocketlet.broker import consumer_groups, queue_locks
+from rocketlet.broker import consumer_groups, producer_groups, queue_locks
 from rocketlet.broker.config import BrokerConfig
 from rocketlet.broker.consumer_groups import (
     MAX_GROUPS_OF_CONNECTION,
@@ -39,7 +40,7 @@ from rocketlet.remoting.config import ServerConfig
 from rocketlet.remoting.handler import Handler, Request
 from rocketlet.remoting.memory_network import MemoryNetwork
 from rocketlet.remoting.protocol.header import Header
-from rocketlet.remoting.protocol.membership import ConsumerData, HeartbeatData, LockBatchBody
+from rocketlet.remoting.protocol.membership import ConsumerData, HeartbeatData, LockBatchBody, ProducerData
 from rocketlet.remoting.protocol.queue import WireQueue
 from rocketlet.remoting.protocol.replication import DEMOTE, RESUME, STOP, DemoteHeader, HandOverHeader, PromoteHeader
 from rocketlet.remoting.protocol.sending import ConsumerSendMsgBackHeader
@@ -52,11 +53,11 @@ from rocketlet.store.message import Put
 from tests.support.memory_broker import RunningBroker, memory_broker, sql, tags
 from tests.support.virtual_time import START_MS
 
-LONG_GROUP = "g" * 250  # legal; its retry topic would have 257 letters
+LONG_GROUP = "g" * 250  # legal; its retry topic would have 257 characters
 
 
 async def serves(one: RunningBroker) -> None:
-    """Whether it takes a message and hands it out."""
+    """Check that it accepts a message and delivers it."""
     async with one.client() as client:
         sent = await client.send("Alive", b"alive")
         assert sent.code == 0, sent.remark
@@ -91,7 +92,7 @@ async def test_a_group_whose_retry_topic_is_too_long_gets_no_retries(autojump_cl
     ("topic", "queue"),
     [("%RETRY%" + LONG_GROUP, "0"), ("x" * 200, "0"), ("T", "9" * 5000), ("T", str(1 << 40)), ("a b", "0"), ("", "")],
 )
-async def test_a_delayed_message_that_can_never_be_stored_holds_up_no_other(
+async def test_an_undeliverable_delayed_message_does_not_block_others(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, topic: str, queue: str
 ) -> None:
     disk = MemoryDisk()
@@ -108,7 +109,7 @@ async def test_a_delayed_message_that_can_never_be_stored_holds_up_no_other(
     await serves_after_a_restart(disk)
 
 
-async def test_a_lone_surrogate_reaches_no_table(autojump_clock: MockClock) -> None:
+async def test_a_lone_surrogate_never_reaches_a_table(autojump_clock: MockClock) -> None:
     disk = MemoryDisk()
     async with memory_broker(disk=disk) as one:
         group = '"groupName":"g","consumeType":"CONSUME_PASSIVELY","messageModel":"CLUSTERING"'
@@ -121,7 +122,7 @@ async def test_a_lone_surrogate_reaches_no_table(autojump_clock: MockClock) -> N
     await serves_after_a_restart(disk)
 
 
-async def test_members_of_a_group_with_a_lone_surrogate_come_and_go(autojump_clock: MockClock) -> None:
+async def test_members_of_a_group_with_a_lone_surrogate_join_and_leave(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         body = b'{"consumerDataSet":[{"groupName":"g\\ud800"}],"producerDataSet":[{"groupName":"p\\ud800"}]}'
         async with one.client() as first:
@@ -132,7 +133,7 @@ async def test_members_of_a_group_with_a_lone_surrogate_come_and_go(autojump_clo
 
 
 @pytest.mark.parametrize("number", ["9" * 400, "1e400", "-" + "9" * 30, str(1 << 63), "0x10", "١٢٣"])
-async def test_no_number_of_a_setting_ends_a_task(autojump_clock: MockClock, number: str) -> None:
+async def test_no_setting_value_ends_a_task(autojump_clock: MockClock, number: str) -> None:
     disk = MemoryDisk()
     async with memory_broker(disk=disk) as one:
         numbers = [
@@ -154,7 +155,7 @@ async def test_no_number_of_a_setting_ends_a_task(autojump_clock: MockClock, num
 
 @pytest.mark.parametrize("which", ["minimum", "maximum"])
 async def test_every_setting_may_be_set_to_its_bounds(autojump_clock: MockClock, which: str) -> None:
-    spared = {"brokerPermission", "maxMessageSize", "startAcceptSendRequestTimeStamp"}  # they refuse sends, as they say
+    spared = {"brokerPermission", "maxMessageSize", "startAcceptSendRequestTimeStamp"}  # they refuse sends by design
     spared |= {"diskFreeFloor", "diskSpaceWarningLevelRatio", "diskMaxUsedSpaceRatio", "diskSpaceCleanForciblyRatio"}
     spared |= {"pullThreadPoolQueueCapacity", "maxTransferBytesOnMessageInMemory"}
     spared |= {"waitTimeMillsInSendQueue", "waitTimeMillsInPullQueue", "registerBrokerTimeoutMills"}
@@ -171,7 +172,7 @@ async def test_every_setting_may_be_set_to_its_bounds(autojump_clock: MockClock,
     await serves_after_a_restart(disk)
 
 
-async def test_a_half_message_without_room_for_a_count_stops_no_other_check(autojump_clock: MockClock) -> None:
+async def test_a_half_message_without_room_for_a_check_count_stops_no_other_check(autojump_clock: MockClock) -> None:
     asked: list[bytes] = []
 
     def note(request: Request) -> None:
@@ -201,7 +202,7 @@ async def test_a_half_message_without_room_for_a_count_stops_no_other_check(auto
     await serves_after_a_restart(disk)
 
 
-async def test_a_wall_clock_put_forward_by_a_day_closes_no_connection(autojump_clock: MockClock) -> None:
+async def test_setting_the_wall_clock_a_day_ahead_closes_no_connection(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await one.heartbeat("c", "G", tags("T"), producer="PG")
         lock = LockBatchBody("c", "G", [WireQueue("broker-a", 0, "T")]).to_json()
@@ -217,7 +218,7 @@ async def test_a_wall_clock_put_forward_by_a_day_closes_no_connection(autojump_c
         assert one.broker.locks.statistics().locks == 0
 
 
-async def test_a_selector_looks_at_few_records_a_pull_if_it_is_long(autojump_clock: MockClock) -> None:
+async def test_a_long_selector_examines_few_records_per_pull(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         for _ in range(60):
             await one.send("T", b"x", a="1")
@@ -238,7 +239,7 @@ async def test_a_selector_looks_at_few_records_a_pull_if_it_is_long(autojump_clo
 
 
 @pytest.mark.parametrize("kind", ["TAG", SQL92])
-async def test_a_subscription_of_a_pull_has_a_longest_length(autojump_clock: MockClock, kind: str) -> None:
+async def test_a_pulls_subscription_is_limited_in_length(autojump_clock: MockClock, kind: str) -> None:
     async with memory_broker() as one:
         await one.send("T", b"x")
         expression = " || ".join(["tag"] * 5000) if kind == "TAG" else " OR ".join(["a = 1"] * 5000)
@@ -246,7 +247,7 @@ async def test_a_subscription_of_a_pull_has_a_longest_length(autojump_clock: Moc
         assert answer.code == 23
 
 
-async def test_a_heartbeat_of_too_many_groups_makes_no_topics(autojump_clock: MockClock) -> None:
+async def test_a_heartbeat_of_too_many_groups_creates_no_topics(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         before = len(one.broker.tables.topics)
         consumers = [ConsumerData(f"G{number}") for number in range(MAX_GROUPS_OF_CONNECTION + 1)]
@@ -255,7 +256,7 @@ async def test_a_heartbeat_of_too_many_groups_makes_no_topics(autojump_clock: Mo
         assert len(one.broker.tables.topics) == before
 
 
-async def test_what_heartbeats_say_is_bounded(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_heartbeat_contents_are_bounded(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consumer_groups, "MAX_SIZE", 100_000)
     async with memory_broker() as one:
         codes = [(await one.heartbeat("c", f"G{n}", tags("T", "x" * 10_000))).code for n in range(12)]
@@ -269,7 +270,7 @@ def member(connection: object) -> Member:
     return Member(connection, "c", "JAVA", 400, 0)  # type: ignore[arg-type]
 
 
-def test_one_connection_is_in_so_many_groups() -> None:
+def test_groups_of_a_connection_are_bounded() -> None:
     groups = ConsumerGroups()
     connection = object()
     for number in range(consumer_groups.MAX_GROUPS_OF_CONNECTION):
@@ -280,7 +281,7 @@ def test_one_connection_is_in_so_many_groups() -> None:
     groups.register(member(connection), Consuming("G0", "", "", "", []))
 
 
-def test_groups_that_left_leave_no_size_behind() -> None:
+def test_groups_that_left_free_their_bytes() -> None:
     groups = ConsumerGroups()
     connection = object()
     for number in range(50):
@@ -302,7 +303,7 @@ def test_locks_are_bounded_over_all_groups(monkeypatch: pytest.MonkeyPatch) -> N
     assert locks.lock("g" * 300, "c", [1], 0) == []
 
 
-def test_filters_are_bounded_by_their_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_filters_are_bounded_by_their_text_length(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consumer_filters, "MAX_CHARACTERS", 100)
     filters = ConsumerFilters(Bloom.for_groups(32, 20))
     for number in range(20):
@@ -332,7 +333,7 @@ def test_a_queue_id_in_a_property(text: str, queue_id: int | None) -> None:
     assert queue_id_of(text) == queue_id
 
 
-async def test_a_message_comes_back_under_a_topic_that_nobody_has(autojump_clock: MockClock) -> None:
+async def test_sending_back_a_message_of_a_missing_topic(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await one.send("T", b"again")
         (record,) = (await one.pull("T", 0, 0)).records
@@ -344,14 +345,14 @@ async def test_a_message_comes_back_under_a_topic_that_nobody_has(autojump_clock
         assert list(one.broker.statistics._sent_back) == [("CG", "T")]
 
 
-async def test_an_sql_heartbeat_of_a_topic_that_cannot_be_keeps_no_filter(autojump_clock: MockClock) -> None:
+async def test_an_sql_heartbeat_for_an_invalid_topic_keeps_no_filter(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await one.heartbeat("c", "G", sql("no such\ntopic", "a = 1"))
         assert len(one.broker.tables.filters) == 0
 
 
 @pytest.mark.parametrize("address", ["x", ":", "1.2.3.4:99999", "10.0.0.1:0", "h" * 300 + ":1", "a b:1", "a\n:1"])
-async def test_no_broker_becomes_a_slave_of_what_is_no_address(autojump_clock: MockClock, address: str) -> None:
+async def test_a_broker_does_not_follow_an_invalid_address(autojump_clock: MockClock, address: str) -> None:
     disk = MemoryDisk()
     async with memory_broker(disk=disk) as one:
         assert (await one.call(RequestCode.DEMOTE_MASTER, DemoteHeader(3, address))).code == 1
@@ -365,7 +366,7 @@ async def test_no_broker_becomes_a_slave_of_what_is_no_address(autojump_clock: M
     await serves_after_a_restart(disk)
 
 
-async def test_as_many_pulls_are_held_as_the_setting_allows(autojump_clock: MockClock) -> None:
+async def test_parked_pulls_are_limited_by_the_setting(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await one.call(RequestCode.UPDATE_BROKER_CONFIG, None, b"pullThreadPoolQueueCapacity=2")
         await one.send("T")
@@ -382,7 +383,7 @@ async def test_as_many_pulls_are_held_as_the_setting_allows(autojump_clock: Mock
         assert sorted(codes) == [2, 19, 19]
 
 
-async def test_a_setting_that_is_not_served_is_refused_by_its_name(autojump_clock: MockClock) -> None:
+async def test_an_unserved_setting_is_refused_by_name(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         answer = await one.call(RequestCode.UPDATE_BROKER_CONFIG, None, b"deleteWhen=05\nhighSpeedMode=true")
         assert answer.code == 1
@@ -390,7 +391,7 @@ async def test_a_setting_that_is_not_served_is_refused_by_its_name(autojump_cloc
         assert one.broker.store.config.delete_when == ("04",)
 
 
-async def test_another_permission_is_another_version_of_the_topics(autojump_clock: MockClock) -> None:
+async def test_changing_the_permission_changes_the_topics_version(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         before = one.broker.tables.topics.version.counter
         await one.call(RequestCode.UPDATE_BROKER_CONFIG, None, b"brokerPermission=4")
@@ -405,7 +406,7 @@ async def test_delayed_messages_are_counted_when_they_are_delivered(autojump_clo
         assert one.broker.statistics.put_of("T")[0] == 1
 
 
-async def test_all_settings_of_rocketmq_are_shown_and_may_come_back(autojump_clock: MockClock, vectors: Path) -> None:
+async def test_all_rocketmq_settings_are_shown_and_can_be_sent_back(autojump_clock: MockClock, vectors: Path) -> None:
     text = (vectors / "config" / "broker-defaults.properties").read_text()
     known = {line.partition("=")[0] for line in text.splitlines() if line and not line.startswith("#")}
     forbidden = (b"storePath", b"configBlackList", b"rocketmqHome")
@@ -418,7 +419,7 @@ async def test_all_settings_of_rocketmq_are_shown_and_may_come_back(autojump_clo
         assert "not served" not in (answer.remark or "")
 
 
-def test_a_broker_conf_of_the_field_starts(tmp_path: Path) -> None:
+def test_a_broker_starts_with_a_broker_conf_from_the_field(tmp_path: Path) -> None:
     text = """
     brokerClusterName=rocketmq-cluster
     brokerName=broker-a.example.com
@@ -444,7 +445,7 @@ def test_a_broker_conf_of_the_field_starts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a b", "a/b", "a\nb", "ä"])
-def test_a_broker_name_that_would_break_others_is_refused(name: str) -> None:
+def test_a_broker_name_that_would_break_other_programs_is_refused(name: str) -> None:
     with pytest.raises(SettingsError):
         BrokerConfig(broker_name=name)
 
@@ -478,8 +479,8 @@ async def test_a_heartbeat_is_answered_when_the_name_server_knows_the_retry_topi
 
 
 @pytest.mark.parametrize("steps", range(0, 40, 3))
-async def test_changes_of_the_role_in_the_middle_of_another_are_answered(autojump_clock: MockClock, steps: int) -> None:
-    """A promotion that was overtaken waited for ever, and no later one was let through."""
+async def test_role_changes_during_another_are_answered(autojump_clock: MockClock, steps: int) -> None:
+    """A superseded promotion waited forever, and blocked all later ones."""
     disk = MemoryDisk()
     async with memory_broker(disk=disk) as one:
         assert (await one.call(RequestCode.DEMOTE_MASTER, DemoteHeader(3, "10.0.0.9:1"))).code == 0
@@ -503,7 +504,7 @@ async def test_changes_of_the_role_in_the_middle_of_another_are_answered(autojum
     await serves_after_a_restart(disk)
 
 
-async def test_a_message_that_came_back_as_often_as_can_be_counted_comes_back_again(autojump_clock: MockClock) -> None:
+async def test_a_message_at_the_maximum_retry_count_can_be_sent_back(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await one.send("T", fields={"reconsumeTimes": (1 << 31) - 1})
         (record,) = (await one.pull("T", 0, 0)).records
@@ -511,3 +512,50 @@ async def test_a_message_that_came_back_as_often_as_can_be_counted_comes_back_ag
         header = ConsumerSendMsgBackHeader(offset=record.log_offset, group="g", delayLevel=1, originTopic="T")
         assert (await one.call(RequestCode.CONSUMER_SEND_MSG_BACK, header)).code == 0
         await serves(one)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        RequestCode.SET_MESSAGE_REQUEST_MODE,
+        RequestCode.QUERY_ASSIGNMENT,
+        RequestCode.CHECK_CLIENT_CONFIG,
+    ],
+)
+async def test_a_body_about_one_thing_is_short(autojump_clock: MockClock, code: RequestCode) -> None:
+    async with memory_broker() as one:
+        answer = await one.call(code, None, b"{" + b" " * (128 << 10) + b"}")
+        assert answer.code == 1
+        assert "are allowed" in (answer.remark or "")
+
+
+async def test_the_groups_of_producers_are_bounded(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection may be in a thousand groups, and there may be 50,000 connections."""
+    monkeypatch.setattr(producer_groups, "MAX_SIZE", 10_000)
+    async with memory_broker() as one, one.client() as other:
+        beat = HeartbeatData("c", [ProducerData(f"P{number}" + "x" * 200) for number in range(30)])
+        assert (await one.call(RequestCode.HEART_BEAT, None, beat.to_json())).code == ResponseCode.SYSTEM_BUSY
+        assert one.broker.clients.producers.statistics().members == 20
+        one.pool.connections[one.address].close()
+        await trio.sleep(1)
+        assert (await other.heartbeat("d", producer="P")).code == 0
+        assert one.broker.clients.producers.statistics().members == 1
+
+
+def test_filters_of_a_group_are_found_without_those_of_others() -> None:
+    class Topics(dict[str, Any]):
+        def __iter__(self) -> NoReturn:
+            raise AssertionError("all topics are gone through")
+
+        values = items = keys = __iter__  # type: ignore[assignment]
+
+    filters = ConsumerFilters(Bloom.for_groups(32, 20))
+    filters._topics = Topics()
+    for topic in ("T", "U"):
+        filters.register("g", [Subscription("T", "a = 1", SQL92), Subscription("U", "a = 2", SQL92)], 1)
+        filters.register("h", [Subscription(topic, "a = 1", SQL92)], 1)
+    assert {known.topic for known in filters.of_group("g")} == {"T", "U"}
+    filters.group_left("g", 2)
+    assert all(known.dead for known in filters.of_group("g"))
+    assert not any(known.dead for known in filters.of_group("h") if known.topic == "U")

@@ -1,4 +1,4 @@
-"""Large tables leave room for other tasks."""
+"""Work on large tables yields to other tasks."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from rocketlet.broker import in_turns as module
 from rocketlet.broker.consumer_offsets import ConsumerOffsets
-from rocketlet.broker.in_turns import in_turns, written
 from rocketlet.broker.json_file import JsonFile
-from rocketlet.common import fastjson
+from rocketlet.common import fastjson, json_pieces
 from rocketlet.common.message import MessageQueue
+from rocketlet.remoting import in_turns as module
+from rocketlet.remoting.in_turns import in_turns, written
 from rocketlet.remoting.protocol.inspection import ProducerInfo, ProducerTableInfo, TopicOffset
 from rocketlet.remoting.protocol.membership import ConsumerData, HeartbeatData, ProducerData
 from rocketlet.remoting.protocol.queue import object_map
@@ -25,7 +25,7 @@ from rocketlet.store.memory_disk import MemoryDisk
 from tests.support.memory_broker import memory_broker, tags
 
 
-async def test_other_tasks_run_between_the_items(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_tasks_run_between_items(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(1_000_000))
     monkeypatch.setattr(module, "stopwatch", lambda: next(clock) * 0.004)
     seen: list[int] = []
@@ -61,7 +61,7 @@ def table(groups: int, queues: int = 4) -> ConsumerOffsets:
 
 
 @pytest.mark.parametrize("groups", [0, 1, 3])
-async def test_the_file_of_offsets_says_what_the_body_says(groups: int) -> None:
+async def test_the_offsets_file_equals_the_body(groups: int) -> None:
     offsets = table(groups)
     file = JsonFile(MemoryDisk(), "/c/consumerOffset.json", pieces=offsets.pieces)
     file.changed()
@@ -73,7 +73,7 @@ async def test_the_file_of_offsets_says_what_the_body_says(groups: int) -> None:
     assert again.to_body() == offsets.to_body()
 
 
-async def test_a_table_that_changes_while_it_is_written_is_written_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_table_that_changes_during_a_write_is_written_consistently(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "stopwatch", lambda: time.perf_counter() * 1000)
     offsets = table(500)
     file = JsonFile(MemoryDisk(), "/c/consumerOffset.json", pieces=offsets.pieces)
@@ -96,7 +96,7 @@ async def test_a_table_that_changes_while_it_is_written_is_written_whole(monkeyp
 
 
 class Steps(trio.abc.Instrument):
-    """How often the loop turned to a task."""
+    """Counts the loop's task steps."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -119,13 +119,21 @@ WIDE, GROUP = {"topic": "Wide"}, {"group": "CG", "topic": "Wide"}
         (RequestCode.CLONE_GROUP_OFFSET, {"srcGroup": "CG", "destGroup": "DG", "offline": "false", **WIDE}),
         (RequestCode.QUERY_CONSUME_TIME_SPAN, GROUP),
         (RequestCode.GET_ALL_PRODUCER_INFO, {}),
+        (RequestCode.GET_ALL_TOPIC_CONFIG, {}),
+        (RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {}),
+        (RequestCode.GET_ALL_CONSUMER_OFFSET, {}),
+        (RequestCode.QUERY_CORRECTION_OFFSET, {"filterGroups": "", "compareGroup": "DG", **WIDE}),
+        (RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "CG", "removeOffset": "true"}),
+        (RequestCode.DELETE_TOPIC_IN_BROKER, WIDE),
+        (RequestCode.VIEW_BROKER_STATS_DATA, {"statsName": "GROUP_GET_NUMS", "statsKey": "Wide@CG"}),
     ],
 )
-async def test_a_request_about_many_rows_leaves_room_between_them(
+async def test_a_request_about_many_rows_yields_between_them(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, code: RequestCode, fields: Mapping[str, str]
 ) -> None:
     monkeypatch.setattr(module, "AT_ONCE", -1.0)
-    monkeypatch.setattr(module, "PIECE", 1)
+    monkeypatch.setattr(module, "_BETWEEN_LOOKS", 1)
+    monkeypatch.setattr(json_pieces, "PIECE", 1)
     async with memory_broker() as one:
         numbers = {"readQueueNums": str(QUEUES), "writeQueueNums": str(QUEUES), "perm": "6", "topicSysFlag": "0"}
         more = {"order": "false", "defaultTopic": "TBW102", "topicFilterType": "SINGLE_TAG"}
@@ -136,6 +144,10 @@ async def test_a_request_about_many_rows_leaves_room_between_them(
         assert (await one.call(RequestCode.HEART_BEAT, None, beat.to_json())).code == 0
         for queue_id in range(QUEUES):
             one.broker.tables.offsets.commit("CG", "Wide", queue_id, 0)
+            one.broker.statistics.pull_flow("CG", "Wide", queue_id)
+            one.broker.tables.groups.find(f"G{queue_id}")
+            one.broker.tables.topics.create(f"T{queue_id}", 1, reason="for a test")
+        await trio.sleep(1)
         steps = Steps()
         trio.lowlevel.add_instrument(steps)
         answer = await one.call(code, fields)
@@ -144,8 +156,8 @@ async def test_a_request_about_many_rows_leaves_room_between_them(
         assert steps.count > QUEUES
 
 
-async def test_a_map_that_is_written_in_pieces_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PIECE", 3)
+async def test_a_map_written_in_pieces_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_pieces, "PIECE", 3)
     for size in (0, 1, 3, 10):
         whole = {MessageQueue("T", "b", number): TopicOffset(number, 2, 1) for number in range(size)}
         found = await written(whole)

@@ -1,4 +1,4 @@
-"""Tables on disk: whole after every crash, readable whatever lies there."""
+"""Tables on disk: complete after every crash, readable whatever the files hold."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class FailingDisk(RealDisk):
         super().write_file(path, data)
 
 
-def test_nothing_there_is_none(tmp_path: Path) -> None:
+def test_a_missing_file_is_none(tmp_path: Path) -> None:
     assert Table(tmp_path / "t.json").file.load() is None
 
 
-async def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+async def test_saved_content_is_loaded(tmp_path: Path) -> None:
     table = Table(tmp_path / "config" / "t.json")
     table.put(5)
     assert table.file.dirty
@@ -57,7 +57,7 @@ async def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "config").iterdir()] == ["t.json"]
 
 
-async def test_the_backup_is_the_content_before(tmp_path: Path) -> None:
+async def test_the_backup_holds_the_previous_content(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     table = Table(path)
     for n in (1, 2, 3):
@@ -67,14 +67,16 @@ async def test_the_backup_is_the_content_before(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "t.json.bak").read_text()) == {"n": 2}
 
 
-async def test_saved_without_a_change_writes_nothing(tmp_path: Path) -> None:
+async def test_saving_without_a_change_writes_nothing(tmp_path: Path) -> None:
     table = Table(tmp_path / "t.json")
     await table.file.saved()
     assert not (tmp_path / "t.json").exists()
 
 
 @pytest.mark.parametrize("broken", [b"", b"\0" * 4096, b"{", b'{"n":1}}', b"\xff\xfe", b"[1,"])
-def test_a_broken_file_gives_its_backup(tmp_path: Path, broken: bytes, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broken_file_falls_back_to_its_backup(
+    tmp_path: Path, broken: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "t.json"
     path.write_bytes(broken)
     (tmp_path / "t.json.bak").write_text('{"n":7}')
@@ -96,7 +98,7 @@ async def test_a_broken_file_does_not_become_the_backup_and_is_kept(tmp_path: Pa
     assert (tmp_path / "t.json.broken").read_bytes() == b"{broken"
 
 
-def test_both_broken_is_an_empty_table_and_not_a_crash(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_two_broken_files_give_an_empty_table(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "t.json").write_bytes(b"{broken")
     (tmp_path / "t.json.bak").write_bytes(b"}")
     assert Table(tmp_path / "t.json").file.load() is None
@@ -108,7 +110,7 @@ def test_reads_fastjson(tmp_path: Path) -> None:
     assert Table(tmp_path / "t.json").file.load() == {"offsetTable": {"t@g": {"0": 5, "1": 7}}}
 
 
-async def test_a_full_disk_is_told_to_whoever_asked_and_the_old_file_stays(tmp_path: Path) -> None:
+async def test_a_full_disk_is_reported_to_the_caller_and_keeps_the_old_file(tmp_path: Path) -> None:
     disk = FailingDisk()
     table = Table(tmp_path / "t.json", disk)
     table.put(1)
@@ -124,9 +126,7 @@ async def test_a_full_disk_is_told_to_whoever_asked_and_the_old_file_stays(tmp_p
     assert Table(tmp_path / "t.json").file.load() == {"n": 2}
 
 
-async def test_changes_that_nobody_waits_for_are_written_soon(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_unawaited_changes_are_written_soon(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     disk = FailingDisk()
     table = Table(tmp_path / "t.json", disk)
     async with trio.open_nursery() as nursery:
@@ -144,7 +144,7 @@ async def test_changes_that_nobody_waits_for_are_written_soon(
         nursery.cancel_scope.cancel()
 
 
-async def test_those_who_come_together_share_a_write(tmp_path: Path) -> None:
+async def test_concurrent_saves_share_a_write(tmp_path: Path) -> None:
     disk = FailingDisk()
     table = Table(tmp_path / "t.json", disk)
     async with trio.open_nursery() as nursery:
@@ -156,9 +156,7 @@ async def test_those_who_come_together_share_a_write(tmp_path: Path) -> None:
 
 
 @given(st.binary(max_size=60), st.binary(max_size=60))
-def test_never_crashes_whatever_lies_there(
-    tmp_path_factory: pytest.TempPathFactory, main: bytes, backup: bytes
-) -> None:
+def test_any_file_content_is_handled(tmp_path_factory: pytest.TempPathFactory, main: bytes, backup: bytes) -> None:
     directory = tmp_path_factory.mktemp("tables")
     (directory / "t.json").write_bytes(main)
     (directory / "t.json.bak").write_bytes(backup)

@@ -43,26 +43,26 @@ class Ledger:
 async def produce(address: str, name: str, ledger: Ledger) -> None:
     """Send as fast as a window of unanswered messages allows, until the broker is gone."""
     stream = await TcpNetwork().dial(address)
-    decoder, on_their_way, number = FrameDecoder(), {}, 0
+    decoder, in_flight_sends, number = FrameDecoder(), {}, 0
     try:
         while True:
             frames = []
-            while len(on_their_way) < WINDOW:
+            while len(in_flight_sends) < WINDOW:
                 number += 1
                 body = f"{name}-{number}-".encode() + b"x" * (number % 700)
                 properties = message_properties.encode({"UNIQ_KEY": f"{name}{number}", "TAGS": name, "WAIT": "true"})
                 header = SendMessageHeaderV2(number % QUEUES, "T", "PG", "TBW102", QUEUES, properties=properties)
                 frames.append(encode(Command(310, opaque=number, ext=to_ext(header), body=body)))
-                on_their_way[number] = body
+                in_flight_sends[number] = body
             await stream.send_all(b"".join(frames))
             chunk = await stream.receive_some(1 << 16)
             if not chunk:
                 return
             for answer in decoder.feed(chunk):
                 assert answer.code == 0, answer
-                ledger.acknowledged(answer, on_their_way.pop(answer.opaque))
+                ledger.acknowledged(answer, in_flight_sends.pop(answer.opaque))
     except trio.BrokenResourceError:
-        return  # killed: what it had answered, and we have not read, counts for nobody
+        return  # killed: answers that we have not read do not count
     finally:
         await stream.aclose()
 
@@ -77,7 +77,7 @@ async def load(address: str, name: str, ledger: Ledger, kill: object) -> None:
 
 
 async def everything(address: str) -> dict[tuple[int, int], Record]:
-    """All that can be pulled, by place."""
+    """All messages that can be pulled, by queue and offset."""
     client = RawClient(await TcpNetwork().dial(address))
     found = {}
     for queue_id in range(QUEUES):

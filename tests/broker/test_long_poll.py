@@ -1,7 +1,9 @@
-"""Parked pulls: woken by progress, answered at their time-out, dropped with their connection, answered once."""
+"""Parked pulls: woken by progress, answered at their timeout, dropped with their connection, answered once."""
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -17,11 +19,12 @@ from rocketlet.broker.config import BrokerConfig, Settings
 from rocketlet.broker.long_poll import LongPoll
 from rocketlet.remoting.handler import Answer, Refused, Reply
 from rocketlet.store.watermark import Watermark
+from tests.support.memory_broker import memory_broker
 
 
 @dataclass(frozen=True)
 class FakeConnection:
-    """Two of one name are one."""
+    """Connections with one name are equal."""
 
     name: object
 
@@ -45,7 +48,7 @@ class FakeRequest:
 
 
 class Pull:
-    """A pull of one queue: answers what came after its offset, once that is enough."""
+    """A pull of one queue: answers with the messages after its offset, once there are enough."""
 
     def __init__(self, poll: LongPoll, queue: Watermark, *, connection: object = "c", needs: int = 1) -> None:
         self.request = FakeRequest(connection)
@@ -75,19 +78,19 @@ async def long_poll() -> Any:
         nursery.cancel_scope.cancel()
 
 
-async def test_progress_wakes_those_of_the_queue(autojump_clock: trio.testing.MockClock) -> None:
+async def test_progress_wakes_the_pulls_of_its_queue(autojump_clock: trio.testing.MockClock) -> None:
     async with long_poll() as poll:
         one, other = Watermark(5), Watermark(0)
         pull, another = Pull(poll, one), Pull(poll, other)
         one.advance(6)
-        assert pull.code is None  # the watermark only takes note
+        assert pull.code is None  # the watermark only records it
         poll.drain()
         assert (pull.code, pull.tries) == (0, [False])
         assert another.code is None
         assert poll.statistics().parked == 1
 
 
-async def test_the_time_out_answers(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_timeout_answers(autojump_clock: trio.testing.MockClock) -> None:
     async with long_poll() as poll:
         pull = Pull(poll, Watermark(5))
         started = trio.current_time()
@@ -103,7 +106,7 @@ async def test_the_time_out_answers(autojump_clock: trio.testing.MockClock) -> N
         assert poll.statistics().parked == 0
 
 
-async def test_a_shorter_time_out_is_not_kept_waiting_by_a_longer_one(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_longer_timeout_does_not_delay_a_shorter_one(autojump_clock: trio.testing.MockClock) -> None:
     async with long_poll() as poll:
         Pull(poll, Watermark(0))
         await trio.sleep(0.001)
@@ -114,7 +117,7 @@ async def test_a_shorter_time_out_is_not_kept_waiting_by_a_longer_one(autojump_c
         assert request.time == pytest.approx(started + 0.05)
 
 
-async def test_progress_that_nobody_drained_is_seen_soon(autojump_clock: trio.testing.MockClock) -> None:
+async def test_undrained_progress_is_noticed_soon(autojump_clock: trio.testing.MockClock) -> None:
     async with long_poll() as poll:
         queue = Watermark(0)
         pull = Pull(poll, queue)
@@ -123,7 +126,7 @@ async def test_progress_that_nobody_drained_is_seen_soon(autojump_clock: trio.te
         assert pull.code == 0
 
 
-async def test_what_the_filter_refuses_parks_again(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_pull_whose_filter_matches_nothing_parks_again(autojump_clock: trio.testing.MockClock) -> None:
     async with long_poll() as poll:
         queue = Watermark(0)
         pull = Pull(poll, queue, needs=3)
@@ -151,7 +154,7 @@ async def test_pulls_of_a_closed_connection_are_forgotten(autojump_clock: trio.t
         assert queue.statistics().waiting == 0
 
 
-async def test_a_try_that_fails_is_answered(
+async def test_a_failed_attempt_is_answered(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(last: bool) -> Answer:
@@ -172,7 +175,7 @@ async def test_a_try_that_fails_is_answered(
     assert "ZeroDivisionError" in caplog.text
 
 
-async def test_at_the_end_all_are_answered(autojump_clock: trio.testing.MockClock) -> None:
+async def test_all_pulls_are_answered_at_shutdown(autojump_clock: trio.testing.MockClock) -> None:
     async with long_poll() as poll:
         pulls = [Pull(poll, Watermark(0), connection=n) for n in range(3)]
         poll.answer_all()
@@ -186,7 +189,7 @@ def steps() -> Iterator[str]:
 
 @given(st.lists(st.tuples(st.sampled_from(list(steps())), st.integers(0, 2)), max_size=40))
 def test_each_pull_is_answered_once_or_dropped(script: list[tuple[str, int]]) -> None:
-    """Whatever happens in whatever order, after its time-out each pull has one answer, or none if its peer left."""
+    """Whatever happens in any order, after its timeout each pull has one answer, or none if its peer left."""
 
     async def main() -> None:
         async with long_poll() as poll:
@@ -214,7 +217,7 @@ def test_each_pull_is_answered_once_or_dropped(script: list[tuple[str, int]]) ->
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
-async def test_pulls_that_wait_for_one_offset_are_woken_as_one(autojump_clock: MockClock) -> None:
+async def test_pulls_waiting_for_one_offset_are_woken_together(autojump_clock: MockClock) -> None:
     async with long_poll() as poll:
         queue = Watermark(5)
         pulls = [Pull(poll, queue) for _ in range(1000)]
@@ -227,3 +230,16 @@ async def test_pulls_that_wait_for_one_offset_are_woken_as_one(autojump_clock: M
         poll.drain()
         assert (stays.code, leaves.code) == (0, None)
         assert poll.statistics().parked == 0
+
+
+async def test_a_broker_that_has_ended_is_freed_although_pulls_were_parked(autojump_clock: MockClock) -> None:
+    async with memory_broker() as one:
+        await one.send("T")
+        ended = weakref.ref(one.broker.store)
+        with trio.move_on_after(1):
+            await one.pull("T", 0, 1, sysFlag=6, suspendTimeoutMillis=15_000)
+        assert one.broker.long_poll.statistics().parked == 1
+    del one
+    await trio.sleep(1)
+    gc.collect()
+    assert ended() is None

@@ -1,4 +1,4 @@
-"""The command mqbroker: what it says, how it ends, and that a broker.conf from the field starts it."""
+"""The command mqbroker: its output, its exit codes, and that it starts with a broker.conf from the field."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.process
 
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
-def test_it_tells_its_address_and_stops_when_told(tmp_path: Path, sent: signal.Signals) -> None:
+def test_it_prints_its_address_and_stops_on_request(tmp_path: Path, sent: signal.Signals) -> None:
     with broker(tmp_path) as (running, address):
         host, _, port = address.partition(":")
         with socket.create_connection((host, int(port)), timeout=60):
@@ -48,7 +48,7 @@ def test_wrong_settings_end_with_2_and_name_them_all(tmp_path: Path) -> None:
 
 
 def test_a_broker_conf_from_the_field_starts_with_a_warning_for_what_is_not_served(tmp_path: Path) -> None:
-    """All settings of RocketMQ 4.9.8 as `mqbroker -p` prints them, but for paths and ports."""
+    """All settings of RocketMQ 4.9.8 as printed by `mqbroker -p`, except paths and ports."""
     printed = Path(__file__).parents[1] / "vectors/config/broker-defaults.properties"
     own = {"listenPort": "0", "storePathRootDir": str(tmp_path / "store"), "brokerName": "field"}
     lines = [line for line in printed.read_text().splitlines() if line.partition("=")[2]]
@@ -63,7 +63,7 @@ def test_a_broker_conf_from_the_field_starts_with_a_warning_for_what_is_not_serv
     assert not any(key in line for key in ("flushDiskType", "aclEnable") for line in warnings)
 
 
-def test_important_settings_are_printed_by_m(tmp_path: Path) -> None:
+def test_m_prints_the_important_settings(tmp_path: Path) -> None:
     with program("broker", "-m", "-n", "10.0.0.1:9876;10.0.0.2:9876") as running:
         assert running.ended() == 0
     assert "namesrvAddr=10.0.0.1:9876;10.0.0.2:9876" in running.said
@@ -82,7 +82,7 @@ OPEN = {"bind_address": "0.0.0.0"}
         (OPEN | {"broker_ip1": "10.0.0.1"}, "", "told 10.0.0.1:10911, VIP port 10909"),
     ],
 )
-def test_the_start_up_line_says_what_clients_are_told(settings: dict[str, str], loopback: str, part: str) -> None:
+def test_the_startup_line_gives_the_address_clients_get(settings: dict[str, str], loopback: str, part: str) -> None:
     identity = Identity("b", "C", 0, address="10.0.0.1:10911", loopback_address=loopback)
     line = start_up_line(identity, BrokerConfig(**settings))  # type: ignore[arg-type]
     assert line.startswith("broker boot success, b of C: ")

@@ -1,21 +1,25 @@
-"""Heartbeats, leaving, silence, lost connections, notices, locks, and the check of filters."""
+"""Heartbeats, unregistering, silence, lost connections, notices, locks, and the check of filters."""
 
 from __future__ import annotations
 
 import json
 import logging
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 
 import pytest
 import trio
 from trio.testing import MockClock
 
 from rocketlet.common.fastjson import loads
+from rocketlet.remoting import in_turns
 from rocketlet.remoting.command import Command
 from rocketlet.remoting.handler import Handler, Request
 from rocketlet.remoting.protocol.configuration import SubscriptionGroupConfig
 from rocketlet.remoting.protocol.membership import (
     CheckClientBody,
+    ConsumerData,
+    HeartbeatData,
     LockBatchAnswerBody,
     LockBatchBody,
     NotifyConsumerIdsChangedHeader,
@@ -48,8 +52,18 @@ class Notices:
         return groups
 
 
+class Turns(trio.abc.Instrument):
+    """How often the loop turned to the task that notifies."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.count += task.name.endswith("Clients.notify")
+
+
 class TestHeartbeats:
-    async def test_a_group_and_its_retry_topic_come_into_being(self, autojump_clock: MockClock) -> None:
+    async def test_a_heartbeat_creates_the_group_and_its_retry_topic(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             assert await members(one) == ResponseCode.SYSTEM_ERROR
             answer = await one.heartbeat("c1", "CG", tags("T"), producer="PG")
@@ -61,7 +75,7 @@ class TestHeartbeats:
             assert one.broker.tables.groups.known("CG") is not None
             assert one.broker.clients.producers.client("c1") is not None
 
-    async def test_ordinals_texts_and_missing_sets_of_other_clients(self, autojump_clock: MockClock) -> None:
+    async def test_ordinals_names_and_missing_sets_of_other_clients(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             body = (
                 b'{"clientID":"cpp","consumerDataSet":[{"groupName":"CG","consumeType":1,"messageModel":1,'
@@ -79,18 +93,18 @@ class TestHeartbeats:
             assert group.subscriptions["T"].codes == {2598919}
             assert group.subscriptions["T"].version == 12
 
-    async def test_without_auto_creation_the_members_are_known_all_the_same(self, autojump_clock: MockClock) -> None:
+    async def test_members_are_known_even_without_auto_creation(self, autojump_clock: MockClock) -> None:
         async with memory_broker(auto_create_subscription_group=False) as one:
             await one.heartbeat("c1", "CG", tags("T"))
             assert await members(one) == ["c1"]
             assert one.broker.tables.topics.get("%RETRY%CG") is None
 
-    async def test_nonsense_is_an_error(self, autojump_clock: MockClock) -> None:
+    async def test_an_invalid_heartbeat_is_an_error(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             for body in (b"", b"{", b"[]", b'"x"'):
                 assert (await one.call(RequestCode.HEART_BEAT, None, body)).code == ResponseCode.SYSTEM_ERROR
 
-    async def test_members_that_subscribe_differently_are_named(
+    async def test_members_with_different_subscriptions_are_logged(
         self, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
     ) -> None:
         async with memory_broker() as one, one.client() as other:
@@ -106,7 +120,39 @@ class TestHeartbeats:
 
 
 class TestNotices:
-    async def test_all_members_hear_of_every_coming_and_going(self, autojump_clock: MockClock) -> None:
+    async def test_members_of_a_large_group_are_told_in_turns(
+        self, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(in_turns, "AT_ONCE", -1.0)
+        async with memory_broker() as one, AsyncExitStack() as clients:
+            heard = Notices()
+            for number in range(20):
+                client = await clients.enter_async_context(one.client(heard.table))
+                await client.heartbeat(f"c{number}", "CG", tags("T"))
+            await trio.sleep(1)
+            heard.taken()
+            turns = Turns()
+            trio.lowlevel.add_instrument(turns)
+            await one.heartbeat("new", "CG", tags("T"))
+            await trio.sleep(1)
+            trio.lowlevel.remove_instrument(turns)
+            assert heard.taken() == ["CG"] * 20
+            assert turns.count > 20
+
+    async def test_a_storm_of_changes_is_few_notices(self, autojump_clock: MockClock) -> None:
+        first = Notices()
+        async with memory_broker() as one, one.client(first.table) as a:
+            await a.heartbeat("a", "CG", tags("T"))
+            await trio.sleep(1)
+            first.taken()
+            connection = await one.pool.connection(one.address)
+            beats = [HeartbeatData("b", [], [ConsumerData("CG", subscriptionDataSet=[tags(t)])]) for t in ("T", "U")]
+            for number in range(100):
+                connection.send_oneway(Command(RequestCode.HEART_BEAT, body=beats[number % 2].to_json()))
+            await trio.sleep(1)
+            assert 0 < len(first.taken()) < 10
+
+    async def test_all_members_are_notified_of_joins_and_leaves(self, autojump_clock: MockClock) -> None:
         first, second = Notices(), Notices()
         async with memory_broker() as one, one.client(first.table) as a:
             await a.heartbeat("a", "CG", tags("T"))
@@ -127,7 +173,7 @@ class TestNotices:
             assert first.taken() == ["CG"]
             assert await members(one) == ["a"]
 
-    async def test_leaving(self, autojump_clock: MockClock) -> None:
+    async def test_members_are_notified_of_an_unregistration(self, autojump_clock: MockClock) -> None:
         notices = Notices()
         async with memory_broker() as one, one.client(notices.table) as a, one.client() as b:
             await a.heartbeat("a", "CG", tags("T"))
@@ -143,7 +189,7 @@ class TestNotices:
             assert (await b.call(RequestCode.UNREGISTER_CLIENT, UnregisterClientHeader("b", "", ""))).code == 0
 
     @pytest.mark.parametrize("off", ["broker", "group"])
-    async def test_can_be_switched_off(self, autojump_clock: MockClock, off: str) -> None:
+    async def test_notices_can_be_disabled(self, autojump_clock: MockClock, off: str) -> None:
         notices = Notices()
         async with memory_broker(notify_consumer_ids_changed_enable=off != "broker") as one:
             if off == "group":
@@ -162,7 +208,7 @@ class TestNotices:
 
 
 class TestSilence:
-    async def test_two_minutes_without_heartbeat_end_a_membership(self, autojump_clock: MockClock) -> None:
+    async def test_two_minutes_without_a_heartbeat_end_a_membership(self, autojump_clock: MockClock) -> None:
         async with memory_broker(server_channel_max_idle_time_seconds=3600) as one, one.client() as mute:
             await mute.heartbeat("mute", "CG", tags("T"), producer="PG")
             await trio.sleep(110)
@@ -171,7 +217,7 @@ class TestSilence:
             assert await members(one) == ["alive"]
             assert one.broker.clients.producers.members("PG") == []
 
-    async def test_heartbeats_keep_it(self, autojump_clock: MockClock) -> None:
+    async def test_heartbeats_keep_a_membership(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             for _ in range(10):
                 await one.heartbeat("c", "CG", tags("T"))
@@ -179,7 +225,7 @@ class TestSilence:
             assert await members(one) == ["c"]
 
 
-async def test_a_connection_that_is_gone_leaves_nothing_behind(autojump_clock: MockClock) -> None:
+async def test_a_lost_connection_leaves_nothing_behind(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         async with one.client() as client:
             await client.heartbeat("c", "CG", tags("T"), sql("U", "a > 1"), producer="PG")
@@ -197,7 +243,7 @@ class TestFilters:
         body = CheckClientBody("c", "CG", subscription)
         return await client.call(RequestCode.CHECK_CLIENT_CONFIG, None, body.to_json())
 
-    async def test_what_a_consumer_is_told_before_it_starts(self, autojump_clock: MockClock) -> None:
+    async def test_a_consumers_filter_is_checked_before_it_starts(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             assert (await self.check(one, tags("T", "A"))).code == 0
             assert (await self.check(one, sql("T", "a > 1 AND b IS NOT NULL"))).code == 0
@@ -218,7 +264,7 @@ class TestLocks:
         assert answer.code == 0
         return tuple(LockBatchAnswerBody.from_json(answer.body).lockOKMQSet)
 
-    async def test_one_holder_a_queue(self, autojump_clock: MockClock) -> None:
+    async def test_each_queue_has_one_holder(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             assert await self.lock(one, "a", self.QUEUES[:2]) == self.QUEUES[:2]
             assert await self.lock(one, "b", self.QUEUES) == self.QUEUES[2:]
@@ -228,7 +274,7 @@ class TestLocks:
             await trio.sleep(61)
             assert await self.lock(one, "a", self.QUEUES) == self.QUEUES
 
-    async def test_the_answer_always_has_its_list(self, autojump_clock: MockClock) -> None:
+    async def test_the_answer_always_has_a_list(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             await self.lock(one, "a", self.QUEUES)
             body = LockBatchBody("b", "CG", list(self.QUEUES)).to_json()

@@ -1,4 +1,4 @@
-"""What a broker's page of metrics tells, beside what administrators are told of the same things."""
+"""A broker's page of metrics, compared with administrators' requests for the same values."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def get(one: RunningBroker, path: str) -> tuple[int, str]:
 
 
 async def scrape(one: RunningBroker) -> Page:
-    await trio.sleep(1.5)  # a page is kept for a second
+    await trio.sleep(1.5)  # a page is cached for a second
     status, text = await get(one, "/metrics")
     assert status == 200
     return Page(text)
@@ -79,7 +79,7 @@ async def commit(one: RunningBroker, group: str, topic: str, offset: int, queue_
     assert (await one.call(RequestCode.UPDATE_CONSUMER_OFFSET, header)).code == 0
 
 
-async def test_every_name_of_the_exporter_and_of_rocketmq_5_is_told(autojump_clock: trio.testing.MockClock) -> None:
+async def test_every_name_of_the_exporter_and_of_rocketmq_5_is_exported(autojump_clock: trio.testing.MockClock) -> None:
     async with measured() as one:
         for topic in ("T", "%RETRY%CG", "%DLQ%CG"):
             assert (await one.send(topic)).code == 0
@@ -92,14 +92,14 @@ async def test_every_name_of_the_exporter_and_of_rocketmq_5_is_told(autojump_clo
     assert len(EXPORTER) == 83
     assert sum(len(family.samples) for family in page.families.values()) == len(page.samples), "a family comes twice"
     assert [name for name in EXPORTER if page.families[name].type != "gauge"] == []
-    # A master without slaves has no difference to tell; nothing was sent back.
+    # A master without slaves has no difference to report; nothing was sent back.
     empty = [name for name in EXPORTER if not page.families[name].samples]
     assert empty == ["rocketmq_broker_commitlog_diff", "rocketmq_send_back_nums"]
     told = {sample.name for sample in page.samples}
     assert [name for name in ROCKETMQ5 if f"rocketmq_{name}" not in told] == []
 
 
-async def test_numbers_are_those_that_administrators_are_told(autojump_clock: trio.testing.MockClock) -> None:
+async def test_numbers_agree_with_those_administrators_get(autojump_clock: trio.testing.MockClock) -> None:
     async with measured() as one:
         for number in range(10):
             await one.send("T", b"x" * 100, number % 4)
@@ -110,7 +110,7 @@ async def test_numbers_are_those_that_administrators_are_told(autojump_clock: tr
     of_runtime = [name for name in EXPORTER if name.startswith("rocketmq_brokeruntime_")]
     assert len(of_runtime) == 63
     for name in of_runtime:
-        # The table has a size with one digit of its unit.
+        # The table prints a size with one decimal.
         wanted = pytest.approx(runtime_value(name, table), rel=0.1 if "capacity_" in name and "dir" in name else 0)
         assert page.value(name, boottime=table["bootTimestamp"]) == wanted, name
     assert page.value("rocketmq_brokeruntime_msg_put_total_today_now") == 10
@@ -122,7 +122,7 @@ async def test_numbers_are_those_that_administrators_are_told(autojump_clock: tr
     assert page.value("rocketlet_put_seconds_count") == 10
 
 
-# What rocketmq-exporter takes from the answer to 28, and as what; it fails on a key that is absent or reads otherwise.
+# What rocketmq-exporter reads from the answer to 28, and its types; it fails on a missing or differently formatted key.
 LONGS = """\
 msgPutTotalTodayNow msgGetTotalTodayNow msgPutTotalTodayMorning msgGetTotalTodayMorning msgPutTotalYesterdayMorning
 msgGetTotalYesterdayMorning sendThreadPoolQueueHeadWaitTimeMills queryThreadPoolQueueHeadWaitTimeMills
@@ -137,7 +137,7 @@ TEXTS = "runtime brokerVersionDesc"
 LONG, DOUBLE = r"-?\d{1,19}", r"-?\d+(\.\d+)?([eE][+-]?\d+)?"
 
 
-async def test_runtime_info_is_what_the_exporter_can_read(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_exporter_can_read_runtime_info(autojump_clock: trio.testing.MockClock) -> None:
     async with memory_broker() as one:
         idle = await runtime_info(one)
         for number in range(7):
@@ -192,7 +192,7 @@ async def test_lag_by_queue_in_messages_and_in_seconds(autojump_clock: trio.test
         assert page.value("rocketmq_consumer_inflight_messages", consumer_group="CG") == 2
         assert page.value("rocketmq_consumer_ready_messages", consumer_group="CG") == 2
         assert page.value("rocketmq_consumer_lag_latency", consumer_group="CG") == pytest.approx(101_500, abs=100)
-        # An offset beyond the end, which an administrator may set, is no negative lag.
+        # An offset beyond the end, which an administrator may set, does not give a negative lag.
         await commit(one, "CG", "T", 1000, queue_id=0)
         page = await scrape(one)
         lags = [sample for sample in page.samples if "lag" in sample.name or "diff" in sample.name]
@@ -200,7 +200,7 @@ async def test_lag_by_queue_in_messages_and_in_seconds(autojump_clock: trio.test
         assert [sample for sample in lags if sample.value < 0] == []
 
 
-async def test_series_go_with_their_topic_and_their_group(autojump_clock: trio.testing.MockClock) -> None:
+async def test_series_end_with_their_topic_or_group(autojump_clock: trio.testing.MockClock) -> None:
     async with measured() as one:
         for topic in ("T", "U"):
             await one.send(topic)
@@ -218,7 +218,7 @@ async def test_series_go_with_their_topic_and_their_group(autojump_clock: trio.t
         assert [sample for sample in page.samples if "CG" in sample.labels.values()] == []
 
 
-async def test_groups_that_consume_by_broadcast_have_no_lag_here(autojump_clock: trio.testing.MockClock) -> None:
+async def test_broadcast_groups_have_no_lag_here(autojump_clock: trio.testing.MockClock) -> None:
     async with measured() as one:
         await one.send("T")
         await one.heartbeat("c1", "CG", tags("T"), model="BROADCASTING")
@@ -228,7 +228,7 @@ async def test_groups_that_consume_by_broadcast_have_no_lag_here(autojump_clock:
     assert page.value("rocketmq_consumer_connections", consumer_group="CG") == 1
 
 
-async def test_differing_subscriptions_are_told(autojump_clock: trio.testing.MockClock) -> None:
+async def test_differing_subscriptions_are_exported(autojump_clock: trio.testing.MockClock) -> None:
     async with measured() as one, one.client() as other:
         await one.heartbeat("c1", "CG", tags("T", "A"))
         await other.heartbeat("c2", "CG", tags("T", "B"))
@@ -246,7 +246,7 @@ async def test_a_page_is_limited_whatever_clients_create(autojump_clock: trio.te
     assert len(ours) <= 1000
 
 
-async def test_lag_may_be_told_by_topic_alone(autojump_clock: trio.testing.MockClock) -> None:
+async def test_lag_can_be_exported_by_topic_only(autojump_clock: trio.testing.MockClock) -> None:
     async with measured(metrics_lag_per_queue=False) as one:
         for queue_id in range(3):
             await one.send("T", queue_id=queue_id)
@@ -256,7 +256,7 @@ async def test_lag_may_be_told_by_topic_alone(autojump_clock: trio.testing.MockC
     assert page.values("rocketlet_consumer_lag_messages", group="CG") == [3]
 
 
-async def test_ready_while_it_serves_and_not_before_nor_after(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_broker_is_ready_only_while_it_serves(autojump_clock: trio.testing.MockClock) -> None:
     async with measured() as one:
         assert await get(one, "/readyz") == (200, "ok\n")
         assert await get(one, "/healthz") == (200, "ok\n")
@@ -272,13 +272,13 @@ async def test_a_broker_that_no_name_server_knows_is_not_ready(autojump_clock: t
     assert page.value("rocketlet_registered", namesrv="10.9.9.9:9876") == 0
 
 
-async def test_nothing_listens_unless_it_is_asked_for(autojump_clock: trio.testing.MockClock) -> None:
+async def test_nothing_listens_unless_configured(autojump_clock: trio.testing.MockClock) -> None:
     async with memory_broker() as one:
         with pytest.raises(Exception, match="5557"):
             await one.network.dial(f"{one.broker.settings.now.bind_address}:5557")
 
 
-async def test_with_sync_flush_a_send_is_measured_to_its_flush(autojump_clock: trio.testing.MockClock) -> None:
+async def test_with_sync_flush_send_latency_includes_the_flush(autojump_clock: trio.testing.MockClock) -> None:
     async with measured(flush_disk_type="SYNC_FLUSH") as one:
         for _ in range(3):
             assert (await one.send("T")).code == 0

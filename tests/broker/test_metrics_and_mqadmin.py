@@ -1,8 +1,8 @@
-"""The page of metrics of a running broker beside what mqadmin says of it at that moment, value by value.
+"""A running broker's page of metrics compared with mqadmin at the same moment, value by value.
 
-Rates move while nobody looks. So the page is read before mqadmin is asked, again and again meanwhile (Java's takes
-its time), and after it: what mqadmin says of a name must lie between what the pages say of it. What stands still must
-be the same to the last digit. Where a rate's span moves on between two looks, all is asked once more.
+Rates change all the time. So the page is read before mqadmin runs, repeatedly meanwhile (Java's is slow), and after it:
+mqadmin's value must lie between the pages' values. Constant values must be equal to the last digit. If a rate's span
+moves between two reads, everything is read again.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import pytest
 from rocketlet.client import ConsumeFrom, LitePullConsumer, Message, Producer
 from rocketlet.tools.admin.__main__ import mqadmin
 from rocketlet.tools.late_group import run
+from tests.support.java_admin import JavaAdmin
 from tests.support.java_programs import JavaPrograms, Missing
 from tests.support.metrics_page import EXPORTER, Page, runtime_value
 from tests.support.ports import free_ports
@@ -40,24 +41,27 @@ Admin = Callable[..., str]
 
 
 @pytest.fixture(params=["ours", pytest.param("java", marks=pytest.mark.interop)])
-def admin(request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str]) -> Admin:
-    """mqadmin's output: of ours, or of RocketMQ's."""
-    if request.param == "java":
-        try:
-            return JavaPrograms.prepare().admin
-        except Missing as missing:
-            pytest.skip(str(missing))
+def admin(request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Iterator[Admin]:
+    """mqadmin's output: ours or RocketMQ's."""
 
     def ours(*words: str) -> str:
         capfd.readouterr()
         assert run(mqadmin, "mqadmin", list(words)) == 0
         return capfd.readouterr().out
 
-    return ours
+    if request.param == "ours":
+        yield ours
+        return
+    try:
+        java = JavaPrograms.prepare()
+    except Missing as missing:
+        pytest.skip(str(missing))
+    with JavaAdmin(java, tmp_path) as admin:
+        yield admin
 
 
 class Shop:
-    """A broker with messages, of which a group that is connected has taken a part."""
+    """A broker with messages, some of which a connected group has consumed."""
 
     def __init__(self, folder: Path, held: ExitStack) -> None:
         _, self.namesrv = held.enter_context(name_server(folder))
@@ -91,19 +95,19 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
         yield Shop(tmp_path, held)
 
 
-# ---- what mqadmin prints, by the page's names
+# ---- mqadmin's output, by the page's names
 
 Values = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 def rows(text: str) -> list[list[str]]:
-    """A table's rows, without its heads and what stands below."""
+    """A table's rows, without headings and footers."""
     lines = [line.split() for line in text.splitlines()]
     return [words for words in lines if len(words) > 3 and not words[0].startswith("#")]
 
 
-def told(admin: Admin, shop: Shop) -> Values:
-    """All that the three commands say, by name and labels of the page."""
+def values_in_mqadmin(admin: Admin, shop: Shop) -> Values:
+    """The output of the three commands, by name and labels of the page."""
     asked = ("-n", shop.namesrv)
     lines = admin("brokerStatus", "-b", shop.broker, *asked).splitlines()
     table = {key.strip(): value.strip() for key, mark, value in (line.partition(":") for line in lines) if mark}
@@ -137,7 +141,7 @@ def told(admin: Admin, shop: Shop) -> Values:
     return values
 
 
-# Printed with one or two digits; the file system is others' too.
+# Printed with one or two digits; the file system is shared.
 ROUNDED = {
     "rocketmq_brokeruntime_commitlogdir_capacity_total": 0.1,
     "rocketmq_brokeruntime_commitlogdir_capacity_free": 0.1,
@@ -146,7 +150,7 @@ ROUNDED = {
 
 
 def differing(values: Values, pages: list[Page]) -> list[str]:
-    """What the pages say otherwise."""
+    """Values that differ on the pages."""
     found = []
     for (name, labels), value in values.items():
         seen = [page.value(name, **dict(labels)) for page in pages]
@@ -156,11 +160,11 @@ def differing(values: Values, pages: list[Page]) -> list[str]:
     return found
 
 
-def test_the_page_says_what_mqadmin_says(admin: Admin, shop: Shop) -> None:
+def test_the_page_agrees_with_mqadmin(admin: Admin, shop: Shop) -> None:
     for _ in range(ROUNDS):
         pages = [shop.page()]
         with ThreadPoolExecutor(1) as pool:
-            asked = pool.submit(told, admin, shop)
+            asked = pool.submit(values_in_mqadmin, admin, shop)
             while not asked.done():
                 pages.append(shop.page())
         pages.append(shop.page())
@@ -186,7 +190,7 @@ JAR = os.environ.get("ROCKETMQ_EXPORTER", "")
 
 @contextmanager
 def exporter(folder: Path, namesrv: str) -> Iterator[str]:
-    """A running one, which asks the brokers every two seconds; where its page is."""
+    """A running exporter that queries the brokers every two seconds; returns the address of its page."""
     port, other = free_ports(2)
     words = [
         f"-Duser.home={folder}", "-jar", JAR, f"--server.port={port}", f"--grpc.server.port={other}",
@@ -205,9 +209,9 @@ def exporter(folder: Path, namesrv: str) -> Iterator[str]:
 @pytest.mark.interop
 @pytest.mark.skipif(not JAR, reason="ROCKETMQ_EXPORTER names no jar of it (mvn package makes …-exec.jar)")
 @pytest.mark.skipif(shutil.which("java") is None, reason="no java on the PATH")
-def test_the_exporter_reads_our_answers_and_says_the_same(shop: Shop, tmp_path: Path) -> None:
+def test_the_exporter_reads_our_answers_and_reports_the_same(shop: Shop, tmp_path: Path) -> None:
     labels = {"topic": "orders", "group": "billing"}
-    # Its rates are as old as its last round.
+    # Its rates date from its last round.
     still = [
         (name, frozenset[tuple[str, str]]()) for name in EXPORTER if "_brokeruntime_" in name and "tps" not in name
     ]
@@ -225,7 +229,7 @@ def test_the_exporter_reads_our_answers_and_says_the_same(shop: Shop, tmp_path: 
                 continue  # it starts
             found = [f"{name} {dict(of)}" for name, of in still if not theirs.values(name, **dict(of))]
             if found:
-                continue  # it has not asked everything yet
+                continue  # it has not read everything yet
             values = {(name, of): theirs.value(name, **dict(of)) for name, of in still}
             found = differing(values, [page, shop.page()])
     assert found == []

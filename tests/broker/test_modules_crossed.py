@@ -1,7 +1,7 @@
-"""How many modules a send and a pull cross, from the cut frame to the answer: what a reader has to hold in mind.
+"""How many modules a send and a pull cross, from the frame to the answer: what a reader has to keep in mind.
 
-Counted are the modules of ours of which a function is called in between, on a broker in memory that has met the topic,
-the group and the tag before. The bounds are a decision; where a change needs another module, see what it can replace.
+Counted are our modules with a function called in between, on a broker in memory that has seen the topic, the group and
+the tag before. The bounds are a decision; if a change needs another module, see what it can replace.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_OF_A_SEND, MOST_OF_A_PULL = 8, 10
 
 
 class Crossed:
-    """A profile function that notes modules between the cutting of the broker's next frame and its answer."""
+    """A profile function that records modules between the broker's next frame and its answer."""
 
     def __init__(self) -> None:
         self.modules: dict[str, None] = {}
@@ -55,7 +55,7 @@ class Crossed:
 
 
 async def crossed_by(request: Callable[[], Awaitable[Any]]) -> list[str]:
-    """The modules, in the order in which they are met; the request has to succeed."""
+    """The modules in order of their first call; the request has to succeed."""
     crossed = Crossed()
     sys.setprofile(crossed)
     try:
@@ -72,7 +72,7 @@ async def send(one: RunningBroker) -> Any:
 
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
-async def test_a_send(autojump_clock: MockClock, flush: str) -> None:
+async def test_a_send_crosses_few_modules(autojump_clock: MockClock, flush: str) -> None:
     async with memory_broker(flush_disk_type=flush) as one:
         for _ in range(2):
             await send(one)
@@ -81,7 +81,7 @@ async def test_a_send(autojump_clock: MockClock, flush: str) -> None:
         assert len(modules) <= MOST_OF_A_SEND, modules
 
 
-async def test_a_pull_with_its_own_subscription(autojump_clock: MockClock) -> None:
+async def test_a_pull_with_its_own_subscription_crosses_few_modules(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         for _ in range(2):
             await send(one)
@@ -92,7 +92,9 @@ async def test_a_pull_with_its_own_subscription(autojump_clock: MockClock) -> No
 
 
 @pytest.mark.parametrize("expression", ["*", "A || B"])
-async def test_a_pull_by_the_subscription_of_a_heartbeat(autojump_clock: MockClock, expression: str) -> None:
+async def test_a_pull_using_a_heartbeats_subscription_crosses_few_modules(
+    autojump_clock: MockClock, expression: str
+) -> None:
     async with memory_broker() as one:
         await send(one)
         await send(one)

@@ -1,4 +1,4 @@
-"""Whatever bytes arrive, the broker keeps serving, loses nothing, and finds no mistake in its own handlers."""
+"""Whatever bytes arrive, the broker keeps serving, loses nothing, and none of its handlers fails."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RECORDED_SETTINGS = b"autoCreateSubscriptionGroup=true\nautoCreateTopicEnable=tr
         pytest.param(3_000, 1, marks=pytest.mark.slow),
     ],
 )
-async def test_the_broker_survives(
+async def test_the_broker_survives_mutated_frames(
     vectors: Path, autojump_clock: MockClock, count: int, chunk_size: int | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.ERROR, "rocketlet.remoting.dispatch")
@@ -39,7 +39,7 @@ async def test_the_broker_survives(
             frame = mutated(chance.choice(originals), chance)
             await feed(one.network, one.bound, mended(frame) if chance.random() < 0.7 else frame)
         assert sent.code == 0
-        # Some frames ask for other settings, and may have come through whole.
+        # Some frames change settings, and may have arrived intact.
         await one.call(RequestCode.UPDATE_BROKER_CONFIG, None, RECORDED_SETTINGS)
         assert [record.body for record in (await one.pull("Kept", 0, 0)).records] == [b"kept"]
         assert (await one.send("Kept", b"more")).code == 0

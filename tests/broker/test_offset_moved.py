@@ -1,4 +1,4 @@
-"""Events about moved offsets: in the topic that monitoring reads, and never more than a disk can bear."""
+"""Events about corrected offsets: in the topic that monitoring reads, and limited in number."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def events(one: RunningBroker) -> list[dict[str, object]]:
     return [json.loads(record.body) for record in (await one.pull(OFFSET_MOVED_EVENT, 0, 0)).records]
 
 
-async def test_a_pull_that_is_told_another_offset_leaves_an_event(autojump_clock: MockClock) -> None:
+async def test_a_corrected_pull_offset_stores_an_event(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await one.send("T")
         assert (await one.pull("T", 0, 7)).code == ResponseCode.PULL_OFFSET_MOVED
@@ -35,7 +35,7 @@ async def test_a_pull_that_is_told_another_offset_leaves_an_event(autojump_clock
         assert one.broker.statistics.put.messages == 2
 
 
-async def test_one_queue_of_a_group_gets_one_a_minute(autojump_clock: MockClock) -> None:
+async def test_one_queue_of_a_group_gets_one_event_a_minute(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await one.send("T")
         for offset in (7, 8, 9):
@@ -47,7 +47,7 @@ async def test_one_queue_of_a_group_gets_one_a_minute(autojump_clock: MockClock)
         assert len(await events(one)) == 3
 
 
-async def test_all_together_have_a_limit(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_events_are_limited_in_total(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offset_moved, "MOST_A_MINUTE", 5)
     async with memory_broker() as one:
         await one.send("T")
@@ -56,7 +56,7 @@ async def test_all_together_have_a_limit(autojump_clock: MockClock, monkeypatch:
         assert len(await events(one)) == 5
 
 
-async def test_pulls_of_the_events_make_none(autojump_clock: MockClock) -> None:
+async def test_pulls_of_events_store_no_events(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await one.send("T")
         await one.pull("T", 0, 7)
@@ -64,7 +64,7 @@ async def test_pulls_of_the_events_make_none(autojump_clock: MockClock) -> None:
         assert len(await events(one)) == 1
 
 
-async def test_a_broker_that_takes_no_messages_answers_all_the_same(autojump_clock: MockClock) -> None:
+async def test_a_broker_that_cannot_store_the_event_still_answers(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await one.send("T")
         one.disk.capacity = 1

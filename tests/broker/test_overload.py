@@ -1,4 +1,4 @@
-"""Stale requests: what waited while the broker stood still is refused, and only that; and groups that lag too far."""
+"""Stale requests: those that waited out a stall are refused, and no others; and groups that lag too far."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.memory_broker import RunningBroker, memory_broker, tags
 
 @dataclass
 class StopWatch:
-    """Stands still until told."""
+    """Stands still until set."""
 
     seconds: float = 0.0
 
@@ -28,7 +28,7 @@ class StopWatch:
         return self.seconds
 
 
-async def test_a_pass_that_took_long_makes_what_is_read_after_it_stale(
+async def test_requests_read_after_a_long_pass_are_stale(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     watch = StopWatch()
@@ -55,14 +55,14 @@ async def test_a_pass_that_took_long_makes_what_is_read_after_it_stale(
     overload.remove()
 
 
-async def test_it_can_be_switched_off(autojump_clock: MockClock) -> None:
+async def test_overload_protection_can_be_disabled(autojump_clock: MockClock) -> None:
     overload = Overload(Settings(BrokerConfig(broker_fast_failure_enable=False)))
     overload.waited_ms = 10_000
     overload.check(1)
 
 
 async def standing_still(one: RunningBroker, seconds: float, call: object) -> Command:
-    """The answer to a request that arrives while the broker stands still."""
+    """The answer to a request that arrives during a stall."""
     answers: list[Command] = []
     watch = StopWatch()
     one.broker.overload._now = watch
@@ -80,14 +80,14 @@ async def standing_still(one: RunningBroker, seconds: float, call: object) -> Co
 
 @pytest.mark.parametrize(("seconds", "code"), [(0.5, 0), (1.9, 0), (2.5, ResponseCode.SYSTEM_BUSY)])
 async def test_sends(autojump_clock: MockClock, seconds: float, code: int) -> None:
-    async with memory_broker() as one:
+    async with memory_broker(broker_fast_failure_enable=True) as one:
         await one.send("T")
         assert (await standing_still(one, seconds, one.send("T"))).code == code
         assert (await one.send("T")).code == 0
 
 
-async def test_pulls_and_heartbeats_have_limits_of_their_own(autojump_clock: MockClock) -> None:
-    async with memory_broker() as one:
+async def test_pulls_and_heartbeats_have_separate_limits(autojump_clock: MockClock) -> None:
+    async with memory_broker(broker_fast_failure_enable=True) as one:
         await one.send("T")
         pull = one.call(
             RequestCode.PULL_MESSAGE,
@@ -98,7 +98,7 @@ async def test_pulls_and_heartbeats_have_limits_of_their_own(autojump_clock: Moc
         assert (await standing_still(one, 5.5, beat)).code == 0
 
 
-async def test_a_group_that_lags_too_far_may_not_consume_any_more(
+async def test_a_group_that_lags_too_far_is_disabled(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = {"disable_consume_if_consumer_read_slowly": True, "consumer_fallbehind_threshold": 5_000}

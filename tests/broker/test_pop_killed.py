@@ -1,5 +1,5 @@
-"""`kill -9` of a broker under pops and delayed sends: no message is lost, none comes again after its answered ack, and
-each delayed one is delivered once. Real processes and files.
+"""`kill -9` of a broker under pops and delayed sends: no message is lost, none is redelivered after its answered ack,
+and each delayed one is delivered once. Real processes and files.
 
     POP_KILLS=30 pytest tests/broker/test_pop_killed.py
 """
@@ -36,12 +36,12 @@ SETTINGS = {
 
 @dataclass
 class Ledger:
-    """What was answered. Bodies are names, `d…` those of delayed messages."""
+    """What was answered. Bodies are names, `d…` for delayed messages."""
 
     sent: set[bytes] = field(default_factory=set)
     maybe_sent: set[bytes] = field(default_factory=set)
     acked: set[bytes] = field(default_factory=set)
-    maybe_acked: set[bytes] = field(default_factory=set)  # asked for, answered or not
+    maybe_acked: set[bytes] = field(default_factory=set)  # requested, answered or not
     again: list[bytes] = field(default_factory=list)
     early: list[bytes] = field(default_factory=list)
     due: dict[bytes, int] = field(default_factory=dict)
@@ -119,7 +119,7 @@ async def load(address: str, number: int, ledger: Ledger, kill: object) -> None:
 
 
 async def drain(address: str, ledger: Ledger) -> None:
-    """Until nothing comes any more; then all that was stored, to see what is there twice."""
+    """Pop until nothing is left; then read everything stored, to find duplicates."""
     async with ConnectionPool(TcpNetwork(), PoolConfig()) as pool:
         client = Client(pool, address)
         popper = Popper(client, invisible_ms=INVISIBLE_MS)
@@ -142,7 +142,7 @@ async def drain(address: str, ledger: Ledger) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_and_no_answered_ack_forgotten(tmp_path: Path) -> None:
+def test_nothing_is_lost_and_no_answered_ack_is_forgotten(tmp_path: Path) -> None:
     ledger = Ledger()
     for number in range(ROUNDS):
         with broker(tmp_path, **SETTINGS) as (running, address):

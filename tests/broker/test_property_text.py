@@ -1,4 +1,4 @@
-"""The order of rewritten properties is that of the recorded records."""
+"""Rewritten properties are in the order of the recorded records."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def records(case: Path) -> list[Record]:
 
 
 @pytest.mark.parametrize("case", ["mixed", "ipv6"])
-def test_order_of_recorded_records(vectors: Path, case: str) -> None:
+def test_properties_are_in_the_recorded_order(vectors: Path, case: str) -> None:
     seen = 0
     for record in records(vectors / "stores" / case):
         if record.topic.startswith(REWRITTEN):
             properties = decode_bytes(record.properties)
             assert rewritten(properties) == record.properties
-            # Names that share a slot stand as they came; the order of all others is their names' alone.
+            # Names that share a slot keep their order; the order of all others depends only on their names.
             shared = [name for name in properties if name in ("UNIQ_KEY", "CLUSTER", "WAIT", "DELAY")]
             others = [name for name in sorted(properties, reverse=True) if name not in shared]
             assert rewritten({name: properties[name] for name in others + shared}) == record.properties

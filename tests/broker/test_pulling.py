@@ -25,7 +25,7 @@ async def topic_with(one: RunningBroker, count: int, topic: str = "T") -> None:
 
 
 class Held:
-    """A pull under way, and when it was answered."""
+    """A pull in flight, and when it was answered."""
 
     def __init__(self, nursery: trio.Nursery, client: Client, *args: Any, **fields: Any) -> None:
         self.answer: Pulled | None = None
@@ -47,7 +47,7 @@ class Held:
         (-1, 21, "OFFSET_TOO_SMALL", 0),
     ],
 )
-async def test_the_table_of_results(
+async def test_the_result_table(
     autojump_clock: MockClock, offset: int, code: int, status: str, next_offset: int
 ) -> None:
     async with memory_broker() as one:
@@ -70,7 +70,7 @@ async def test_an_empty_queue(autojump_clock: MockClock, offset: int, code: int)
         assert (answer.code, answer.ext["nextBeginOffset"]) == (code, "0")
 
 
-async def test_records_go_out_as_they_are_stored_and_as_many_as_asked_for(autojump_clock: MockClock) -> None:
+async def test_records_are_sent_as_stored_up_to_the_requested_count(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await topic_with(one, 50)
         answer = await one.pull("T", 0, 10, maxMsgNums=3)
@@ -81,7 +81,7 @@ async def test_records_go_out_as_they_are_stored_and_as_many_as_asked_for(autoju
         assert flow.messages == 35
 
 
-async def test_a_tag_passes_over_others_and_tells_how_far(autojump_clock: MockClock) -> None:
+async def test_a_tag_filter_skips_other_messages_and_advances_the_offset(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await topic_with(one, 6)
         answer = await one.pull("T", 0, 0, subscription="B")
@@ -103,7 +103,7 @@ async def test_an_sql_expression(autojump_clock: MockClock) -> None:
         assert off.code == ResponseCode.SYSTEM_ERROR
 
 
-async def test_361_is_a_pull(autojump_clock: MockClock) -> None:
+async def test_code_361_is_a_pull(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await topic_with(one, 1)
         header = PullMessageHeader(0, 0, 32, "T", "CG", 22, subscription="*")
@@ -111,7 +111,7 @@ async def test_361_is_a_pull(autojump_clock: MockClock) -> None:
 
 
 class TestRefusals:
-    async def test_in_their_order(self, autojump_clock: MockClock) -> None:
+    async def test_refusals_have_a_fixed_order(self, autojump_clock: MockClock) -> None:
         async with memory_broker(auto_create_subscription_group=False) as one:
             assert (await one.pull("T", 0, 0)).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
             group = SubscriptionGroupConfig(groupName="CG", consumeEnable=False)
@@ -129,7 +129,7 @@ class TestRefusals:
             await one.call(RequestCode.UPDATE_BROKER_CONFIG, None, b"brokerPermission=2")
             assert (await one.pull("T", 0, 0)).code == ResponseCode.NO_PERMISSION
 
-    async def test_by_the_groups_subscription(self, autojump_clock: MockClock) -> None:
+    async def test_refusals_by_the_groups_subscription(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             await topic_with(one, 4)
             plain = {"sysFlag": 0, "subscription": None}
@@ -141,7 +141,7 @@ class TestRefusals:
             found = await one.pull("T", 0, 0, subVersion=5, **plain)
             assert [record.body for record in found.records] == [b"0", b"2"]
 
-    async def test_by_its_sql_filter(self, autojump_clock: MockClock) -> None:
+    async def test_refusals_by_the_groups_sql_filter(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             await topic_with(one, 4)
             plain = {"sysFlag": 0, "subscription": None, "expressionType": "SQL92"}
@@ -152,7 +152,7 @@ class TestRefusals:
             missing = await one.pull("T", 0, 0, subVersion=6, **plain)
             assert missing.code == ResponseCode.FILTER_DATA_NOT_EXIST
 
-    async def test_broadcasting_where_the_group_must_not(self, autojump_clock: MockClock) -> None:
+    async def test_broadcasting_is_refused_where_the_group_forbids_it(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             await topic_with(one, 1)
             group = SubscriptionGroupConfig(groupName="CG", consumeBroadcastEnable=False)
@@ -168,7 +168,7 @@ class TestRefusals:
 
 
 class TestCommits:
-    async def test_whatever_the_pull_finds(self, autojump_clock: MockClock) -> None:
+    async def test_the_commit_counts_whatever_the_pull_finds(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             await topic_with(one, 1)
             flags = SUBSCRIPTION | COMMIT_OFFSET
@@ -176,7 +176,7 @@ class TestCommits:
                 await one.pull("T", 0, offset, sysFlag=flags, commitOffset=committed)
                 assert one.broker.tables.offsets.get("CG", "T", 0) == committed
 
-    async def test_once_also_when_it_waits(self, autojump_clock: MockClock) -> None:
+    async def test_a_parked_pull_commits_once(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one, trio.open_nursery() as nursery:
             await topic_with(one, 1)
             Held(nursery, one, "T", 0, 1, sysFlag=HELD | COMMIT_OFFSET, commitOffset=1)
@@ -188,7 +188,7 @@ class TestCommits:
 
 
 class TestWaiting:
-    async def test_a_message_ends_it_in_the_turn_of_its_send(self, autojump_clock: MockClock) -> None:
+    async def test_a_message_ends_the_wait_in_the_turn_of_its_send(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one, trio.open_nursery() as nursery:
             await topic_with(one, 2)
             held, other = Held(nursery, one, "T", 0, 2), Held(nursery, one, "T", 1, 0)
@@ -199,7 +199,7 @@ class TestWaiting:
             assert [record.body for record in held.answer.records] == [b"news"]
             assert other.answer is None
 
-    async def test_its_time_ends_it_with_19(self, autojump_clock: MockClock) -> None:
+    async def test_the_timeout_answers_19(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one, trio.open_nursery() as nursery:
             await topic_with(one, 2)
             start = trio.current_time()
@@ -210,7 +210,7 @@ class TestWaiting:
                 assert pull.answer.code == ResponseCode.PULL_NOT_FOUND
                 assert pull.time - start == pytest.approx(15, abs=0.1)
 
-    async def test_without_long_polling_it_waits_a_second(self, autojump_clock: MockClock) -> None:
+    async def test_without_long_polling_a_pull_waits_a_second(self, autojump_clock: MockClock) -> None:
         async with memory_broker(long_polling_enable=False) as one, trio.open_nursery() as nursery:
             await topic_with(one, 0)
             start = trio.current_time()
@@ -218,14 +218,14 @@ class TestWaiting:
             await trio.sleep(2)
             assert held.time - start == pytest.approx(1, abs=0.1)
 
-    async def test_one_that_must_not_wait_is_answered_at_once(self, autojump_clock: MockClock) -> None:
+    async def test_a_pull_that_must_not_wait_is_answered_at_once(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             await topic_with(one, 0)
             start = trio.current_time()
             answer = await one.pull("T", 0, 0, suspendTimeoutMillis=15_000)
             assert (answer.code, trio.current_time() - start) == (19, pytest.approx(0, abs=0.1))
 
-    async def test_messages_that_its_filter_refuses_do_not_end_it(self, autojump_clock: MockClock) -> None:
+    async def test_messages_the_filter_rejects_do_not_end_the_wait(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one, trio.open_nursery() as nursery:
             await topic_with(one, 0)
             held = Held(nursery, one, "T", 0, 0, subscription="B")
@@ -244,7 +244,7 @@ class TestWaiting:
             assert waiting.answer.code in (19, 20)
             assert waiting.answer.ext["nextBeginOffset"] == "901"
 
-    async def test_a_delayed_message_ends_it_when_it_is_delivered(self, autojump_clock: MockClock) -> None:
+    async def test_a_delayed_message_ends_the_wait_when_delivered(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one, trio.open_nursery() as nursery:
             await topic_with(one, 0)
             start = trio.current_time()
@@ -253,7 +253,7 @@ class TestWaiting:
             await trio.sleep(6)
             assert held.time - start == pytest.approx(5, abs=0.2)
 
-    async def test_a_topic_that_is_deleted_meanwhile(self, autojump_clock: MockClock) -> None:
+    async def test_a_topic_deleted_meanwhile_ends_the_wait(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one, trio.open_nursery() as nursery:
             await topic_with(one, 1)
             held = Held(nursery, one, "T", 0, 1)
@@ -263,7 +263,7 @@ class TestWaiting:
             assert held.answer is not None
             assert held.answer.code == ResponseCode.TOPIC_NOT_EXIST
 
-    async def test_a_connection_that_is_gone_is_forgotten(self, autojump_clock: MockClock) -> None:
+    async def test_a_lost_connections_pull_is_forgotten(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             await topic_with(one, 0)
             async with one.client() as client, trio.open_nursery() as nursery:
@@ -275,19 +275,19 @@ class TestWaiting:
             assert one.broker.long_poll.statistics().parked == 0
             assert (await one.send("T")).code == 0
 
-    async def test_a_broker_that_stops_answers_it(self, autojump_clock: MockClock) -> None:
+    async def test_a_stopping_broker_answers_the_pull(self, autojump_clock: MockClock) -> None:
         answers = []
         async with trio.open_nursery() as nursery, memory_broker() as one:
             await topic_with(one, 0)
             held = Held(nursery, one, "T", 0, 0)
             await trio.sleep(1)
-            await one.broker._leave()
+            await one.broker._withdraw()
             await trio.sleep(0.1)
             answers.append(held.answer)
         assert answers[0] is not None
         assert answers[0].code == 19
 
-    async def test_many_at_once(self, autojump_clock: MockClock) -> None:
+    async def test_many_pulls_wait_at_once(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one, trio.open_nursery() as nursery:
             await topic_with(one, 0)
             held = [Held(nursery, one, "T", 0, 0, consumerGroup=f"CG{n}") for n in range(300)]
@@ -297,7 +297,7 @@ class TestWaiting:
             assert all(one.answer is not None and one.answer.code == 0 for one in held)
 
 
-async def test_old_messages_that_the_disk_has_to_be_waited_for(autojump_clock: MockClock) -> None:
+async def test_old_messages_are_read_from_disk_off_the_loop(autojump_clock: MockClock) -> None:
     async with memory_broker(access_message_in_memory_max_ratio=0) as one:
         await topic_with(one, 3)
         one.disk.cold = True
@@ -305,7 +305,7 @@ async def test_old_messages_that_the_disk_has_to_be_waited_for(autojump_clock: M
         assert [record.body for record in answer.records] == [b"0", b"1", b"2"]
 
 
-async def test_a_slow_group_is_sent_to_a_slave_if_that_is_allowed(autojump_clock: MockClock) -> None:
+async def test_a_slow_group_is_redirected_to_a_slave_if_allowed(autojump_clock: MockClock) -> None:
     async with memory_broker(slave_read_enable=True, access_message_in_memory_max_ratio=0) as one:
         await topic_with(one, 20)
         assert (await one.pull("T", 0, 0)).ext["suggestWhichBrokerId"] == "1"

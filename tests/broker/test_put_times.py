@@ -1,4 +1,4 @@
-"""Durations of sends: what of them RocketMQ's names tell, and over which time."""
+"""Durations of sends: RocketMQ's counts, and the time they cover."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def started() -> PutTimes:
     return times
 
 
-def test_a_turn_counts_the_sends_that_are_new_in_it() -> None:
+def test_a_turn_counts_only_its_new_sends() -> None:
     times = started()
     times.turn(3, 0.4)
     times.turn(3, 700.0)  # a turn without a send
@@ -29,7 +29,7 @@ def test_a_turn_counts_the_sends_that_are_new_in_it() -> None:
     assert times.longest_ms == 12.0
 
 
-def test_only_the_last_full_minute_is_told() -> None:
+def test_only_the_last_full_minute_is_reported() -> None:
     times = started()
     times.note(7, 3.0)
     assert sum(times.minute().values()) == 0
@@ -42,7 +42,7 @@ def test_only_the_last_full_minute_is_told() -> None:
 
 
 @given(st.lists(st.floats(0, 30_000), min_size=1, max_size=200))
-def test_every_send_has_one_place_and_percentiles_are_bounds_that_hold(durations: list[float]) -> None:
+def test_every_send_is_counted_once_and_percentiles_are_valid_bounds(durations: list[float]) -> None:
     times = started()
     for duration in durations:
         times.note(1, duration)
@@ -56,5 +56,5 @@ def test_every_send_has_one_place_and_percentiles_are_bounds_that_hold(durations
     assert times.percentile(0.5) <= times.percentile(0.99) <= times.percentile(0.999)
 
 
-def test_without_sends_nothing_took_any_time() -> None:
+def test_without_sends_all_times_are_zero() -> None:
     assert after_a_minute(started()).percentile(0.99) == 0.0

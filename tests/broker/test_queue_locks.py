@@ -11,7 +11,7 @@ CLIENTS = st.sampled_from(["a", "b", "c"])
 QUEUES = st.lists(st.integers(0, 4), max_size=5)
 
 
-def test_grants_what_is_free_and_refuses_what_another_holds() -> None:
+def test_free_queues_are_granted_and_held_ones_refused() -> None:
     locks: QueueLocks[int] = QueueLocks()
     assert locks.lock("g", "a", [0, 1], 0) == [0, 1]
     assert locks.lock("g", "b", [1, 2], 10) == [2]
@@ -19,7 +19,7 @@ def test_grants_what_is_free_and_refuses_what_another_holds() -> None:
     assert locks.holder("g", 2, 20) == "b"
 
 
-def test_groups_do_not_see_each_other() -> None:
+def test_locks_of_different_groups_are_independent() -> None:
     locks: QueueLocks[int] = QueueLocks()
     assert locks.lock("g", "a", [0], 0) == [0]
     assert locks.lock("h", "b", [0], 0) == [0]
@@ -30,7 +30,7 @@ def test_a_queue_asked_for_twice_is_granted_once() -> None:
     assert locks.lock("g", "a", [0, 0], 0) == [0]
 
 
-def test_a_client_that_left_a_group_holds_nothing_there() -> None:
+def test_a_client_that_left_a_group_holds_no_locks() -> None:
     locks: QueueLocks[int] = QueueLocks()
     locks.lock("g", "a", [0, 1], 0)
     locks.lock("g", "b", [2], 0)
@@ -41,7 +41,7 @@ def test_a_client_that_left_a_group_holds_nothing_there() -> None:
     assert locks.holder("h", 0, 1) == "a"
 
 
-def test_a_lock_dies_a_minute_after_its_holder_last_asked() -> None:
+def test_a_lock_expires_a_minute_after_its_holder_last_asked() -> None:
     locks: QueueLocks[int] = QueueLocks()
     locks.lock("g", "a", [0], 0)
     assert locks.lock("g", "b", [0], LIFETIME_MS) == []
@@ -49,14 +49,14 @@ def test_a_lock_dies_a_minute_after_its_holder_last_asked() -> None:
     assert locks.holder("g", 0, LIFETIME_MS + 1) == "b"
 
 
-def test_asking_again_refreshes() -> None:
+def test_asking_again_renews_a_lock() -> None:
     locks: QueueLocks[int] = QueueLocks()
     locks.lock("g", "a", [0], 0)
     locks.lock("g", "a", [0], 50_000)
     assert locks.lock("g", "b", [0], 100_000) == []
 
 
-def test_only_the_holder_gives_back() -> None:
+def test_only_the_holder_can_unlock() -> None:
     locks: QueueLocks[int] = QueueLocks()
     locks.lock("g", "a", [0, 1], 0)
     locks.unlock("g", "b", [0])
@@ -79,7 +79,7 @@ def test_expired_locks_are_forgotten() -> None:
 
 
 class OneHolder(RuleBasedStateMachine):
-    """Whoever was granted a queue less than a minute ago and did not give it back holds it, and nobody else."""
+    """A client that was granted a queue less than a minute ago and did not unlock it holds it, and nobody else does."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -124,7 +124,7 @@ class OneHolder(RuleBasedStateMachine):
 TestOneHolder = OneHolder.TestCase
 
 
-def test_a_new_master_knows_the_holders_and_gives_no_other_queue_too_early() -> None:
+def test_a_new_master_keeps_the_holders_and_grants_no_other_queue_early() -> None:
     old: QueueLocks[int] = QueueLocks()
     old.lock("g", "a", [0, 1], 0)
     new: QueueLocks[int] = QueueLocks()
@@ -137,7 +137,7 @@ def test_a_new_master_knows_the_holders_and_gives_no_other_queue_too_early() -> 
     assert new.statistics().locks == 3
 
 
-def test_the_version_grows_with_every_change_of_a_holder_and_with_nothing_else() -> None:
+def test_the_version_grows_only_when_a_holder_changes() -> None:
     locks: QueueLocks[int] = QueueLocks(10)
     seen = [locks.version]
     for step in (

@@ -1,10 +1,9 @@
-"""What clients asked of a Java 4.9.8 broker, ours answers alike: recordings played in the order of their making.
+"""Our broker answers recorded requests as a Java 4.9.8 broker did: recordings are replayed in order.
 
-One broker lives through all of it, in virtual time that follows the recording's clock: delays run out, retries come
-back, held pulls wait. Compared are code, header fields and their values, and the shape of JSON bodies. In the first
-recordings everything is equal, places in the log included; behind the transactions, whose commits raced with sends, log
-offsets go their own way. What differs on purpose, or because frames were cut from the recording, is listed with its
-reason.
+One broker serves all of them, in virtual time that follows the recording's clock: delays expire, retries return, parked
+pulls wait. Code, header fields and their values, and the shape of JSON bodies are compared. In the first recordings
+everything is equal, including log offsets; after the transactions, whose commits raced with sends, log offsets differ.
+Differences that are intended, or due to frames missing from the recording, are listed with their reasons.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from rocketlet.common import fastjson
 from tests.support.memory_broker import memory_broker
 from tests.support.recorded_broker import Pair, Player, differences, frames_of
 
-# When each recording began, ms; the broker itself had been started twenty seconds before the first.
+# When each recording began, ms; the broker had been started twenty seconds before the first.
 BOOT = 1795005517519
 STORY = [
     (1795005537283, "producer-sync"),
@@ -80,10 +79,10 @@ EXPECTED: dict[str, dict[int, str]] = {
         192: "a setting that nobody knows is an error",
     },
 }
-# Values that depend on how much was stored before, where that is not equal any more.
+# Values that depend on how much was stored before, once that differs.
 PLACES = frozenset({"msgId", "queueOffset", "nextBeginOffset", "minOffset", "maxOffset", "offset"})
 INDEX = frozenset({"indexLastUpdateTimestamp", "indexLastUpdatePhyoffset"})
-# 28 and 26 list what each implementation has; 25's and 17's bodies are empty.
+# 28 and 26 list each implementation's own keys; 25's and 17's bodies are empty.
 OTHER_BODIES = {26, 28}
 
 
@@ -107,7 +106,7 @@ async def test_the_recorded_life_of_a_broker(autojump_clock: MockClock, vectors:
 
 
 def different_shapes(pair: Pair) -> list[str]:
-    """Where a JSON body has other fields than Java's."""
+    """Differences between the fields of a JSON body and Java's."""
     code = pair.request.command.code
     theirs, ours = bytes(pair.java.body), bytes(pair.ours.body)
     if code in OTHER_BODIES or not theirs.startswith(b"{") or not ours:
@@ -119,7 +118,7 @@ def different_shapes(pair: Pair) -> list[str]:
 
 
 def shape(value: Any, depth: int = 0) -> Any:
-    """The names of a body's own fields; of maps and lists inside it, those of their values."""
+    """The names of a body's fields; for maps and lists inside it, those of their values."""
     if depth == 0 and isinstance(value, dict):
         return {name: shape(inner, 1) for name, inner in value.items()}
     if isinstance(value, dict) and depth == 1 and value and all(isinstance(inner, dict) for inner in value.values()):

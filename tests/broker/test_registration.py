@@ -1,4 +1,4 @@
-"""The broker at its name servers: when it registers, with what, and what it does where they are away."""
+"""The broker at its name servers: when it registers, with what, and how it behaves when they are absent."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FIRST, SECOND = "10.0.0.9:9876", "10.0.0.8:9876"
 
 @dataclass
 class NameServer:
-    """Remembers what it was told."""
+    """Records its requests."""
 
     registered: list[tuple[RegisterBrokerHeader, RegisterBrokerBody]] = field(default_factory=list)
     unregistered: list[UnregisterBrokerHeader] = field(default_factory=list)
@@ -65,7 +65,7 @@ class NameServer:
         return Reply()
 
     def topics(self) -> set[str]:
-        """Of the latest registration."""
+        """The topics of the latest registration."""
         return set(self.registered[-1][1].topicConfigSerializeWrapper.topicConfigTable)
 
     @asynccontextmanager
@@ -93,7 +93,7 @@ async def registered_broker(**settings: object) -> AsyncIterator[tuple[RunningBr
         yield one, first, second
 
 
-async def test_it_is_registered_everywhere_before_it_says_that_it_serves(autojump_clock: MockClock) -> None:
+async def test_it_registers_everywhere_before_it_reports_ready(autojump_clock: MockClock) -> None:
     async with registered_broker() as (one, first, second):
         for name_server in (first, second):
             [(header, body)] = name_server.registered
@@ -104,14 +104,14 @@ async def test_it_is_registered_everywhere_before_it_says_that_it_serves(autojum
             assert body.topicConfigSerializeWrapper.dataVersion == one.broker.tables.topics.version
 
 
-async def test_a_topic_is_at_all_name_servers_when_its_creation_is_answered(autojump_clock: MockClock) -> None:
+async def test_a_topic_is_registered_everywhere_when_its_creation_is_answered(autojump_clock: MockClock) -> None:
     async with registered_broker() as (one, first, second):
         await one.call(RequestCode.UPDATE_AND_CREATE_TOPIC, CreateTopicHeader("T"))
         for name_server in (first, second):
             assert {"T", "TBW102"} <= name_server.topics()
 
 
-async def test_so_are_soon_those_that_sends_and_heartbeats_create(autojump_clock: MockClock) -> None:
+async def test_topics_created_by_sends_and_heartbeats_are_registered_soon(autojump_clock: MockClock) -> None:
     async with registered_broker() as (one, first, second):
         await one.send("T")
         await one.heartbeat("c", "CG")
@@ -120,7 +120,7 @@ async def test_so_are_soon_those_that_sends_and_heartbeats_create(autojump_clock
             assert {"T", "%RETRY%CG"} <= name_server.topics()
 
 
-async def test_many_changes_make_few_registrations(autojump_clock: MockClock) -> None:
+async def test_many_changes_share_few_registrations(autojump_clock: MockClock) -> None:
     async with registered_broker() as (one, first, _):
         before = len(first.registered)
         for n in range(100):
@@ -131,14 +131,16 @@ async def test_many_changes_make_few_registrations(autojump_clock: MockClock) ->
 
 
 @pytest.mark.parametrize(("period", "pause"), [(1, 10), (30_000, 30), (3_600_000, 60)])
-async def test_regularly_between_ten_and_sixty_seconds(autojump_clock: MockClock, period: int, pause: int) -> None:
+async def test_registration_repeats_every_ten_to_sixty_seconds(
+    autojump_clock: MockClock, period: int, pause: int
+) -> None:
     async with registered_broker(register_name_server_period=period) as (_, first, _second):
         await trio.sleep(pause * 5 + 1)
         assert len(first.registered) == 6
-        assert len(first.connections) == 1  # the connection is kept
+        assert len(first.connections) == 1  # the connection is reused
 
 
-async def test_it_asks_first_where_it_need_not_register(autojump_clock: MockClock) -> None:
+async def test_it_asks_for_the_version_before_it_registers_again(autojump_clock: MockClock) -> None:
     async with registered_broker(force_register=False) as (one, first, second):
         await trio.sleep(91)
         assert (len(first.registered), first.asked) == (1, 3)
@@ -150,21 +152,21 @@ async def test_it_asks_first_where_it_need_not_register(autojump_clock: MockCloc
         assert "T" in first.topics()
 
 
-async def test_deflated(autojump_clock: MockClock) -> None:
+async def test_a_registration_may_be_deflated(autojump_clock: MockClock) -> None:
     async with registered_broker(compressed_register=True) as (_, first, _second):
         [(header, body)] = first.registered
         assert header.compressed
         assert body.topicConfigSerializeWrapper.topicConfigTable["TBW102"].perm == 7
 
 
-async def test_it_leaves_when_it_stops(autojump_clock: MockClock) -> None:
+async def test_it_unregisters_when_it_stops(autojump_clock: MockClock) -> None:
     async with registered_broker() as (_, first, second):
         pass
     for name_server in (first, second):
         assert name_server.unregistered == [UnregisterBrokerHeader(0, NAME, "127.0.0.1:10911", "DefaultCluster")]
 
 
-async def test_a_permission_that_changes_is_told_masked(autojump_clock: MockClock) -> None:
+async def test_a_changed_permission_is_registered_masked(autojump_clock: MockClock) -> None:
     async with registered_broker() as (one, first, _):
         await one.call(RequestCode.UPDATE_BROKER_CONFIG, None, b"brokerPermission=4")
         table = first.registered[-1][1].topicConfigSerializeWrapper.topicConfigTable
@@ -175,7 +177,7 @@ async def test_a_permission_that_changes_is_told_masked(autojump_clock: MockCloc
         assert kept.perm == 6
 
 
-async def test_ordered_topics_come_back_with_the_answer(autojump_clock: MockClock) -> None:
+async def test_the_answer_brings_the_ordered_topics(autojump_clock: MockClock) -> None:
     async with registered_broker() as (one, first, second):
         await one.send("T")
         first.order = second.order = {"T": "broker-a:4"}
@@ -185,7 +187,7 @@ async def test_ordered_topics_come_back_with_the_answer(autojump_clock: MockCloc
         assert topic.order
 
 
-async def test_a_name_server_that_is_away_is_told_once_and_later_everything(
+async def test_an_absent_name_server_is_logged_once_and_later_gets_everything(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     network, late = MemoryNetwork(), NameServer()
@@ -201,13 +203,13 @@ async def test_a_name_server_that_is_away_is_told_once_and_later_everything(
     assert len([line for line in lines if line.startswith("registered at")]) == 1
 
 
-async def test_a_refusal_is_told_with_its_reason(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_refusal_is_logged_with_its_reason(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
     network, grumpy = MemoryNetwork(), NameServer(refuses=True)
     async with grumpy.serving(network, FIRST), memory_broker(network=network, namesrv_addr=FIRST):
         assert "not today" in caplog.text
 
 
-async def test_one_that_is_dead_does_not_keep_the_other_waiting(autojump_clock: MockClock) -> None:
+async def test_a_dead_name_server_does_not_delay_the_other(autojump_clock: MockClock) -> None:
     network, alive = MemoryNetwork(), NameServer()
     network.isolate(SECOND)
     async with alive.serving(network, FIRST):
@@ -217,7 +219,7 @@ async def test_one_that_is_dead_does_not_keep_the_other_waiting(autojump_clock: 
             assert trio.current_time() - start <= 6.1  # registerBrokerTimeoutMills
 
 
-async def test_nor_do_changes_while_it_is_dead(autojump_clock: MockClock) -> None:
+async def test_changes_do_not_wait_for_a_dead_name_server(autojump_clock: MockClock) -> None:
     network, alive = MemoryNetwork(), NameServer()
     network.isolate(SECOND)
     addresses = f"{SECOND};{FIRST}"
@@ -233,7 +235,7 @@ async def test_nor_do_changes_while_it_is_dead(autojump_clock: MockClock) -> Non
             assert f"U{n}" in alive.topics()
 
 
-async def test_a_change_during_a_registration_makes_another(autojump_clock: MockClock) -> None:
+async def test_a_change_during_a_registration_causes_another(autojump_clock: MockClock) -> None:
     async with registered_broker() as (one, first, _):
         one.network.delay = 0.5
         async with trio.open_nursery() as nursery:
@@ -243,7 +245,7 @@ async def test_a_change_during_a_registration_makes_another(autojump_clock: Mock
         assert {"T0", "T1", "T2"} <= first.topics()
 
 
-async def test_an_address_that_nobody_chose_names_loopback_beside_it(
+async def test_a_default_address_is_registered_with_loopback_beside_it(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rocketlet.broker.broker.own_address", lambda name_servers: "10.7.7.7")

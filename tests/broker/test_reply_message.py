@@ -1,4 +1,4 @@
-"""Replies reach the client that waits for them, and are stored; else their sender is told why not."""
+"""Replies reach the waiting client and are stored; otherwise their sender gets the reason."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def reply(one: Client, code: int = RequestCode.SEND_REPLY_MESSAGE_V2, **pr
 
 
 class Requester:
-    """The client that waits: keeps what is pushed to it, and answers with `code`, or not at all."""
+    """The waiting client: records what is pushed to it, and answers with `code`, or not at all."""
 
     def __init__(self, code: int | None = ResponseCode.SUCCESS) -> None:
         self.code = code
@@ -84,7 +84,7 @@ async def test_replies_need_not_be_stored(autojump_clock: trio.testing.MockClock
         assert await stored(one) == []
 
 
-async def test_why_a_reply_does_not_arrive(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_reason_a_reply_cannot_be_delivered(autojump_clock: trio.testing.MockClock) -> None:
     refusing, mute = Requester(ResponseCode.SYSTEM_ERROR), Requester(None)
     async with memory_broker() as one, one.client(refusing.handlers) as first, one.client(mute.handlers) as second:
         await first.heartbeat("refusing@1", producer="Q")
@@ -105,7 +105,7 @@ async def test_why_a_reply_does_not_arrive(autojump_clock: trio.testing.MockCloc
         assert len(await stored(one)) == 4, "stored all the same"
 
 
-async def test_a_client_that_leaves_meanwhile(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_client_that_disconnects_meanwhile(autojump_clock: trio.testing.MockClock) -> None:
     mute = Requester(None)
     async with memory_broker() as one:
         answers: list[Command] = []

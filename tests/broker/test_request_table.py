@@ -1,4 +1,4 @@
-"""The tables of codes that the broker's handlers bring: what may be said of all of them at once."""
+"""The handlers' tables of codes: rules that hold for all of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.name_server_desk import Desk
 
 
 class Seen(Faults):
-    """Keeps the table that it is put around."""
+    """Keeps the table it wraps."""
 
     table: HandlerTable = {}  # noqa: RUF012
 
@@ -38,7 +38,7 @@ async def broker_table() -> HandlerTable:
 
 
 def fields_not_there(table: HandlerTable) -> list[str]:
-    """Where an entry names a field that its typed header does not have."""
+    """Fields named by an entry that its typed header does not have."""
     found = []
     for code, handler in table.items():
         fields = {field.name for field in msgspec.structs.fields(handler.header)} if handler.header else set()
@@ -48,12 +48,12 @@ def fields_not_there(table: HandlerTable) -> list[str]:
     return found
 
 
-async def test_what_a_request_needs_is_named_by_fields_that_it_has(broker_table: HandlerTable) -> None:
+async def test_access_rules_name_existing_header_fields(broker_table: HandlerTable) -> None:
     assert fields_not_there(broker_table) == []
     assert fields_not_there(Desk().handlers) == []
 
 
-async def test_nothing_that_changes_or_shows_a_broker_as_a_whole_is_open_to_accounts(
+async def test_broker_wide_requests_are_for_administrators(
     broker_table: HandlerTable,
 ) -> None:
     open_to_accounts = {RequestCode(code).name for code, handler in broker_table.items() if handler.access != ADMIN}
@@ -96,7 +96,7 @@ async def test_nothing_that_changes_or_shows_a_broker_as_a_whole_is_open_to_acco
     assert not [code for code, handler in broker_table.items() if handler.access == ANYONE]
 
 
-async def test_a_name_server_lets_anyone_read_and_administrators_change() -> None:
+async def test_anyone_reads_a_name_server_and_administrators_change_it() -> None:
     assert {RequestCode(code).name for code, handler in Desk().handlers.items() if handler.access != ANYONE} == {
         "PUT_KV_CONFIG",
         "DELETE_KV_CONFIG",

@@ -1,4 +1,5 @@
-"""What a broker begins as: brokerRole and brokerId fit each other, and a person's decision counts until they change."""
+"""A broker's initial role: brokerRole and brokerId are consistent, and an administrator's decision holds until they
+change."""
 
 from __future__ import annotations
 
@@ -12,13 +13,13 @@ from tests.support.memory_broker import loaded_settings, memory_broker
 
 
 @pytest.mark.parametrize(("role", "number"), [("SLAVE", 0), ("ASYNC_MASTER", 1), ("SYNC_MASTER", 3)])
-async def test_a_role_and_an_id_that_contradict_each_other_end_the_start(role: str, number: int) -> None:
+async def test_a_contradicting_role_and_id_fail_the_start(role: str, number: int) -> None:
     with pytest.raises(SettingsError, match=rf"brokerRole={role}.*brokerId={number}|brokerId={number}.*{role}"):
         async with memory_broker(broker_role=role, broker_id=number):
             pass
 
 
-def test_what_was_decided_counts_until_the_settings_change() -> None:
+def test_a_decided_role_holds_until_the_settings_change() -> None:
     disk, slave = MemoryDisk(), loaded_settings(broker_role="SLAVE", broker_id=1)
     assert RoleFile(disk, slave).read() == configured(slave) == Standing(BrokerRole.SLAVE, 1)
     promoted = Standing(BrokerRole.SYNC_MASTER, 0)
@@ -29,7 +30,7 @@ def test_what_was_decided_counts_until_the_settings_change() -> None:
     assert RoleFile(disk, again).read() == Standing(BrokerRole.SLAVE, 2)
 
 
-def test_a_file_that_makes_no_sense_ends_the_start() -> None:
+def test_an_unreadable_role_file_fails_the_start() -> None:
     disk, loaded = MemoryDisk(), loaded_settings()
     disk.write_file("store/rocketlet/role.json", b"{")
     with pytest.raises(SettingsError, match=r"role\.json cannot be read.*delete it"):

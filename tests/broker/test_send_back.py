@@ -1,4 +1,4 @@
-"""Messages that come back: the rule of retries, the records it leaves, and what is refused."""
+"""Messages sent back: the rule for retries, the resulting records, and refusals."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ async def stored(one: RunningBroker, topic: str) -> list[Record]:
     ("tries", "most", "wanted", "level"),
     [(0, 16, 0, 3), (15, 16, 0, 18), (16, 16, 0, 0), (0, 0, 0, 0), (0, 16, -1, 0), (5, 16, 2, 2), (20, 30, 0, 23)],
 )
-def test_the_rule(tries: int, most: int, wanted: int, level: int) -> None:
+def test_the_delay_level_rule(tries: int, most: int, wanted: int, level: int) -> None:
     verdict = judge(tries, most, wanted)
     assert verdict.level == level
     assert verdict.dead == (level == 0)
 
 
-async def test_sixteen_retries_and_then_dead(autojump_clock: trio.testing.MockClock) -> None:
+async def test_sixteen_retries_and_then_a_dead_letter(autojump_clock: trio.testing.MockClock) -> None:
     """Nearly five hours of retries, each at its time, in virtual time."""
     async with memory_broker() as one:
         await one.send("T", b"poison", TAGS="A", KEYS="k")
@@ -78,7 +78,7 @@ async def test_sixteen_retries_and_then_dead(autojump_clock: trio.testing.MockCl
         assert len((await one.pull(RETRY, 0, 0)).records) == 16
 
 
-async def test_maximum_of_group_and_of_client(autojump_clock: trio.testing.MockClock) -> None:
+async def test_maximum_retries_of_group_and_client(autojump_clock: trio.testing.MockClock) -> None:
     async with memory_broker() as one:
         await one.send("T")
         message = (await stored(one, "T"))[0]
@@ -123,8 +123,10 @@ async def test_with_sync_flush_the_answer_waits_for_the_disk(autojump_clock: tri
         assert one.broker.store.flushed.value == one.broker.store.log.end
 
 
-async def test_a_direct_send_tried_too_often_is_dead_after_its_delay(autojump_clock: trio.testing.MockClock) -> None:
-    """What an orderly consumer does with a message that it gives up."""
+async def test_a_send_tried_too_often_becomes_a_dead_letter_after_its_delay(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """An orderly consumer gives up a message this way."""
     async with memory_broker() as one:
         fields = {"reconsumeTimes": 1, "maxReconsumeTimes": 1}
         await one.send(RETRY, b"bad", fields=fields, DELAY="4", RETRY_TOPIC="T")
@@ -136,8 +138,8 @@ async def test_a_direct_send_tried_too_often_is_dead_after_its_delay(autojump_cl
         assert [found.body for found in await stored(one, RETRY)] == [b"again"]
 
 
-def test_records_are_those_of_a_java_broker(vectors: Path) -> None:
-    """Retries and the dead letter of the recorded store, made from the messages that came back."""
+def test_records_equal_a_java_brokers(vectors: Path) -> None:
+    """Retries and the dead letter of the recorded store, rebuilt from the messages sent back."""
 
     async def check() -> None:
         case = vectors / "stores" / "mixed"
@@ -160,7 +162,7 @@ def test_records_are_those_of_a_java_broker(vectors: Path) -> None:
                 ours = one.broker.store
                 at = ours.put(_put_of(original)).log_offset
                 ours.settle()
-                # The id of the first delivery is that of a record which lies elsewhere in our log.
+                # The id of the first delivery refers to a record at another offset in our log.
                 dead = theirs.topic.startswith("%DLQ%")
                 header = ConsumerSendMsgBackHeader(
                     offset=at, group="CG_mixed", delayLevel=-1 if dead else 1, originTopic="TopicR"

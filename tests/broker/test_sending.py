@@ -1,4 +1,4 @@
-"""Sends: what is stored, what is refused with which code, and when the answer goes out."""
+"""Sends: what is stored, what is refused with which code, and when the answer is sent."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
+from rocketlet.broker.handlers import send_batch
 from rocketlet.broker.handlers.send_message import stored_properties
 from rocketlet.common import message_properties
 from rocketlet.common.message_flags import MULTI_TAGS
 from rocketlet.common.message_record import BatchItem, Record, encode_batch
 from rocketlet.common.subscription import tags_code
+from rocketlet.remoting import in_turns
 from rocketlet.remoting.command import Command
 from rocketlet.remoting.protocol.configuration import CreateTopicHeader
 from rocketlet.remoting.protocol.sending import SendMessageHeader, SendMessageHeaderV2
@@ -29,6 +31,7 @@ from rocketlet.store.errors import FlushFailed
 from tests.support.memory_broker import ROOT, RunningBroker, memory_broker
 from tests.support.virtual_time import START_MS
 
+EVER = {"beginTimestamp": "0", "endTimestamp": str(1 << 60)}
 REGION = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
 
 
@@ -51,7 +54,7 @@ async def create_topic(one: RunningBroker, topic: str, **fields: Any) -> Command
     return await one.call(RequestCode.UPDATE_AND_CREATE_TOPIC, CreateTopicHeader(**(given | fields)))
 
 
-async def test_what_is_stored(autojump_clock: MockClock) -> None:
+async def test_a_send_stores_what_it_carries(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         answer = await one.send("T", b"hello", 2, TAGS="A", KEYS="k1 k2", WAIT="true", mine="x", fields={"flag": 9})
         [record] = stored(one, "T", 2)
@@ -71,7 +74,7 @@ async def test_what_is_stored(autojump_clock: MockClock) -> None:
             assert found.code == 0, key
 
 
-async def test_code_10_and_codes_unknown_to_us_in_the_header(autojump_clock: MockClock) -> None:
+async def test_code_10_and_unknown_header_fields(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         header = SendMessageHeader(1, "T", "PG", "TBW102", 4, properties="TAGS\x01A\x02")
         answer = await one.call(RequestCode.SEND_MESSAGE, header, b"x")
@@ -125,7 +128,7 @@ async def test_a_negative_queue_id_lets_the_broker_choose(autojump_clock: MockCl
         assert (await one.send("T", queue_id=4)).code == 0  # below the larger of both counts
 
 
-async def test_a_topic_that_a_send_created_is_on_the_disk_before_the_answer(autojump_clock: MockClock) -> None:
+async def test_a_topic_created_by_a_send_is_on_disk_before_the_answer(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         assert (await one.send("T", queue_id=3)).code == 0
         after_power_cut = one.disk.crash(Random(1))
@@ -136,7 +139,7 @@ async def test_a_topic_that_a_send_created_is_on_the_disk_before_the_answer(auto
         assert topic.plain
 
 
-async def test_its_send_is_refused_when_the_topic_cannot_be_written_down(autojump_clock: MockClock) -> None:
+async def test_a_send_is_refused_when_its_topic_cannot_be_saved(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await one.send("T")
         write_file = one.disk.write_file
@@ -152,13 +155,13 @@ async def test_its_send_is_refused_when_the_topic_cannot_be_written_down(autojum
         assert (await one.send("U")).code == 0
 
 
-async def test_auto_creation_off(autojump_clock: MockClock) -> None:
+async def test_auto_creation_disabled(autojump_clock: MockClock) -> None:
     async with memory_broker(auto_create_topic_enable=False) as one:
         assert (await one.send("T")).code == ResponseCode.TOPIC_NOT_EXIST
         assert (await one.send("%RETRY%G")).code == 0
 
 
-async def test_a_unit_topic_says_so(autojump_clock: MockClock) -> None:
+async def test_a_unit_topic_is_marked(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await one.send("T", fields={"unitMode": True})
         topic = one.broker.tables.topics.get("T")
@@ -166,7 +169,7 @@ async def test_a_unit_topic_says_so(autojump_clock: MockClock) -> None:
         assert topic.sys_flag == 1
 
 
-async def test_not_before_its_time(autojump_clock: MockClock) -> None:
+async def test_sends_are_refused_before_the_start_time(autojump_clock: MockClock) -> None:
     async with memory_broker(start_accept_send_request_time_stamp=START_MS + 60_000) as one:
         await create_topic(one, "T")
         answer = await one.send("T")
@@ -176,7 +179,7 @@ async def test_not_before_its_time(autojump_clock: MockClock) -> None:
         assert (await one.send("T")).code == 0
 
 
-async def test_a_broker_that_may_not_be_written_to_refuses_ordered_topics(autojump_clock: MockClock) -> None:
+async def test_a_read_only_broker_refuses_ordered_topics(autojump_clock: MockClock) -> None:
     async with memory_broker(broker_permission=4) as one:
         await create_topic(one, "T")
         assert (await one.send("T")).code == 0
@@ -184,7 +187,7 @@ async def test_a_broker_that_may_not_be_written_to_refuses_ordered_topics(autoju
         assert (await one.send("T")).code == ResponseCode.NO_PERMISSION
 
 
-async def test_a_slave_takes_nothing(autojump_clock: MockClock) -> None:
+async def test_a_slave_refuses_sends(autojump_clock: MockClock) -> None:
     async with memory_broker(broker_role="SLAVE", broker_id=1) as one:
         answer = await one.send("TBW102")
         assert (answer.code, answer.ext) == (ResponseCode.SERVICE_NOT_AVAILABLE, REGION)
@@ -206,14 +209,14 @@ async def test_multi_tag_topics_mark_their_messages(autojump_clock: MockClock) -
         assert stored(one, "T")[0].sys_flag == 0x301 | MULTI_TAGS
 
 
-async def test_address_bits_of_a_client_are_not_believed(autojump_clock: MockClock) -> None:
+async def test_address_bits_set_by_a_client_are_ignored(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await one.send("T", fields={"sysFlag": 0x30})
         await one.send("T", fields={"sysFlag": 0x30})
         assert [record.sys_flag for record in stored(one, "T")] == [0, 0]
 
 
-async def test_a_cluster_that_a_client_named_is_replaced(autojump_clock: MockClock) -> None:
+async def test_a_cluster_name_set_by_a_client_is_replaced(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await one.send("T", CLUSTER="Other", TAGS="A")
         properties = message_properties.decode_bytes(stored(one, "T")[0].properties)
@@ -222,20 +225,20 @@ async def test_a_cluster_that_a_client_named_is_replaced(autojump_clock: MockClo
 
 
 class TestRetries:
-    async def test_tried_too_often_is_dead(self, autojump_clock: MockClock) -> None:
+    async def test_a_send_tried_too_often_becomes_a_dead_letter(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             await one.send("%RETRY%G", b"again", fields={"reconsumeTimes": 2, "maxReconsumeTimes": 3})
             await one.send("%RETRY%G", b"dead", fields={"reconsumeTimes": 3, "maxReconsumeTimes": 3})
             assert [record.body for record in stored(one, "%RETRY%G")] == [b"again"]
             assert [(r.body, r.reconsume_times) for r in stored(one, "%DLQ%G")] == [(b"dead", 3)]
 
-    async def test_the_groups_own_limit(self, autojump_clock: MockClock) -> None:
+    async def test_the_groups_own_limit_applies(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             await one.send("%RETRY%G", b"again", fields={"reconsumeTimes": 15})
             await one.send("%RETRY%G", b"dead", fields={"reconsumeTimes": 16})
             assert [record.body for record in stored(one, "%DLQ%G")] == [b"dead"]
 
-    async def test_old_clients_have_no_say(self, autojump_clock: MockClock) -> None:
+    async def test_old_clients_cannot_set_the_limit(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             header = SendMessageHeaderV2(
                 0, "%RETRY%G", "PG", "TBW102", 4, reconsumeTimes=3, maxReconsumeTimes=3, properties=""
@@ -259,12 +262,12 @@ class TestDetours:
             await trio.sleep(5.5)
             assert [record.body for record in stored(one, "T", 1)] == [b"later"]
 
-    async def test_transactions_can_be_refused(self, autojump_clock: MockClock) -> None:
+    async def test_disabled_transactions_are_refused(self, autojump_clock: MockClock) -> None:
         async with memory_broker(reject_transaction_message=True) as one:
             answer = await one.send("T", TRAN_MSG="true", PGROUP="PG")
             assert (answer.code, answer.ext) == (ResponseCode.NO_PERMISSION, REGION)
 
-    async def test_half_of_a_transaction_is_in_no_queue_of_its_topic(self, autojump_clock: MockClock) -> None:
+    async def test_a_half_message_is_not_in_its_topics_queues(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             assert (await one.send("T", TRAN_MSG="TRUE", PGROUP="PG")).code == 0
             assert stored(one, "T") == []
@@ -284,7 +287,7 @@ class TestBatches:
         return await one.call(code, header, body)
 
     @pytest.mark.parametrize("code", [310, 320])
-    async def test_its_messages_follow_one_another(self, autojump_clock: MockClock, code: int) -> None:
+    async def test_a_batchs_messages_are_consecutive(self, autojump_clock: MockClock, code: int) -> None:
         async with memory_broker() as one:
             answer = await self.send(one, encode_batch(self.ITEMS), code)
             records = stored(one, "T", 1)
@@ -321,7 +324,70 @@ class TestBatches:
                 assert (answer.code, answer.ext) == (expected, REGION), fields
             assert one.broker.store.log.end == 0
 
-    async def test_320_that_is_none_is_a_single_send(self, autojump_clock: MockClock) -> None:
+    async def test_a_large_one_is_taken_apart_in_turns(
+        self, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(send_batch, "LARGE", 100)
+        monkeypatch.setattr(send_batch, "_AT_ONCE", 2)
+        monkeypatch.setattr(in_turns, "AT_ONCE", -1.0)
+        items = [BatchItem(n, b"x" * (n % 5), b"KEYS\x01k%d" % n) for n in range(40)]
+        async with memory_broker() as one, trio.open_nursery() as nursery:
+            answers: list[Command] = []
+
+            async def send() -> None:
+                answers.append(await self.send(one, encode_batch(items)))
+
+            nursery.start_soon(send)
+            order: list[int] = []
+            while not answers:
+                assert (await one.call(RequestCode.GET_BROKER_RUNTIME_INFO)).code == 0
+                order.append(len(answers))
+            assert order.count(0) > 1  # others were served meanwhile
+            assert answers[0].code == 0
+            assert len((answers[0].ext or {})["msgId"].split(",")) == 40
+            assert [(record.flag, record.body) for record in stored(one, "T", 1)] == [(n.flag, n.body) for n in items]
+            found = await one.call(
+                RequestCode.QUERY_MESSAGE, {"topic": "T", "key": "k39", "maxNum": "1", **EVER}, timeout=5
+            )
+            assert found.code == 0
+
+    @pytest.mark.parametrize("body", [b"garbage" * 30, encode_batch(ITEMS * 20)[:-1]])
+    async def test_a_large_one_that_is_none_is_refused_as_a_small_one_is(
+        self, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, body: bytes
+    ) -> None:
+        monkeypatch.setattr(send_batch, "LARGE", 100)
+        async with memory_broker() as one:
+            answer = await self.send(one, body)
+            assert (answer.code, answer.ext) == (ResponseCode.SYSTEM_ERROR, REGION)
+            assert one.broker.store.log.end == 0
+
+    @pytest.mark.parametrize("large", [100, 1 << 20])
+    @pytest.mark.parametrize("size", [0, 1])
+    async def test_messages_and_keys_of_a_batch_are_bounded(
+        self, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, large: int, size: int
+    ) -> None:
+        monkeypatch.setattr(send_batch, "LARGE", large)
+        monkeypatch.setattr(send_batch, "MOST_MESSAGES", 50)
+        monkeypatch.setattr(send_batch, "MOST_KEYS", 60)
+        async with memory_broker() as one:
+            for count, keys, code in [(50, b"", 0), (51, b"", 13), (30, b"KEYS\x01a b", 0), (31, b"KEYS\x01a b", 13)]:
+                items = [BatchItem(0, b"x" * (n % 2 * size), keys) for n in range(count)]
+                answer = await self.send(one, encode_batch(items))
+                assert answer.code == code, (count, keys, answer.remark)
+
+    async def test_properties_of_the_request_are_stored_with_each_message_and_bounded_by_that(
+        self, autojump_clock: MockClock
+    ) -> None:
+        """Else 4 MiB become 6 GB of log."""
+        async with memory_broker() as one:
+            answer = await self.send(
+                one, encode_batch([BatchItem(0, b"", b"")] * 100), properties="a\x01" + "b" * 30_000
+            )
+            assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+            assert "twice maxMessageSize" in (answer.remark or "")
+            assert one.broker.store.log.end == 0
+
+    async def test_code_320_without_a_batch_is_a_single_send(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             assert (await self.send(one, b"plain", batch=False)).code == 0
             assert [record.body for record in stored(one, "T", 1)] == [b"plain"]
@@ -329,7 +395,7 @@ class TestBatches:
 
 @contextmanager
 def stuck_disk(one: RunningBroker) -> Iterator[None]:
-    """No flush comes to an end; afterwards those that began go on."""
+    """Flushes do not finish inside the block; after it, those that began continue."""
     free = trio.Event()
     store = one.broker.store
     flush_once = store._log_flush.flush_once
@@ -347,14 +413,14 @@ def stuck_disk(one: RunningBroker) -> Iterator[None]:
 
 
 class TestSyncFlush:
-    async def test_is_durable_when_it_is_answered(self, autojump_clock: MockClock) -> None:
+    async def test_a_send_is_durable_when_answered(self, autojump_clock: MockClock) -> None:
         async with memory_broker(flush_disk_type="SYNC_FLUSH") as one:
             await one.send("T")
             answer = await one.send("T", b"kept")
             assert answer.code == 0
             assert one.broker.store.flushed.value == one.broker.store.log.end
 
-    async def test_answers_of_one_turn_wait_for_one_flush(self, autojump_clock: MockClock) -> None:
+    async def test_answers_of_one_turn_share_a_flush(self, autojump_clock: MockClock) -> None:
         async with memory_broker(flush_disk_type="SYNC_FLUSH") as one:
             await one.send("T")
             rounds = one.broker.store.statistics().flush_rounds
@@ -370,7 +436,7 @@ class TestSyncFlush:
             with stuck_disk(one):
                 assert (await one.send("T", WAIT="false")).code == 0
 
-    async def test_a_late_disk_is_10_with_all_fields(self, autojump_clock: MockClock) -> None:
+    async def test_a_late_disk_gives_code_10_with_all_fields(self, autojump_clock: MockClock) -> None:
         async with memory_broker(flush_disk_type="SYNC_FLUSH") as one:
             await one.send("T")
             began = trio.current_time()
@@ -384,7 +450,7 @@ class TestSyncFlush:
             assert answer.ext.keys() == {"msgId", "queueId", "queueOffset", *REGION}
             assert (await one.send("T")).code == 0
 
-    async def test_who_is_late_does_not_hold_up_who_is_not(self, autojump_clock: MockClock) -> None:
+    async def test_a_late_send_does_not_delay_others(self, autojump_clock: MockClock) -> None:
         async with memory_broker(flush_disk_type="SYNC_FLUSH") as one:
             await one.send("T")
             answers: list[int] = []
@@ -401,7 +467,7 @@ class TestSyncFlush:
                     assert answers == [ResponseCode.FLUSH_DISK_TIMEOUT]
             assert answers == [ResponseCode.FLUSH_DISK_TIMEOUT, 0]
 
-    async def test_a_failed_flush_is_never_a_success(self, autojump_clock: MockClock) -> None:
+    async def test_a_failed_flush_is_never_answered_as_success(self, autojump_clock: MockClock) -> None:
         answers = []
         with pytest.RaisesGroup(pytest.RaisesExc(FlushFailed, match="flush failed"), flatten_subgroups=True):
             async with memory_broker(flush_disk_type="SYNC_FLUSH") as one:
@@ -412,7 +478,7 @@ class TestSyncFlush:
         assert answers[0].remark is not None
         assert "flush failed" in answers[0].remark
 
-    async def test_a_sync_master_without_slave_says_so(self, autojump_clock: MockClock) -> None:
+    async def test_a_sync_master_without_a_slave_says_so(self, autojump_clock: MockClock) -> None:
         async with memory_broker(broker_role="SYNC_MASTER") as one:
             await one.send("T")
             assert (await one.send("T")).code == ResponseCode.SLAVE_NOT_AVAILABLE
@@ -420,7 +486,7 @@ class TestSyncFlush:
             assert len(stored(one, "T")) == 3
 
 
-async def test_a_full_disk_is_14_and_reads_go_on(autojump_clock: MockClock) -> None:
+async def test_a_full_disk_gives_code_14_and_reads_continue(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await one.send("T", b"first")
         one.disk.capacity = 0
@@ -441,8 +507,8 @@ async def test_oneway_sends_are_stored_and_not_answered(autojump_clock: MockCloc
         assert [record.body for record in stored(one, "T")] == [b"body", b"quiet"]
 
 
-async def test_a_send_that_waited_while_the_broker_stood_still_is_refused(autojump_clock: MockClock) -> None:
-    async with memory_broker() as one:
+async def test_a_send_that_waited_out_a_stall_is_refused(autojump_clock: MockClock) -> None:
+    async with memory_broker(broker_fast_failure_enable=True) as one:
         await one.send("T")
         async with trio.open_nursery() as nursery:
             answers: list[Command] = []
@@ -452,7 +518,7 @@ async def test_a_send_that_waited_while_the_broker_stood_still_is_refused(autoju
 
             nursery.start_soon(send)
             await trio.sleep(0)
-            # As if a disk had held the whole process up.
+            # As if a disk had blocked the whole process.
             one.broker.overload.waited_ms = 2001
             one.broker.overload.before_io_wait = lambda timeout: None  # type: ignore[method-assign]
         assert answers[0].code == ResponseCode.SYSTEM_BUSY
@@ -472,7 +538,7 @@ CLUSTER = b"\x02CLUSTER\x01C"
 
 
 @given(TANGLED)
-def test_what_is_stored_of_properties_is_what_a_reader_of_the_text_sees(text: str) -> None:
+def test_stored_properties_equal_the_parsed_text(text: str) -> None:
     seen = message_properties.decode(text)
     stored, keys, code, wait, named = stored_properties(text, CLUSTER)
     expected = {name: value for name, value in seen.items() if name not in ("WAIT", "CLUSTER")}
@@ -512,7 +578,7 @@ def test_stored_properties(text: str, stored: bytes) -> None:
 
 
 @given(TANGLED, st.integers(0, 3))
-def test_a_send_that_is_checked_stores_what_one_stores_that_needs_no_checks(text: str, queue_id: int) -> None:
+def test_checked_and_unchecked_sends_store_the_same(text: str, queue_id: int) -> None:
     header = {"queueId": queue_id, "properties": text, "flag": 3, "sysFlag": 0x301, "reconsumeTimes": 2}
 
     async def main() -> None:

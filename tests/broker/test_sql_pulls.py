@@ -1,4 +1,4 @@
-"""SQL92 filters from a heartbeat to the messages of a pull, with and without bit maps, and what is refused."""
+"""SQL92 filters from a heartbeat to the messages of a pull, with and without bit maps, and refusals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def bodies(one: RunningBroker, offset: int = 0, version: int = 1) -> list[
 
 
 @pytest.mark.parametrize("settings", [{}, BITS], ids=["by properties", "by bits"])
-async def test_a_group_gets_what_its_expression_lets_pass(
+async def test_a_group_gets_what_its_expression_matches(
     autojump_clock: trio.testing.MockClock, settings: dict[str, object]
 ) -> None:
     async with memory_broker(**settings) as one:
@@ -47,9 +47,7 @@ async def test_a_group_gets_what_its_expression_lets_pass(
 
 
 @pytest.mark.parametrize("held", [False, True])
-async def test_a_filter_over_messages_that_only_the_disk_has(
-    autojump_clock: trio.testing.MockClock, held: bool
-) -> None:
+async def test_a_filter_over_messages_not_in_memory(autojump_clock: trio.testing.MockClock, held: bool) -> None:
     async with memory_broker(access_message_in_memory_max_ratio=0) as one:
         for number in range(1000):
             await one.send("T", b"%d" % number, a=str(number))
@@ -64,7 +62,7 @@ async def test_a_filter_over_messages_that_only_the_disk_has(
         assert found == [b"998", b"999"]
 
 
-async def test_a_long_poll_wakes_for_what_passes_only(autojump_clock: trio.testing.MockClock) -> None:
+async def test_only_matching_messages_wake_a_long_poll(autojump_clock: trio.testing.MockClock) -> None:
     async with memory_broker() as one:
         await one.send("T", b"first", a="1")
         await one.heartbeat("c@1", "CG", sql("a > 5"))
@@ -127,7 +125,7 @@ async def test_filters_of_retried_messages(autojump_clock: trio.testing.MockCloc
         assert [bytes(record.body) for record in found.records] == [b"7"]
 
 
-async def test_bit_maps_stand_beside_the_queue(autojump_clock: trio.testing.MockClock) -> None:
+async def test_bit_maps_are_stored_beside_the_queue(autojump_clock: trio.testing.MockClock) -> None:
     async with memory_broker(**BITS) as one:
         await one.heartbeat("c@1", "CG", sql("a > 5"))
         await trio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""A broker's life: what it does in which order, what survives which end, and what stops it from starting."""
+"""Starting and stopping a broker: the order of steps, what survives, and what fails a start."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def check_filled(client: Client) -> None:
     assert more.ext["queueOffset"] == "10"
 
 
-async def test_everything_is_there_after_a_stop(autojump_clock: MockClock) -> None:
+async def test_everything_survives_a_stop(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await fill(one)
     async with memory_broker(disk=one.disk) as again:
@@ -64,7 +64,7 @@ async def test_everything_is_there_after_a_stop(autojump_clock: MockClock) -> No
         assert again.broker.tables.offsets.get("G", "T", 0) == 7
 
 
-async def test_and_after_the_process_was_killed(autojump_clock: MockClock) -> None:
+async def test_everything_survives_a_kill(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await fill(one)
         await trio.sleep(6)
@@ -74,7 +74,7 @@ async def test_and_after_the_process_was_killed(autojump_clock: MockClock) -> No
         assert again.broker.tables.offsets.get("G", "T", 0) == 7
 
 
-async def test_what_a_table_said_before_it_broke_is_used(
+async def test_a_broken_table_is_read_from_its_backup(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with memory_broker() as one:
@@ -87,7 +87,7 @@ async def test_what_a_table_said_before_it_broke_is_used(
         assert (await again.send("T")).code == 0
 
 
-async def test_the_vip_port_serves_all_but_pulls(autojump_clock: MockClock) -> None:
+async def test_the_vip_port_serves_everything_but_pulls(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await one.send("T")
         vip = Client(one.pool, "127.0.0.1:10909")
@@ -118,7 +118,7 @@ async def test_port_0_takes_a_free_one_and_has_no_vip_port(autojump_clock: MockC
         ({"broker_ip1": "2001:db8::1"}, "[2001:db8::1]:10911", "[2001:db8::1]:10912"),
     ],
 )
-async def test_what_clients_are_told(
+async def test_addresses_given_to_clients(
     autojump_clock: MockClock, settings: dict[str, object], told: str, ha: str
 ) -> None:
     async with memory_broker(**settings) as one:
@@ -126,7 +126,7 @@ async def test_what_clients_are_told(
         assert (await one.send("T")).code == 0
 
 
-async def test_an_ipv6_store_host_is_in_the_ids_and_records(autojump_clock: MockClock) -> None:
+async def test_ids_and_records_hold_an_ipv6_store_host(autojump_clock: MockClock) -> None:
     async with memory_broker(broker_ip1="2001:db8::1") as one:
         await one.send("T")
         answer = await one.send("T")
@@ -141,7 +141,7 @@ def broker_on(disk: MemoryDisk, network: MemoryNetwork | None = None, **settings
     return Broker(loaded_settings(**settings), network or MemoryNetwork(), disk, clock=TrioWallClock(START_MS))
 
 
-async def test_a_store_that_is_in_use_stops_the_start(autojump_clock: MockClock) -> None:
+async def test_a_store_in_use_fails_the_start(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         with pytest.raises(StoreLocked):
             await broker_on(one.disk).run()
@@ -149,7 +149,7 @@ async def test_a_store_that_is_in_use_stops_the_start(autojump_clock: MockClock)
 
 
 @pytest.mark.parametrize("port", [10911, 10909])
-async def test_so_does_a_port_that_is(autojump_clock: MockClock, port: int) -> None:
+async def test_a_port_in_use_fails_the_start(autojump_clock: MockClock, port: int) -> None:
     network = MemoryNetwork()
     taken = await network.listen("127.0.0.1", port)
     disk = MemoryDisk()
@@ -157,7 +157,7 @@ async def test_so_does_a_port_that_is(autojump_clock: MockClock, port: int) -> N
         await broker_on(disk, network).run()
     assert [type(error) for error in leaves(caught.value)] == [ListenFailed]
     await taken.aclose()
-    async with memory_broker(disk=disk) as again:  # it has let go of the store
+    async with memory_broker(disk=disk) as again:  # it has released the store
         assert (await again.send("T")).code == 0
 
 
@@ -177,12 +177,12 @@ async def test_the_order_of_a_stop(autojump_clock: MockClock, caplog: pytest.Log
         async with memory_broker() as one:
             await fill(one)
     lines = [record.message for record in caplog.records if record.name == "rocketlet.broker.broker"]
-    words = ["starts on", "is ready", "stops: it leaves the name servers", "all connections are closed", "stopped"]
+    words = ["starts on", "is ready", "stops: it unregisters", "all connections are closed", "stopped"]
     places = [next(place for place, line in enumerate(lines) if word in line) for word in words]
     assert places == sorted(places)
 
 
-async def test_what_is_in_progress_at_a_stop_is_answered(autojump_clock: MockClock) -> None:
+async def test_requests_in_progress_at_a_stop_are_answered(autojump_clock: MockClock) -> None:
     codes = []
     async with memory_broker() as one:
         await one.send("T")
@@ -194,14 +194,14 @@ async def test_what_is_in_progress_at_a_stop_is_answered(autojump_clock: MockClo
         async with trio.open_nursery() as nursery, trio.open_nursery() as outer:
             nursery.start_soon(pull)
             await trio.sleep(1)
-            outer.start_soon(one.broker._leave)
+            outer.start_soon(one.broker._withdraw)
             await trio.sleep(0.5)
         answer = await one.send("T")
         assert answer.code == 14
     assert codes == [19]
 
 
-async def test_settings_that_change_are_kept_in_the_file_with_its_comments(autojump_clock: MockClock) -> None:
+async def test_changed_settings_are_saved_and_the_files_comments_kept(autojump_clock: MockClock) -> None:
     disk = MemoryDisk()
     disk.write_file("etc/broker.conf", b"# mine\ndeleteWhen=04\n# end\n")
     loaded = loaded_settings()
@@ -215,12 +215,12 @@ async def test_settings_that_change_are_kept_in_the_file_with_its_comments(autoj
     assert await settings.update({"deleteWhen": "05"}) == {}
 
 
-def test_a_broker_without_a_name_has_its_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_without_a_name_takes_its_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "my.host.example")
     assert host_name() == "my-host-example"
 
 
-def test_own_address_is_one_of_this_host() -> None:
+def test_the_own_address_is_one_of_this_host() -> None:
     parts = own_address(["127.0.0.1:9876"]).split(".")
     assert len(parts) == 4
     assert own_address(["no.such.host.invalid:1"]).count(".") == 3
@@ -228,7 +228,7 @@ def test_own_address_is_one_of_this_host() -> None:
 
 @pytest.mark.parametrize("steps", [*range(12), 15, 20, 30])
 async def test_a_start_may_be_cancelled_at_any_moment(autojump_clock: MockClock, steps: int) -> None:
-    """It ends without having listened, or in order; and the next start finds all that there was."""
+    """It ends before it listens, or in order; and the next start finds everything."""
     async with memory_broker() as one:
         await one.send("T")
         disk = one.disk.copy()
@@ -244,7 +244,7 @@ async def test_a_start_may_be_cancelled_at_any_moment(autojump_clock: MockClock,
         assert await bodies(again, "T") == [b"body"]
 
 
-async def test_a_start_that_is_stopped_does_not_wait_for_name_servers(autojump_clock: MockClock) -> None:
+async def test_a_stopped_start_does_not_wait_for_name_servers(autojump_clock: MockClock) -> None:
     network = MemoryNetwork()
     network.isolate("10.0.0.9:9876")
     began = trio.current_time()
@@ -282,7 +282,7 @@ async def test_a_background_failure_ends_the_broker_and_its_start(
 
 
 class Overlaid:
-    """An object with some attributes of another."""
+    """An object with some attributes replaced."""
 
     def __init__(self, below: object, above: object) -> None:
         self.__dict__.update(_below=below, _above=above)
@@ -304,6 +304,6 @@ class Overlaid:
         ({"brokerIP1": "10.0.0.5", "bindAddress": "10.0.0.5"}, "10.0.0.5", False),
     ],
 )
-def test_who_is_told_an_address_finds_somebody_there(flags: dict[str, str], bound: str, vain: bool) -> None:
+def test_a_registered_address_is_already_listening(flags: dict[str, str], bound: str, vain: bool) -> None:
     config = reachable(load(BrokerConfig, flags=flags))[BrokerConfig]
-    assert (config.bind_address, config.tells_in_vain) == (bound, vain)
+    assert (config.bind_address, config.advertises_in_vain) == (bound, vain)

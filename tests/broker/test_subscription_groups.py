@@ -1,4 +1,4 @@
-"""Subscription groups: created when first seen, set by administrators, kept in a file."""
+"""Subscription groups: created when first seen, changed by administrators, saved in a file."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_group_is_created_when_first_seen() -> None:
     assert groups.changes == 1
 
 
-def test_unless_the_settings_say_no() -> None:
+def test_a_group_is_not_created_when_settings_forbid_it() -> None:
     groups = Groups(auto_create_subscription_group=False)
     assert groups.find("CG") is None
     assert groups.find("TOOLS_CONSUMER") is not None
@@ -54,7 +54,7 @@ def test_unless_the_settings_say_no() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a b", "../x", "x" * 256])
-def test_a_name_that_is_none_creates_nothing(name: str) -> None:
+def test_an_invalid_name_creates_nothing(name: str) -> None:
     assert Groups().find(name) is None
 
 
@@ -81,9 +81,7 @@ def test_update_disable_delete() -> None:
     assert groups.version.counter == 3
 
 
-def test_reads_what_java_wrote_but_for_the_group_without_a_name(
-    vectors: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_reads_javas_file_except_the_nameless_group(vectors: Path, caplog: pytest.LogCaptureFixture) -> None:
     body = fastjson.loads((vectors / "config/frames-broker/subscriptionGroup.json").read_bytes())
     groups = Groups()
     with caplog.at_level(logging.WARNING):
@@ -93,7 +91,7 @@ def test_reads_what_java_wrote_but_for_the_group_without_a_name(
     assert len(caplog.records) == 1
 
 
-def test_nonsense_is_no_trouble(caplog: pytest.LogCaptureFixture) -> None:
+def test_nonsense_is_tolerated(caplog: pytest.LogCaptureFixture) -> None:
     groups = Groups()
     before = groups.to_body()
     with caplog.at_level(logging.WARNING):
@@ -111,7 +109,7 @@ def test_nonsense_is_no_trouble(caplog: pytest.LogCaptureFixture) -> None:
         max_size=8,
     )
 )
-def test_survives_the_file(settings: dict[str, tuple[bool, bool, int, int]]) -> None:
+def test_survives_a_round_trip_through_the_file(settings: dict[str, tuple[bool, bool, int, int]]) -> None:
     groups = Groups()
     for name, (consume, broadcast, times, queues) in settings.items():
         groups.update(

@@ -1,4 +1,4 @@
-"""The topic table: what is created when, after what, and what survives a file."""
+"""The topic table: what is created when, from which template, and what survives in the file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rocketlet.remoting.protocol.configuration import MULTI_TAG, SINGLE_TAG, UNI
 
 
 class Table(TopicTable):
-    """With a clock that ticks at each change, and a count of those."""
+    """A table whose clock ticks at each change, with a count of changes."""
 
     def __init__(self, **settings: object) -> None:
         self.changes = 0
@@ -46,7 +46,7 @@ def test_a_broker_has_its_own_topics_from_the_start() -> None:
     }
 
 
-def test_settings_decide_which_of_its_own() -> None:
+def test_settings_decide_which_system_topics_exist() -> None:
     table = Table(
         auto_create_topic_enable=False, trace_topic_enable=True, cluster_topic_enable=False, broker_topic_enable=False
     )
@@ -60,7 +60,7 @@ def test_settings_decide_which_of_its_own() -> None:
     assert (cluster.perm, broker.perm) == (1, 1)
 
 
-def test_what_exists_is_not_made_again() -> None:
+def test_an_existing_topic_is_not_created_again() -> None:
     table = Table()
     table.update(Topic("TBW102", 3, 3, 7))
     table.create_own("b")
@@ -69,7 +69,7 @@ def test_what_exists_is_not_made_again() -> None:
     assert found.write == 3
 
 
-def test_a_send_creates_its_topic_after_the_template() -> None:
+def test_a_send_creates_its_topic_from_the_template() -> None:
     table = Table()
     table.create_own("b")
     changes, version = table.changes, table.version
@@ -88,14 +88,14 @@ def test_a_send_creates_its_topic_after_the_template() -> None:
 @pytest.mark.parametrize(
     ("template", "queues"), [("unknown", 4), ("SELF_TEST_TOPIC", 4), ("TBW102", 0), ("TBW102", -1)]
 )
-def test_a_template_that_does_not_allow_it(template: str, queues: int) -> None:
+def test_a_template_that_does_not_allow_creation(template: str, queues: int) -> None:
     table = Table()
     table.create_own("b")
     assert table.create_on_send("T", template, queues, unit=False, peer="here") is None
     assert table.get("T") is None
 
 
-def test_auto_creation_can_be_switched_off_at_run_time() -> None:
+def test_auto_creation_can_be_disabled_at_run_time() -> None:
     settings = Settings(BrokerConfig())
     table = TopicTable(settings, lambda: 0, lambda: None)
     table.create_own("b")
@@ -103,7 +103,7 @@ def test_auto_creation_can_be_switched_off_at_run_time() -> None:
     assert table.create_on_send("T", "TBW102", 4, unit=False, peer="here") is None
 
 
-def test_names_that_are_no_names_never_get_in() -> None:
+def test_invalid_names_never_enter_the_table() -> None:
     table = Table()
     table.create_own("b")
     assert table.create_on_send("../x", "TBW102", 4, unit=False, peer="here") is None
@@ -157,7 +157,7 @@ def test_the_order_mark_changes_once() -> None:
     assert not found.order
 
 
-def test_which_topics_a_send_has_to_look_closer_at() -> None:
+def test_topics_whose_sends_need_checks() -> None:
     assert Topic("T", 1, 1).plain
     assert not Topic("%RETRY%g", 1, 1).plain
     assert not Topic("SCHEDULE_TOPIC_XXXX", 18, 18).plain
@@ -181,7 +181,7 @@ def test_system_topics() -> None:
     }
 
 
-def test_reads_what_java_wrote(vectors: Path) -> None:
+def test_reads_javas_file(vectors: Path) -> None:
     body = fastjson.loads((vectors / "config/frames-broker/topics.json").read_bytes())
     table = Table()
     table.load(body)
@@ -213,7 +213,7 @@ def test_reports_and_skips_nonsense(caplog: pytest.LogCaptureFixture) -> None:
         max_size=8,
     )
 )
-def test_survives_the_file(topics: dict[str, tuple[int, int, int, bool, bool]]) -> None:
+def test_survives_a_round_trip_through_the_file(topics: dict[str, tuple[int, int, int, bool, bool]]) -> None:
     table = Table()
     for name, (read, write, perm, order, many) in topics.items():
         filter_type = MULTI_TAG if many else SINGLE_TAG
@@ -224,7 +224,7 @@ def test_survives_the_file(topics: dict[str, tuple[int, int, int, bool, bool]]) 
     assert len(again) == len(topics)
 
 
-def test_a_masked_permission_is_only_what_is_told() -> None:
+def test_a_masked_permission_is_only_reported() -> None:
     table = Table()
     table.update(Topic("T", 4, 4, 7))
     assert table.to_body(mask=4).topicConfigTable["T"].perm == 4

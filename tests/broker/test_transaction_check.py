@@ -1,4 +1,4 @@
-"""Rounds of questions to producers: who is asked, when, how often, and what becomes of those whom nobody ends."""
+"""Rounds of transaction checks: which are checked, when, how often, and what happens to those nobody ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def as_asked(header: CheckTransactionStateHeader) -> Appended:
     return Appended(header.commitLogOffset, 0, header.tranStateTableOffset, 0, 0)
 
 
-async def test_one_that_is_open_is_asked_about(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_open_transaction_is_checked(autojump_clock: trio.testing.MockClock) -> None:
     async with waiting(MemoryDisk()) as parts:
         half = parts.prepare("T", b"x", 3)
         done = parts.prepare("T", b"done")
@@ -52,7 +52,7 @@ async def test_one_that_is_open_is_asked_about(autojump_clock: trio.testing.Mock
         assert len(questions(parts)) == 1
 
 
-async def test_young_ones_wait_and_hold_up_only_younger_ones(autojump_clock: trio.testing.MockClock) -> None:
+async def test_young_transactions_wait_and_delay_only_younger_ones(autojump_clock: trio.testing.MockClock) -> None:
     async with waiting(MemoryDisk()) as parts:
         parts.prepare("T", b"old")
         await trio.sleep(5)
@@ -67,7 +67,7 @@ async def test_young_ones_wait_and_hold_up_only_younger_ones(autojump_clock: tri
         assert [decode(command.body).body for command in parts.producer.asked] == [b"old", b"young", b"old"]
 
 
-async def test_fifteen_questions_and_then_given_up(autojump_clock: trio.testing.MockClock) -> None:
+async def test_fifteen_checks_and_then_given_up(autojump_clock: trio.testing.MockClock) -> None:
     async with waiting(MemoryDisk()) as parts, trio.open_nursery() as nursery:
         parts.prepare("T", b"x")
         nursery.start_soon(parts.check.run)
@@ -84,7 +84,7 @@ async def test_fifteen_questions_and_then_given_up(autojump_clock: trio.testing.
         nursery.cancel_scope.cancel()
 
 
-async def test_nobody_there_counts_too(
+async def test_a_check_without_a_producer_counts_too(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with waiting(MemoryDisk()) as parts:
@@ -93,7 +93,7 @@ async def test_nobody_there_counts_too(
         parts.producer.lost = True
         await trio.sleep(7)
         await parts.check.check()
-        assert "no producer of group Nobody is there to be asked about 1 of" in caplog.text
+        assert "no producer of group Nobody is connected to be asked about 1 of" in caplog.text
         assert "cannot be asked" in caplog.text
         assert [
             decode_bytes(found.properties)["TRANSACTION_CHECK_TIMES"] for found in parts.records(HALF_TOPIC)[2:]
@@ -104,7 +104,7 @@ async def test_nobody_there_counts_too(
 
 
 @pytest.mark.slow
-async def test_older_than_messages_are_kept(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_transaction_older_than_the_retention_is_given_up(autojump_clock: trio.testing.MockClock) -> None:
     async with waiting(MemoryDisk()) as parts:
         parts.prepare("T", b"x")
         await trio.sleep(72 * 3600 + 1)
@@ -139,7 +139,7 @@ async def test_immunity(autojump_clock: trio.testing.MockClock) -> None:
         assert parts.halves.next_open() == parts.halves.end()
 
 
-async def test_a_clock_ahead_of_ours_is_asked_at_once(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_birth_time_in_the_future_is_checked_at_once(autojump_clock: trio.testing.MockClock) -> None:
     async with waiting(MemoryDisk()) as parts:
         ours = parts.clock
         parts.clock = lambda: ours() + 3_600_000
@@ -150,7 +150,7 @@ async def test_a_clock_ahead_of_ours_is_asked_at_once(autojump_clock: trio.testi
         assert len(parts.producer.asked) == 1
 
 
-async def test_a_full_disk_ends_the_round_not_the_rounds(
+async def test_a_full_disk_ends_one_round_only(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with waiting(MemoryDisk()) as parts, trio.open_nursery() as nursery:
@@ -170,7 +170,7 @@ async def test_a_full_disk_ends_the_round_not_the_rounds(
         nursery.cancel_scope.cancel()
 
 
-async def test_what_cannot_be_read_is_passed_over(
+async def test_unreadable_half_messages_are_skipped(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with waiting(MemoryDisk()) as parts:
@@ -184,7 +184,7 @@ async def test_what_cannot_be_read_is_passed_over(
         assert [decode(command.body).body for command in parts.producer.asked] == [b"whole"]
 
 
-async def test_many_in_one_round(autojump_clock: trio.testing.MockClock) -> None:
+async def test_many_checks_in_one_round(autojump_clock: trio.testing.MockClock) -> None:
     async with waiting(MemoryDisk()) as parts:
         for number in range(100):
             parts.prepare("T", b"%d" % number)

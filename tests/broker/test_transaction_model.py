@@ -1,7 +1,7 @@
-"""Transactions over restarts, in any order: the first end wins, and a committed message is there exactly once.
+"""Transactions across restarts, in any order: the first end wins, and a committed message exists exactly once.
 
-The model knows of each transaction how it ended, or that it is open. The broker may lose what no disk had when the
-power went, so after a blackout the model asks the log what is left, and holds the broker to that from then on.
+The model knows how each transaction ended, or that it is open. The broker may lose unflushed records in a power cut, so
+after one the model reads the log, and expects that state from then on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.support.waiting_parts import OFFSETS, WaitingParts, waiting
 
 @dataclass
 class Transaction:
-    """What the model knows. `names`: every place under which its producer may know it."""
+    """The model's view. `names`: every place under which its producer may know it."""
 
     body: bytes
     names: list[tuple[int, int]] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Model:
             transaction.ended = how
 
     async def check(self, parts: WaitingParts) -> None:
-        """A round of questions; the producers learn the places of the copies, and nobody answers yet."""
+        """A round of checks; the producers learn the places of the copies, and nobody answers yet."""
         await trio.sleep(7)
         asked = len(parts.producer.asked)
         await parts.check.check()
@@ -84,11 +84,11 @@ class Model:
         assert parts.halves.next_open() == first_open
 
     def look(self, parts: WaitingParts) -> None:
-        """Learn from the log what a blackout has left of it."""
+        """Learn from the log what a power cut has left."""
         places: dict[bytes, list[tuple[int, int]]] = {}
         for record in parts.records(HALF_TOPIC):
             if half_of(record) is None:
-                continue  # its body is whole, but the page of its properties was lost: no CRC covers those
+                continue  # its body is intact, but the page of its properties was lost: no CRC covers those
             places.setdefault(bytes(record.body), []).append((record.log_offset, record.queue_offset))
         over = {int(body) for body in parts.bodies(OP_HALF_TOPIC)}
         for transaction in list(self.transactions):
@@ -160,7 +160,7 @@ def test_any_order_of_ends_checks_and_restarts(steps: list[Step]) -> None:
 
 
 async def test_killed_between_the_message_and_its_op(autojump_clock: trio.testing.MockClock) -> None:
-    """The one gap of a commit: the message is in the log, the entry that says so is not."""
+    """The one gap in a commit: the message is in the log, its op entry is not."""
     disk, clock = MemoryDisk(), TrioWallClock(START_MS)
     killed: list[MemoryDisk] = []
     async with waiting(disk, clock) as parts:
@@ -191,7 +191,7 @@ async def test_killed_between_the_message_and_its_op(autojump_clock: trio.testin
             assert len(parts.producer.asked) == 2 - len(committed)
 
 
-async def test_offsets_that_are_lost_are_learned_again(autojump_clock: trio.testing.MockClock) -> None:
+async def test_lost_offsets_are_relearned(autojump_clock: trio.testing.MockClock) -> None:
     disk = MemoryDisk()
     async with waiting(disk) as parts:
         halves = [parts.prepare("T", b"%d" % number) for number in range(4)]
@@ -211,7 +211,7 @@ async def test_offsets_that_are_lost_are_learned_again(autojump_clock: trio.test
         assert parts.bodies("T") == [b"0", b"1"]
 
 
-async def test_queues_that_java_left_are_taken_over(autojump_clock: trio.testing.MockClock) -> None:
+async def test_queues_left_by_java_are_taken_over(autojump_clock: trio.testing.MockClock) -> None:
     """Ops as RocketMQ writes them: late ones, several offsets in one entry (5.x), one for the first of two copies."""
     disk = MemoryDisk()
     async with waiting(disk) as parts:

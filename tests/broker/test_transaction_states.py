@@ -1,4 +1,5 @@
-"""The bookkeeping of transactions: what is over, how far the queues are settled, and which copy stands for which."""
+"""The bookkeeping of transactions: what is over, how far the queues are done, and which copy represents which
+message."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from rocketlet.broker.transaction_states import Place, TransactionStates
 
 
-def test_done_moves_over_what_is_over() -> None:
+def test_done_advances_over_ended_transactions() -> None:
     states = TransactionStates(0, 0)
     states.ended(1, b"b")
     assert states.done == 0
@@ -19,7 +20,7 @@ def test_done_moves_over_what_is_over() -> None:
     assert states.statistics().over == 0
 
 
-def test_op_done_keeps_what_is_still_needed() -> None:
+def test_op_done_stops_at_what_is_still_needed() -> None:
     states = TransactionStates(0, 10)
     states.ended(2, b"c")
     states.op_written(10, [2])
@@ -54,7 +55,7 @@ def test_learning_a_queue_with_copies() -> None:
     assert states.done == 4
 
 
-def test_files_that_are_gone_take_their_messages_along() -> None:
+def test_deleted_files_take_their_half_messages_along() -> None:
     states = TransactionStates(0, 0)
     states.ended(3, b"d")
     states.put_back(1, Place(4, 400), b"k")

@@ -50,7 +50,7 @@ def at_least(count: int) -> Callable[[Counter[bytes]], bool]:
 
 
 async def all_bodies(client: Client, topic: str, until: Callable[[Counter[bytes]], bool]) -> Counter[bytes]:
-    """Read queue 0 of a topic, waiting for what is to come, until the bodies are as they should be."""
+    """Read queue 0 of a topic until the bodies are as expected."""
     found: Counter[bytes] = Counter()
     offset = 0
     with trio.fail_after(300):
@@ -71,7 +71,7 @@ async def test_killed_while_delivering(tmp_path: Path) -> None:
                 for number in range(sent, sent + 1500):
                     nursery.start_soon(_delayed, client, b"%d" % number)
             sent += 1500
-            # In the middle: the first of them are there, and 64 of them are delivered a millisecond.
+            # In the middle: the first of them are delivered, at 64 per millisecond.
             await all_bodies(client, "T", at_least(sent - 1499))
             running.kill()
     async with broker(tmp_path) as (running, client):
@@ -119,7 +119,7 @@ async def test_killed_while_transactions_end(tmp_path: Path) -> None:
     async with broker(tmp_path) as (running, client):
         async with trio.open_nursery() as nursery:
             for number, body in enumerate(halves):
-                # Whoever was rolled back is asked for once more, the other way round.
+                # A rolled back transaction is ended once more, with the opposite outcome.
                 nursery.start_soon(end, client, body, COMMIT if number % 3 else ROLLBACK)
         async with trio.open_nursery() as nursery:
             for body in halves:
@@ -134,7 +134,7 @@ async def test_killed_while_transactions_end(tmp_path: Path) -> None:
         assert all(acknowledged[body] == (COMMIT if body in committed else ROLLBACK) for body in acknowledged)
 
 
-async def test_killed_behind_a_send_back(tmp_path: Path) -> None:
+async def test_killed_after_a_send_back(tmp_path: Path) -> None:
     async with broker(tmp_path) as (running, client):
         for number in range(20):
             await client.send("T", b"%d" % number)

@@ -1,4 +1,4 @@
-"""Delays over restarts: closed in order, killed, or without power, nothing is stuck and nothing is doubled."""
+"""Delays across restarts: after a clean close, a kill or a power cut, no message is stuck or duplicated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.virtual_time import START_MS
 from tests.support.waiting_parts import DELAYS, WaitingParts, waiting
 
 
-async def test_shorter_levels_and_fewer_ones_leave_nobody_waiting(autojump_clock: trio.testing.MockClock) -> None:
+async def test_shorter_or_fewer_levels_leave_no_message_waiting(autojump_clock: trio.testing.MockClock) -> None:
     disk = MemoryDisk()
     async with waiting(disk) as parts:
         parts.send("T", b"of level 3", DELAY="3")
@@ -41,7 +41,7 @@ async def test_offsets_of_a_level_are_saved_and_loaded(autojump_clock: trio.test
         assert parts.bodies("T") == [b"x"]
 
 
-async def test_killed_behind_a_delivery_and_before_its_offset_was_saved(
+async def test_killed_between_a_delivery_and_saving_its_offset(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -94,7 +94,7 @@ async def test_killed_in_the_middle_of_a_batch(autojump_clock: trio.testing.Mock
         assert parts.bodies("T") == [b"%d" % number for number in range(20)]
 
 
-async def test_an_offset_beyond_a_queue_that_a_crash_has_cut(
+async def test_an_offset_beyond_a_queue_truncated_by_a_crash(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk = MemoryDisk()
@@ -136,7 +136,7 @@ def test_any_order_of_sends_and_restarts(steps: list[tuple[str, int]]) -> None:
 
 
 async def live(parts: WaitingParts, todo: list[tuple[str, int]], sent: dict[bytes, tuple[int, int]]) -> MemoryDisk:
-    """Take steps until one of them ends the process; returns the disk that is left."""
+    """Take steps until one of them ends the process. Returns the remaining disk."""
     kept = {bytes(record.body) for queue_id in range(4) for record in parts.records(SCHEDULE_TOPIC, queue_id)}
     for lost in sent.keys() - kept:
         del sent[lost]

@@ -1,4 +1,4 @@
-"""A Java broker's directory with delays and transactions under way: ours goes on where that one stopped."""
+"""A Java broker's directory with pending delays and transactions: ours continues where it stopped."""
 
 from __future__ import annotations
 
@@ -37,9 +37,11 @@ def disk(vectors: Path) -> MemoryDisk:
 
 
 @pytest.mark.parametrize("offsets", ["as they are", "lost", "too old"])
-async def test_delays_go_on(autojump_clock: trio.testing.MockClock, disk: MemoryDisk, offsets: str) -> None:
+async def test_delays_continue_after_takeover(
+    autojump_clock: trio.testing.MockClock, disk: MemoryDisk, offsets: str
+) -> None:
     if offsets == "lost":
-        disk.remove(DELAYS)  # upon which Java delivers everything once more
+        disk.remove(DELAYS)  # in which case Java delivers everything again
     elif offsets == "too old":
         disk.write_file(DELAYS, b'{"offsetTable":{1:2,3:0}}')
     async with waiting(disk, TrioWallClock(STOPPED), **LAYOUT) as parts:
@@ -60,7 +62,7 @@ async def test_delays_go_on(autojump_clock: trio.testing.MockClock, disk: Memory
         }
 
 
-async def test_transactions_go_on(autojump_clock: trio.testing.MockClock, disk: MemoryDisk) -> None:
+async def test_transactions_continue_after_takeover(autojump_clock: trio.testing.MockClock, disk: MemoryDisk) -> None:
     async with waiting(disk, TrioWallClock(STOPPED), deliver=False, **LAYOUT) as parts:
         assert (parts.halves.next_open(), parts.halves.end()) == (11, 11)
         assert parts.offsets.get(TRANSACTION_GROUP, HALF_TOPIC, 0) == 11
@@ -70,8 +72,10 @@ async def test_transactions_go_on(autojump_clock: trio.testing.MockClock, disk: 
         assert parts.producer.asked == []
 
 
-async def test_transactions_whose_offsets_are_lost(autojump_clock: trio.testing.MockClock, disk: MemoryDisk) -> None:
-    """From the queues alone: six are over, one way or the other; of the one given up only its last copy is open."""
+async def test_transactions_continue_after_takeover_without_offsets(
+    autojump_clock: trio.testing.MockClock, disk: MemoryDisk
+) -> None:
+    """From the queues only: six are over; of the one given up only its last copy is open."""
     disk.remove(OFFSETS)
     async with waiting(disk, TrioWallClock(STOPPED), deliver=False, **LAYOUT) as parts:
         assert [parts.halves.is_over(offset) for offset in range(11)] == [True] * 10 + [False]

@@ -1,4 +1,4 @@
-"""Transactions, and requests that are replied to, on whole brokers in virtual time."""
+"""Transactions and request-reply, on whole brokers in virtual time."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def commit(transaction: Transaction) -> TransactionState:
     return TransactionState.COMMIT
 
 
-async def test_each_state_becomes_what_it_says(autojump_clock: trio.testing.MockClock) -> None:
+async def test_each_state_has_its_effect(autojump_clock: trio.testing.MockClock) -> None:
     checks: list[bytes] = []
     asked: dict[bytes, int] = {}
 
@@ -100,7 +100,7 @@ async def test_another_member_of_the_group_answers_for_a_dead_one(autojump_clock
         assert await consumed(cluster, "T", 40) == [b"orphan", b"plain"]
 
 
-async def test_a_half_message_that_is_not_safe_is_rolled_back(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_half_message_that_is_not_durable_is_rolled_back(autojump_clock: trio.testing.MockClock) -> None:
     executed: list[Transaction] = []
 
     async def execute(transaction: Transaction) -> TransactionState:
@@ -161,7 +161,7 @@ async def test_a_request_that_nobody_answers_times_out(autojump_clock: trio.test
         assert trio.current_time() - began == pytest.approx(1.5, abs=0.1)
 
 
-async def test_what_was_not_asked_cannot_be_replied_to(autojump_clock: trio.testing.MockClock) -> None:
+async def test_only_a_request_can_be_replied_to(autojump_clock: trio.testing.MockClock) -> None:
     async with (
         memory_cluster() as cluster,
         AsyncProducer("p", namesrv=cluster.namesrv, world=cluster.world()) as producer,
@@ -190,7 +190,7 @@ async def test_messages_are_found_by_key_and_id(autojump_clock: trio.testing.Moc
         assert (found.body, found.queue) == (b"6", sent[6].queue)
 
 
-async def test_a_traced_message_tells_its_story(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_traced_message_shows_its_history(autojump_clock: trio.testing.MockClock) -> None:
     async with memory_cluster(trace_topic_enable=True) as cluster:
         async with AsyncProducer("p", namesrv=cluster.namesrv, world=cluster.world(), trace=True) as producer:
             sent = await producer.send(Message("T", b"x", keys=["k"]))

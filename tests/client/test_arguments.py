@@ -1,7 +1,8 @@
-"""What a user hands over by mistake: a sentence says what is wrong, nothing is sent, and the client works on."""
+"""Wrong arguments: an error says what is wrong, nothing is sent, and the client keeps working."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -50,7 +51,7 @@ BAD_MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", BAD_MESSAGES)
-async def test_a_bad_message_is_refused_and_the_producer_sends_on(
+async def test_a_bad_message_is_refused_and_the_producer_continues(
     autojump_clock: trio.testing.MockClock, name: str
 ) -> None:
     make, complaint = BAD_MESSAGES[name]
@@ -105,6 +106,19 @@ async def test_a_send_that_cannot_be_made_fails_alone(autojump_clock: trio.testi
         broken.body = "no bytes"  # type: ignore[assignment]
         with pytest.raises(ClientError, match="could not be made: TypeError"):
             await port.sent(broken)
+        broken, good = (engine.preparer.prepare(Message("T", b"x", wait_store=False)) for _ in range(2))
+        broken.body = "no bytes"  # type: ignore[assignment]
+        engine.pipeline.submit_all(deque([broken, good]))
+        await engine.pipeline.drain()
+        assert "could not be made" in str(broken.error)
+        assert good.outcome().status is SendStatus.SEND_OK
+        together = deque(engine.preparer.prepare(Message("T", b"x")) for _ in range(8))
+        together[0].body = "no bytes"  # type: ignore[assignment]
+        held = list(together)
+        engine.pipeline.submit_all(together)
+        await engine.pipeline.drain()
+        assert "could not be made" in str(held[0].error)
+        assert all(each.outcome().status is SendStatus.SEND_OK for each in held[1:])
         assert (await producer.send(Message("T", b"x"))).status is SendStatus.SEND_OK
 
 
@@ -145,7 +159,7 @@ def listener(message: object) -> None:
         (lambda: TransactionProducer("g", async_listener), "use the Async class"),  # type: ignore[arg-type]
     ],
 )
-def test_a_client_is_not_made_of_what_cannot_work(make: Callable[[], object], complaint: str) -> None:
+def test_a_client_refuses_invalid_arguments(make: Callable[[], object], complaint: str) -> None:
     with pytest.raises(InvalidUse, match=complaint):
         make()
 
@@ -156,7 +170,7 @@ def test_every_default_passes_its_own_check() -> None:
     Producer("g", retries=0, compress_over=0, try_timeout=0.5, namesrv=["127.0.0.1:9876"])  # type: ignore[arg-type]
 
 
-async def test_consumers_that_are_asked_refuse_what_is_no_queue(autojump_clock: trio.testing.MockClock) -> None:
+async def test_pull_consumers_refuse_invalid_queues(autojump_clock: trio.testing.MockClock) -> None:
     wrong: Any = "T"
     async with scripted_brokers("a") as script:
         async with AsyncPullConsumer("g", namesrv=script.namesrv, world=script.world()) as consumer:

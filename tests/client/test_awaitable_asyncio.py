@@ -69,7 +69,7 @@ def test_a_cancelled_wait_does_no_harm(namesrv: str) -> None:
 
 
 @pytest.mark.parametrize("failures", [0, pytest.param(1, marks=pytest.mark.slow)])  # the shortest delay is a second
-def test_listeners_are_tasks_of_the_users_loop(namesrv: str, failures: int) -> None:
+def test_listeners_run_on_the_users_loop(namesrv: str, failures: int) -> None:
     name = f"listened-{failures}"
 
     async def test() -> None:
@@ -110,7 +110,7 @@ def test_listeners_are_tasks_of_the_users_loop(namesrv: str, failures: int) -> N
     run(test)
 
 
-def test_messages_are_iterated_over(namesrv: str) -> None:
+def test_messages_can_be_iterated(namesrv: str) -> None:
     async def test() -> None:
         async with AsyncProducer("p", namesrv=namesrv) as producer:
             await producer.create_topic("iterated", 2)
@@ -132,7 +132,7 @@ def test_messages_are_iterated_over(namesrv: str) -> None:
     run(test)
 
 
-def test_transactions_execute_and_are_checked_on_the_users_loop(namesrv: str) -> None:
+def test_transactions_run_and_are_checked_on_the_users_loop(namesrv: str) -> None:
     async def test() -> None:
         checked = asyncio.Event()
 
@@ -153,7 +153,7 @@ def test_transactions_execute_and_are_checked_on_the_users_loop(namesrv: str) ->
     run(test)
 
 
-def test_what_keeps_a_client_from_starting_is_raised(namesrv: str) -> None:
+def test_a_failed_start_is_raised(namesrv: str) -> None:
     async def test() -> None:
         async def listener(message: ReceivedMessage) -> None:
             return None
@@ -173,7 +173,7 @@ def test_what_keeps_a_client_from_starting_is_raised(namesrv: str) -> None:
     run(test)
 
 
-def test_batches_are_iterated_over(namesrv: str) -> None:
+def test_batches_can_be_iterated(namesrv: str) -> None:
     async def test() -> None:
         async with AsyncProducer("p", namesrv=namesrv) as producer:
             sent = {(await producer.send(Message("by-columns", b"%d" % n))).message_id for n in range(20)}

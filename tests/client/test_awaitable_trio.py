@@ -9,7 +9,7 @@ from rocketlet.common.message import Message, ReceivedMessage
 from tests.support.memory_cluster import memory_cluster
 
 
-async def test_what_is_sent_is_consumed(autojump_clock: trio.testing.MockClock) -> None:
+async def test_sent_messages_are_consumed(autojump_clock: trio.testing.MockClock) -> None:
     got: list[ReceivedMessage] = []
 
     async def listener(message: ReceivedMessage) -> None:

@@ -1,4 +1,4 @@
-"""Answers that cannot be meant: whatever a broker or name server says, the client says so and works on."""
+"""Nonsensical answers: whatever a broker or name server returns, the client reports it and keeps working."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.scripted_broker import Script, pull_reply, scripted_brokers
 ROUTE, PULL, SEND = RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.PULL_MESSAGE, RequestCode.SEND_MESSAGE_V2
 
 
-async def test_a_send_whose_answer_cannot_be_read_fails_alone(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_unreadable_answer_fails_its_send_only(autojump_clock: trio.testing.MockClock) -> None:
     async with (
         scripted_brokers("a") as script,
         AsyncProducer("p", namesrv=script.namesrv, world=script.world()) as producer,
@@ -55,7 +55,7 @@ async def test_a_send_whose_answer_cannot_be_read_fails_alone(autojump_clock: tr
         (PULL, pull_reply(21, -1)),
     ],
 )
-async def test_a_consumer_lives_on_after_an_answer_that_cannot_be_read(
+async def test_a_consumer_survives_an_unreadable_answer(
     autojump_clock: trio.testing.MockClock, code: RequestCode, answer: Reply
 ) -> None:
     got = Collected()
@@ -92,7 +92,7 @@ async def test_a_route_of_two_thousand_million_queues_is_refused(autojump_clock:
         assert len(await producer.publish_queues("huge")) == 2
 
 
-async def test_an_offset_that_is_moved_to_itself_or_to_and_fro_is_not_asked_without_end(
+async def test_circular_offset_corrections_end(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with scripted_brokers("a", queues=1) as script:
@@ -106,7 +106,7 @@ async def test_an_offset_that_is_moved_to_itself_or_to_and_fro_is_not_asked_with
             assert script.count(PULL) < 250
 
 
-async def test_an_allocation_that_raises_is_tried_again(
+async def test_a_failing_allocation_is_retried(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     got, asked = Collected(), []
@@ -126,9 +126,7 @@ async def test_an_allocation_that_raises_is_tried_again(
     assert "a mistake in the allocation" in caplog.text
 
 
-async def test_offsets_that_cannot_be_written_do_not_end_a_consumer(
-    tmp_path: object, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_consumer_survives_a_failed_offset_write(tmp_path: object, caplog: pytest.LogCaptureFixture) -> None:
     offsets = LocalOffsets(f"{tmp_path}", "c", "g")
     offsets._path.parent.mkdir(parents=True)
     (offsets._path.with_suffix(".json.tmp")).mkdir()  # so that the file cannot be opened
@@ -140,7 +138,7 @@ async def test_offsets_that_cannot_be_written_do_not_end_a_consumer(
     assert await LocalOffsets(f"{tmp_path}", "c", "g").read(MessageQueue("T", "a", 0)) == 5
 
 
-def test_a_listener_that_ends_its_thread_has_failed() -> None:
+def test_a_listener_that_exits_its_thread_has_failed() -> None:
     def listener(messages: object, context: object) -> None:
         raise SystemExit(1)
 
@@ -151,7 +149,7 @@ def test_a_listener_that_ends_its_thread_has_failed() -> None:
     assert isinstance(job.error, SystemExit)
 
 
-async def test_addresses_that_are_none_cost_nothing_but_themselves(autojump_clock: trio.testing.MockClock) -> None:
+async def test_invalid_addresses_affect_nothing_else(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a") as script:
         for address in ("", "nonsense", "host:port", ":", "[::1]:99999"):
             async with AsyncProducer(
@@ -170,7 +168,7 @@ def _route_to(script: Script, address: str) -> Reply:
     return Reply(body=data.to_json())
 
 
-async def test_a_subscription_that_is_wrong_does_not_end_a_running_consumer(
+async def test_a_running_consumer_survives_a_bad_subscription(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async def listener(message: object) -> None:

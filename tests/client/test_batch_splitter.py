@@ -25,7 +25,7 @@ messages = st.builds(
 
 
 @given(st.lists(messages, max_size=30), st.integers(200, 2000))
-def test_batches_keep_order_fit_and_are_sendable(many: list[Message], limit: int) -> None:
+def test_batches_keep_order_fit_and_can_be_sent(many: list[Message], limit: int) -> None:
     batches = list(split(many, limit))
     assert list(chain.from_iterable(batches)) == many
     for batch in batches:
@@ -34,7 +34,7 @@ def test_batches_keep_order_fit_and_are_sendable(many: list[Message], limit: int
 
 
 @given(messages)
-def test_the_estimate_is_never_too_small(message: Message) -> None:
+def test_the_size_estimate_is_never_too_small(message: Message) -> None:
     properties = encode(message.all_properties() | {"UNIQ_KEY": "0" * 32}).encode()
     assert len(encode_batch([BatchItem(0, message.body, properties)])) <= size_in_batch(message)
 
@@ -49,6 +49,6 @@ def test_the_estimate_is_never_too_small(message: Message) -> None:
         ([Message("%RETRY%g", b"x")], "retry topic"),
     ],
 )
-def test_what_cannot_be_one_batch_is_refused(batch: list[Message], says: str) -> None:
+def test_messages_that_cannot_share_a_batch_are_refused(batch: list[Message], says: str) -> None:
     with pytest.raises(InvalidMessage, match=says):
         check_batch(batch)

@@ -48,7 +48,7 @@ def test_threads_share_a_producer(namesrv: str) -> None:
     assert len({places.get() for _ in range(400)}) == 400
 
 
-def test_many_sends_are_on_their_way_at_once(namesrv: str) -> None:
+def test_many_sends_are_in_flight_at_once(namesrv: str) -> None:
     called: Queue[PendingSend] = Queue()
     with Producer("soon", namesrv=namesrv, max_in_flight=64) as producer:
         pending = [producer.send_soon(Message("soon", b"x"), called.put) for _ in range(500)]
@@ -67,7 +67,7 @@ def test_a_callback_may_send_again(namesrv: str) -> None:
         assert answers.get(timeout=120)
 
 
-def test_the_end_waits_for_what_is_on_its_way(namesrv: str) -> None:
+def test_closing_waits_for_sends_in_flight(namesrv: str) -> None:
     with Producer("end", namesrv=namesrv) as producer:
         pending = [producer.send_soon(Message("end", b"x")) for _ in range(100)]
     assert all(each.done and each.exception() is None for each in pending)
@@ -116,7 +116,7 @@ def test_a_lite_pull_consumer_is_iterated(namesrv: str) -> None:
         assert consumer.poll(0.2) == []
 
 
-def test_batches_are_iterated_over_by_threads(namesrv: str) -> None:
+def test_threads_can_iterate_batches(namesrv: str) -> None:
     with Producer("batching", namesrv=namesrv) as producer:
         sent = [producer.send(Message("batched", b"%d" % n)).message_id for n in range(200)]
     got: Queue[str] = Queue()
@@ -138,7 +138,7 @@ def test_batches_are_iterated_over_by_threads(namesrv: str) -> None:
         assert not thread.is_alive(), "the end of the consumer ends the loops over it"
 
 
-def test_a_loop_left_early_leaves_the_rest_to_the_next(namesrv: str) -> None:
+def test_leaving_a_loop_early_leaves_the_rest_for_the_next(namesrv: str) -> None:
     with Producer("early", namesrv=namesrv) as producer:
         producer.create_topic("early", 1)
         for n in range(6):

@@ -1,4 +1,4 @@
-"""Blocking clients, in threads, while the broker's process is killed under their load and comes again."""
+"""Blocking clients, in threads, while the broker's process is killed under load and restarted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EACH = 1500
 
 
 @pytest.mark.slow
-def test_what_was_acknowledged_is_consumed(tmp_path: Path) -> None:
+def test_acknowledged_messages_are_consumed(tmp_path: Path) -> None:
     acknowledged: set[str] = set()
     consumed: set[str] = set()
     failed: list[ClientError] = []

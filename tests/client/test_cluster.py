@@ -1,4 +1,4 @@
-"""Whole clusters in virtual time: servers are killed, consumers come and go, and the promises hold."""
+"""Whole clusters in virtual time: servers are killed, consumers come and go, and the guarantees hold."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def fix_order(cluster: Cluster, topic: str, queues: str) -> None:
 
 
 async def send_patiently(producer: AsyncProducer, message: Message, **how: object) -> SendResult:
-    """As an application does that must not lose it: again until it is acknowledged."""
+    """Retry until acknowledged, as an application that must not lose the message."""
     while True:
         try:
             return await producer.send(message, **how)  # type: ignore[arg-type]
@@ -127,7 +127,7 @@ async def test_nothing_acknowledged_is_lost_while_every_server_is_killed_in_turn
     st.integers(1, 9),
 )
 @settings(max_examples=8)
-def test_each_queue_has_exactly_one_owner_in_the_end(steps: list[tuple[str, int]], queues: int) -> None:
+def test_each_queue_ends_with_exactly_one_owner(steps: list[tuple[str, int]], queues: int) -> None:
     async def listener(message: ReceivedMessage) -> None:
         raise AssertionError("nothing was sent")
 
@@ -181,10 +181,10 @@ def test_each_queue_has_exactly_one_owner_in_the_end(steps: list[tuple[str, int]
 
 
 @pytest.mark.parametrize("count", [1_000, pytest.param(10_000, marks=pytest.mark.slow)])
-async def test_messages_stay_in_order_by_key_over_a_restart_and_a_rebalance(
+async def test_messages_stay_ordered_by_key_across_a_restart_and_a_rebalance(
     autojump_clock: trio.testing.MockClock, count: int
 ) -> None:
-    """Strict order, as RocketMQ has it: an order configuration fixes the queues, so a key waits for its dead broker."""
+    """Strict order as in RocketMQ: an order configuration fixes the queues, so a key waits for its dead broker."""
     by_key: dict[str, list[int]] = defaultdict(list)
     running: dict[MessageQueue, object] = {}
     finished = trio.Event()
@@ -196,7 +196,7 @@ async def test_messages_stay_in_order_by_key_over_a_restart_and_a_rebalance(
             await trio.sleep(0.001)
             key, number = message.body.decode().split(":")
             seen = by_key[key]
-            # What was not committed when a queue changed hands or its broker died comes again, in order too.
+            # Messages not committed when a queue moved or its broker died are redelivered, also in order.
             if not seen or int(number) > seen[-1]:
                 seen.append(int(number))
             else:
@@ -249,7 +249,7 @@ async def test_messages_stay_in_order_by_key_over_a_restart_and_a_rebalance(
     assert len(by_key) == 20
 
 
-async def test_an_orderly_consumer_that_was_killed_leaves_its_queues_to_the_next_at_once(
+async def test_a_killed_orderly_consumers_queues_pass_on_at_once(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     got: list[bytes] = []
@@ -268,7 +268,7 @@ async def test_an_orderly_consumer_that_was_killed_leaves_its_queues_to_the_next
             await pool.call(address, request(RequestCode.HEART_BEAT, None, heartbeat.to_json()), 3)
             answer = await pool.call(address, request(RequestCode.LOCK_BATCH_MQ, None, locking.to_json()), 3)
             assert len(LockBatchAnswerBody.from_json(answer.body).lockOKMQSet) == 4
-        # Its connection has ended as that of a killed process does: nothing was given back.
+        # Its connection has ended like a killed process's: nothing was unlocked.
         async with AsyncPushConsumer(
             "g",
             listener,

@@ -11,7 +11,7 @@ from rocketlet.common import message_flags as flags
 
 
 @given(st.binary(max_size=5000))
-def test_what_was_compressed_is_inflated(body: bytes) -> None:
+def test_compressed_bodies_are_inflated(body: bytes) -> None:
     assert inflate(compress(body), flags.COMPRESSED) == body
     assert inflate(compress(body), flags.COMPRESSED | flags.ZLIB) == body
 
@@ -22,14 +22,14 @@ def test_a_body_without_the_flag_is_left_alone() -> None:
     assert inflate(packed, flags.ZLIB) is packed
 
 
-def test_a_small_body_may_not_unfold_without_end() -> None:
+def test_decompression_is_bounded() -> None:
     bomb = zlib.compress(bytes(1_000_000))
     with pytest.raises(CannotInflate, match="more than 65536"):
         inflate(bomb, flags.COMPRESSED, limit=65536)
     assert len(inflate(bomb, flags.COMPRESSED, limit=1_000_000)) == 1_000_000
 
 
-def test_a_body_that_is_no_zlib_says_so() -> None:
+def test_an_invalid_zlib_body_is_an_error() -> None:
     with pytest.raises(CannotInflate, match="is not zlib"):
         inflate(b"plain", flags.COMPRESSED)
 

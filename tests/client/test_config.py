@@ -6,7 +6,7 @@ from rocketlet.client.config import ProducerConfig, PullConfig, PushConfig, conf
 from rocketlet.client.errors import InvalidUse
 
 
-def test_settings_win_over_a_config_and_that_over_the_environment() -> None:
+def test_arguments_override_a_config_which_overrides_the_environment() -> None:
     config = ProducerConfig(retries=7, send_timeout=9.0)
     chosen = configured(ProducerConfig, config, None, {"retries": 1}, {"NAMESRV_ADDR": "env:9876"})
     assert (chosen.retries, chosen.send_timeout, chosen.namesrv) == (1, 9.0, "env:9876")
@@ -34,7 +34,7 @@ def test_name_servers_are_separated(text: str | tuple[str, ...], addresses: tupl
 
 
 @pytest.mark.parametrize("text", ["", ";", "a", "a:b", ":9876"])
-def test_what_is_no_name_server_is_refused(text: str) -> None:
+def test_an_invalid_name_server_is_refused(text: str) -> None:
     with pytest.raises(InvalidUse):
         name_servers(text)
 

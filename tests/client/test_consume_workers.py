@@ -1,4 +1,4 @@
-"""Listeners in threads: all jobs run once, slow ones side by side."""
+"""Listeners in threads: all jobs run once, slow ones concurrently."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def jobs(count: int) -> list[ConsumeJob]:
 async def run_workers(
     call: Callable[..., None], threads: int, batches: list[list[ConsumeJob]]
 ) -> tuple[list[ConsumeJob], int]:
-    """The finished jobs, and how many threads there were in the end."""
+    """The finished jobs, and the final number of threads."""
     finished: list[ConsumeJob] = []
     token = trio.lowlevel.current_trio_token()
     workers = ThreadWorkers(call, threads, finished.extend, token.run_sync_soon, "worker")
@@ -47,18 +47,18 @@ async def test_every_job_runs_exactly_once() -> None:
     assert all(job.done == 1 and not job.failed for job in finished)
 
 
-async def test_a_quick_listener_keeps_few_threads_busy() -> None:
+async def test_a_fast_listener_needs_few_threads() -> None:
     _, started = await run_workers(lambda messages, context: None, 20, [jobs(50) for _ in range(20)])
     assert started <= 4
 
 
-async def test_listeners_that_wait_all_run_side_by_side() -> None:
+async def test_blocking_listeners_all_run_concurrently() -> None:
     together = threading.Barrier(10)
     finished, started = await run_workers(lambda messages, context: (together.wait(20), None)[1], 10, [jobs(10)])
     assert len(finished) == started == 10
 
 
-async def test_a_failure_is_the_jobs_own() -> None:
+async def test_a_failure_affects_its_job_only() -> None:
     def call(messages: list[object], context: object) -> None:
         raise ValueError("a listener's mistake")
 

@@ -1,4 +1,4 @@
-"""What brokers ask consumers on an administrator's behalf, on whole brokers in virtual time."""
+"""Brokers' requests to consumers on an administrator's behalf, on whole brokers in virtual time."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def push(cluster: Cluster, listener: object, **settings: object) -> AsyncPushCon
     )
 
 
-async def test_a_push_consumer_tells_all_about_itself(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_push_consumer_reports_its_running_info(autojump_clock: trio.testing.MockClock) -> None:
     async def listener(message: ReceivedMessage) -> bool:
         await trio.sleep(0.5)
         return message.body != b"3"
@@ -87,7 +87,7 @@ async def test_a_push_consumer_tells_all_about_itself(autojump_clock: trio.testi
         assert "trio" in (info.jstack or "")
 
 
-async def test_pull_consumers_tell_about_themselves_too(autojump_clock: trio.testing.MockClock) -> None:
+async def test_pull_consumers_report_their_running_info(autojump_clock: trio.testing.MockClock) -> None:
     async with (
         filled() as (cluster, _),
         AsyncLitePullConsumer("lite", topics={"T": "*"}, namesrv=cluster.namesrv, world=cluster.world()) as lite,
@@ -110,7 +110,7 @@ def _client_id(consumer: AsyncLitePullConsumer | AsyncPullConsumer) -> str:
     return consumer._running()[1].session.client_id
 
 
-async def test_a_consumer_tells_how_far_it_is(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_consumer_reports_its_progress(autojump_clock: trio.testing.MockClock) -> None:
     async def listener(message: ReceivedMessage) -> None:
         if message.body == b"7":
             await trio.sleep_forever()
@@ -127,7 +127,7 @@ async def test_a_consumer_tells_how_far_it_is(autojump_clock: trio.testing.MockC
     ("outcome", "result"), [(None, "CR_SUCCESS"), (Later(), "CR_LATER"), (ValueError("no"), "CR_THROW_EXCEPTION")]
 )
 @pytest.mark.parametrize("orderly", [False, True])
-async def test_a_message_is_consumed_at_an_administrators_word(
+async def test_an_administrator_can_have_a_message_consumed(
     autojump_clock: trio.testing.MockClock, orderly: bool, outcome: object, result: str
 ) -> None:
     got: list[ReceivedMessage] = []

@@ -1,4 +1,4 @@
-"""How consumers pull, consume, fail and go on: at brokers that do what the test says, and at real ones in memory."""
+"""How consumers pull, consume, fail and continue: with scripted brokers, and with real ones in memory."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def found(*offsets: int, tags: str = "a", **fields: Any) -> Reply:
 
 
 class Collected(list[ReceivedMessage]):
-    """A listener that keeps what it gets; `wait` for so many."""
+    """A listener that records its messages; `wait` for a number of them."""
 
     async def __call__(self, message: ReceivedMessage) -> None:
         self.append(message)
@@ -71,7 +71,7 @@ async def consumer_at(
         yield consumer
 
 
-async def test_pulls_go_on_after_every_kind_of_failure(autojump_clock: trio.testing.MockClock) -> None:
+async def test_pulls_continue_after_every_kind_of_failure(autojump_clock: trio.testing.MockClock) -> None:
     got = Collected()
     async with scripted_brokers("a", queues=1) as script:
         script.topics = {"T"}
@@ -94,7 +94,7 @@ async def test_pulls_go_on_after_every_kind_of_failure(autojump_clock: trio.test
     assert got.offsets == [0, 1, 2, 3]
 
 
-async def test_an_offset_that_the_broker_does_not_have_is_left(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_offset_the_broker_does_not_have_is_corrected(autojump_clock: trio.testing.MockClock) -> None:
     got = Collected()
     async with scripted_brokers("a", queues=1) as script:
         script.topics = {"T"}
@@ -110,7 +110,7 @@ async def test_an_offset_that_the_broker_does_not_have_is_left(autojump_clock: t
     assert set(commits[1:]) <= {"40", "41"}
 
 
-async def test_a_broker_that_does_not_hold_pulls_is_not_asked_without_end(
+async def test_a_broker_that_does_not_park_pulls_is_not_flooded(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with scripted_brokers("a", queues=1) as script:
@@ -121,7 +121,7 @@ async def test_a_broker_that_does_not_hold_pulls_is_not_asked_without_end(
             assert script.count(PULL) < 100
 
 
-async def test_the_exact_tags_are_looked_at_again(autojump_clock: trio.testing.MockClock) -> None:
+async def test_tags_are_checked_exactly_by_the_client(autojump_clock: trio.testing.MockClock) -> None:
     got = Collected()
     async with scripted_brokers("a", queues=1) as script:
         script.topics = {"T"}
@@ -133,7 +133,7 @@ async def test_the_exact_tags_are_looked_at_again(autojump_clock: trio.testing.M
     assert last["commitOffset"] == "3", "what was filtered out is behind us too"
 
 
-async def test_offsets_are_committed_up_to_the_first_that_is_open(autojump_clock: trio.testing.MockClock) -> None:
+async def test_offsets_are_committed_up_to_the_first_unfinished_message(autojump_clock: trio.testing.MockClock) -> None:
     release = trio.Event()
 
     async def listener(message: ReceivedMessage) -> None:
@@ -154,7 +154,7 @@ async def test_offsets_are_committed_up_to_the_first_that_is_open(autojump_clock
         assert commits[-1] == 5
 
 
-async def test_the_end_waits_for_the_listener_and_commits(autojump_clock: trio.testing.MockClock) -> None:
+async def test_closing_waits_for_the_listener_and_commits(autojump_clock: trio.testing.MockClock) -> None:
     done = []
 
     async def listener(message: ReceivedMessage) -> None:
@@ -174,9 +174,7 @@ async def test_the_end_waits_for_the_listener_and_commits(autojump_clock: trio.t
 
 
 @pytest.mark.parametrize("orderly", [False, True])
-async def test_what_was_not_begun_is_not_begun_at_the_end(
-    autojump_clock: trio.testing.MockClock, orderly: bool
-) -> None:
+async def test_closing_starts_no_further_messages(autojump_clock: trio.testing.MockClock, orderly: bool) -> None:
     begun: list[int] = []
 
     async def listener(message: ReceivedMessage) -> None:
@@ -194,7 +192,7 @@ async def test_what_was_not_begun_is_not_begun_at_the_end(
         assert script.headers(RequestCode.UPDATE_CONSUMER_OFFSET)[-1]["commitOffset"] == str(len(begun))
 
 
-async def test_a_listener_that_never_ends_does_not_hold_up_the_end_for_ever(
+async def test_a_listener_that_never_returns_does_not_block_closing(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with scripted_brokers("a", queues=1) as script:
@@ -212,7 +210,7 @@ async def test_a_listener_that_never_ends_does_not_hold_up_the_end_for_ever(
         assert script.headers(RequestCode.UPDATE_CONSUMER_OFFSET)[-1]["commitOffset"] == "0"
 
 
-async def test_pulling_pauses_at_each_limit_and_goes_on(autojump_clock: trio.testing.MockClock) -> None:
+async def test_pulling_pauses_at_each_limit_and_resumes(autojump_clock: trio.testing.MockClock) -> None:
     for settings in (
         {"queue_max_messages": 4},
         {"queue_max_bytes": 20},
@@ -239,7 +237,7 @@ async def test_pulling_pauses_at_each_limit_and_goes_on(autojump_clock: trio.tes
                 assert sorted(done) == list(range(8))
 
 
-async def test_a_suspended_consumer_pulls_nothing_until_it_goes_on(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_suspended_consumer_pulls_nothing_until_resumed(autojump_clock: trio.testing.MockClock) -> None:
     got = Collected()
     async with scripted_brokers("a", queues=1) as script:
         script.topics = {"T"}
@@ -256,7 +254,7 @@ async def test_a_suspended_consumer_pulls_nothing_until_it_goes_on(autojump_cloc
             assert got.offsets == [0]
 
 
-async def test_a_member_list_without_us_costs_no_queue(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_member_list_without_us_takes_no_queue_away(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a", queues=2) as script:
         script.topics = {"T"}
         async with consumer_at(script, Collected()) as consumer:
@@ -269,7 +267,7 @@ async def test_a_member_list_without_us_costs_no_queue(autojump_clock: trio.test
             assert script.count(RequestCode.HEART_BEAT) > before, "the broker is told"
 
 
-async def test_a_broker_that_has_forgotten_us_is_told_at_once(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_broker_that_lost_our_heartbeat_gets_one_at_once(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a", queues=1) as script:
         script.topics = {"T"}
         async with consumer_at(script, Collected()):
@@ -283,7 +281,7 @@ async def test_a_broker_that_has_forgotten_us_is_told_at_once(autojump_clock: tr
             assert script.count(RequestCode.HEART_BEAT) == before + 2, "the connection was lost and is there again"
 
 
-async def test_a_failed_message_is_sent_back_and_by_the_long_way_if_need_be(
+async def test_a_failed_message_is_sent_back_or_resent(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async def listener(message: ReceivedMessage) -> Later:
@@ -304,7 +302,7 @@ async def test_a_failed_message_is_sent_back_and_by_the_long_way_if_need_be(
     assert "DELAY\x013" in long["i"]
 
 
-async def test_what_can_be_neither_consumed_nor_sent_back_stays(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_message_neither_consumed_nor_sent_back_stays(autojump_clock: trio.testing.MockClock) -> None:
     calls: list[int] = []
 
     async def listener(message: ReceivedMessage) -> bool:
@@ -343,7 +341,7 @@ async def test_part_of_a_batch_can_be_consumed(autojump_clock: trio.testing.Mock
     assert [(header["offset"], header["delayLevel"]) for header in returned] == [("2000", "5")]
 
 
-async def test_a_listener_that_hangs_loses_its_message_to_another_try(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_hanging_listeners_message_is_retried(autojump_clock: trio.testing.MockClock) -> None:
     async def listener(message: ReceivedMessage) -> None:
         await trio.sleep(200)
 
@@ -357,7 +355,7 @@ async def test_a_listener_that_hangs_loses_its_message_to_another_try(autojump_c
         assert script.count(RequestCode.CONSUMER_SEND_MSG_BACK) == 1
 
 
-async def test_a_listener_that_answers_nonsense_is_told(
+async def test_an_invalid_listener_result_is_reported(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def listener(message: ReceivedMessage) -> Any:
@@ -373,7 +371,7 @@ async def test_a_listener_that_answers_nonsense_is_told(
     assert "return nothing when the message is consumed" in caplog.text
 
 
-async def test_a_bad_filter_keeps_the_consumer_from_starting(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_bad_filter_fails_the_start(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a") as script:
         script.next("a", RequestCode.CHECK_CLIENT_CONFIG, Reply(23, remark="no expression"))
         with pytest.raises(Refused, match="no expression"):
@@ -390,7 +388,7 @@ async def test_a_consumer_without_topic_or_listener_is_refused(autojump_clock: t
                 raise AssertionError("it started")
 
 
-async def test_heartbeats_tell_what_the_consumer_is(autojump_clock: trio.testing.MockClock) -> None:
+async def test_heartbeats_describe_the_consumer(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a") as script:
         async with consumer_at(script, Collected(), "x || y") as consumer:
             client_id = consumer.client_id
@@ -411,7 +409,7 @@ async def test_heartbeats_tell_what_the_consumer_is(autojump_clock: trio.testing
         assert subscriptions["T"].tagsSet == ["x", "y"]
 
 
-async def test_a_lost_lock_takes_the_queue_anew(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_queue_with_a_lost_lock_is_taken_again(autojump_clock: trio.testing.MockClock) -> None:
     got = Collected()
     async with scripted_brokers("a", queues=1) as script:
         script.topics = {"T"}
@@ -429,7 +427,7 @@ async def test_a_lost_lock_takes_the_queue_anew(autojump_clock: trio.testing.Moc
     assert got.offsets == [0, 1]
 
 
-async def test_an_orderly_queue_waits_and_repeats(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_orderly_queue_pauses_and_retries(autojump_clock: trio.testing.MockClock) -> None:
     calls: list[tuple[int, float]] = []
 
     async def listener(message: ReceivedMessage) -> Later | None:
@@ -450,7 +448,7 @@ async def test_an_orderly_queue_waits_and_repeats(autojump_clock: trio.testing.M
     assert calls[3][1] - calls[2][1] == pytest.approx(4.0, abs=0.01)
 
 
-async def test_broadcasting_keeps_offsets_here_and_never_retries(
+async def test_broadcasting_keeps_offsets_locally_and_never_retries(
     autojump_clock: trio.testing.MockClock, tmp_path: Path
 ) -> None:
     async def listener(message: ReceivedMessage) -> bool:
@@ -525,7 +523,7 @@ async def test_a_message_goes_through_all_sixteen_retries_into_the_dead_letters(
     assert [(message.message_id, message.retry_topic) for message in dead] == [(sent.message_id, "T")]
 
 
-async def test_an_offset_reset_by_an_administrator_is_followed(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_offset_reset_by_an_administrator_takes_effect(autojump_clock: trio.testing.MockClock) -> None:
     from rocketlet.remoting.command import request
     from rocketlet.remoting.connection_pool import ConnectionPool
     from rocketlet.remoting.protocol.offsets import ResetOffsetHeader
@@ -549,7 +547,7 @@ async def test_an_offset_reset_by_an_administrator_is_followed(autojump_clock: t
     assert len(got) == 16
 
 
-async def test_nobody_waits_for_a_queue_whose_lock_is_another_members(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_queue_locked_by_another_member_blocks_nothing(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a", queues=2) as script:
         script.topics = {"T"}
         granted = Reply(body=LockBatchAnswerBody([WireQueue("a", 1, "T")]).to_json())
@@ -560,13 +558,13 @@ async def test_nobody_waits_for_a_queue_whose_lock_is_another_members(autojump_c
             assert {queue.queue_id for queue in consumer.queues()} == {0, 1}
 
 
-async def test_a_queue_that_nobody_pulls_any_more_is_taken_anew(
+async def test_a_stalled_queue_is_taken_again(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     got = Collected()
     async with scripted_brokers("a", queues=1) as script:
         script.topics = {"T"}
-        script.next("a", PULL, DROP)  # with a time-out like this it would wait for hours
+        script.next("a", PULL, DROP)  # with such a timeout it would wait for hours
         async with consumer_at(script, got, pull_timeout=10_000.0):
             await trio.sleep(119)
             assert script.count(PULL) == 1
@@ -595,7 +593,7 @@ async def test_a_namespace_is_on_the_wire_and_nowhere_else(autojump_clock: trio.
     assert {(message.topic, message.queue.topic) for message in got} == {("T", "T")}
 
 
-async def test_a_mistake_of_the_clients_own_ends_it_loudly(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_bug_in_the_client_ends_it_loudly(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a", queues=1) as script:
         script.topics = {"T"}
         with pytest.raises(TypeError):

@@ -1,4 +1,4 @@
-"""Sends that a thread makes itself, against a socket that a test answers by hand."""
+"""Sends made in the calling thread, to a socket that the test answers itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIMIT = 1 << 20
 
 @contextmanager
 def server(*turns: Callable[[socket.socket], object]) -> Iterator[str]:
-    """Accepts connections, one after the other, and lets each turn have one."""
+    """Accepts connections one after the other."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
@@ -48,7 +48,7 @@ def ask(line: DirectLine, seconds: float = 5.0) -> Command:
     return line.exchange(encode(Command(310, opaque=opaque)), opaque, seconds)
 
 
-def test_an_answer_is_read_also_byte_by_byte() -> None:
+def test_an_answer_is_read_even_byte_by_byte() -> None:
     def serve(connected: socket.socket) -> None:
         answer(connected)
         answer(connected, byte_by_byte=True)
@@ -62,7 +62,7 @@ def test_an_answer_is_read_also_byte_by_byte() -> None:
         line.close()
 
 
-def test_the_answer_to_another_request_is_left_out() -> None:
+def test_answers_to_other_requests_are_skipped() -> None:
     def serve(connected: socket.socket) -> None:
         request = FrameDecoder().feed(connected.recv(65536))[0]
         for opaque in (99, request.opaque):
@@ -74,7 +74,7 @@ def test_the_answer_to_another_request_is_left_out() -> None:
         line.close()
 
 
-def test_silence_and_an_end_are_told_apart() -> None:
+def test_a_timeout_and_a_closed_connection_are_distinguished() -> None:
     gone = threading.Event()
     with server(lambda connected: gone.wait(10), lambda connected: connected.recv(65536)) as address:
         line = DirectLine(address, LIMIT)
@@ -88,7 +88,7 @@ def test_silence_and_an_end_are_told_apart() -> None:
         line.close()
 
 
-def test_a_line_that_was_closed_meanwhile_is_noticed() -> None:
+def test_a_line_closed_meanwhile_is_noticed() -> None:
     closed = threading.Event()
 
     def close(connected: socket.socket) -> None:

@@ -34,7 +34,7 @@ def test_it_is_shared_and_ends_with_its_last_user() -> None:
     third.release()
 
 
-def test_errors_come_back_as_themselves(engine: EngineThread) -> None:
+def test_exceptions_keep_their_type(engine: EngineThread) -> None:
     async def fail() -> None:
         async with trio.open_nursery():
             raise ValueError("bare")
@@ -47,11 +47,11 @@ def test_a_blocking_call_from_the_loop_itself_is_refused(engine: EngineThread) -
     async def call_inside() -> None:
         engine.call(add, 1, 2)
 
-    with pytest.raises(InvalidUse, match="would wait for ever"):
+    with pytest.raises(InvalidUse, match="would wait forever"):
         engine.call(call_inside)
 
 
-def test_functions_posted_from_many_threads_all_run(engine: EngineThread) -> None:
+def test_all_functions_posted_from_many_threads_run(engine: EngineThread) -> None:
     ran: list[int] = []
 
     def post_many() -> None:
@@ -91,7 +91,7 @@ def test_a_run_that_cannot_start_says_why(engine: EngineThread) -> None:
         HostedRun(engine, "test").start(live)
 
 
-def test_a_run_that_dies_tells_whoever_uses_it(engine: EngineThread, caplog: pytest.LogCaptureFixture) -> None:
+def test_users_of_a_failed_run_get_its_error(engine: EngineThread, caplog: pytest.LogCaptureFixture) -> None:
     async def live(stop: trio.Event, *, task_status: trio.TaskStatus[None]) -> None:
         task_status.started()
         raise KeyError("a mistake")
@@ -104,7 +104,7 @@ def test_a_run_that_dies_tells_whoever_uses_it(engine: EngineThread, caplog: pyt
     assert "consumer g has died" in caplog.text
 
 
-def test_callbacks_run_in_order_and_survive_a_bad_one(engine: EngineThread) -> None:
+def test_callbacks_run_in_order_and_survive_a_failing_one(engine: EngineThread) -> None:
     called: list[int] = []
     done = threading.Event()
 

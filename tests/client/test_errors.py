@@ -9,7 +9,7 @@ from rocketlet.remoting.command import Command
 from rocketlet.remoting.errors import CallTimeout, ConnectFailed, ConnectionLost
 
 
-def test_an_error_says_what_where_how_long_and_what_to_do() -> None:
+def test_an_error_names_cause_address_duration_and_remedy() -> None:
     error = errors.TimedOut("the send was not answered", topic="T", broker="a", advice="look at the broker")
     assert str(error) == "the send was not answered (topic T, broker a); look at the broker"
     assert str(error.after(3004.4, 3)) == (
@@ -18,7 +18,7 @@ def test_an_error_says_what_where_how_long_and_what_to_do() -> None:
     assert str(errors.ClientError("plain")) == "plain"
 
 
-def test_all_are_rocketlet_errors() -> None:
+def test_all_errors_are_rocketlet_errors() -> None:
     for name in dir(errors):
         found = getattr(errors, name)
         if isinstance(found, type) and issubclass(found, Exception):
@@ -34,7 +34,7 @@ def test_all_are_rocketlet_errors() -> None:
         (ConnectionLost("x"), errors.Unreachable),
     ],
 )
-def test_failures_of_connections_are_translated(error: Exception, kind: type[errors.ClientError]) -> None:
+def test_connection_failures_are_translated(error: Exception, kind: type[errors.ClientError]) -> None:
     assert type(translated(error, "PULL", "a:1", "T")) is kind  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""The public classes: each method is written once, and is there for threads and for event loops."""
+"""The public classes: each method is written once, and exists for threads and for event loops."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PAIRS = [
     (client.LitePullConsumer, client.AsyncLitePullConsumer, set()),
     (client.PullConsumer, client.AsyncPullConsumer, set()),
 ]
-LIFE = {"start", "shutdown", "close"}  # of clients in threads; the others live as long as their block
+LIFE = {"start", "shutdown", "close"}  # of clients in threads; the others last as long as their block
 
 
 def methods(kind: type) -> dict[str, Callable[..., Any]]:
@@ -45,12 +45,12 @@ def test_threads_and_event_loops_have_the_same_methods(
         assert not inspect.iscoroutinefunction(blocking[name]), name
 
 
-def test_what_waits_is_awaited_on_event_loops() -> None:
+def test_blocking_calls_are_awaitable_on_event_loops() -> None:
     plain = {name for name, method in methods(client.AsyncProducer).items() if not inspect.iscoroutinefunction(method)}
     assert plain == {"send_soon"}
 
 
-def test_a_coroutine_that_suspends_in_a_thread_is_a_mistake_of_ours() -> None:
+def test_a_coroutine_suspending_in_a_thread_is_a_bug() -> None:
     async def sleeps() -> None:
         await trio.lowlevel.cancel_shielded_checkpoint()
 
@@ -58,7 +58,7 @@ def test_a_coroutine_that_suspends_in_a_thread_is_a_mistake_of_ours() -> None:
         completed(sleeps())
 
 
-async def test_a_client_that_cannot_be_made_leaves_no_engine_running() -> None:
+async def test_a_failed_constructor_leaves_no_engine_running() -> None:
     with pytest.raises(InvalidUse):
         async with client.AsyncProducer("no group at all"):
             raise AssertionError
@@ -104,7 +104,7 @@ def transactions(producer: TransactionProducer) -> None:
 
 @pytest.mark.slow
 @pytest.mark.process
-def test_type_checkers_know_what_a_call_returns(tmp_path: Path) -> None:
+def test_type_checkers_know_the_return_types(tmp_path: Path) -> None:
     program = tmp_path / "typed_use.py"
     program.write_text(TYPED_USE)
     command = [sys.executable, "-m", "mypy", "--strict", "--warn-unused-ignores", str(program)]

@@ -42,7 +42,7 @@ MESSAGE = ReceivedMessage(
 )
 
 
-def test_a_listener_runs_once_for_each_key(keys: Keys) -> None:
+def test_a_listener_runs_once_per_key(keys: Keys) -> None:
     calls: list[str] = []
     listener = once(keys)(lambda message: calls.append(message.message_id))
     listener(MESSAGE)
@@ -51,12 +51,12 @@ def test_a_listener_runs_once_for_each_key(keys: Keys) -> None:
     assert calls == ["id", "other order"]
 
 
-def test_without_keys_the_message_id_counts() -> None:
+def test_without_keys_the_message_id_is_used() -> None:
     assert business_key(MESSAGE) == "T#order-1"
     assert business_key(replace(MESSAGE, keys=())) == "T#id"
 
 
-def test_what_failed_runs_again(keys: Keys) -> None:
+def test_a_failed_message_runs_again(keys: Keys) -> None:
     answers: list[object] = [ValueError("no"), Later(), None, None]
 
     @once(keys)
@@ -75,7 +75,7 @@ def test_what_failed_runs_again(keys: Keys) -> None:
     assert len(answers) == 1
 
 
-def test_a_second_delivery_waits_while_the_first_is_worked_on(keys: Keys) -> None:
+def test_a_second_delivery_waits_for_the_first_to_finish(keys: Keys) -> None:
     @once(keys)
     def listener(message: ReceivedMessage) -> None:
         with pytest.raises(InProgress):
@@ -102,7 +102,7 @@ async def test_an_async_listener_runs_once_too(keys: Keys) -> None:
     assert len(calls) == 2
 
 
-def test_sqlite_remembers_over_a_restart(tmp_path: Path) -> None:
+def test_sqlite_remembers_across_a_restart(tmp_path: Path) -> None:
     path = str(tmp_path / "keys.db")
     with SqliteKeys(path) as first:
         assert first.begin("k")
@@ -113,7 +113,7 @@ def test_sqlite_remembers_over_a_restart(tmp_path: Path) -> None:
         assert second.begin("in work at the crash") is True
 
 
-def test_only_the_newest_are_kept(tmp_path: Path) -> None:
+def test_only_the_newest_keys_are_kept(tmp_path: Path) -> None:
     memory = MemoryKeys(most=2)
     sqlite = SqliteKeys(str(tmp_path / "keys.db"), keep=2)
     with sqlite:

@@ -1,7 +1,8 @@
-"""Sends that wait for a busy queue leave together, and nobody can tell but by the speed."""
+"""Sends that wait for a busy queue leave together, which shows only in the speed."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import chain
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketlet.client import AsyncProducer, Message, MessageQueue, Refused, SendStatus, TimedOut
-from rocketlet.client.sending.send import MOST_BYTES
+from rocketlet.client.sending.lanes import MOST_BYTES
 from rocketlet.remoting.handler import Reply, Request
 from rocketlet.remoting.request_codes import RequestCode
 from tests.support.properties import examples
@@ -25,7 +26,7 @@ BATCH = RequestCode.SEND_BATCH_MESSAGE
 
 @asynccontextmanager
 async def producer_at(script: Script, **config: Any) -> AsyncIterator[AsyncProducer]:
-    """One that has its route and its connections."""
+    """A producer with its route and connections."""
     async with AsyncProducer("p", namesrv=script.namesrv, world=script.world(), **config) as producer:
         for _ in range(script.queues * len(script.names)):
             await producer.send(Message("T", b"first"))
@@ -39,7 +40,7 @@ def numbers(*count: int) -> list[bytes]:
     return [b"%d" % number for number in range(*count)]
 
 
-async def test_what_comes_while_a_request_is_on_its_way_leaves_as_one_batch(
+async def test_sends_during_a_request_leave_as_one_batch(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with scripted_brokers("a", queues=1) as script, producer_at(script) as producer:
@@ -52,14 +53,27 @@ async def test_what_comes_while_a_request_is_on_its_way_leaves_as_one_batch(
         assert {result.queue for result in results} == {MessageQueue("T", "a", 0)}
 
 
-async def test_an_idle_queue_takes_each_send_at_once(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_idle_queue_sends_at_once(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a", queues=4) as script, producer_at(script) as producer:
         for each in [producer.send_soon(Message("T", body)) for body in numbers(4)]:
             await each
         assert script.sent() == [[body] for body in numbers(4)]
 
 
-async def test_a_batch_has_no_more_bytes_than_it_may(autojump_clock: trio.testing.MockClock) -> None:
+async def test_sends_of_one_turn_share_a_batch_even_to_an_idle_queue(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with scripted_brokers("a", queues=1) as script, producer_at(script) as producer:
+        engine, _ = producer._sending()
+        messages = [Message("T", body, wait_store=body != b"30") for body in numbers(50)]
+        sends = deque(map(engine.preparer.prepare, messages))
+        engine.pipeline.submit_all(sends)
+        await engine.pipeline.drain()
+        assert script.sent() == [numbers(30), [b"30"], numbers(31, 50)]
+        assert not sends
+
+
+async def test_a_batch_stays_within_its_byte_limit(autojump_clock: trio.testing.MockClock) -> None:
     body = bytes(MOST_BYTES // 4)
     async with scripted_brokers("a", queues=1) as script, producer_at(script, compress_over=1 << 20) as producer:
         for each in [producer.send_soon(Message("T", body)) for _ in range(9)]:
@@ -77,7 +91,7 @@ async def test_a_batch_has_no_more_bytes_than_it_may(autojump_clock: trio.testin
     ],
     ids=["delayed", "does not wait", "timed", "compressed"],
 )
-async def test_what_may_not_be_in_a_batch_goes_alone_and_in_order(
+async def test_unbatchable_messages_go_alone_and_in_order(
     autojump_clock: trio.testing.MockClock, message: Message
 ) -> None:
     async with scripted_brokers("a", queues=1) as script, producer_at(script) as producer:
@@ -89,14 +103,14 @@ async def test_what_may_not_be_in_a_batch_goes_alone_and_in_order(
         assert [ext["m"] for _, _, ext in script.asked] == ["false", "true", "false", "true"]
 
 
-async def test_batching_can_be_switched_off(autojump_clock: trio.testing.MockClock) -> None:
+async def test_batching_can_be_disabled(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a", queues=1) as script, producer_at(script, batching=False) as producer:
         for each in [producer.send_soon(Message("T", body)) for body in numbers(5)]:
             await each
         assert script.sent() == [[body] for body in numbers(5)]
 
 
-async def test_who_lingers_waits_for_others_also_at_an_idle_queue(autojump_clock: trio.testing.MockClock) -> None:
+async def test_lingering_waits_even_at_an_idle_queue(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a", queues=1) as script, producer_at(script, linger=0.5) as producer:
         began = trio.current_time()
         pending = [producer.send_soon(Message("T", body)) for body in numbers(5)]
@@ -109,7 +123,7 @@ async def test_who_lingers_waits_for_others_also_at_an_idle_queue(autojump_clock
         assert 0.5 <= trio.current_time() - began < 0.6
 
 
-async def test_a_batch_that_is_lost_is_tried_again_message_by_message(
+async def test_a_lost_batch_is_retried_message_by_message(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with scripted_brokers("a", "b", queues=1) as script, producer_at(script) as producer:
@@ -124,7 +138,7 @@ async def test_a_batch_that_is_lost_is_tried_again_message_by_message(
         assert sorted(chain.from_iterable(script.sent("b")), key=int) == numbers(20)
 
 
-async def test_of_a_refused_batch_only_the_bad_message_is_refused(autojump_clock: trio.testing.MockClock) -> None:
+async def test_only_the_bad_message_of_a_refused_batch_fails(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a", queues=1) as script, producer_at(script, retry_codes=frozenset()) as producer:
 
         def strict(request: Request) -> Reply:
@@ -143,7 +157,7 @@ async def test_of_a_refused_batch_only_the_bad_message_is_refused(autojump_clock
         assert [len(bodies) for bodies in script.sent()] == [1, 5, 1, 1, 1, 1, 1]
 
 
-async def test_a_broker_that_is_busy_refuses_a_batch_once(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_busy_broker_refuses_a_batch_once(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a", queues=1) as script, producer_at(script) as producer:
         script.next("a", BATCH, Reply(2, remark="busy"))
         pending = [producer.send_soon(Message("T", body)) for body in numbers(6)]
@@ -154,7 +168,7 @@ async def test_a_broker_that_is_busy_refuses_a_batch_once(autojump_clock: trio.t
         assert len(script.sent()) == 2
 
 
-async def test_one_that_is_late_leaves_the_others_of_its_batch_their_offsets(
+async def test_one_timeout_leaves_the_rest_of_its_batch_unaffected(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with scripted_brokers("a", queues=1) as script, producer_at(script) as producer:
@@ -166,7 +180,7 @@ async def test_one_that_is_late_leaves_the_others_of_its_batch_their_offsets(
         assert [result.queue_offset for result in results] == [1, 2, 4, 5]
 
 
-async def test_what_waits_behind_a_send_that_is_never_answered_goes_once_that_is_given_up(
+async def test_sends_queued_behind_an_unanswered_send_leave_at_its_timeout(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with scripted_brokers("a", queues=1) as script, producer_at(script, retries=0) as producer:
@@ -186,8 +200,8 @@ async def test_what_waits_behind_a_send_that_is_never_answered_goes_once_that_is
     late=st.sets(st.integers(0, 29)),
     cuts=st.integers(0, 2),
 )
-def test_every_send_has_its_own_end(sizes: list[int], alone: set[int], late: set[int], cuts: int) -> None:
-    """Whatever is sent, cut and late: a result tells the offset at which that message was stored."""
+def test_every_send_ends_by_itself(sizes: list[int], alone: set[int], late: set[int], cuts: int) -> None:
+    """Whatever is sent, disconnected or late: a result has the offset at which its message was stored."""
 
     async def run() -> None:
         async with (

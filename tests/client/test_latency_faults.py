@@ -23,7 +23,7 @@ def test_the_table_turns_latency_into_avoidance(latency: float, avoided: int) ->
     assert LatencyFaults().avoidance_ms(latency) == avoided
 
 
-def test_a_slow_broker_is_avoided_for_its_time_and_then_forgiven() -> None:
+def test_a_slow_broker_is_avoided_for_its_penalty() -> None:
     faults = LatencyFaults()
     faults.answered("a", 700, now=1000)
     assert not faults.available("a", 30_999)
@@ -31,14 +31,14 @@ def test_a_slow_broker_is_avoided_for_its_time_and_then_forgiven() -> None:
     assert faults.available("unknown", 0)
 
 
-def test_a_failed_try_counts_as_thirty_seconds_of_latency() -> None:
+def test_a_failed_attempt_counts_as_thirty_seconds_of_latency() -> None:
     faults = LatencyFaults()
     faults.failed("a", 3, now=0)
     assert not faults.available("a", 599_999)
     assert faults.available("a", 600_000)
 
 
-def test_a_fast_answer_takes_a_fault_back() -> None:
+def test_a_fast_answer_clears_a_fault() -> None:
     faults = LatencyFaults()
     faults.failed("a", 3, now=0)
     faults.answered("a", 10, now=1)

@@ -1,4 +1,4 @@
-"""A batch by columns is what the messages are one by one."""
+"""A batch in columns equals the messages one by one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def records(draw: st.DrawFn) -> Record:
 
 
 @given(st.lists(records(), max_size=5))
-def test_the_columns_are_those_of_the_messages(some: list[Record]) -> None:
+def test_the_columns_equal_the_messages(some: list[Record]) -> None:
     raw = b"".join(map(encode, some))
     messages = READER.pulled(raw, QUEUE)
     batch = READER.batch(memoryview(raw), QUEUE)
@@ -56,7 +56,7 @@ def test_the_columns_are_those_of_the_messages(some: list[Record]) -> None:
 
 
 @given(st.lists(records(), min_size=1, max_size=3), st.data())
-def test_a_batch_is_as_strict_as_messages(some: list[Record], data: st.DataObject) -> None:
+def test_a_batch_is_decoded_as_strictly_as_messages(some: list[Record], data: st.DataObject) -> None:
     raw = bytearray(b"".join(map(encode, some)))
     for _ in range(data.draw(st.integers(0, 2))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
@@ -70,7 +70,7 @@ def test_a_batch_is_as_strict_as_messages(some: list[Record], data: st.DataObjec
         assert list(READER.batch(bytes(raw), QUEUE)) == messages
 
 
-def test_only_messages_with_a_wanted_tag_are_in_it() -> None:
+def test_a_batch_holds_only_messages_with_a_wanted_tag() -> None:
     raw = b"".join(encode(Record("T", 3, n, n, b"%d" % n, f"TAGS\x01{'ab'[n % 2]}".encode())) for n in range(5))
     batch = READER.batch(raw, QUEUE, parse_tags("T", "b || c", 0))
     assert (batch.offsets, batch.bodies, batch.tags) == ([1, 3], [b"1", b"3"], ["b", "b"])
@@ -78,7 +78,7 @@ def test_only_messages_with_a_wanted_tag_are_in_it() -> None:
     assert len(READER.batch(raw, QUEUE, parse_tags("T", "c", 0))) == 0
 
 
-def test_what_would_grow_too_large_is_refused() -> None:
+def test_a_batch_too_large_inflated_is_refused() -> None:
     raw = encode(Record("T", 3, 0, 0, compress(b"x" * 100_000, 5), sys_flag=flags.COMPRESSED))
     with pytest.raises(CannotInflate):
         MessageReader("", 1000).batch(raw, QUEUE)

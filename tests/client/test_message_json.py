@@ -1,4 +1,4 @@
-"""Messages whose bodies are values: as JSON, or as a serialiser of the user writes them."""
+"""Messages whose bodies are values: as JSON, or written by a user's serialiser."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_value_is_sent_and_read_back() -> None:
     assert received(message.body).json() == value
 
 
-def test_what_is_no_json_is_refused() -> None:
+def test_invalid_json_is_refused() -> None:
     with pytest.raises(TypeError):
         Message.json("T", {1, 2})
     with pytest.raises(json.JSONDecodeError):
@@ -39,7 +39,7 @@ class Order:
 
 
 class Orders:
-    """A serialiser of a user's."""
+    """A user's serialiser."""
 
     def dumps(self, value: Order, /) -> bytes:
         return msgspec.msgpack.encode(value)
@@ -48,7 +48,7 @@ class Orders:
         return msgspec.msgpack.decode(body, type=Order)
 
 
-def test_a_serialiser_writes_and_reads_values_of_its_kind() -> None:
+def test_a_serialiser_writes_and_reads_its_own_types() -> None:
     message = Message.of("T", Order(7, "tea"), Orders(), tags="new")
     assert (message.topic, message.tags) == ("T", "new")
     read: Order = received(message.body).value(Orders())

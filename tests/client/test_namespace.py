@@ -28,5 +28,5 @@ def test_without_a_namespace_nothing_changes() -> None:
     assert unwrap("", "ns%orders") == "ns%orders"
 
 
-def test_names_of_other_namespaces_stay() -> None:
+def test_names_of_other_namespaces_are_left_alone() -> None:
     assert unwrap("ns", "other%orders") == "other%orders"

@@ -15,7 +15,7 @@ QUEUE, OTHER = MessageQueue("T", "a", 0), MessageQueue("T", "b", 1)
 
 
 class Wire:
-    """Connections that answer what a test says and keep what was asked."""
+    """Connections that give scripted answers and record requests."""
 
     def __init__(self, *answers: Command | Exception) -> None:
         self.answers = list(answers)
@@ -38,7 +38,7 @@ def remote(wire: Wire) -> RemoteOffsets:
     return RemoteOffsets("g", BrokerCalls(wire), {"a": "a:1"}.get)
 
 
-async def test_stored_offsets_are_read_from_the_queues_broker() -> None:
+async def test_committed_offsets_are_read_from_the_queues_broker() -> None:
     wire = Wire(Command(0, ext={"offset": "7"}), Command(22), Command(0, ext={"offset": "-1"}), Command(1, remark="no"))
     offsets = remote(wire)
     assert [await offsets.read(QUEUE) for _ in range(3)] == [7, None, None]
@@ -48,7 +48,7 @@ async def test_stored_offsets_are_read_from_the_queues_broker() -> None:
         await offsets.read(OTHER)
 
 
-async def test_what_was_noted_is_committed_again_and_again_until_it_is_forgotten() -> None:
+async def test_an_offset_is_committed_every_round_until_forgotten() -> None:
     wire = Wire()
     offsets = remote(wire)
     await offsets.persist([QUEUE])
@@ -66,7 +66,7 @@ async def test_what_was_noted_is_committed_again_and_again_until_it_is_forgotten
     assert len(wire.asked) == 2
 
 
-async def test_a_commit_that_fails_is_tried_by_the_next_round() -> None:
+async def test_a_failed_commit_is_retried_in_the_next_round() -> None:
     wire = Wire(ConnectFailed("down"), Command(0))
     offsets = remote(wire)
     offsets.update(QUEUE, 5)
@@ -75,7 +75,7 @@ async def test_a_commit_that_fails_is_tried_by_the_next_round() -> None:
     assert len(wire.asked) == 2
 
 
-async def test_local_offsets_outlive_a_restart_and_a_broken_file(tmp_path: Path) -> None:
+async def test_local_offsets_survive_a_restart_and_a_broken_file(tmp_path: Path) -> None:
     offsets = LocalOffsets(str(tmp_path), "10.0.0.1@DEFAULT", "g/../x")
     offsets.update(QUEUE, 5)
     await offsets.persist([QUEUE])
@@ -90,7 +90,7 @@ async def test_local_offsets_outlive_a_restart_and_a_broken_file(tmp_path: Path)
     assert (await before.read(QUEUE), await before.read(OTHER)) == (5, None)
 
 
-async def test_local_offsets_of_java_are_read(tmp_path: Path) -> None:
+async def test_javas_local_offsets_are_read(tmp_path: Path) -> None:
     folder = tmp_path / "c" / "g"
     folder.mkdir(parents=True)
     (folder / "offsets.json").write_text('{"offsetTable":{{"brokerName":"a","queueId":0,"topic":"T"}:42}}')

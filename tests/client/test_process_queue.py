@@ -38,7 +38,7 @@ def filled(*offsets: int, start: int = 0) -> ProcessQueue:
     return queue
 
 
-def test_what_may_be_committed_is_the_lowest_open_offset() -> None:
+def test_the_lowest_unfinished_offset_may_be_committed() -> None:
     queue = filled(5, 6, 7, start=5)
     queue.finish([message(6), message(7)])
     assert queue.committable() == 5
@@ -46,7 +46,7 @@ def test_what_may_be_committed_is_the_lowest_open_offset() -> None:
     assert queue.committable() == 8
 
 
-def test_offsets_that_the_broker_skipped_are_committed_once_nothing_is_open() -> None:
+def test_skipped_offsets_are_committed_once_nothing_is_unfinished() -> None:
     queue = filled(start=3)
     queue.put([], 9)
     assert queue.committable() == 9
@@ -57,7 +57,7 @@ def test_offsets_that_the_broker_skipped_are_committed_once_nothing_is_open() ->
 
 
 @given(st.lists(st.tuples(st.sampled_from(["put", "finish"]), st.integers(0, 30)), max_size=60))
-def test_it_agrees_with_a_plain_model_and_never_commits_ahead(steps: list[tuple[str, int]]) -> None:
+def test_it_agrees_with_a_simple_model_and_never_commits_ahead(steps: list[tuple[str, int]]) -> None:
     queue = ProcessQueue(QUEUE, 0, now=0)
     open_offsets: dict[int, int] = {}
     end, committed = 0, 0
@@ -84,7 +84,7 @@ def test_a_message_pulled_twice_is_held_once() -> None:
     assert (queue.count, queue.bytes) == (2, 20)
 
 
-def test_an_orderly_batch_is_finished_or_taken_again() -> None:
+def test_an_orderly_batch_is_finished_or_redelivered() -> None:
     queue = filled(1, 2, 3)
     assert [m.queue_offset for m in queue.take(2)] == [1, 2]
     queue.put_back()
@@ -104,22 +104,21 @@ def test_a_lock_is_trusted_for_thirty_seconds() -> None:
     assert not queue.is_locked(31_001)
 
 
-def test_a_queue_that_nobody_pulls_is_stalled_after_two_minutes() -> None:
+def test_a_queue_not_pulled_for_two_minutes_is_stalled() -> None:
     queue = filled(1)
     assert not queue.is_stalled(120_000)
     assert queue.is_stalled(120_001)
 
 
-def test_statistics_and_repr_tell_the_state() -> None:
+def test_properties_and_repr_show_the_state() -> None:
     queue = filled(4, 9)
-    shown = queue.statistics()
-    assert (shown.count, shown.bytes, shown.min_offset, shown.max_offset, shown.pulled_to) == (2, 20, 4, 9, 10)
+    assert (queue.count, queue.bytes, queue.open_range, queue.pulled_to) == (2, 20, (4, 9), 10)
     assert repr(queue) == "<ProcessQueue T/a/0: 2 open, pulled to 10>"
     queue.drop()
     assert "dropped" in repr(queue)
 
 
-def test_totals_follow_until_a_queue_is_dropped() -> None:
+def test_totals_include_a_queue_until_it_is_dropped() -> None:
     totals = Totals()
     first = ProcessQueue(QUEUE, 0, 0, (totals,))
     second = ProcessQueue(MessageQueue("T", "a", 1), 0, 0, (totals,))

@@ -17,7 +17,7 @@ def test_importing_the_client_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize("name", client.__all__)
-def test_every_public_name_is_there_and_explained(name: str) -> None:
+def test_every_public_name_exists_and_is_documented(name: str) -> None:
     found = getattr(client, name)
     assert found.__doc__
 
@@ -27,7 +27,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         client.Produzent  # noqa: B018
 
 
-def test_every_call_of_the_facades_is_explained() -> None:
+def test_every_method_of_the_facades_is_documented() -> None:
     for name in client.__all__:
         if name.endswith(("Producer", "Consumer")):
             facade = getattr(client, name)

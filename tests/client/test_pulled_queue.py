@@ -1,4 +1,4 @@
-"""What may be committed of batches that are handed over and finished in parts."""
+"""What may be committed of batches that are delivered and finished in parts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def put(queue: PulledQueue, offsets: list[int]) -> Pulled:
 
 
 @given(sizes=st.lists(st.integers(1, 5), min_size=1, max_size=4), data=st.data())
-def test_the_lowest_offset_that_is_not_finished_may_be_committed(sizes: list[int], data: st.DataObject) -> None:
+def test_the_lowest_unfinished_offset_may_be_committed(sizes: list[int], data: st.DataObject) -> None:
     totals = Totals()
     queue = PulledQueue(QUEUE, 10, 0, (totals,))
     assert queue.committable() == 10
@@ -29,7 +29,7 @@ def test_the_lowest_offset_that_is_not_finished_may_be_committed(sizes: list[int
     parts = []
     begin = 10
     for size in sizes:
-        offsets = [begin + 2 * n for n in range(size)]  # what a filter left has gaps
+        offsets = [begin + 2 * n for n in range(size)]  # a filtered batch has gaps
         begin = offsets[-1] + 1
         batch = put(queue, offsets)
         open_offsets.update(offsets)
@@ -47,17 +47,16 @@ def test_the_lowest_offset_that_is_not_finished_may_be_committed(sizes: list[int
     assert (queue.committable(), queue.count, queue.bytes, totals) == (begin, 0, 0, Totals())
 
 
-def test_a_pull_that_found_nothing_moves_the_queue_on() -> None:
+def test_a_pull_that_found_nothing_advances_the_queue() -> None:
     queue = PulledQueue(QUEUE, 0, 0)
     queue.put_batch(READER.batch(b"", QUEUE), 9)
     assert (queue.committable(), queue.count, queue.span) == (9, 0, 0)
 
 
-def test_statistics_tell_the_span() -> None:
+def test_the_open_range_spans_all_batches() -> None:
     queue = PulledQueue(QUEUE, 0, 0)
     batch = put(queue, [4, 9])
-    shown = queue.statistics()
-    assert (shown.count, shown.min_offset, shown.max_offset, shown.pulled_to) == (2, 4, 9, 10)
+    assert (queue.count, queue.open_range, queue.pulled_to) == (2, (4, 9), 10)
     queue.finish_part(batch, 0, 1)
     assert (queue.committable(), queue.span) == (9, 0)
 

@@ -28,7 +28,7 @@ QUEUE = MessageQueue("T", "broker-a", 0)
 
 @asynccontextmanager
 async def filled(count: int, queues: int = 1) -> AsyncIterator[tuple[Cluster, AsyncProducer]]:
-    """A broker whose topic T has so many messages, their bodies their numbers."""
+    """A broker whose topic T has that many messages, with their numbers as bodies."""
     async with (
         memory_cluster() as cluster,
         AsyncProducer("p", namesrv=cluster.namesrv, world=cluster.world()) as producer,
@@ -49,7 +49,7 @@ def numbers(messages: list[ReceivedMessage]) -> list[int]:
     return [int(message.body) for message in messages]
 
 
-async def test_what_was_come_back_from_is_committed(autojump_clock: trio.testing.MockClock) -> None:
+async def test_finished_messages_are_committed(autojump_clock: trio.testing.MockClock) -> None:
     async with filled(5) as (cluster, _):
         async with lite(cluster, topics={"T": "*"}, pull_batch=2) as consumer:
             assert numbers(await consumer.poll()) == [0, 1]
@@ -60,7 +60,7 @@ async def test_what_was_come_back_from_is_committed(autojump_clock: trio.testing
             assert numbers(await consumer.poll()) == [4], "the block ended well, so they were consumed"
 
 
-async def test_what_a_failed_block_had_comes_again(autojump_clock: trio.testing.MockClock) -> None:
+async def test_messages_of_a_failed_block_are_redelivered(autojump_clock: trio.testing.MockClock) -> None:
     async with filled(3) as (cluster, _):
         with pytest.raises(ValueError, match="over message 1"):
             async with lite(cluster, topics={"T": "*"}) as consumer:
@@ -71,7 +71,7 @@ async def test_what_a_failed_block_had_comes_again(autojump_clock: trio.testing.
             assert numbers(await consumer.poll()) == [1, 2]
 
 
-async def test_iterating_waits_for_what_comes(autojump_clock: trio.testing.MockClock) -> None:
+async def test_iterating_waits_for_messages(autojump_clock: trio.testing.MockClock) -> None:
     got: list[int] = []
 
     async with filled(2) as (cluster, producer), lite(cluster, topics={"T": "*"}) as consumer:
@@ -90,7 +90,7 @@ async def test_iterating_waits_for_what_comes(autojump_clock: trio.testing.MockC
     assert got == [0, 1, 2, 3]
 
 
-async def test_a_loop_left_early_leaves_the_rest_to_the_next(autojump_clock: trio.testing.MockClock) -> None:
+async def test_leaving_a_loop_early_leaves_the_rest_for_the_next(autojump_clock: trio.testing.MockClock) -> None:
     async with filled(6) as (cluster, _), lite(cluster, topics={"T": "*"}) as consumer:
         got: list[int] = []
         for _ in range(2):
@@ -102,14 +102,14 @@ async def test_a_loop_left_early_leaves_the_rest_to_the_next(autojump_clock: tri
         assert numbers(await consumer.poll()) == [4, 5]
 
 
-async def test_poll_gives_up_in_time(autojump_clock: trio.testing.MockClock) -> None:
+async def test_poll_gives_up_at_its_timeout(autojump_clock: trio.testing.MockClock) -> None:
     async with filled(0) as (cluster, _), lite(cluster, topics={"T": "*"}) as consumer:
         began = trio.current_time()
         assert await consumer.poll(2.5) == []
         assert trio.current_time() - began == pytest.approx(2.5, abs=0.01)
 
 
-async def test_the_end_ends_iterating(autojump_clock: trio.testing.MockClock) -> None:
+async def test_closing_ends_iterating(autojump_clock: trio.testing.MockClock) -> None:
     async with filled(0) as (cluster, _):
         async with trio.open_nursery() as nursery, lite(cluster, topics={"T": "*"}) as consumer:
 
@@ -123,7 +123,7 @@ async def test_the_end_ends_iterating(autojump_clock: trio.testing.MockClock) ->
             await consumer.poll()
 
 
-async def test_two_members_share_and_one_takes_over(autojump_clock: trio.testing.MockClock) -> None:
+async def test_two_members_share_queues_and_one_takes_over(autojump_clock: trio.testing.MockClock) -> None:
     async with filled(0, queues=4) as (cluster, _), lite(cluster, topics={"T": "*"}) as first:
         async with lite(cluster, topics={"T": "*"}) as second:
             await trio.sleep(5)
@@ -133,7 +133,7 @@ async def test_two_members_share_and_one_takes_over(autojump_clock: trio.testing
         assert len(first.assignment()) == 4
 
 
-async def test_assigned_queues_are_sought_paused_and_resumed(autojump_clock: trio.testing.MockClock) -> None:
+async def test_assigned_queues_can_be_sought_paused_and_resumed(autojump_clock: trio.testing.MockClock) -> None:
     async with filled(10) as (cluster, producer), lite(cluster, auto_commit=False, pull_batch=100) as consumer:
         assert await consumer.queues("T") == [QUEUE]
         await consumer.assign([QUEUE])
@@ -165,7 +165,7 @@ async def test_assigned_queues_are_sought_paused_and_resumed(autojump_clock: tri
             await consumer.subscribe("T")
 
 
-async def test_assigned_by_hand_queues_survive_rebalances(autojump_clock: trio.testing.MockClock) -> None:
+async def test_manually_assigned_queues_survive_rebalances(autojump_clock: trio.testing.MockClock) -> None:
     async with filled(1) as (cluster, _), lite(cluster) as consumer:
         await consumer.assign([QUEUE])
         await trio.sleep(100)
@@ -183,7 +183,7 @@ async def test_a_filter_goes_with_the_subscription(autojump_clock: trio.testing.
         assert consumer.assignment() == set()
 
 
-async def test_no_more_is_pulled_ahead_than_allowed(autojump_clock: trio.testing.MockClock) -> None:
+async def test_pulling_ahead_is_limited(autojump_clock: trio.testing.MockClock) -> None:
     async with (
         filled(40) as (cluster, _),
         lite(cluster, topics={"T": "*"}, pull_batch=4, buffered_messages=8) as consumer,
@@ -197,7 +197,7 @@ async def test_no_more_is_pulled_ahead_than_allowed(autojump_clock: trio.testing
         assert got == list(range(40))
 
 
-async def test_new_queues_of_a_topic_are_told(autojump_clock: trio.testing.MockClock) -> None:
+async def test_new_queues_of_a_topic_are_reported(autojump_clock: trio.testing.MockClock) -> None:
     told: list[tuple[str, int]] = []
     async with filled(0) as (cluster, producer), lite(cluster, topics={"T": "*"}) as consumer:
         await consumer.on_queues_changed("T", lambda topic, queues: told.append((topic, len(queues))))
@@ -207,7 +207,7 @@ async def test_new_queues_of_a_topic_are_told(autojump_clock: trio.testing.MockC
     assert told == [("T", 3)]
 
 
-async def test_single_pulls_tell_how_they_ended(autojump_clock: trio.testing.MockClock) -> None:
+async def test_single_pulls_report_their_status(autojump_clock: trio.testing.MockClock) -> None:
     async with filled(6) as (cluster, producer):
         async with AsyncPullConsumer("g", namesrv=cluster.namesrv, world=cluster.world()) as consumer:
             found = await consumer.pull(QUEUE, 2, 3)
@@ -243,7 +243,7 @@ async def test_single_pulls_tell_how_they_ended(autojump_clock: trio.testing.Moc
             assert numbers(back.messages) == [2]
 
 
-async def test_a_consumer_tells_how_far_it_is_behind(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_consumer_reports_its_lag(autojump_clock: trio.testing.MockClock) -> None:
     async with filled(5) as (cluster, _), lite(cluster, topics={"T": "*"}, pull_batch=2) as consumer:
         assert await consumer.lag() == {QUEUE: 5}
         assert numbers(await consumer.poll()) == [0, 1]
@@ -251,7 +251,7 @@ async def test_a_consumer_tells_how_far_it_is_behind(autojump_clock: trio.testin
         assert await consumer.lag() == {QUEUE: 3}
 
 
-async def test_batches_are_pulls_by_columns(autojump_clock: trio.testing.MockClock) -> None:
+async def test_batches_are_pulls_in_columns(autojump_clock: trio.testing.MockClock) -> None:
     async with filled(7) as (cluster, producer):
         await producer.send(Message("T", b"7", keys=["k"], properties={"a": "b"}))
         async with lite(cluster, topics={"T": "*"}, pull_batch=3) as consumer:
@@ -270,7 +270,7 @@ async def test_batches_are_pulls_by_columns(autojump_clock: trio.testing.MockClo
         assert seen == [b"%d" % n for n in range(8)]
 
 
-async def test_a_batch_of_a_failed_block_comes_again(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_batch_of_a_failed_block_is_redelivered(autojump_clock: trio.testing.MockClock) -> None:
     async with filled(6) as (cluster, _):
         with pytest.raises(ValueError, match="over the second"):
             async with lite(cluster, topics={"T": "*"}, pull_batch=2) as consumer:
@@ -283,14 +283,14 @@ async def test_a_batch_of_a_failed_block_comes_again(autojump_clock: trio.testin
                 break
 
 
-async def test_batches_hold_what_the_filter_lets_through(autojump_clock: trio.testing.MockClock) -> None:
+async def test_batches_hold_what_the_filter_matches(autojump_clock: trio.testing.MockClock) -> None:
     async with filled(6) as (cluster, _), lite(cluster, topics={"T": "b"}) as consumer:
         async for batch in consumer.batches():
             assert (batch.offsets, batch.tags) == ([1, 3, 5], ["b"] * 3)
             break
 
 
-async def test_a_batch_begins_where_a_loop_over_messages_was_left(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_batch_begins_where_a_loop_over_messages_stopped(autojump_clock: trio.testing.MockClock) -> None:
     async with filled(5) as (cluster, _), lite(cluster, topics={"T": "*"}) as consumer:
         async for message in consumer:
             if message.queue_offset == 1:
@@ -302,7 +302,7 @@ async def test_a_batch_begins_where_a_loop_over_messages_was_left(autojump_clock
         assert await consumer.committed(QUEUE) == 5
 
 
-async def test_batches_of_a_queue_that_was_taken_away_are_not_handed_over(
+async def test_batches_of_a_lost_queue_are_not_handed_over(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with filled(40, queues=4) as (cluster, _):
@@ -323,7 +323,7 @@ async def test_batches_of_a_queue_that_was_taken_away_are_not_handed_over(
         assert len(got) == 40
 
 
-async def test_pulling_by_columns_outlives_a_broker_that_restarts(autojump_clock: trio.testing.MockClock) -> None:
+async def test_pulling_in_columns_survives_a_broker_restart(autojump_clock: trio.testing.MockClock) -> None:
     async with filled(3) as (cluster, producer), lite(cluster, topics={"T": "*"}) as consumer:
         batches = consumer.batches()
         assert (await anext(batches)).offsets == [0, 1, 2]
@@ -334,7 +334,7 @@ async def test_pulling_by_columns_outlives_a_broker_that_restarts(autojump_clock
         assert (await anext(batches)).offsets == [3]
 
 
-async def test_the_end_ends_batches(autojump_clock: trio.testing.MockClock) -> None:
+async def test_closing_ends_batches(autojump_clock: trio.testing.MockClock) -> None:
     async with filled(0) as (cluster, _), trio.open_nursery() as nursery, lite(cluster, topics={"T": "*"}) as consumer:
 
         async def read() -> None:

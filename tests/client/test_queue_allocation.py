@@ -41,7 +41,7 @@ PARTITIONING: list[Allocation] = [
     spread=st.lists(st.tuples(st.sampled_from(["r1@a", "r1@b", "r2@c"]), st.integers(0, 9)), max_size=20, unique=True),
     members=st.lists(st.sampled_from([f"r{i % 3}@{i}" for i in range(8)]), min_size=1, unique=True),
 )
-def test_the_shares_of_all_members_are_disjoint_and_together_all_queues(
+def test_members_shares_are_disjoint_and_cover_all_queues(
     strategy: Allocation, spread: list[tuple[str, int]], members: list[str]
 ) -> None:
     everything = [MessageQueue("T", broker, i) for broker, i in spread]
@@ -50,7 +50,7 @@ def test_the_shares_of_all_members_are_disjoint_and_together_all_queues(
 
 
 @given(st.integers(1, 40), st.integers(1, 12))
-def test_average_shares_differ_by_one_at_most(queue_count: int, member_count: int) -> None:
+def test_average_shares_differ_by_at_most_one(queue_count: int, member_count: int) -> None:
     members = [f"c{i:02}" for i in range(member_count)]
     for strategy in (averagely, averagely_by_circle):
         sizes = [len(allocate(strategy, "g", member, queues(queue_count), members)) for member in members]
@@ -62,12 +62,12 @@ def test_blocks_are_contiguous_and_the_first_members_get_one_more() -> None:
     assert [[queue.queue_id for queue in share] for share in shares] == [[0, 1, 2], [3, 4, 5], [6, 7]]
 
 
-def test_by_circle_deals_like_cards() -> None:
+def test_by_circle_deals_round_robin() -> None:
     shares = [allocate(averagely_by_circle, "g", member, queues(5), ["x", "y"]) for member in "xy"]
     assert [[queue.queue_id for queue in share] for share in shares] == [[0, 2, 4], [1, 3]]
 
 
-def test_a_fixed_list_is_given_whoever_is_there() -> None:
+def test_a_fixed_list_ignores_the_members() -> None:
     fixed = queues(2)
     assert allocate(by_config(fixed), "g", "x", queues(9), ["x", "y"]) == fixed
 

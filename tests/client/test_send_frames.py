@@ -19,7 +19,7 @@ from rocketlet.remoting.protocol.sending import SendMessageHeaderV2
     oneway=st.booleans(),
     batch=st.booleans(),
 )
-def test_a_frame_is_what_the_general_way_makes(
+def test_a_frame_equals_the_general_encoders(
     topic: str,
     properties: str,
     numbers: tuple[int, int, int, int],
@@ -30,9 +30,10 @@ def test_a_frame_is_what_the_general_way_makes(
 ) -> None:
     opaque, queue_id, sys_flag, flag = numbers
     template = SendTemplate("g%1", topic, "TBW102", 4, batch=batch)
-    frame = template.frame(opaque, queue_id, sys_flag, born, flag, properties, body, oneway)
+    parts = queue_id, sys_flag, born, flag, properties, body, oneway
+    frame = template.frame(opaque, parts)
     (read,) = FrameDecoder().feed(frame)
-    command = template.command(HeaderType.JSON, queue_id, sys_flag, born, flag, properties, body, oneway)
+    command = template.command(HeaderType.JSON, parts)
     command.opaque = opaque
     (general,) = FrameDecoder().feed(encode(command))
     assert read == general

@@ -1,4 +1,4 @@
-"""How sends fail and are tried again, at brokers that do what the test says."""
+"""How sends fail and are retried, with scripted brokers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def sent_bodies(script: Script, code: RequestCode = SEND) -> list[bytes]:
 
 
 @pytest.mark.parametrize("code", [1, 14, 16, 17, 204, 205])
-async def test_a_code_that_rocketmq_retries_is_tried_at_another_broker(
+async def test_a_code_rocketmq_retries_is_retried_at_another_broker(
     autojump_clock: trio.testing.MockClock, code: int
 ) -> None:
     async with scripted_brokers("a", "b") as script, producer_at(script) as producer:
@@ -71,13 +71,13 @@ async def test_a_final_code_is_raised_at_once(autojump_clock: trio.testing.MockC
         assert script.count(SEND) == 1
 
 
-async def test_busy_brokers_can_be_added_to_what_is_retried(autojump_clock: trio.testing.MockClock) -> None:
+async def test_busy_can_be_made_retriable(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a") as script, producer_at(script, retry_codes=frozenset({2})) as producer:
         script.next("a", SEND, Reply(2, remark="busy"))
         assert (await producer.send(Message("T", b"x"))).status is SendStatus.SEND_OK
 
 
-async def test_the_last_error_tells_of_all_tries(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_last_error_lists_all_attempts(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a") as script, producer_at(script) as producer:
         script.next("a", SEND, Reply(1, remark="first"), CUT, Reply(1, remark="last"))
         with pytest.raises(SendFailed, match=r"failed 3 times, lastly: .*last") as caught:
@@ -87,7 +87,7 @@ async def test_the_last_error_tells_of_all_tries(autojump_clock: trio.testing.Mo
         assert caught.value.__cause__ is caught.value.causes[-1]
 
 
-async def test_the_time_out_holds_over_all_tries(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_timeout_covers_all_attempts(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a", "b") as script, producer_at(script, try_timeout=0.7) as producer:
         for name in ("a", "b"):
             script.next(name, SEND, DROP, DROP)
@@ -98,7 +98,7 @@ async def test_the_time_out_holds_over_all_tries(autojump_clock: trio.testing.Mo
         assert caught.value.tries == 2
 
 
-async def test_without_a_time_out_of_its_own_a_try_may_take_all(autojump_clock: trio.testing.MockClock) -> None:
+async def test_without_its_own_timeout_an_attempt_may_take_it_all(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a", "b") as script, producer_at(script) as producer:
         for name in ("a", "b"):
             script.next(name, SEND, DROP)
@@ -118,7 +118,7 @@ async def test_a_late_answer_is_dropped(autojump_clock: trio.testing.MockClock) 
         assert (await producer.send(Message("T", b"y"))).queue_offset >= 0
 
 
-async def test_time_outs_of_many_sends_are_each_their_own(autojump_clock: trio.testing.MockClock) -> None:
+async def test_each_send_has_its_own_timeout(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a") as script, producer_at(script) as producer:
         await producer.send(Message("T", b"warm"))
         script.next("a", SEND, DROP, DROP, DROP)
@@ -136,7 +136,7 @@ async def test_time_outs_of_many_sends_are_each_their_own(autojump_clock: trio.t
         assert ended == pytest.approx({5.0: 5.0, 0.5: 0.5, 2.0: 2.0}, abs=0.01)
 
 
-async def test_a_chosen_queue_is_not_exchanged_for_another(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_chosen_queue_is_never_replaced(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a", "b") as script, producer_at(script) as producer:
         queue = MessageQueue("T", "a", 1)
         script.next("a", SEND, Reply(1, remark="no"), Reply(1, remark="no"))
@@ -147,7 +147,7 @@ async def test_a_chosen_queue_is_not_exchanged_for_another(autojump_clock: trio.
         assert [(name, ext["e"]) for name, code, ext in script.asked if code == SEND] == [("a", "1"), ("a", "1")]
 
 
-async def test_a_selector_that_fails_or_errs_is_told(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_failing_or_wrong_selector_is_reported(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a") as script, producer_at(script) as producer:
         with pytest.raises(ListenerFailed, match="ZeroDivisionError"):
             await producer.send(Message("T", b"x"), selector=lambda queues, message, argument: queues[1 // 0])
@@ -156,13 +156,13 @@ async def test_a_selector_that_fails_or_errs_is_told(autojump_clock: trio.testin
         assert script.count(SEND) == 0
 
 
-async def test_one_sharding_key_meets_one_queue(autojump_clock: trio.testing.MockClock) -> None:
+async def test_one_sharding_key_maps_to_one_queue(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a", "b", queues=4) as script, producer_at(script) as producer:
         queues = {(await producer.send(Message("T", b"x", sharding_key="k"))).queue for _ in range(10)}
         assert len(queues) == 1
 
 
-async def test_sends_take_all_queues_in_turn(autojump_clock: trio.testing.MockClock) -> None:
+async def test_sends_take_queues_in_turn(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a", "b", queues=3) as script, producer_at(script) as producer:
         queues = [(await producer.send(Message("T", b"x"))).queue for _ in range(6)]
         assert len(set(queues)) == 6
@@ -172,7 +172,7 @@ async def test_sends_take_all_queues_in_turn(autojump_clock: trio.testing.MockCl
     ("code", "status"),
     [(10, SendStatus.FLUSH_DISK_TIMEOUT), (11, SendStatus.SLAVE_NOT_AVAILABLE), (12, SendStatus.FLUSH_SLAVE_TIMEOUT)],
 )
-async def test_stored_but_not_yet_safe_is_a_result(
+async def test_stored_but_not_yet_durable_is_a_result(
     autojump_clock: trio.testing.MockClock, code: int, status: SendStatus
 ) -> None:
     async with scripted_brokers("a") as script:
@@ -183,7 +183,7 @@ async def test_stored_but_not_yet_safe_is_a_result(
             assert (await producer.send(Message("T", b"x"))).status is SendStatus.SEND_OK
 
 
-async def test_a_topic_without_route_is_sent_by_the_default_topics(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_topic_without_a_route_uses_the_default_topics(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a", queues=8) as script, producer_at(script) as producer:
         script.topics = {"TBW102"}
         queues = {(await producer.send(Message("T", b"x"))).queue.queue_id for _ in range(8)}
@@ -196,21 +196,21 @@ async def test_a_topic_without_route_is_sent_by_the_default_topics(autojump_cloc
         assert len(queues) == 8, "the topic's own route is found"
 
 
-async def test_a_topic_that_nobody_serves_is_an_error_that_helps(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_unserved_topic_is_an_error_with_advice(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a") as script, producer_at(script) as producer:
         script.topics = set()
         with pytest.raises(NoRoute, match=r"nor the default topic TBW102, say the name servers 10\.1\.0\.1:9876"):
             await producer.send(Message("T", b"x"))
 
 
-async def test_a_topic_that_may_not_be_written_says_so(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_read_only_topic_is_an_error(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a") as script, producer_at(script) as producer:
         script.perm = 4
         with pytest.raises(NoRoute, match="no queue that can be written"):
             await producer.send(Message("T", b"x"))
 
 
-async def test_sends_that_wait_for_a_route_leave_in_order(autojump_clock: trio.testing.MockClock) -> None:
+async def test_sends_waiting_for_a_route_leave_in_order(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a", queues=1) as script, producer_at(script) as producer:
         script.network.delay = 0.01
         pending = [producer.send_soon(Message("T", b"%d" % n)) for n in range(50)]
@@ -229,7 +229,7 @@ async def test_too_many_in_flight_are_refused(autojump_clock: trio.testing.MockC
         await producer.send_soon(Message("T", b"x"))
 
 
-async def test_a_cancelled_send_stops_waiting_only(autojump_clock: trio.testing.MockClock) -> None:
+async def test_cancelling_a_send_only_stops_the_wait(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a") as script, producer_at(script) as producer:
         await producer.send(Message("T", b"warm"))
         script.network.delay = 0.1
@@ -242,7 +242,7 @@ async def test_a_cancelled_send_stops_waiting_only(autojump_clock: trio.testing.
         assert pending.exception() is None
 
 
-async def test_callbacks_are_called_once_whenever_they_come(autojump_clock: trio.testing.MockClock) -> None:
+async def test_callbacks_run_once_whenever_added(autojump_clock: trio.testing.MockClock) -> None:
     called: list[str] = []
     async with scripted_brokers("a") as script, producer_at(script) as producer:
         pending = producer.send_soon(Message("T", b"x"))
@@ -252,7 +252,7 @@ async def test_callbacks_are_called_once_whenever_they_come(autojump_clock: trio
     assert called == ["before", "after"]
 
 
-async def test_the_end_waits_for_what_is_on_its_way(autojump_clock: trio.testing.MockClock) -> None:
+async def test_closing_waits_for_sends_in_flight(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a") as script:
         async with producer_at(script) as producer:
             script.network.delay = 0.2
@@ -271,7 +271,7 @@ async def test_one_way_sends_are_not_answered(autojump_clock: trio.testing.MockC
         assert script.count(SEND) == 5
 
 
-async def test_large_bodies_are_zipped_if_that_helps(autojump_clock: trio.testing.MockClock) -> None:
+async def test_large_bodies_are_compressed_if_that_helps(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a") as script, producer_at(script) as producer:
         for body in (b"a" * 5000, b"a" * 4096, bytes(range(256)) * 20):
             await producer.send(Message("T", body))
@@ -282,7 +282,7 @@ async def test_large_bodies_are_zipped_if_that_helps(autojump_clock: trio.testin
         assert sent[1] == b"a" * 4096
 
 
-async def test_a_batch_is_one_request_with_an_id_for_each(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_batch_is_one_request_with_an_id_per_message(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a") as script, producer_at(script) as producer:
         result = await producer.send_batch([Message("T", b"%d" % n, tags="t", keys=["k"]) for n in range(3)])
         header = script.headers(RequestCode.SEND_BATCH_MESSAGE)[0]
@@ -296,9 +296,7 @@ async def test_a_batch_is_one_request_with_an_id_for_each(autojump_clock: trio.t
 
 
 @pytest.mark.parametrize("header_type", [0, 1, 2])
-async def test_what_is_sent_is_the_same_in_every_header_type(
-    autojump_clock: trio.testing.MockClock, header_type: int
-) -> None:
+async def test_every_header_type_sends_the_same(autojump_clock: trio.testing.MockClock, header_type: int) -> None:
     message = Message(
         "T%1", b"x", tags="a||b", keys=["k1", "k2"], delay_level=3, flag=7, properties={"é": '"\\%s'}, wait_store=False
     )
@@ -322,15 +320,13 @@ async def test_what_is_sent_is_the_same_in_every_header_type(
 
 
 @pytest.mark.parametrize("message", [Message("T", b"x", tags="a\x02b"), Message("T", b"x", keys=["a\x02"])])
-async def test_separators_inside_of_values_are_refused(
-    autojump_clock: trio.testing.MockClock, message: Message
-) -> None:
+async def test_separators_inside_values_are_refused(autojump_clock: trio.testing.MockClock, message: Message) -> None:
     async with scripted_brokers("a") as script, producer_at(script) as producer:
         with pytest.raises(InvalidMessage, match="separator"):
             await producer.send(message)
 
 
-async def test_a_slow_broker_is_avoided_where_that_is_asked_for(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_slow_broker_is_avoided_if_enabled(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a", "b") as script, producer_at(script, latency_faults=True) as producer:
         script.next("a", SEND, Reply(1, remark="no"))
         for _ in range(10):
@@ -342,7 +338,7 @@ async def test_a_slow_broker_is_avoided_where_that_is_asked_for(autojump_clock: 
         assert script.count(SEND, "a") > 1
 
 
-async def test_requests_are_signed_where_there_is_an_account(autojump_clock: trio.testing.MockClock) -> None:
+async def test_requests_are_signed_if_an_account_is_set(autojump_clock: trio.testing.MockClock) -> None:
     async with (
         scripted_brokers("a") as script,
         producer_at(script, access_key="RocketMQ", secret_key="12345678") as producer,
@@ -376,7 +372,7 @@ async def test_hooks_see_each_send_and_may_veto_it(autojump_clock: trio.testing.
     assert seen == ["before", "stored", "before", "failed Refused"]
 
 
-async def test_a_connection_that_breaks_is_made_again(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_broken_connection_is_dialled_again(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a") as script, producer_at(script) as producer:
         await producer.send(Message("T", b"x"))
         script.next("a", SEND, CUT)
@@ -384,7 +380,7 @@ async def test_a_connection_that_breaks_is_made_again(autojump_clock: trio.testi
         assert script.count(SEND) == 3
 
 
-async def test_the_name_server_that_answers_is_kept(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_answering_name_server_is_kept(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a") as script:
         both = f"10.1.0.1:1;{script.namesrv};10.1.0.1:2"
         async with AsyncProducer("p", namesrv=both, world=script.world()) as producer:
@@ -415,7 +411,7 @@ async def test_large_bodies_wait_their_turn_in_order(autojump_clock: trio.testin
         assert [body[:1] for body in sent_bodies(script)] == [b"w", b"A", b"B", b"C", b"D", b"E", b"F"]
 
 
-async def test_a_body_that_waits_outside_has_its_time_out_too(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_large_body_that_waits_can_time_out(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a") as script, producer_at(script, max_bytes_in_flight=10) as producer:
         await producer.send(Message("T", b"warm"))
         script.next("a", SEND, DROP)

@@ -36,7 +36,7 @@ def bodies(messages: list[ReceivedMessage]) -> list[bytes]:
     return sorted(message.body for message in messages)
 
 
-async def test_received_acknowledged_and_over(autojump_clock: MockClock) -> None:
+async def test_an_acknowledged_message_is_done(autojump_clock: MockClock) -> None:
     async with memory_cluster(brokers=1) as cluster:
         await send_some(cluster, 8)
         async with consumer(cluster) as one:
@@ -53,7 +53,7 @@ async def test_received_acknowledged_and_over(autojump_clock: MockClock) -> None
             assert await one.receive(wait=1.0) == []
 
 
-async def test_two_share_and_an_extended_message_stays(autojump_clock: MockClock) -> None:
+async def test_two_consumers_share_and_an_extended_message_stays_invisible(autojump_clock: MockClock) -> None:
     async with memory_cluster(brokers=1) as cluster:
         await send_some(cluster, 4, queues=1)
         async with consumer(cluster) as left, consumer(cluster) as right:
@@ -102,7 +102,7 @@ async def test_tags_and_order(autojump_clock: MockClock) -> None:
             assert [message.body for message in await one.receive()] == [b"m1", b"m2"]
 
 
-async def test_what_makes_no_sense(autojump_clock: MockClock) -> None:
+async def test_invalid_calls_are_refused(autojump_clock: MockClock) -> None:
     async with memory_cluster(brokers=1) as cluster:
         await send_some(cluster, 1)
         async with consumer(cluster) as one:
@@ -120,7 +120,7 @@ async def test_what_makes_no_sense(autojump_clock: MockClock) -> None:
                 await nothing.receive()
 
 
-async def test_a_message_at_its_moment_and_one_taken_back(autojump_clock: MockClock) -> None:
+async def test_a_timed_message_and_a_recalled_one(autojump_clock: MockClock) -> None:
     async with memory_cluster(brokers=1) as cluster:
         await send_some(cluster, 0)
         async with AsyncProducer("producers", namesrv=cluster.namesrv, world=cluster.world()) as producer:
@@ -140,7 +140,7 @@ async def test_a_message_at_its_moment_and_one_taken_back(autojump_clock: MockCl
                 assert 5.25 <= got.store_timestamp / 1000 - now < 5.3
                 await trio.sleep(2)
                 assert await one.receive(wait=1.0) == []
-            with pytest.raises(Refused, match="moment"):
+            with pytest.raises(Refused, match="its delivery time has come"):
                 await producer.recall(kept)
             with pytest.raises(InvalidMessage, match="not milliseconds"):
                 await producer.send(Message("T", b"x", deliver_at=now * 1000))

@@ -1,4 +1,4 @@
-"""OpenTelemetry: which spans there are, what they say, and how they hang together."""
+"""OpenTelemetry: the spans, their attributes, and their links."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.memory_cluster import memory_cluster
 
 
 class Collected:
-    """A provider that keeps its spans."""
+    """A provider that records its spans."""
 
     def __init__(self) -> None:
         self.provider = TracerProvider()
@@ -105,7 +105,7 @@ async def test_a_listeners_span_is_linked_to_the_send(autojump_clock: trio.testi
     assert (process.attributes or {})["messaging.consumer.group.name"] == "g"
 
 
-async def test_failures_are_told(autojump_clock: trio.testing.MockClock) -> None:
+async def test_failures_are_recorded(autojump_clock: trio.testing.MockClock) -> None:
     collected = Collected()
     hooks = [OpenTelemetry(collected.provider)]
 
@@ -134,7 +134,7 @@ async def test_failures_are_told(autojump_clock: trio.testing.MockClock) -> None
     assert (collected.span("nack BenchmarkTest").attributes or {})["messaging.operation.type"] == "settle"
 
 
-async def test_the_end_of_a_transaction_settles_it(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_end_of_a_transaction_is_its_settle_span(autojump_clock: trio.testing.MockClock) -> None:
     collected = Collected()
 
     async def execute(transaction: Transaction) -> TransactionState:

@@ -14,7 +14,7 @@ from rocketlet.remoting.config import ClientAuth
 from tests.support.memory_cluster import HOST, memory_cluster
 
 
-async def test_a_client_trusts_whom_it_is_told_to(autojump_clock: trio.testing.MockClock, tmp_path: Path) -> None:
+async def test_a_client_trusts_the_configured_authority(autojump_clock: trio.testing.MockClock, tmp_path: Path) -> None:
     authority, stranger = trustme.CA(), trustme.CA()
     issued = authority.issue_cert(HOST)
     certificate, key = tmp_path / "server.pem", tmp_path / "server.key"
@@ -49,7 +49,7 @@ async def test_a_client_trusts_whom_it_is_told_to(autojump_clock: trio.testing.M
     assert got == [b"secret"]
 
 
-async def test_a_server_that_asks_for_a_certificate_gets_it(
+async def test_a_server_that_requires_a_certificate_gets_one(
     autojump_clock: trio.testing.MockClock, tmp_path: Path
 ) -> None:
     authority = trustme.CA()

@@ -1,4 +1,4 @@
-"""Message traces: what is told, in the fields of RocketMQ 4.9.8, and what is not."""
+"""Message traces: what is recorded, in the fields of RocketMQ 4.9.8, and what is not."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def at(cluster: Cluster) -> dict[str, Any]:
     return {"namesrv": cluster.namesrv, "world": cluster.world()}
 
 
-async def told(cluster: Cluster) -> list[list[str]]:
-    """All records so far, field by field."""
+async def trace_records(cluster: Cluster) -> list[list[str]]:
+    """All records so far, split into fields."""
     records: list[list[str]] = []
     one = cluster.brokers["broker-a"]
     for offset in range(one.store.queue_end(TRACES, 0)):
@@ -57,8 +57,8 @@ async def told(cluster: Cluster) -> list[list[str]]:
     return records
 
 
-class Untold:
-    """Adds the switch that only clients set: a message's own property is refused."""
+class Untraced:
+    """Sets the switch that only clients may set: users cannot set that property."""
 
     def before_send(self, context: SendContext) -> None:
         context.properties["TRACE_ON"] = "false"
@@ -68,7 +68,7 @@ class Untold:
 
 
 def recorded_pub() -> list[str]:
-    """The fields that Java's client wrote."""
+    """The fields written by Java's client."""
     for line in RECORDED.read_text("utf-8").splitlines():
         frame = base64.b64decode(json.loads(line)["b64"])
         if b"Pub\x01" in frame:
@@ -76,19 +76,19 @@ def recorded_pub() -> list[str]:
     raise AssertionError(f"no trace in {RECORDED}")
 
 
-async def test_a_send_is_told_in_javas_fields(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_send_is_traced_in_javas_fields(autojump_clock: trio.testing.MockClock) -> None:
     java = recorded_pub()
     async with cluster_with_traces() as cluster:
         async with AsyncProducer("PG_trace", trace=True, **at(cluster)) as producer:
             sent = await producer.send(Message("TopicA", b"sixsix", tags="TagA", keys=["tr-1"]))
-        (pub,) = await told(cluster)
+        (pub,) = await trace_records(cluster)
         address = cluster.brokers["broker-a"].identity.address
     assert len(pub) == len(java) == 14
     same = [0, 2, 3, 4, 6, 7, 9, 11, 13]  # kind, region, group, topic, tags, keys, length, type, success
     assert [pub[field] for field in same] == [java[field] for field in same]
     assert pub[5] == sent.message_id
     assert pub[12] == sent.offset_message_id
-    # Java's, too, is where the broker is, not what it is called.
+    # Java's, too, is the broker's address, not its name.
     assert pub[8] == address
     assert java[8].count(":") == 1
 
@@ -106,7 +106,7 @@ async def test_types_of_messages(autojump_clock: trio.testing.MockClock) -> None
             await producer.send(Message("T", b"later", delay_level=3))
             half = await producer.send_in_transaction(Message("T", b"half", tags="A", keys=["k1", "k2"]), execute)
             batch = await producer.send_batch([Message("T", b"1"), Message("T", b"22")])
-        records = await told(cluster)
+        records = await trace_records(cluster)
     pubs = [record for record in records if record[0] == "Pub"]
     assert [record[11] for record in pubs] == ["0", "3", "1", "0"]
     assert pubs[3][5] == batch.message_id
@@ -117,7 +117,7 @@ async def test_types_of_messages(autojump_clock: trio.testing.MockClock) -> None
     assert end[9:] == ["2", half.message_id, "ROLLBACK_MESSAGE", "false"]
 
 
-async def test_the_end_that_a_check_brought_is_told_as_such(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_end_after_a_check_is_traced_as_such(autojump_clock: trio.testing.MockClock) -> None:
     async def execute(transaction: Transaction) -> TransactionState:
         return TransactionState.UNKNOWN
 
@@ -128,28 +128,28 @@ async def test_the_end_that_a_check_brought_is_told_as_such(autojump_clock: trio
         async with AsyncTransactionProducer("p", check, trace=True, **at(cluster)) as producer:
             await producer.send_in_transaction(Message("T", b"x"), execute)
             await trio.sleep(60)
-        ends = [record[11:] for record in await told(cluster) if record[0] == "EndTransaction"]
+        ends = [record[11:] for record in await trace_records(cluster) if record[0] == "EndTransaction"]
     assert ends == [["UNKNOW", "false"], ["COMMIT_MESSAGE", "true"]]
 
 
-async def test_what_was_not_stored_or_is_not_to_be_told_is_not(autojump_clock: trio.testing.MockClock) -> None:
+async def test_unstored_and_untraced_sends_are_not_traced(autojump_clock: trio.testing.MockClock) -> None:
     async with cluster_with_traces(auto_create_topic_enable=False) as cluster:
         async with AsyncProducer("p", trace=True, **at(cluster)) as producer:
             with pytest.raises(ClientError):
                 await producer.send(Message("nowhere", b"x"))
-        async with AsyncProducer("p", trace=True, hooks=[Untold()], **at(cluster)) as producer:
+        async with AsyncProducer("p", trace=True, hooks=[Untraced()], **at(cluster)) as producer:
             await producer.send(Message("BenchmarkTest", b"x"))
-        assert await told(cluster) == []
+        assert await trace_records(cluster) == []
 
 
-async def test_a_broker_may_want_no_traces(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_broker_may_disable_traces(autojump_clock: trio.testing.MockClock) -> None:
     async with cluster_with_traces(trace_on=False) as cluster:
         async with AsyncProducer("p", trace=True, **at(cluster)) as producer:
             await producer.send(Message("T", b"x"))
-        assert await told(cluster) == []
+        assert await trace_records(cluster) == []
 
 
-async def test_how_a_listener_came_out(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_listeners_result_is_traced(autojump_clock: trio.testing.MockClock) -> None:
     async def listener(message: ReceivedMessage) -> Later | None:
         if message.body == b"raises":
             raise KeyError(1)
@@ -162,7 +162,7 @@ async def test_how_a_listener_came_out(autojump_clock: trio.testing.MockClock) -
         async with AsyncProducer("p", **at(cluster)) as producer:
             for body in (b"fine", b"raises", b"slow", b"later"):
                 bodies[(await producer.send(Message("T", body))).message_id] = body
-        async with AsyncProducer("p", hooks=[Untold()], **at(cluster)) as producer:
+        async with AsyncProducer("p", hooks=[Untraced()], **at(cluster)) as producer:
             await producer.send(Message("T", b"untold"))
         async with AsyncPushConsumer(
             "g",
@@ -174,7 +174,7 @@ async def test_how_a_listener_came_out(autojump_clock: trio.testing.MockClock) -
             **at(cluster),
         ):
             await trio.sleep(9)
-        records = await told(cluster)
+        records = await trace_records(cluster)
     after = {bodies[record[2]]: record for record in records if record[0] == "SubAfter"}
     assert {body: (record[4], record[6]) for body, record in after.items()} == {
         b"fine": ("true", "0"),
@@ -186,11 +186,11 @@ async def test_how_a_listener_came_out(autojump_clock: trio.testing.MockClock) -
     assert all(len(record) == 9 and record[8] == "g" for record in after.values())
 
 
-async def test_a_trace_message_holds_no_more_than_javas(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_trace_message_is_limited_as_javas(autojump_clock: trio.testing.MockClock) -> None:
     async with cluster_with_traces() as cluster:
         async with AsyncProducer("p", trace=True, **at(cluster)) as producer:
             for number in range(90):
                 await producer.send(Message("T", b"x", keys=["k" * 2000 + str(number)]))
         store = cluster.brokers["broker-a"].store
         assert store.queue_end(TRACES, 0) >= 2
-        assert len([record for record in await told(cluster) if record[0] == "Pub"]) == 90
+        assert len([record for record in await trace_records(cluster) if record[0] == "Pub"]) == 90

@@ -21,21 +21,21 @@ from rocketlet.common.message import Message
         (Message("T", b"x", properties={"a": ""}), "empty name or value"),
     ],
 )
-def test_a_message_that_cannot_arrive_is_refused(message: Message, says: str) -> None:
+def test_an_undeliverable_message_is_refused(message: Message, says: str) -> None:
     with pytest.raises(InvalidMessage, match=says):
         check_message(message, max_size=100)
 
 
-def test_a_good_message_passes_again_and_again() -> None:
+def test_a_valid_message_passes_repeatedly() -> None:
     for _ in range(2):
         check_message(Message("T-good_1|%x", b"x", tags="a", keys=["k"], properties={"a": "b"}))
 
 
 @pytest.mark.parametrize("group", ["", "a b", "g" * 256, "DEFAULT_PRODUCER"])
-def test_a_group_that_cannot_work_is_refused(group: str) -> None:
+def test_an_invalid_group_is_refused(group: str) -> None:
     with pytest.raises(InvalidUse):
         check_group(group, reserved="DEFAULT_PRODUCER")
 
 
-def test_a_good_group_passes() -> None:
+def test_a_valid_group_passes() -> None:
     check_group("g" * 255, reserved="DEFAULT_PRODUCER")

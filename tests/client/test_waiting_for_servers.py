@@ -1,4 +1,4 @@
-"""Servers that come later, or are away for a moment: clients find them soon, and a send waits for them."""
+"""Servers that start later, or are briefly absent: clients find them soon, and a send waits for them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.scripted_broker import CUT, scripted_brokers
 
 
 @pytest.mark.parametrize("hour", [5, 40, 3600])
-async def test_a_consumer_that_came_first_consumes_soon_after_its_servers_have_come(
+async def test_a_consumer_started_first_consumes_soon_after_its_servers_start(
     autojump_clock: trio.testing.MockClock, hour: int
 ) -> None:
     async with memory_cluster(namesrvs=0, brokers=0) as cluster:
@@ -49,7 +49,7 @@ async def test_a_consumer_that_came_first_consumes_soon_after_its_servers_have_c
             assert trio.current_time() - sent <= 10
 
 
-async def test_a_broker_that_missed_its_name_server_is_there_a_moment_after_it(
+async def test_a_broker_started_before_its_name_server_registers_soon_after_it(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with memory_cluster(namesrvs=0, brokers=0) as cluster:
@@ -63,7 +63,7 @@ async def test_a_broker_that_missed_its_name_server_is_there_a_moment_after_it(
             assert (await producer.send(Message("T", b"x"))).status is SendStatus.SEND_OK
 
 
-async def test_an_idle_transaction_producer_is_asked_about_old_transactions(
+async def test_an_idle_transaction_producer_is_checked_about_old_transactions(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async def unknown(transaction: Transaction) -> TransactionState:
@@ -100,7 +100,7 @@ def _transactions(cluster: Cluster, check: object) -> AsyncTransactionProducer:
     return AsyncTransactionProducer("p", check, namesrv=cluster.namesrv, world=cluster.world())  # type: ignore[arg-type]
 
 
-async def test_an_idle_transaction_producer_is_known_to_a_cluster_that_came_later(
+async def test_an_idle_transaction_producer_registers_with_a_cluster_started_later(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async def check(message: ReceivedMessage) -> None:
@@ -118,7 +118,7 @@ async def test_an_idle_transaction_producer_is_known_to_a_cluster_that_came_late
             assert [member.client_id for member in producers.members("p")] != []
 
 
-async def test_a_send_waits_for_the_only_broker_as_long_as_it_may(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_send_waits_for_the_only_broker_until_its_timeout(autojump_clock: trio.testing.MockClock) -> None:
     async with (
         memory_cluster() as cluster,
         AsyncProducer("p", namesrv=cluster.namesrv, world=cluster.world()) as producer,
@@ -137,7 +137,7 @@ async def test_a_send_waits_for_the_only_broker_as_long_as_it_may(autojump_clock
         assert result.status is SendStatus.SEND_OK
 
 
-async def test_tries_that_reached_the_broker_are_counted_and_spaced(autojump_clock: trio.testing.MockClock) -> None:
+async def test_attempts_that_reached_the_broker_are_counted_and_spaced(autojump_clock: trio.testing.MockClock) -> None:
     async with (
         scripted_brokers("a") as script,
         AsyncProducer("p", namesrv=script.namesrv, world=script.world()) as producer,
@@ -163,7 +163,7 @@ async def test_a_send_goes_to_another_broker_without_a_pause(autojump_clock: tri
         assert 0.05 <= trio.current_time() - began < 0.1  # one pause, after both had failed
 
 
-async def test_a_pause_longer_than_a_try_may_take_is_no_failure_of_its_own(
+async def test_a_pause_longer_than_an_attempts_timeout_is_no_failure(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with memory_cluster() as cluster:

@@ -1,4 +1,4 @@
-"""Batches read as a table say what reading them message by message says, or decline."""
+"""Reading batches as a table agrees with reading them message by message, or declines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMES = [b"UNIQ_KEY", b"KEYS", b"TAGS", b"x", b"XUNIQ_KEY", b"KEYS\x01KEYS"]
     st.integers(0, 9), st.integers(FEW, 30), st.sampled_from([b"\x02", b""]), st.sampled_from([b"", b"a\x01b"]),
     st.integers(0, 40), st.integers(1, 255),
 )  # fmt: skip
-def test_against_reading_one_by_one(
+def test_agrees_with_reading_one_by_one(
     pieces: list[tuple[bytes, bytes]], body: int, count: int, last: bytes, more: bytes, at: int, flip: int
 ) -> None:
     items = []
@@ -26,7 +26,7 @@ def test_against_reading_one_by_one(
         properties = b"\x02".join(name + b"\x01" + (value.replace(b"%d", b"%02d" % number)) for name, value in pieces)
         items.append(BatchItem(4, bytes([number]) * body, properties + last))
     raw = bytearray(encode_batch(items))
-    if at < 30:  # one byte of the last message is another
+    if at < 30:  # one byte of the last message differs
         raw[len(raw) - 1 - at % (len(raw) // count)] ^= flip
     batch = read_alike(bytes(raw), more)
     try:
@@ -49,7 +49,7 @@ def item(number: int, **changes: bytes) -> BatchItem:
     return BatchItem(0, b"b%02d" % number, given["before"] + b"UNIQ_KEY\x01" + given["unique"] + given["after"])
 
 
-def test_the_common_kind_is_read() -> None:
+def test_uniform_batches_are_read() -> None:
     batch = read_alike(encode_batch([item(n) for n in range(FEW)]), b"CLUSTER\x01c")
     assert batch is not None
     assert (batch.tags, len(batch.table), len(batch.key_places)) == (b"A", FEW, 2)
@@ -70,12 +70,12 @@ def test_the_common_kind_is_read() -> None:
         (item(1), b"KEYS\x01x"),
     ],
 )
-def test_other_kinds_are_not(odd: BatchItem, more: bytes) -> None:
+def test_other_batches_are_not(odd: BatchItem, more: bytes) -> None:
     items = [item(n) for n in range(FEW)]
     items[1] = odd
     assert read_alike(encode_batch(items), more) is None
 
 
 @pytest.mark.parametrize("raw", [b"", b"\0" * 22, b"\0" * 300, b"\xff" * 300, encode_batch([item(0)] * (FEW - 1))])
-def test_no_batch_or_too_few(raw: bytes) -> None:
+def test_no_batch_or_too_few_messages(raw: bytes) -> None:
     assert read_alike(raw, b"") is None

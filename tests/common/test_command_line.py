@@ -27,7 +27,7 @@ class Config:
 
 @pytest.fixture(autouse=True)
 def root_logger() -> Iterator[logging.Logger]:
-    """The root logger, left as it was found."""
+    """The root logger, restored afterwards."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     yield root
@@ -62,7 +62,7 @@ def test_a_boolean_flag_needs_no_value() -> None:
     assert not read("--clean-file-forcibly-enable", "false")[Config].clean
 
 
-def test_short_flags_of_the_start_scripts(tmp_path: Path) -> None:
+def test_the_start_scripts_short_flags(tmp_path: Path) -> None:
     path = tmp_path / "a.conf"
     path.write_text("listenPort=5\nnamesrvAddr=b:2\n")
     loaded = read("-c", str(path), "-n", "a:1")
@@ -82,7 +82,7 @@ def test_p_prints_every_setting_with_its_origin_and_ends(capsys: pytest.CaptureF
     assert "cleanFileForciblyEnable" in java_properties.as_dict(out)
 
 
-def test_m_prints_the_important_ones_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_m_prints_only_the_important_settings(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         read("-m")
     assert caught.value.code == 0
@@ -113,7 +113,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("mqthing (Rocketlet) ")
 
 
-def test_what_is_wrong_is_told_in_single_lines(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_errors_are_single_lines(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "a.conf"
     path.write_text("listnPort=5\ncleanFileForciblyEnable=ja\n")
     assert refused(capsys, "-c", str(path)) == (

@@ -1,4 +1,4 @@
-"""Where settings come from, which source wins, and what is said about strange keys."""
+"""Sources of settings, their precedence, and the messages about unknown keys."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_flag_beats_environment_beats_file_beats_default() -> None:
     ]
 
 
-def test_rocketmqs_own_variables_are_read_and_ours_are_stronger() -> None:
+def test_rocketmqs_variables_are_read_and_ours_win() -> None:
     loaded = load(Server, environment={"NAMESRV_ADDR": "a:1;b:2", "ROCKETMQ_HOME": "/opt/rocketmq"})
     assert loaded[Server].namesrv_addr == ("a:1", "b:2")
     assert loaded[Server].rocketmq_home == "/opt/rocketmq"
@@ -77,7 +77,7 @@ def test_rocketmqs_own_variables_are_read_and_ours_are_stronger() -> None:
     assert both.origins["namesrvAddr"] == "environment ROCKETLET_NAMESRV_ADDR"
 
 
-def test_one_file_serves_several_dataclasses_also_with_a_common_key() -> None:
+def test_one_file_serves_several_dataclasses_even_with_a_common_key() -> None:
     loaded = load(Server, Store, file=file("ratio=80\nlistenPort=1\nwriteBufferHighWaterMark=7"))
     assert (loaded[Store].ratio, loaded[Server].listen_port) == (80, 1)
     assert (loaded[Store].water_mark, loaded[Server].water_mark) == (7, 7)
@@ -85,7 +85,7 @@ def test_one_file_serves_several_dataclasses_also_with_a_common_key() -> None:
         loaded[int]
 
 
-def test_the_last_line_of_a_key_counts_in_either_spelling() -> None:
+def test_the_last_line_of_a_key_wins_in_either_spelling() -> None:
     assert load(Server, file=file("listenPort=1\nlistenPort=2")).origins["listenPort"] == "broker.conf line 2"
     loaded = load(Server, file=file("warmMapedFileEnable=2\nwarmMappedFileEnable=3"))
     assert loaded[Server].old == 3
@@ -97,11 +97,11 @@ def test_a_misspelt_key_is_refused_with_the_right_suggestion() -> None:
         "broker.conf line 1: unknown setting a; -p prints all that there are\n"
         "broker.conf line 2: unknown setting listnPort; did you mean listenPort?"
     )
-    # Also towards a key of RocketMQ's that is not served here, for then that is what is wrong with it.
+    # Even an unserved RocketMQ key is suggested.
     assert refused("brokerNam=a") == "broker.conf line 1: unknown setting brokerNam; did you mean brokerName?"
 
 
-def test_a_key_of_rocketmqs_that_is_not_served_is_a_warning_that_names_it() -> None:
+def test_an_unserved_rocketmq_key_is_a_warning_that_names_it() -> None:
     loaded = load(Server, file=file("listenPort=1\nhighSpeedMode=true\nstoreType=x\nserverWorkerThreads=9"))
     assert loaded[Server].listen_port == 1
     assert [warning.partition(": ")[0] for warning in loaded.warnings] == [f"broker.conf line {n}" for n in (2, 3, 4)]
@@ -116,7 +116,7 @@ def test_flags_follow_the_rules_of_the_file() -> None:
     assert loaded.warnings[0].startswith("flags: setting highSpeedMode is not served")
 
 
-def test_variables_for_other_programs_pass_and_misspelt_ones_are_warned_about() -> None:
+def test_other_programs_variables_pass_and_misspelt_ones_are_warned_about() -> None:
     environment = {
         "ROCKETLET_BROKER_NAME": "a",
         "ROCKETLET_BROKER_IP1": "10.0.0.5",
@@ -128,23 +128,23 @@ def test_variables_for_other_programs_pass_and_misspelt_ones_are_warned_about() 
     )
 
 
-def test_a_wrong_value_is_told_with_its_place() -> None:
+def test_a_wrong_value_is_reported_with_its_place() -> None:
     assert refused("listenPort=high") == ("broker.conf line 1: listenPort=high: must be a whole number from 0 to 65535")
     assert refused(environment={"ROCKETLET_LISTEN_PORT": "-1"}).startswith("environment ROCKETLET_LISTEN_PORT: ")
     assert refused(flags={"listenPort": "x"}).startswith("flag --listen-port: ")
     assert refused("ratio=13") == "ratio: not 13, please"
 
 
-def test_everything_wrong_is_told_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     told = refused("listnPort=1\nratio=x\nstorePathRootDri=/x", environment={"ROCKETLET_LISTEN_PORT": "x"})
     assert len(told.splitlines()) == 4
 
 
-def test_a_weaker_source_that_is_overruled_need_not_be_right() -> None:
+def test_an_overridden_value_need_not_be_valid() -> None:
     assert load(Server, file=file("listenPort=x"), flags={"listenPort": "1"})[Server].listen_port == 1
 
 
-def test_home_stands_for_the_tilde_in_paths_alone() -> None:
+def test_home_replaces_the_tilde_in_paths_only() -> None:
     loaded = load(Server, Store, environment={"HOME": "/home/me", "NAMESRV_ADDR": "~/x"})
     assert loaded[Store].root == "/home/me/store"
     assert loaded[Server].namesrv_addr == ("~/x",)
@@ -180,7 +180,7 @@ def test_the_listing_shows_every_setting_with_its_origin() -> None:
     )
 
 
-def test_the_listing_is_a_file_that_gives_the_same_settings() -> None:
+def test_the_listing_is_a_file_that_yields_the_same_settings() -> None:
     flags = {"storePathRootDir": "C:\\data\\é", "namesrvAddr": "a:1;b:2", "rocketmqHome": "~/x"}
     loaded = load(Server, Store, flags=flags, environment={"HOME": "/h"})
     assert load(Server, Store, file=file(loaded.listing())).configs == loaded.configs
@@ -196,7 +196,7 @@ def test_an_update_at_run_time_is_an_origin_too() -> None:
         loaded.with_updates({"ratio": "13"})
 
 
-def test_files_are_read_with_javas_rules(tmp_path: Path) -> None:
+def test_files_are_read_by_javas_rules(tmp_path: Path) -> None:
     path = tmp_path / "broker.conf"
     path.write_bytes(b"# comment\r\nstorePathRootDir = /data/\\\r\n   store\r\n")
     loaded = load(Store, file=read_file(path))
@@ -228,7 +228,7 @@ def test_every_key_that_rocketmq_prints_is_known(vectors: Path, listing: str, ke
     assert set(printed) <= keys
 
 
-def test_the_lists_hold_nothing_that_rocketmq_does_not_print(vectors: Path) -> None:
+def test_the_lists_hold_only_what_rocketmq_prints(vectors: Path) -> None:
     printed: set[str] = set()
     for listing in ("namesrv-defaults", "broker-defaults"):
         printed |= set(java_properties.as_dict((vectors / f"config/{listing}.properties").read_text()))

@@ -29,7 +29,7 @@ def test_plain_json_both_ways(value: Any) -> None:
 
 
 @given(plain.filter(lambda value: isinstance(value, list | dict)))
-def test_the_tolerant_reader_reads_plain_json_too(value: Any) -> None:
+def test_the_lenient_reader_reads_plain_json_too(value: Any) -> None:
     text = json.dumps(value, ensure_ascii=True)
     # A trailing comma sends it through our own reader.
     tolerant = text[:-1] + "," + text[-1]
@@ -81,7 +81,7 @@ def test_integer_keys_are_quoted() -> None:
     assert dumps({0: "x", 1: [None, True]}) == b'{"0":"x","1":[null,true]}'
 
 
-def test_every_table_java_wrote() -> None:
+def test_every_table_java_wrote_is_read() -> None:
     files = sorted(path for path in VECTORS.glob("config/*/*.json*"))
     assert len(files) > 30
     for path in files:
@@ -90,7 +90,7 @@ def test_every_table_java_wrote() -> None:
     assert all(isinstance(offset, int) for queues in offsets.values() for offset in queues.values())
 
 
-def test_every_body_java_sent() -> None:
+def test_every_body_java_sent_is_read() -> None:
     seen = 0
     for path in sorted(VECTORS.glob("frames/*.jsonl")):
         for line in path.read_text("utf-8").splitlines():
@@ -102,7 +102,7 @@ def test_every_body_java_sent() -> None:
 
 
 @pytest.mark.parametrize("escape", ["\\u-001", "\\u+123", "\\u1_23", "\\u 12a", "\\x-1", "\\ud800\\u-001", "\\u12"])
-def test_an_escape_that_is_none_is_told(escape: str) -> None:
+def test_an_invalid_escape_is_an_error(escape: str) -> None:
     with pytest.raises(InvalidJson, match="escape"):
         loads(f'{{a:"{escape}"}}')
 
@@ -110,7 +110,7 @@ def test_an_escape_that_is_none_is_told(escape: str) -> None:
 @pytest.mark.parametrize(
     "text", ['"\\ud800"', '"\\udc00"', "'\\ud800x'", '"\\ud800\\u0041"', '{a:"\\ud83d"}', '"\ud800"', "{'\\udfff':1}"]
 )
-def test_whatever_is_read_can_be_written(text: str) -> None:
+def test_whatever_is_read_can_be_written_again(text: str) -> None:
     value = loads(text)
     assert loads(dumps(value)) == value
 
@@ -120,7 +120,7 @@ def test_a_lone_surrogate_becomes_the_replacement_character() -> None:
 
 
 @given(st.text("\\\"'ud8c0xf{}[]:,$re.a", max_size=40))
-def test_the_tolerant_reader_reads_only_what_can_be_written(text: str) -> None:
+def test_the_lenient_reader_reads_only_what_can_be_written(text: str) -> None:
     for candidate in (text, f'"{text}"', f"{{a:'{text}'}}"):
         try:
             value = loads(candidate, most=1000)
@@ -129,7 +129,7 @@ def test_the_tolerant_reader_reads_only_what_can_be_written(text: str) -> None:
         dumps(value)
 
 
-def test_a_budget_counts_values_that_are_no_plain_json() -> None:
+def test_a_budget_counts_values_that_are_not_plain_json() -> None:
     assert loads("[1,2,3,]", most=4) == [1, 2, 3]
     with pytest.raises(InvalidJson, match="more than 4 values"):
         loads("[1,2,3,4,]", most=4)
@@ -137,9 +137,9 @@ def test_a_budget_counts_values_that_are_no_plain_json() -> None:
 
 
 def test_a_budget_counts_escapes() -> None:
-    assert loads("'" + "\\n" * 36 + "'", most=10) == "\n" * 36
+    assert loads("'" + "\\n" * 12 + "'", most=10) == "\n" * 12
     with pytest.raises(InvalidJson, match="more than 10 values"):
-        loads("'" + "\\n" * 37 + "'", most=10)
+        loads("'" + "\\n" * 13 + "'", most=10)
 
 
 @pytest.mark.parametrize(
@@ -159,14 +159,14 @@ def test_a_budget_holds_whatever_the_values_are(beginning: str) -> None:
         loads(beginning, most=8000)
 
 
-def test_an_object_key_holds_no_object_key() -> None:
-    # Each level doubled the length of the one inside: 40 levels took all memory.
+def test_an_object_key_cannot_hold_an_object_key() -> None:
+    # Each level doubled the length of the inner one: 40 levels took all memory.
     with pytest.raises(InvalidJson, match="an object key inside an object key"):
         loads("{" * 40 + "}:1" * 39 + "}")
     assert loads("{{a:1}:{{b:1}:2}}") == {'{"a":1}': {'{"b":1}': 2}}
 
 
-def test_references_are_charged_with_what_they_stand_for() -> None:
+def test_references_are_charged_for_their_target() -> None:
     many = ",".join(['{"$ref":"$.a"}'] * 100)
     text = f'{{"a":[{",".join(map(str, range(100)))}],"b":[{many}]}}'
     assert len(loads(text, most=20_000)["b"]) == 100
@@ -174,7 +174,7 @@ def test_references_are_charged_with_what_they_stand_for() -> None:
         loads(text, most=2_000)
 
 
-def test_references_to_long_text_are_charged_by_its_length() -> None:
+def test_references_to_long_text_are_charged_for_its_length() -> None:
     text = '{"a":"' + "x" * 1_000_000 + '","b":[' + ",".join(['{"$ref":"$.a"}'] * 100) + "]}"
     with pytest.raises(InvalidJson, match="stand for too many values"):
         loads(text, most=8_000)
@@ -186,5 +186,5 @@ def test_references_in_a_file_have_a_budget_too() -> None:
         loads(f'{{"a":[{numbers}],"b":[{references}]}}')
 
 
-def test_without_references_ref_is_a_key_like_any_other() -> None:
+def test_without_references_ref_is_an_ordinary_key() -> None:
     assert loads('{"a":{"$ref":"$.b"},"b":1,}', references=False) == {"a": {"$ref": "$.b"}, "b": 1}

@@ -26,7 +26,7 @@ def test_java_prints_a_slash_and_no_brackets() -> None:
     assert parse_host("2001:db8:0:0:0:0:0:1:10911") == pack_host("2001:db8::1", 10911)
 
 
-def test_what_is_no_host() -> None:
+def test_invalid_hosts() -> None:
     with pytest.raises(ValueError, match="not appear"):
         pack_host("broker-a", 10911)
     with pytest.raises(ValueError, match="8 or 20 bytes, not 7"):

@@ -9,22 +9,22 @@ from rocketlet.common.java_numbers import utf8_hash
 
 
 @given(st.lists(st.binary(max_size=60), max_size=40))
-def test_same_as_one_by_one(texts: list[bytes]) -> None:
+def test_agrees_with_hashing_one_by_one(texts: list[bytes]) -> None:
     assert string_hashes(texts) == [utf8_hash(text) for text in texts]
 
 
-def test_more_bytes_than_one_table_of_powers() -> None:
+def test_texts_longer_than_one_table_of_powers() -> None:
     texts = [b"TopicTest#" + b"%040d" % n for n in range(3000)] + ["订单".encode(), b"", b"x" * 70000]
     assert string_hashes(texts) == [utf8_hash(text) for text in texts]
 
 
-def test_few() -> None:
+def test_few_texts() -> None:
     assert string_hashes([]) == []
     assert string_hashes([b"TagA", b"refund"]) == [2598919, -934813832]
 
 
 @given(st.lists(st.text(st.characters(max_codepoint=127), max_size=60), max_size=40))
-def test_a_column_of_texts(texts: list[str]) -> None:
+def test_a_column_of_texts_is_hashed(texts: list[str]) -> None:
     joined = "".join(texts).encode()
     offsets = np.cumsum([0, *map(len, texts)])
     found = hashes_between(np.frombuffer(joined, np.uint8), offsets)

@@ -44,7 +44,7 @@ def test_hash_of_any_text(text: str) -> None:
 
 
 @given(st.binary(max_size=300))
-def test_hash_of_any_bytes_is_that_of_the_text_read_from_them(raw: bytes) -> None:
+def test_the_hash_of_bytes_is_that_of_their_text(raw: bytes) -> None:
     assert utf8_hash(raw) == reference_hash(raw.decode("utf-8", "replace"))
 
 

@@ -19,11 +19,11 @@ from rocketlet.common.java_properties import (
     parse,
 )
 
-# Signs that mean something to the reader are drawn more often than letters.
+# Special characters are drawn more often than letters.
 TRICKY = st.text(alphabet=st.one_of(st.sampled_from("\\=:#! \t\f\n\ru0"), st.characters(exclude_categories=["Cs"])))
 
 
-# Each answer is what java.util.Properties of JDK 17 gave for the same text.
+# Each result is that of java.util.Properties of JDK 17 for the same text.
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -62,7 +62,7 @@ def test_reads_as_java_does(text: str, expected: dict[str, str]) -> None:
     assert as_dict(text) == expected
 
 
-def test_a_lone_backslash_at_the_end_says_nothing() -> None:
+def test_a_lone_backslash_at_the_end_is_ignored() -> None:
     assert as_dict("a=b\n\\") == {"a": "b"}
 
 
@@ -75,7 +75,7 @@ def test_entries_know_their_lines() -> None:
 
 
 @pytest.mark.parametrize("text", ["x=1\na=\\u12", "x=1\na=\\uzzzz", "x=1\na=\\u"])
-def test_a_broken_unicode_escape_is_an_error_that_names_its_line(text: str) -> None:
+def test_a_malformed_unicode_escape_is_an_error_that_names_its_line(text: str) -> None:
     with pytest.raises(PropertiesError, match=r"^line 2: "):
         parse(text)
 
@@ -93,7 +93,7 @@ def test_bytes_are_utf_8_or_else_latin_1(data: bytes, text: str) -> None:
 
 
 @given(TRICKY, TRICKY)
-def test_every_pair_survives_writing_and_reading(key: str, value: str) -> None:
+def test_every_pair_survives_a_round_trip(key: str, value: str) -> None:
     line = format_entry(key, value)
     assert line.isascii()
     assert "\n" not in line
@@ -101,7 +101,7 @@ def test_every_pair_survives_writing_and_reading(key: str, value: str) -> None:
 
 
 @given(st.dictionaries(TRICKY, TRICKY), st.dictionaries(TRICKY, TRICKY))
-def test_an_edit_changes_these_keys_and_no_others(before: dict[str, str], updates: dict[str, str]) -> None:
+def test_an_edit_changes_only_its_keys(before: dict[str, str], updates: dict[str, str]) -> None:
     text = "# a comment\n" + "".join(f"{format_entry(key, value)}\n" for key, value in before.items())
     edited = edit(text, updates)
     assert as_dict(edited) == before | updates
@@ -116,7 +116,7 @@ def test_an_edit_leaves_comments_order_and_other_lines_alone() -> None:
 
 
 @given(st.text(alphabet="\\=:#! \t\f\n\rabu0"))
-def test_no_text_is_refused_but_for_a_broken_escape(text: str) -> None:
+def test_only_a_malformed_escape_is_refused(text: str) -> None:
     try:
         entries = parse(text)
     except PropertiesError:

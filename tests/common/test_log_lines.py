@@ -1,4 +1,4 @@
-"""What peers can make of log lines: nothing that is long, forged or endless."""
+"""What peers can do to the log: no long, forged or endless lines."""
 
 from __future__ import annotations
 
@@ -53,18 +53,18 @@ def test_control_characters_are_escaped(text: str, shown: str) -> None:
 
 
 @given(st.text(max_size=200))
-def test_a_message_is_one_line_whatever_is_in_it(text: str) -> None:
+def test_any_message_is_one_line(text: str) -> None:
     shown = message_of(record("client %s", text))
     assert len((shown + "x").splitlines()) == 1
     shown.encode()
 
 
-def test_a_client_id_forges_no_line(stream: io.StringIO) -> None:
+def test_a_client_id_cannot_forge_a_line(stream: io.StringIO) -> None:
     log.info("consumer group G: %s joined", "me\n2026-01-01 00:00:00.000 INFO    rocketlet  all is well")
     assert stream.getvalue().count("\n") == 1
 
 
-def test_a_traceback_forges_no_line(stream: io.StringIO) -> None:
+def test_a_traceback_cannot_forge_a_line(stream: io.StringIO) -> None:
     try:
         raise ValueError("me\n2026-01-01 00:00:00.000 INFO    rocketlet  all is well\x1b[2J")
     except ValueError:
@@ -76,19 +76,19 @@ def test_a_traceback_forges_no_line(stream: io.StringIO) -> None:
     assert "\x1b" not in stream.getvalue()
 
 
-def test_long_arguments_are_cut_and_the_rest_of_the_line_stays() -> None:
+def test_long_arguments_are_truncated_and_the_rest_of_the_line_kept() -> None:
     shown = message_of(record("%s joined group %s", "x" * 100_000, "G"))
     assert shown == "x" * 300 + "... (100000 characters) joined group G"
 
 
-def test_arguments_that_are_no_text_are_cut_too() -> None:
+def test_arguments_other_than_text_are_truncated_too() -> None:
     shown = message_of(record("%s at %d: %r", ValueError("y" * 1000), 5, ["z"] * 1000))
     assert len(shown) < 800
     assert " at 5: " in shown
     assert message_of(record("%r", "short")) == "'short'"
 
 
-def test_long_lines_are_cut() -> None:
+def test_long_lines_are_truncated() -> None:
     assert len(message_of(record("x" * 100_000))) < LONGEST_LINE + 50
 
 
@@ -96,11 +96,11 @@ def test_a_message_without_arguments_may_hold_a_percent_sign() -> None:
     assert message_of(record("90 % full")) == "90 % full"
 
 
-def test_long_tracebacks_are_cut() -> None:
+def test_long_tracebacks_are_truncated() -> None:
     assert len(traceback_of("x" * 1_000_000)) < 30_000
 
 
-def test_each_kind_of_line_has_a_rate() -> None:
+def test_each_kind_of_line_is_rate_limited() -> None:
     told: list[str] = []
     rates = LineRates(lambda one: told.append(message_of(one)))
     assert [rates.filter(record("client %s", number)) for number in range(150)] == [True] * 100 + [False] * 50
@@ -111,31 +111,31 @@ def test_each_kind_of_line_has_a_rate() -> None:
     assert rates.filter(record("client %s", 150, created=11.0))
 
 
-def test_what_is_critical_is_never_left_out() -> None:
+def test_critical_lines_are_never_suppressed() -> None:
     rates = LineRates(lambda one: None)
     critical = record("down")
     critical.levelno = logging.CRITICAL
     assert all(rates.filter(critical) for _ in range(1000))
 
 
-def test_what_was_left_out_is_told_at_the_end() -> None:
+def test_suppressed_lines_are_counted_at_the_end() -> None:
     told: list[str] = []
     rates = LineRates(lambda one: told.append(message_of(one)))
     for number in range(103):
         rates.filter(record("client %s", number))
-    rates.tell_all()
-    rates.tell_all()
+    rates.log_suppressed()
+    rates.log_suppressed()
     assert told == ["3 more lines like this one were left out: client 102"]
 
 
-def test_a_clock_that_is_set_back_stops_no_lines() -> None:
+def test_setting_the_clock_back_suppresses_nothing() -> None:
     rates = LineRates(lambda one: None)
     for _ in range(200):
         rates.filter(record("client", created=1000.0))
     assert rates.filter(record("client", created=500.0))
 
 
-def test_a_peer_writes_no_more_than_a_few_lines_a_second(stream: io.StringIO) -> None:
+def test_a_peer_causes_only_a_few_lines_a_second(stream: io.StringIO) -> None:
     for number in range(5000):
         log.warning("%s sent no frame", number)
     assert len(stream.getvalue().splitlines()) == log_lines.LINES

@@ -1,4 +1,4 @@
-"""Log lines: where they go and what they look like."""
+"""Log lines: their destination and format."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rocketlet.common.settings import SettingsError
 
 @pytest.fixture(autouse=True)
 def root_logger() -> Iterator[logging.Logger]:
-    """The root logger, left as it was found."""
+    """The root logger, restored afterwards."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     yield root
@@ -50,7 +50,7 @@ def test_stderr_unless_told_otherwise(capsys: pytest.CaptureFixture[str]) -> Non
     assert err.endswith("WARNING rocketlet.store.flush  slow\n")
 
 
-def test_a_json_object_a_line() -> None:
+def test_json_lines_hold_one_object_each() -> None:
     stream = io.StringIO()
     set_up(LogConfig(log_format=LogFormat.JSON), stream)
     try:
@@ -79,7 +79,7 @@ def test_the_level_is_a_setting() -> None:
     assert stream.getvalue() == ""
 
 
-def test_a_second_set_up_replaces_the_first_and_nothing_else(root_logger: logging.Logger) -> None:
+def test_a_second_setup_replaces_the_first_and_nothing_else(root_logger: logging.Logger) -> None:
     others = list(root_logger.handlers)
     first, second = io.StringIO(), io.StringIO()
     set_up(LogConfig(), first)
@@ -101,7 +101,7 @@ def test_pythons_warnings_are_log_lines() -> None:
     assert "py.warnings" in stream.getvalue()
 
 
-def test_a_file_if_asked(tmp_path: Path) -> None:
+def test_a_log_file_on_request(tmp_path: Path) -> None:
     path = tmp_path / "broker.log"
     set_up(LogConfig(log_file=str(path)))
     logging.getLogger("x").info("grüß dich")

@@ -29,7 +29,7 @@ def test_offset_ids(ip: str, offset: int, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "7F", "x" * 32, "7F 0000100002A9F0000000000000400"])
-def test_what_is_no_offset_id(text: str) -> None:
+def test_invalid_offset_ids(text: str) -> None:
     with pytest.raises(InvalidMessageId, match="no offset message id"):
         parse_offset_message_id(text)
 
@@ -48,7 +48,7 @@ def test_unique_ids_count_and_carry_their_time() -> None:
     assert time_of_unique_id(first, now + 3_600_000) == now
 
 
-def test_unique_ids_over_the_end_of_a_month() -> None:
+def test_unique_ids_across_the_end_of_a_month() -> None:
     times = iter([ms(2026, 12, 31, 23, 59, 59), ms(2027, 1, 1, 0, 0, 1)])
     ids = UniqueIds(bytes(4), 1, 2, lambda: next(times))
     before, after = ids(), ids()
@@ -57,7 +57,7 @@ def test_unique_ids_over_the_end_of_a_month() -> None:
     assert time_of_unique_id(after, ms(2027, 1, 1, 0, 0, 1)) == ms(2027, 1, 1, 0, 0, 1)
 
 
-def test_what_is_no_unique_id() -> None:
+def test_invalid_unique_ids() -> None:
     with pytest.raises(InvalidMessageId):
         time_of_unique_id("7F", 0)
     with pytest.raises(InvalidMessageId, match="not all of it is hex"):

@@ -45,7 +45,7 @@ def test_round_trip_with_and_without_the_last_separator(properties: dict[str, st
 
 
 @given(tangled)
-def test_one_pass_says_what_three_searches_say(raw: bytes) -> None:
+def test_one_pass_agrees_with_three_searches(raw: bytes) -> None:
     assert tags_and_keys(raw) == (find(raw, b"TAGS"), index_keys(raw))
 
 
@@ -79,10 +79,10 @@ def test_index_keys() -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("", "x"), ("x", ""), ("KEYS", "k"), ("a\x01", "x"), ("a", "x\x02")])
-def test_what_a_user_may_not_set(name: str, value: str) -> None:
+def test_properties_a_user_may_not_set(name: str, value: str) -> None:
     with pytest.raises(InvalidProperty):
         check_property(name, value)
 
 
-def test_what_a_user_may_set() -> None:
+def test_properties_a_user_may_set() -> None:
     check_property("colour", "blue")

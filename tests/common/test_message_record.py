@@ -105,7 +105,7 @@ def test_worked_example_with_a_property_crc() -> None:
     assert has_good_property_crc(encode(example())) is None
 
 
-def test_the_record_of_the_wire_page() -> None:
+def test_the_record_on_the_wire_page() -> None:
     raw = bytes.fromhex(
         "0000006EDAA320A73610A686000000010000000000000000000000020000000000000400000000000000018BCFE568000A0000010000C350"
         "0000018BCFE568017F00000100002A9F0000000000000000000000000000000568656C6C6F09546F7069635465737400056B31017631"
@@ -118,7 +118,7 @@ def test_the_record_of_the_wire_page() -> None:
 
 
 @given(records)
-def test_any_record_both_ways(record: Record) -> None:
+def test_any_record_round_trips(record: Record) -> None:
     raw = encode(record)
     found = decode(raw)
     assert found.sys_flag & ~(BORN_V6 | STORE_V6) == record.sys_flag & ~(BORN_V6 | STORE_V6)
@@ -133,10 +133,10 @@ def test_any_record_both_ways(record: Record) -> None:
 
 
 @given(records, st.data())
-def test_a_shortened_record_is_torn(record: Record, data: st.DataObject) -> None:
+def test_a_truncated_record_is_torn(record: Record, data: st.DataObject) -> None:
     raw = encode(record)
     end = data.draw(st.integers(1, len(raw) - 1))
-    # The first bytes of a size are zeros, which nobody can tell from nothing.
+    # The first bytes of a size are zeros, indistinguishable from unwritten bytes.
     fault = Fault.TORN if any(raw[:end]) or end >= 8 else Fault.EMPTY
     assert check(raw, 0, end) is fault
     with pytest.raises(RecordError, match=fault.value):
@@ -144,7 +144,7 @@ def test_a_shortened_record_is_torn(record: Record, data: st.DataObject) -> None
 
 
 @given(st.binary(max_size=300), st.sampled_from(["", "0000010cdaa320a7", "00000060daa320ab"]).map(bytes.fromhex))
-def test_no_bytes_make_it_fail_otherwise(junk: bytes, head: bytes) -> None:
+def test_arbitrary_bytes_raise_only_record_errors(junk: bytes, head: bytes) -> None:
     raw = head + junk
     found = check(raw, 0, len(raw), verify_body=False)
     if isinstance(found, Fault):
@@ -169,7 +169,7 @@ def assert_outline_agrees(raw: bytes, verify_body: bool, log_offset: int | None)
 
 
 @given(records, st.data())
-def test_an_outline_says_what_check_and_decode_say(record: Record, data: st.DataObject) -> None:
+def test_an_outline_agrees_with_check_and_decode(record: Record, data: st.DataObject) -> None:
     raw = bytearray(encode(record))
     for at in data.draw(st.lists(st.integers(0, len(raw) - 1), max_size=3)):
         raw[at] ^= data.draw(st.integers(0, 255))
@@ -195,7 +195,7 @@ def test_faults_have_names() -> None:
     assert check(raw, 0, 261) is Fault.LENGTHS
 
 
-def test_a_pull_body_is_records_one_behind_the_other() -> None:
+def test_a_pull_body_is_a_sequence_of_records() -> None:
     first, second = encode(example()), encode(example(body=b"", properties=b"", queue_offset=6))
     assert [record.queue_offset for record in decode_all(first + second)] == [5, 6]
     assert decode_all(b"") == []
@@ -218,12 +218,12 @@ def test_batch_vector() -> None:
 
 
 @given(st.lists(st.builds(BatchItem, int32, st.binary(max_size=20), st.binary(max_size=20)), max_size=5))
-def test_any_batch_both_ways(items: list[BatchItem]) -> None:
+def test_any_batch_round_trips(items: list[BatchItem]) -> None:
     assert decode_batch(encode_batch(items)) == items
 
 
 @pytest.mark.parametrize("case", ["clean", "crash", "mixed", "shapes", "ext", "ipv6", "retained", "slave"])
-def test_every_record_java_stored(case: str) -> None:
+def test_every_record_java_stored_round_trips(case: str) -> None:
     expected = json.loads((STORES / case / "expected.json").read_text("utf-8"))
     logs: dict[int, bytes] = {}
     with tarfile.open(STORES / case / "store.tar.gz") as archive:

@@ -1,4 +1,4 @@
-"""What other systems lack, as far as Linux can show it: functions are taken away, and a fake stands for msvcrt."""
+"""What other systems lack, as far as Linux can show it: functions are removed, and a fake replaces msvcrt."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ MISSING_ON = {
 
 
 class Calls(list[str]):
-    """What was called, in order."""
+    """The calls, in order."""
 
 
 @pytest.fixture(params=["macOS", "Windows"])
 def calls(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Calls:
-    """This process as on that system; the calls that flush and lock are noted."""
+    """This process as on that system; flushes and locks are recorded."""
     calls = Calls()
     for name in MISSING_ON[request.param]:
         monkeypatch.delattr(os, name, raising=False)
@@ -63,7 +63,7 @@ def calls(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ca
     return calls
 
 
-def test_a_file_is_made_written_flushed_and_read(calls: Calls, tmp_path: Path) -> None:
+def test_a_file_is_created_written_flushed_and_read(calls: Calls, tmp_path: Path) -> None:
     disk = RealDisk()
     path = str(tmp_path / "log" / "0")
     region = disk.create(path, 4 * PAGE)
@@ -93,7 +93,7 @@ def test_allocating_keeps_what_is_there(calls: Calls, tmp_path: Path) -> None:
     assert path.read_bytes() == b"x" * 5000
 
 
-def test_a_store_is_locked_once(calls: Calls, tmp_path: Path) -> None:
+def test_a_store_can_be_locked_only_once(calls: Calls, tmp_path: Path) -> None:
     disk = RealDisk()
     lock = disk.lock(str(tmp_path / "lock"))
     with pytest.raises(StoreLocked):
@@ -103,7 +103,7 @@ def test_a_store_is_locked_once(calls: Calls, tmp_path: Path) -> None:
     assert (tmp_path / "lock").read_bytes() == b"lock"
 
 
-def test_a_file_that_windows_keeps_is_deleted_later(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_file_windows_will_not_delete_is_deleted_later(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(platform_files, "_IS_WINDOWS", True)
     held, free = tmp_path / "held", tmp_path / "free"
     held.touch()
@@ -125,7 +125,7 @@ def test_a_file_that_windows_keeps_is_deleted_later(monkeypatch: pytest.MonkeyPa
     assert not free.exists()
 
 
-def test_elsewhere_a_refusal_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_other_platforms_a_refusal_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def refusing(path: str) -> None:
         raise PermissionError(13, "no", path)
 
@@ -134,7 +134,7 @@ def test_elsewhere_a_refusal_is_an_error(monkeypatch: pytest.MonkeyPatch) -> Non
         platform_files.Deleted().delete("file")
 
 
-def test_without_it_a_mapping_is_flushed_before_its_file(calls: Calls, tmp_path: Path) -> None:
+def test_without_fdatasync_a_mapping_is_flushed_before_its_file(calls: Calls, tmp_path: Path) -> None:
     class Mapping:
         def flush(self) -> None:
             calls.append("mapping")
@@ -164,7 +164,7 @@ def test_with_fdatasync_a_mapping_needs_nothing_else(tmp_path: Path) -> None:
         ("5:cpu:/x\n4:memory:/x", {"memory/x/memory.limit_in_bytes": "300", "cpu/x/memory.max": "1"}, [300]),
     ],
 )
-def test_limits_of_control_groups(groups: str, limits: dict[str, str], found: list[int], tmp_path: Path) -> None:
+def test_control_group_limits(groups: str, limits: dict[str, str], found: list[int], tmp_path: Path) -> None:
     (tmp_path / "proc" / "self").mkdir(parents=True)
     (tmp_path / "proc" / "self" / "cgroup").write_text(groups + "\n")
     for name, text in limits.items():

@@ -1,4 +1,4 @@
-"""Handles: recorded ones are read, what is written is read again, and nothing else is taken."""
+"""Handles: recorded ones are read, written ones are read back, and nothing else is accepted."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def test_a_handle_of_a_java_proxy() -> None:
 
 
 @given(st.builds(ReceiptHandle, long, long, long, int_, st.integers(0, 2), name, int_, long, st.none() | long))
-def test_a_receipt_handle_is_read_as_it_was_written(handle: ReceiptHandle) -> None:
+def test_a_receipt_handle_round_trips(handle: ReceiptHandle) -> None:
     assert parse_receipt_handle(str(handle)) == handle
 
 
 @given(st.builds(RecallHandle, name, name, long, name))
-def test_a_recall_handle_is_read_as_it_was_written(handle: RecallHandle) -> None:
+def test_a_recall_handle_round_trips(handle: RecallHandle) -> None:
     assert parse_recall_handle(str(handle)) == handle
 
 
 @given(st.text())
-def test_other_text_is_no_handle(text: str) -> None:
+def test_other_text_is_not_a_handle(text: str) -> None:
     for parse in (parse_receipt_handle, parse_recall_handle):
         with pytest.raises(InvalidHandle):
             parse(text)  # type: ignore[operator]
@@ -57,6 +57,6 @@ def test_other_text_is_no_handle(text: str) -> None:
         "0 1 2 3 0 " + "b" * 1024 + " 0 0",
     ],
 )
-def test_what_is_nearly_a_receipt_handle(text: str) -> None:
+def test_malformed_receipt_handles(text: str) -> None:
     with pytest.raises(InvalidHandle):
         parse_receipt_handle(text)

@@ -64,7 +64,7 @@ class Neighbour:
 BY_FIELD = {one.field: one for one in settings_of(Example)}
 
 
-def test_names_follow_from_the_key() -> None:
+def test_names_are_derived_from_the_key() -> None:
     port = BY_FIELD["listen_port"]
     assert (port.key, port.variables) == ("listenPort", ("ROCKETLET_LISTEN_PORT",))
     assert port.flags == ("-l", "--listen-port", "--listenPort")
@@ -145,13 +145,13 @@ def test_a_wrong_value_is_refused_in_words(field: str, text: str, words: str) ->
         servers=st.lists(st.from_regex(r"[a-z]+:[0-9]+", fullmatch=True)).map(tuple),
     )
 )
-def test_every_value_survives_being_written_and_read(example: Example) -> None:
+def test_every_value_survives_a_round_trip(example: Example) -> None:
     for one in settings_of(Example):
         value = getattr(example, one.field)
         assert one.parse(one.format(value)) == value
 
 
-def test_all_settings_as_text_in_order() -> None:
+def test_all_settings_are_text_in_order() -> None:
     shown = to_properties(Example(warm=True, servers=("a:1", "b:2")))
     assert list(shown) == [one.key for one in settings_of(Example)]
     assert shown["warmMapedFileEnable"] == "true"
@@ -159,12 +159,12 @@ def test_all_settings_as_text_in_order() -> None:
     assert shown["flush"] == "ASYNC_FLUSH"
 
 
-def test_a_secret_is_never_shown_but_an_empty_one_is() -> None:
+def test_only_an_empty_secret_is_shown() -> None:
     assert to_properties(Example(password="s3cret"))["password"] == REDACTED
     assert to_properties(Example())["password"] == ""
 
 
-def test_updates_make_a_new_value_and_leave_the_old_one() -> None:
+def test_updates_return_a_new_value_and_keep_the_old() -> None:
     before = Example()
     after = with_updates(before, {"wait": "300", "warmMappedFileEnable": "true", "flush": "SYNC_FLUSH"})
     assert (after.wait, after.warm, after.flush) == (300, True, Flush.SYNC_FLUSH)
@@ -182,26 +182,26 @@ def test_updates_make_a_new_value_and_leave_the_old_one() -> None:
         ({"wait": "2000", "warmMapedFileEnable": "true"}, "wait: at most 1000 when"),
     ],
 )
-def test_updates_that_are_refused(updates: dict[str, str], words: str) -> None:
+def test_refused_updates(updates: dict[str, str], words: str) -> None:
     with pytest.raises(SettingsError) as caught:
         with_updates(Example(), updates)
     assert words in str(caught.value)
 
 
-def test_every_problem_is_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     with pytest.raises(SettingsError) as caught:
         with_updates(Example(), {"listenPort": "1", "wait": "300", "region": "north"})
     assert len(caught.value.problems) == 2
 
 
-def test_the_whole_list_as_it_was_shown_may_come_back() -> None:
+def test_the_whole_listing_can_be_sent_back() -> None:
     config = Example(password="s3cret", servers=("a:1",))
     assert with_updates(config, to_properties(config)) == config
     changed = with_updates(config, to_properties(config) | {"wait": "7"})
     assert changed == dataclasses.replace(config, wait=7)
 
 
-def test_a_key_of_two_dataclasses_changes_both() -> None:
+def test_a_key_of_two_dataclasses_updates_both() -> None:
     example, neighbour = with_updates_of_all([Example(), Neighbour()], {"wait": "5"})
     assert (example.wait, neighbour.wait) == (5, 5)
 
@@ -211,7 +211,7 @@ def test_a_path_cannot_be_declared_updatable() -> None:
         setting("x", "A directory.", path=True, updatable=True)
 
 
-def test_a_type_that_is_not_served_is_refused_when_described() -> None:
+def test_an_unsupported_type_is_refused_at_declaration() -> None:
     @dataclass(frozen=True)
     class Wrong:
         numbers: tuple[int, ...] = setting((), "Numbers.")
@@ -262,7 +262,7 @@ def test_text_has_a_limit_and_no_control_characters() -> None:
             region.parse(text)
 
 
-def test_an_update_with_a_thousand_unknown_keys_is_not_looked_at_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_update_with_a_thousand_unknown_keys_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
 
     def nearest_counted(key: str, known: object) -> None:
@@ -275,6 +275,6 @@ def test_an_update_with_a_thousand_unknown_keys_is_not_looked_at_whole(monkeypat
     assert caught.value.problems[-1] == "and perhaps more: 990 settings were not looked at"
 
 
-def test_a_default_outside_of_its_bounds_is_a_mistake_of_the_declaration() -> None:
+def test_a_default_outside_its_bounds_fails_the_declaration() -> None:
     with pytest.raises(TypeError, match="is not between"):
         setting(1 << 40, "Large.")

@@ -25,7 +25,7 @@ def test_a_value_is_computed_once() -> None:
     assert computed == ["a", "b"]
 
 
-def test_the_entry_used_longest_ago_goes_first() -> None:
+def test_the_least_recently_used_entry_is_evicted_first() -> None:
     upper, computed = cache(32)
     for number in range(16):
         upper(f"{number:02}")
@@ -37,14 +37,14 @@ def test_the_entry_used_longest_ago_goes_first() -> None:
     assert computed.count("01") == 2
 
 
-def test_what_is_too_long_is_not_kept() -> None:
+def test_oversized_values_are_not_cached() -> None:
     upper, computed = cache(160)
     assert upper("x" * 11) == upper("x" * 11)
     assert len(computed) == 2
     assert upper.size == len(upper) == 0
 
 
-def test_an_error_is_not_remembered() -> None:
+def test_an_error_is_not_cached() -> None:
     def fail(text: str) -> str:
         raise ValueError(text)
 
@@ -56,7 +56,7 @@ def test_an_error_is_not_remembered() -> None:
 
 
 @given(st.lists(st.text(max_size=20)))
-def test_the_size_is_that_of_the_entries_and_bounded(texts: list[str]) -> None:
+def test_the_size_is_the_sum_of_entries_and_bounded(texts: list[str]) -> None:
     upper, _ = cache(50)
     for text in texts:
         assert upper(text) == text.upper()

@@ -38,7 +38,7 @@ def test_groups() -> None:
     assert not is_system_group("orders")
 
 
-def test_names_made_of_names() -> None:
+def test_derived_names() -> None:
     assert (retry_topic("g"), dlq_topic("g"), reply_topic("c")) == ("%RETRY%g", "%DLQ%g", "c_REPLY_TOPIC")
 
 

@@ -1,4 +1,4 @@
-"""The console as people meet it: a journey a page in a real browser, over a stack of ours and over a Java one.
+"""The console as users see it: one journey per page in a real browser, with our stack and with a Java one.
 
 Each journey is made by mouse in English and by keyboard in Chinese; BROWSER_MATRIX=all makes it in all four ways.
 """
@@ -60,7 +60,7 @@ def chromium() -> Iterator[Chromium]:
 
 
 class Shop:
-    """Topics with messages, a group that consumes, one that refuses, and a console over them."""
+    """Topics with messages, a group that consumes, one that fails, and a console."""
 
     def __init__(self, namesrv: str, held: ExitStack) -> None:
         self.namesrv = namesrv
@@ -140,11 +140,11 @@ def visitor(request: pytest.FixtureRequest, chromium: Chromium, shop: Shop) -> I
         yield one
 
 
-# ---- a journey a page
+# ---- one journey per page
 
 
 def test_dashboard(visitor: Visitor) -> None:
-    # A broker that has just started, on a busy machine, may be slow to answer; that is told as trouble, rightly.
+    # A broker that has just started on a busy machine may be slow to answer, which is rightly reported as trouble.
     visitor.reads_in_time("Nothing that brokers and name servers know of.")
     visitor.press(visitor.page.locator("main .tiles a").first)
     visitor.page.get_by_role("heading", name=visitor.t("Consumers"), exact=True).wait_for()
@@ -188,7 +188,7 @@ def test_topics(visitor: Visitor) -> None:
     visitor.reads("Topic {name} is deleted", name=name)
 
 
-def test_messages_as_they_come(visitor: Visitor, shop: Shop) -> None:
+def test_live_messages(visitor: Visitor, shop: Shop) -> None:
     visitor.go("Topics", "t")
     visitor.press(visitor.link("orders"))
     with visitor.page.expect_request("**/tail/events?*"):
@@ -220,10 +220,10 @@ def test_consumers(visitor: Visitor) -> None:
     visitor.press(visitor.button("Skip everything not consumed …"))
     visitor.reads("What that would do")
     visitor.press(visitor.button("Do it"))
-    visitor.reads("Group {name} goes on in {topic} from there", name="billing", topic="orders")
+    visitor.reads("Group {name} continues in {topic} from there", name="billing", topic="orders")
 
 
-def test_a_group_of_its_own(visitor: Visitor) -> None:
+def test_one_group(visitor: Visitor) -> None:
     name = f"fresh-{visitor.language}-{'keyboard' if visitor.by_keyboard else 'mouse'}"
     visitor.go("Consumers", "g")
     visitor.press(visitor.page.locator("summary", has_text=visitor.t("Create a group")))
@@ -306,7 +306,7 @@ def test_traces(visitor: Visitor) -> None:
         visitor.press(visitor.button("Find"))
         visitor.page.locator("main .flash, main svg.trace").first.wait_for()
         if visitor.page.locator("svg.trace rect").count() >= 2 or time.monotonic() > deadline:
-            break  # clients tell of traces every few seconds
+            break  # clients send traces every few seconds
     assert visitor.page.locator("svg.trace rect").count() >= 2
     visitor.reads("Pub")
     visitor.write(visitor.page.locator("#q"), "of nobody")
@@ -356,7 +356,7 @@ def test_language_theme_and_keys(visitor: Visitor) -> None:
 @pytest.mark.parametrize(
     ("width", "language", "scheme"), [(1280, "en", "light"), (390, "zh", "dark")], ids=["wide", "narrow"]
 )
-def test_every_page_fits_and_can_be_used_by_everybody(
+def test_every_page_fits_and_is_accessible(
     chromium: Chromium, shop: Shop, width: int, language: str, scheme: str
 ) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="the extra browser is not installed")
@@ -372,7 +372,7 @@ def test_every_page_fits_and_can_be_used_by_everybody(
     assert grave == []
 
 
-def test_who_has_no_token_sees_nothing(chromium: Chromium, shop: Shop) -> None:
+def test_without_a_token_nothing_is_shown(chromium: Chromium, shop: Shop) -> None:
     with (
         program("console", "-n", shop.namesrv, "--port", "0", "--token", "let me in", "--viewer-token", "look")
         as running,

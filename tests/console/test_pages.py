@@ -1,4 +1,4 @@
-"""Every page over a cluster in memory: what it shows, what it changes, and what nobody can make it do."""
+"""Every page with a cluster in memory: what it shows, what it changes, and what it refuses."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ PAGES = {
 
 
 @pytest.mark.parametrize("path", PAGES)
-async def test_a_page_shows_what_it_is_for(path: str, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_page_shows_its_subject(path: str, autojump_clock: trio.testing.MockClock) -> None:
     async with shop() as (_, browser, _):
         page = await browser.get(path)
         assert page.status == 200, page.text
@@ -91,7 +91,7 @@ async def test_a_page_shows_what_it_is_for(path: str, autojump_clock: trio.testi
         assert "概览" in chinese.text
 
 
-async def test_one_box_finds_an_id_a_place_and_an_offset_id(autojump_clock: trio.testing.MockClock) -> None:
+async def test_one_search_box_finds_an_id_a_place_and_an_offset_id(autojump_clock: trio.testing.MockClock) -> None:
     async with shop() as (_, browser, message_id):
         by_id = await browser.get(f"/messages?q={message_id}")
         assert message_id in by_id.text
@@ -111,7 +111,9 @@ async def test_one_box_finds_an_id_a_place_and_an_offset_id(autojump_clock: trio
         assert (await browser.get("/messages?q=orders/broker-a/0@999")).status == 404
 
 
-async def test_a_trace_is_drawn_and_none_is_told_apart_from_failure(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_trace_is_drawn_and_a_missing_one_differs_from_a_failure(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     async with shop() as (cluster, browser, message_id):
         await trio.sleep(3)
         page = await browser.get(f"/traces?q={message_id}")
@@ -144,7 +146,7 @@ async def test_topics_are_created_changed_written_to_and_deleted(autojump_clock:
         assert page.status == 400
 
 
-async def test_a_group_is_moved_after_a_look(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_group_is_reset_after_a_preview(autojump_clock: trio.testing.MockClock) -> None:
     seen: list[bytes] = []
 
     async def listener(message: ReceivedMessage) -> None:
@@ -174,7 +176,7 @@ async def test_a_group_is_moved_after_a_look(autojump_clock: trio.testing.MockCl
         done = await browser.post(
             "/consumers/billing/move", {"csrf": look.csrf, "topic": "orders", "how": "time", "at": "1", "sure": "yes"}
         )
-        assert "Group billing goes on in orders from there" in done.text
+        assert "Group billing continues in orders from there" in done.text
         assert sum(cluster.brokers["broker-a"].tables.offsets.of("billing", "orders").values()) == 0
         assert "12" in (await browser.get("/consumers/billing")).text
         done = await browser.submit(
@@ -231,7 +233,7 @@ async def test_dead_letters_are_shown_sent_again_and_exported(autojump_clock: tr
             assert none.status == 400
 
 
-async def test_what_messages_say_is_text(autojump_clock: trio.testing.MockClock) -> None:
+async def test_message_contents_are_shown_as_text(autojump_clock: trio.testing.MockClock) -> None:
     async with memory_cluster() as cluster:
         async with AsyncProducer("shop", namesrv=cluster.namesrv, world=cluster.world()) as producer:
             await producer.send(
@@ -269,7 +271,7 @@ async def test_live_messages_come_as_events(autojump_clock: trio.testing.MockClo
     assert [event["body"] for event in events] == ["it is live " + " ".join(HOSTILE.split())]
 
 
-async def test_forms_that_are_not_ours_change_nothing(autojump_clock: trio.testing.MockClock) -> None:
+async def test_forged_forms_change_nothing(autojump_clock: trio.testing.MockClock) -> None:
     async with shop() as (cluster, browser, _):
         fields = {"topic": "evil", "cluster": "DefaultCluster"}
         assert (await browser.post("/topics", fields)).status == 403
@@ -285,7 +287,7 @@ async def test_forms_that_are_not_ours_change_nothing(autojump_clock: trio.testi
         assert cluster.brokers["broker-a"].tables.topics.get("evil") is not None
 
 
-async def test_a_name_that_somebody_pointed_here_is_refused(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_rebound_host_name_is_refused(autojump_clock: trio.testing.MockClock) -> None:
     async with shop() as (_, browser, _):
         browser.host = "evil.example:8088"
         page = await browser.get("/topics")
@@ -293,7 +295,7 @@ async def test_a_name_that_somebody_pointed_here_is_refused(autojump_clock: trio
         assert "orders" not in page.text
 
 
-async def test_log_in_roles_and_guesses(autojump_clock: trio.testing.MockClock, tmp_path: Path) -> None:
+async def test_login_roles_and_guessing(autojump_clock: trio.testing.MockClock, tmp_path: Path) -> None:
     audit = tmp_path / "audit.jsonl"
     async with shop(token="let me in", viewer_token="to look", audit_file=str(audit)) as (_, browser, _):
         page = await browser.get("/topics")
@@ -324,7 +326,7 @@ async def test_log_in_roles_and_guesses(autojump_clock: trio.testing.MockClock, 
     assert "let me in" not in audit.read_text("utf-8")
 
 
-async def test_read_only_binds_everybody(autojump_clock: trio.testing.MockClock) -> None:
+async def test_read_only_mode_applies_to_everybody(autojump_clock: trio.testing.MockClock) -> None:
     async with shop(read_only=True) as (cluster, browser, _):
         page = await browser.submit("/", "/topics", topic="no", cluster="DefaultCluster")
         assert page.status == 403
@@ -345,7 +347,7 @@ async def test_settings_are_shown_without_secrets_and_changed(autojump_clock: tr
         assert "Clients leave broker-a" in page.text
 
 
-async def test_samples_make_a_picture(autojump_clock: trio.testing.MockClock) -> None:
+async def test_samples_are_drawn_as_a_chart(autojump_clock: trio.testing.MockClock) -> None:
     async with (
         shop() as (cluster, browser, _),
         AsyncProducer("more", namesrv=cluster.namesrv, world=cluster.world()) as producer,
@@ -362,7 +364,7 @@ async def test_samples_make_a_picture(autojump_clock: trio.testing.MockClock) ->
         assert '<svg class="chart"' in (await browser.get("/topics/orders")).html
 
 
-async def test_a_cluster_that_is_away_is_told(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_unreachable_cluster_is_reported(autojump_clock: trio.testing.MockClock) -> None:
     async with memory_cluster() as cluster, console(cluster) as browser:
         await cluster.stop("broker-a")
         page = await browser.get("/ops")
@@ -372,7 +374,7 @@ async def test_a_cluster_that_is_away_is_told(autojump_clock: trio.testing.MockC
         assert page.status in (404, 502)
 
 
-async def test_name_servers_may_be_changed_while_it_runs(autojump_clock: trio.testing.MockClock) -> None:
+async def test_name_servers_can_be_changed_at_run_time(autojump_clock: trio.testing.MockClock) -> None:
     async with shop() as (cluster, browser, _):
         for wrong in ("", "nonsense", ";".join(f"10.0.0.{n}:9876" for n in range(30))):
             assert (await browser.submit("/ops", "/ops/namesrvs", namesrvs=wrong)).status == 400
@@ -382,7 +384,7 @@ async def test_name_servers_may_be_changed_while_it_runs(autojump_clock: trio.te
         assert f"The console asks {cluster.namesrv} now" in page.text
 
 
-async def test_settings_say_whether_somebody_set_them(autojump_clock: trio.testing.MockClock) -> None:
+async def test_settings_show_whether_they_were_set(autojump_clock: trio.testing.MockClock) -> None:
     async with shop() as (_, browser, _):
         page = await browser.get("/cluster/broker-a/0?only=set")
         assert "traceTopicEnable" in page.text
@@ -390,7 +392,7 @@ async def test_settings_say_whether_somebody_set_them(autojump_clock: trio.testi
         assert "flushDiskType" not in page.text
 
 
-async def test_a_topic_tells_who_sends_and_how_much_it_holds(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_topic_shows_its_producers_and_size(autojump_clock: trio.testing.MockClock) -> None:
     async with shop() as (_, browser, _):
         await trio.sleep(35)
         page = await browser.get("/topics/orders")
@@ -399,7 +401,7 @@ async def test_a_topic_tells_who_sends_and_how_much_it_holds(autojump_clock: tri
         assert "12 shop 10." in senders
 
 
-async def test_a_job_is_stopped_and_no_more_than_some_run(autojump_clock: trio.testing.MockClock) -> None:
+async def test_jobs_can_be_stopped_and_are_limited(autojump_clock: trio.testing.MockClock) -> None:
     async with trio.open_nursery() as nursery:
         jobs, ended = Jobs(nursery), []
 
@@ -429,7 +431,7 @@ async def test_a_job_is_stopped_and_no_more_than_some_run(autojump_clock: trio.t
         assert jobs.get(failing.id) is None
 
 
-async def test_nothing_is_changed_that_cannot_be_audited(autojump_clock: trio.testing.MockClock) -> None:
+async def test_without_an_audit_log_nothing_is_changed(autojump_clock: trio.testing.MockClock) -> None:
     async with shop(audit_file="/nowhere/at/all") as (cluster, browser, _):
         page = await browser.submit("/topics", "/topics", topic="no", cluster="DefaultCluster")
         assert page.status == 500
@@ -437,12 +439,12 @@ async def test_nothing_is_changed_that_cannot_be_audited(autojump_clock: trio.te
         assert cluster.brokers["broker-a"].tables.topics.get("no") is None
 
 
-async def test_who_has_not_logged_in_sends_small_forms(autojump_clock: trio.testing.MockClock) -> None:
+async def test_forms_before_login_are_limited_in_size(autojump_clock: trio.testing.MockClock) -> None:
     async with shop(token="let me in") as (_, browser, _):
         assert (await browser.post("/login", {"csrf": "", "token": "x" * 20_000})).status == 413
 
 
-async def test_a_live_page_that_is_left_frees_its_place(autojump_clock: trio.testing.MockClock) -> None:
+async def test_leaving_a_live_page_frees_its_slot(autojump_clock: trio.testing.MockClock) -> None:
     async with shop() as (_, browser, _):
         await browser.get("/topics/orders/tail/events", seconds=3)
         assert browser.app.state.console.tails == 0
@@ -450,7 +452,7 @@ async def test_a_live_page_that_is_left_frees_its_place(autojump_clock: trio.tes
         assert (await browser.get("/topics/orders/tail/events", seconds=3)).status == 503
 
 
-async def test_a_slave_is_made_the_master(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_slave_is_promoted_to_master(autojump_clock: trio.testing.MockClock) -> None:
     async with pair() as them:
         assert (await them.master.send("T", b"hi")).code == 0
         await them.caught_up()
@@ -486,7 +488,7 @@ accounts:
 async def test_accounts_are_shown_without_secrets_and_with_their_rights(
     autojump_clock: trio.testing.MockClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(RealFolder, "blocking", False)  # virtual time would leap while a thread reads
+    monkeypatch.setattr(RealFolder, "blocking", False)  # virtual time would jump while a thread reads
     (tmp_path / "plain_acl.yml").write_text(ACCOUNTS)
     async with shop(accounts=str(tmp_path)) as (_, browser, _):
         page = await browser.get("/access")
@@ -504,7 +506,7 @@ async def test_accounts_are_shown_without_secrets_and_with_their_rights(
         assert "plain_acl.yml" in (await browser.get("/access")).text
 
 
-async def test_accounts_are_changed_at_brokers_and_secrets_stay_out_of_the_audit_log(
+async def test_account_changes_reach_brokers_and_the_audit_log_hides_secrets(
     autojump_clock: trio.testing.MockClock, tmp_path: Path
 ) -> None:
     audit = tmp_path / "audit"
@@ -519,7 +521,7 @@ async def test_accounts_are_changed_at_brokers_and_secrets_stay_out_of_the_audit
 
 
 @pytest.mark.slow
-async def test_replicas_that_elect_their_master_are_shown_and_switched(
+async def test_electing_replicas_are_shown_and_switched(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with replicas(3) as them:

@@ -1,4 +1,4 @@
-"""What pages are made of: charts, bodies, the history of a day, visitors, texts in two languages."""
+"""The parts of pages: charts, bodies, the history of a day, visitors, texts in two languages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def visitors(token: str = "", viewer: str = "", *, read_only: bool = False) -> V
 # ---- bodies
 
 
-def test_a_body_is_shown_as_what_it_is() -> None:
+def test_a_body_is_shown_by_its_kind() -> None:
     assert shown(b'{"a": [1]}').kind == "json"
     assert shown("grüße, 你好".encode()).text == "grüße, 你好"
     assert shown(msgspec.msgpack.encode({"a": 1.5})).kind == "msgpack"
@@ -45,7 +45,7 @@ def test_every_body_can_be_shown(body: bytes, wanted: str) -> None:
 
 
 @pytest.mark.parametrize("body", [b"[" * 100_000, b"\x91" * 100_000, b'"' + b"x" * 3_000_000 + b'"'])
-def test_a_body_that_is_made_to_hurt_is_shown_in_part(body: bytes) -> None:
+def test_a_hostile_body_is_shown_in_part(body: bytes) -> None:
     assert len(shown(body).text) <= max(SHOWN, 100_000)
 
 
@@ -86,7 +86,7 @@ def test_history_is_a_ring_of_a_day() -> None:
     assert len(history.series("other")[0]) == 1
 
 
-def test_history_holds_a_limited_number_of_series_and_lets_old_ones_go() -> None:
+def test_history_limits_its_series_and_drops_old_ones() -> None:
     history = History(3600.0)
     history.add(0.0, {f"s{number}": 1.0 for number in range(2 * MOST_SERIES)})
     assert len(history.series(f"s{MOST_SERIES - 1}")[0]) == 1
@@ -105,7 +105,7 @@ def test_without_a_token_everybody_is_an_operator_unless_it_is_read_only() -> No
     assert visitors(read_only=True).role("anyone", 0) is Role.VIEWER
 
 
-def test_a_session_ends_by_itself_and_by_leaving() -> None:
+def test_a_session_ends_by_expiry_and_by_logout() -> None:
     some = visitors("secret", "look")
     assert some.role("stranger", 0) is Role.NOBODY
     visitor = some.log_in("secret", 0.0)
@@ -127,7 +127,7 @@ def test_guessing_is_slow() -> None:
     assert some.log_in("secret", 90.0) is not None
 
 
-def test_what_we_did_not_seal_is_nothing() -> None:
+def test_a_token_we_did_not_sign_is_rejected() -> None:
     some = visitors()
     sealed = some.sealed(["done", False])
     assert some.unsealed(sealed) == ["done", False]
@@ -141,7 +141,7 @@ def test_what_we_did_not_seal_is_nothing() -> None:
 
 
 def asked_texts() -> set[str]:
-    """Every text that a template or a page wants in the visitor's language."""
+    """Every text that a template or a page translates."""
     found: set[str] = set()
     for template in (CONSOLE / "templates").glob("*.html"):
         text = template.read_text("utf-8")
@@ -152,7 +152,7 @@ def asked_texts() -> set[str]:
     return found
 
 
-def test_every_text_is_known_in_chinese() -> None:
+def test_every_text_has_a_chinese_translation() -> None:
     asked = asked_texts()
     assert len(asked) > 250
     assert sorted(asked - CHINESE.keys()) == []
@@ -161,7 +161,7 @@ def test_every_text_is_known_in_chinese() -> None:
     assert [name for name in menu if name not in CHINESE] == []
 
 
-def test_translations_keep_their_places() -> None:
+def test_translations_keep_their_placeholders() -> None:
     for english, chinese in CHINESE.items():
         assert sorted(re.findall(r"\{\w+\}", english)) == sorted(re.findall(r"\{\w+\}", chinese)), english
 

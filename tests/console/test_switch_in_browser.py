@@ -55,7 +55,7 @@ def lines(visitor: Visitor) -> list[str]:
 
 
 def wait_until_all_are_in_sync(visitor: Visitor) -> None:
-    """Looks again and again, as a person would."""
+    """Reloads repeatedly, as a person would."""
     wanted = f"{REPLICAS} {visitor.t('in sync')}"
     for _ in range(PATIENCE_MS // 250):
         visitor.open("/cluster")
@@ -66,7 +66,7 @@ def wait_until_all_are_in_sync(visitor: Visitor) -> None:
 
 
 def master_in(visitor: Visitor) -> tuple[str, str, int]:
-    """Role, address and epoch in the row of the master, of which there is one."""
+    """Role, address and epoch in the master's row, of which there is exactly one."""
     (line,) = [one for one in lines(visitor) if f"{visitor.t('master')} 0" in one]
     address = re.search(r"127\.0\.0\.1:\d+", line)
     epoch = re.search(rf"{visitor.t('Epoch')} (\d+)", line)
@@ -76,7 +76,8 @@ def master_in(visitor: Visitor) -> tuple[str, str, int]:
 
 
 def switched(visitor: Visitor, choose: bool) -> tuple[str, str]:
-    """Press the switch at the master's page; who led before, and who leads then as the page of the cluster says."""
+    """Press the switch on the master's page. Returns the previous leader and the new one shown on the cluster's
+    page."""
     wait_until_all_are_in_sync(visitor)
     line, before, epoch = master_in(visitor)
     assert "leading" in line

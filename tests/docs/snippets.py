@@ -1,15 +1,15 @@
-"""The code blocks of the documentation, and how each is to be run.
+"""The code blocks of the documentation, and how each is run.
 
-A fenced block says by its word what it is:
+The word of a fenced block says what it is:
 
-- `python`: runs; the blocks of a page run in order and share their names, as a reader would type them;
-- `console`: each line behind `$ ` runs in a shell; the lines below it are what it prints, `...` standing for anything;
-- `text`, and everything else that is no program, does not run.
+- `python`: is run; the blocks of a page run in order and share their names, as if typed by a reader;
+- `console`: each line after `$ ` runs in a shell; the lines below it are its output, `...` matches anything;
+- `text`, and everything else that is not a program, is not run.
 
 A comment in the line before a block changes that: `<!-- not run: why -->`, or `<!-- until: text -->` for a program that
-stays, which is stopped once it has printed the text. A python block with a `test_` function runs under pytest.
+keeps running, which is stopped once it has printed the text. A python block with a `test_` function runs under pytest.
 
-The address 127.0.0.1:9876 stands for whatever name server the tests have, 127.0.0.1:8081 for their gRPC endpoint.
+The address 127.0.0.1:9876 is replaced by the tests' name server, 127.0.0.1:8081 by their gRPC endpoint.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BLOCK = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """One block that is a program."""
+    """One block with a program."""
 
     page: Path
     line: int
@@ -43,7 +43,7 @@ class Snippet:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command of a console block, and what it prints (empty: nothing is said about it)."""
+    """One command of a console block, and its output (empty: unspecified)."""
 
     command: str
     output: str
@@ -64,7 +64,7 @@ def snippets(root: Path, page: Path) -> list[Snippet]:
 
 
 def steps(text: str) -> list[Step]:
-    """The commands of a console block. A command goes on in the next line behind a backslash."""
+    """The commands of a console block. A command continues on the next line after a backslash."""
     found: list[Step] = []
     for part in re.split(r"^\$ ", text, flags=re.M)[1:]:
         lines = part.splitlines()
@@ -76,7 +76,7 @@ def steps(text: str) -> list[Step]:
 
 
 def matches(expected: str, printed: str) -> bool:
-    """Whether a program printed what a page says; `...` stands for anything, blanks for any blanks."""
+    """Whether a program printed what a page shows; `...` matches anything, blanks match any blanks."""
     pattern = r"\s+".join(
         ".*".join(re.escape(piece) for piece in word.split("...")) for word in expected.replace("...\n", "... ").split()
     )

@@ -1,4 +1,4 @@
-"""The worked examples in docs/formats are what the codecs write, and read as the pages say."""
+"""The worked examples in docs/formats are what the codecs write, and decode as the pages say."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BORN, STORED = 1700000000000, 1700000000123
 
 
 def examples(page: str) -> list[bytes]:
-    """The bytes of each example: lines of an offset, bytes, and what they mean. The offsets have to be right."""
+    """The bytes of each example: lines of an offset, bytes, and their meaning. The offsets have to be right."""
     found = []
     for block in re.findall(r"^```text\n(.*?)^```", (FORMATS / page).read_text("utf-8"), re.M | re.S):
         lines = [re.match(r"([0-9a-f]{4})  ((?:[0-9a-f]{2} ?)+)", line) for line in block.splitlines()]
@@ -72,11 +72,11 @@ def queue_extension() -> bytes:
 
 
 @pytest.mark.parametrize("make", [log_record, batch_body, consume_queue, index_file, checkpoint, queue_extension])
-def test_the_example_is_what_is_written(make: Callable[[], bytes]) -> None:
+def test_the_example_is_what_we_write(make: Callable[[], bytes]) -> None:
     assert examples(f"{make.__name__}.md") == [make()]
 
 
-def test_the_record_reads_as_the_page_says() -> None:
+def test_the_record_decodes_as_the_page_says() -> None:
     [raw] = examples("log_record.md")
     assert check(raw, 0, len(raw), True, 4096) == 113
     record = decode(raw)
@@ -85,7 +85,7 @@ def test_the_record_reads_as_the_page_says() -> None:
     assert isinstance(check(raw.replace(b"KEYS", b"KEYZ"), 0, len(raw)), int)  # the CRC covers the body alone
 
 
-def test_an_address_in_the_extension() -> None:
+def test_an_extension_address() -> None:
     assert queue_ext_layout.to_address(0).to_bytes(8, "big", signed=True).hex(" ") == "80 00 00 00 00 00 00 00"
 
 
@@ -99,7 +99,7 @@ def test_frames_of_three_types() -> None:
     assert found[0][8:].decode() in (FORMATS / "remoting_frame.md").read_text("utf-8")
 
 
-def test_both_ways_to_write_numeric_keys_are_read() -> None:
+def test_quoted_and_bare_numeric_keys_are_read() -> None:
     blocks = re.findall(r"^```json\n(.*?)^```", (FORMATS / "json_tables.md").read_text("utf-8"), re.M | re.S)
     first, second = map(fastjson.loads, blocks)
     assert first == second == {"offsetTable": {"T1@readers": {"0": 5, "1": 7}}}

@@ -1,4 +1,4 @@
-"""How programs are found in pages (tests/docs/snippets.py)."""
+"""Finding programs in pages (tests/docs/snippets.py)."""
 
 from __future__ import annotations
 
@@ -58,5 +58,5 @@ def test_words_and_comments(tmp_path: Path) -> None:
         ("(x) $1 [y]", "(x) $1 [y]", True),
     ],
 )
-def test_what_is_printed(expected: str, printed: str, is_so: bool) -> None:
+def test_expected_output(expected: str, printed: str, is_so: bool) -> None:
     assert matches(expected, printed) is is_so

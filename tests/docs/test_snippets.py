@@ -1,4 +1,4 @@
-"""Every program in README.md and docs/ does what the page says (tests/docs/snippets.py tells how)."""
+"""Every program in README.md and docs/ does what the page says (see tests/docs/snippets.py)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.docs.snippets import GRPC, NAMESRV, Snippet, matches, snippets, steps
 
 ROOT = Path(__file__).parent.parent.parent
 
-# Pages whose programs are shown to work elsewhere.
+# Pages whose programs are tested elsewhere.
 ELSEWHERE = {
     "docs/spark.md": "it needs Spark; tests/spark_jobs runs the same jobs",
     "docs/performance.md": "it measures; benchmarks/ runs it",
@@ -30,8 +30,8 @@ HURRY = {
     "transactionTimeOut": "300",
     "transactionCheckInterval": "300",
 }
-SECONDS = 300  # only what hangs takes so long
-# Packages without which the programs of a page cannot run: those of an extra, for tests alone.
+SECONDS = 300  # only a hanging program takes that long
+# Packages that the programs of a page need, from an extra that only tests install.
 NEEDS = {"docs/howto/rocketmq5.md": "rocketmq"}
 
 
@@ -42,14 +42,14 @@ def pages() -> list[Path]:
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[ThreadStack]:
-    """One for all pages, in more of a hurry than one in earnest."""
+    """One stack for all pages, with shorter delays than usual."""
     with ThreadStack(LocalSettings(namesrv_port=0, broker_port=0, settings=HURRY)) as running:
         yield running
 
 
 @pytest.mark.process
 @pytest.mark.parametrize("page", pages(), ids=str)
-def test_programs_of_a_page_run(
+def test_programs_on_a_page_run(
     page: Path,
     stack: ThreadStack,
     tmp_path: Path,
@@ -80,7 +80,7 @@ def test_programs_of_a_page_run(
             exec(compile("\n" * snippet.line + text, str(ROOT / page), "exec"), names)
 
 
-def test_what_is_not_run_says_why(record_property: pytest.RecordProperty) -> None:
+def test_snippets_that_are_not_run_say_why(record_property: pytest.RecordProperty) -> None:
     every = [one for page in pages() for one in snippets(ROOT, page)]
     left_out = {one.place: one.not_run for one in every if one.not_run}
     record_property("not run", left_out)
@@ -90,7 +90,7 @@ def test_what_is_not_run_says_why(record_property: pytest.RecordProperty) -> Non
 
 @pytest.mark.parametrize("page", pages(), ids=str)
 def test_shell_blocks_are_consoles(page: Path) -> None:
-    """In a `console` block commands and what they print are told apart; `sh` is only for what is not run."""
+    """A `console` block distinguishes commands from output; `sh` is only for commands that are not run."""
     for one in snippets(ROOT, page):
         if one.word == "sh":
             assert one.not_run, f"{one.place}: make it a console block"
@@ -99,7 +99,7 @@ def test_shell_blocks_are_consoles(page: Path) -> None:
 
 
 def alarm() -> Callable[[], object]:
-    """Ends a program that does not end by itself; gives what calls that off."""
+    """Ends a program that does not end on its own; returns a function that cancels this."""
 
     def ring(*_: object) -> None:
         raise TimeoutError(f"still running after {SECONDS} s; mark what stays with <!-- until: text -->")

@@ -1,11 +1,11 @@
-"""A web service and the tests of an application, as their users run them."""
+"""A web service and the tests of an application, run as by their users."""
 
 from __future__ import annotations
 
 import pytest
 
 from rocketlet.tools.thread_stack import ThreadStack
-from tests.support.examples import ROOT, said
+from tests.support.examples import ROOT, output
 
 
 def test_the_web_service(rocketmq_session: ThreadStack, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,5 +25,5 @@ def test_the_web_service(rocketmq_session: ThreadStack, monkeypatch: pytest.Monk
 
 @pytest.mark.process
 def test_the_tests_of_an_application(rocketmq_session: ThreadStack) -> None:
-    lines = said(rocketmq_session.namesrv, "-m", "pytest", "-q", "-p", "no:cacheprovider", "examples/testing")
+    lines = output(rocketmq_session.namesrv, "-m", "pytest", "-q", "-p", "no:cacheprovider", "examples/testing")
     assert "3 passed" in lines[-1]

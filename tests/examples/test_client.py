@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.examples import said
+from tests.support.examples import output
 from tests.support.local_stack import local_stack
 
 pytestmark = pytest.mark.process
@@ -19,35 +19,35 @@ def namesrv() -> Iterator[str]:
 
 
 def test_many_in_flight(namesrv: str) -> None:
-    told = " ".join(said(namesrv, "examples/client/many_in_flight.py"))
-    assert "2000 single sends stored" in told
-    assert "20000 messages stored in" in told
-    assert "the callback knows too: SEND_OK" in told
+    text = " ".join(output(namesrv, "examples/client/many_in_flight.py"))
+    assert "2000 single sends stored" in text
+    assert "20000 messages stored in" in text
+    assert "the callback knows too: SEND_OK" in text
 
 
 def test_in_order(namesrv: str) -> None:
-    assert said(namesrv, "examples/client/in_order.py") == [
+    assert output(namesrv, "examples/client/in_order.py") == [
         f"order-{n}: created, paid, packed, shipped" for n in range(5)
     ]
 
 
 def test_once_per_key(namesrv: str) -> None:
-    assert said(namesrv, "examples/client/once_per_key.py") == ["charged: payment-1, payment-2, payment-3"]
+    assert output(namesrv, "examples/client/once_per_key.py") == ["charged: payment-1, payment-2, payment-3"]
 
 
 @pytest.mark.parametrize("example", ["with_trio", "with_asyncio"])
 def test_event_loops(namesrv: str, example: str) -> None:
-    assert said(namesrv, f"examples/client/{example}.py") == [f"consumed {list(range(10))}"]
+    assert output(namesrv, f"examples/client/{example}.py") == [f"consumed {list(range(10))}"]
 
 
 def test_batch(namesrv: str) -> None:
-    lines = said(namesrv, "examples/client/batch.py")
+    lines = output(namesrv, "examples/client/batch.py")
     assert len(lines) > 1
     assert sum(int(line.split()[1]) for line in lines) == 1000
 
 
 def test_tags(namesrv: str) -> None:
-    assert said(namesrv, "examples/client/tags.py") == [
+    assert output(namesrv, "examples/client/tags.py") == [
         "consumed  sports: 1:0",
         "consumed  weather: rain",
         "consumed  weather: more rain",
@@ -56,18 +56,18 @@ def test_tags(namesrv: str) -> None:
 
 
 def test_broadcast(namesrv: str) -> None:
-    assert sorted(said(namesrv, "examples/client/broadcast.py")) == [
+    assert sorted(output(namesrv, "examples/client/broadcast.py")) == [
         "consumed  drop user 7 by cache-1",
         "consumed  drop user 7 by cache-2",
     ]
 
 
 def test_pull(namesrv: str) -> None:
-    *queues, everything = said(namesrv, "examples/client/pull.py")
+    *queues, everything = output(namesrv, "examples/client/pull.py")
     assert len(queues) == 4
     assert everything == f"read      {list(range(10))}"
 
 
 def test_iterate(namesrv: str) -> None:
     words = ["consumed  one", "consumed  two", "consumed  three"]
-    assert said(namesrv, "examples/client/iterate.py") == [*words, "back to the begin", *words]
+    assert output(namesrv, "examples/client/iterate.py") == [*words, "back to the begin", *words]

@@ -1,4 +1,4 @@
-"""`make quickstart` as a newcomer runs it, less the installing."""
+"""`make quickstart` as run by a newcomer, without the installation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.mark.process
-def test_from_nothing_to_a_consumed_message(tmp_path: Path) -> None:
+def test_from_a_clone_to_a_consumed_message(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "examples/quickstart/run.py"],
         cwd=ROOT,

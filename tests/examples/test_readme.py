@@ -1,4 +1,4 @@
-"""The programs in README.md run as they stand there, but for the port of the name server."""
+"""The programs in README.md run unchanged, except for the port of the name server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples of messages that wait, come back or must agree, each run as a user would, against one stack."""
+"""The examples of delays, retries, transactions and replies, each run as by a user, against one stack."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.examples import said
+from tests.support.examples import output
 from tests.support.local_stack import local_stack
 
 pytestmark = pytest.mark.process
@@ -14,14 +14,14 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture(scope="module")
 def namesrv() -> Iterator[str]:
-    """A stack that is in more of a hurry than one in earnest."""
+    """A stack with shorter delays than usual."""
     settings = {"transaction_time_out": 500, "transaction_check_interval": 500, "message_delay_level": "1s 2s 1s 1s"}
     with local_stack(**settings) as address:
         yield address
 
 
 def test_delayed(namesrv: str) -> None:
-    *sent, first, second = said(namesrv, "examples/waiting/delayed.py")
+    *sent, first, second = output(namesrv, "examples/waiting/delayed.py")
     assert len(sent) == 2
     assert first.startswith("consumed  a message of level 1 after ")
     assert second.startswith("consumed  a message of level 2 after ")
@@ -29,7 +29,7 @@ def test_delayed(namesrv: str) -> None:
 
 
 def test_dead_letters(namesrv: str) -> None:
-    *tries, dead = said(namesrv, "examples/waiting/dead_letters.py")
+    *tries, dead = output(namesrv, "examples/waiting/dead_letters.py")
     assert sorted(tries) == [
         "listener  got 'good', retry 0",
         "listener  got 'poison', retry 0",
@@ -40,14 +40,14 @@ def test_dead_letters(namesrv: str) -> None:
 
 
 def test_transaction(namesrv: str) -> None:
-    lines = said(namesrv, "examples/waiting/transaction.py")
+    lines = output(namesrv, "examples/waiting/transaction.py")
     assert lines[:3] == ["sent      alice: COMMIT", "sent      mallory: ROLLBACK", "sent      bob: UNKNOWN"]
     assert "checker   is asked about bob" in lines
     assert [line for line in lines if line.startswith("consumed")] == ["consumed  alice", "consumed  bob"]
 
 
 def test_request_reply(namesrv: str) -> None:
-    assert said(namesrv, "examples/waiting/request_reply.py") == [
+    assert output(namesrv, "examples/waiting/request_reply.py") == [
         "asked     apple, answer 3",
         "asked     pear, answer 4",
         "asked     melon, no answer",
@@ -55,7 +55,7 @@ def test_request_reply(namesrv: str) -> None:
 
 
 def test_sql_filter(namesrv: str) -> None:
-    *consumed, reason, shown, pointer = said(namesrv, "examples/waiting/sql_filter.py")
+    *consumed, reason, shown, pointer = output(namesrv, "examples/waiting/sql_filter.py")
     assert sorted(consumed) == ["consumed  anvil for 250", "consumed  safe for 700"]
     assert "unequal is written <>" in reason
     assert shown.strip().startswith("price != 250")

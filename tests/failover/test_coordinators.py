@@ -1,4 +1,4 @@
-"""The coordinator in memory and the one on etcd do the same."""
+"""The coordinator in memory and the one on etcd behave alike."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ KINDS = ["memory", pytest.param("etcd", marks=[pytest.mark.process, pytest.mark.
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-async def test_one_is_elected_and_only_who_saw_the_state_replaces_it(kind: str, tmp_path: Path) -> None:
+async def test_one_candidate_is_elected_and_only_a_current_reader_replaces_the_state(kind: str, tmp_path: Path) -> None:
     async with sessions(kind, tmp_path) as session, trio.open_nursery() as nursery:
         one, two = session("1/a"), session("2/b")
         nursery.start_soon(one.run)
@@ -84,7 +84,7 @@ async def test_one_is_elected_and_only_who_saw_the_state_replaces_it(kind: str, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-async def test_who_is_silent_loses_the_lease_and_a_change_wakes(kind: str, tmp_path: Path) -> None:
+async def test_a_silent_holder_loses_its_lease_and_watchers_wake(kind: str, tmp_path: Path) -> None:
     async with sessions(kind, tmp_path) as session, trio.open_nursery() as nursery:
         one, two = session("1/a"), session("2/b")
         nursery.start_soon(two.run)
@@ -104,7 +104,7 @@ async def test_who_is_silent_loses_the_lease_and_a_change_wakes(kind: str, tmp_p
 @pytest.mark.process
 @pytest.mark.slow
 @needs_etcd
-async def test_an_etcd_that_is_away_is_said_to_be_and_comes_back(tmp_path: Path) -> None:
+async def test_an_unreachable_etcd_is_reported_and_recovers(tmp_path: Path) -> None:
     with etcd_cluster(tmp_path) as etcd:
         async with closing_all() as made:
             config = FailoverConfig(etcd_endpoints=etcd.endpoints)
@@ -123,7 +123,7 @@ async def test_an_etcd_that_is_away_is_said_to_be_and_comes_back(tmp_path: Path)
 @pytest.mark.process
 @pytest.mark.slow
 @needs_etcd
-async def test_one_of_three_endpoints_may_be_away(tmp_path: Path) -> None:
+async def test_one_of_three_endpoints_may_be_down(tmp_path: Path) -> None:
     with etcd_cluster(tmp_path, 3) as etcd:
         async with closing_all() as made:
             config = FailoverConfig(etcd_endpoints=etcd.endpoints)

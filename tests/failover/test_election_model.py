@@ -1,8 +1,8 @@
-"""Leading and electing, in any order of events: see `tests/support/election_model.py` for what must hold.
+"""Leadership and elections, in any order of events: see `tests/support/election_model.py` for the invariants.
 
-`ROCKETLET_ELECTION_STEPS` draws more steps than the suite has time for: 1000000 takes some minutes.
+`ROCKETLET_ELECTION_STEPS` sets more steps than the suite has time for: 1000000 takes some minutes.
 
-The second half plants a fault of each central rule, and sees that the model finds it.
+The second half plants a fault in each central rule, and checks that the model finds it.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ def test_nothing_acknowledged_is_lost_in_any_order_of_events(data: bytes, size: 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
-def forget_what_is_in_doubt(patch: pytest.MonkeyPatch) -> None:
-    """A proposal of which nothing was heard counts no more."""
+def forget_doubtful_proposals(patch: pytest.MonkeyPatch) -> None:
+    """A proposal with an unknown outcome no longer counts."""
     patch.setattr(InSync, "doubted", InSync.refused)
 
 
-def count_whom_the_proposal_keeps(patch: pytest.MonkeyPatch) -> None:
-    """Who is to be removed counts no more before the coordinator has it."""
+def stop_counting_the_removed_early(patch: pytest.MonkeyPatch) -> None:
+    """A replica to be removed stops counting before the coordinator has recorded it."""
     counted = InSync.counted.fget
     assert counted is not None
 
@@ -74,18 +74,18 @@ def count_whom_the_proposal_keeps(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(InSync, "counted", property(fewer))
 
 
-def count_whom_the_coordinator_has(patch: pytest.MonkeyPatch) -> None:
-    """Who is to be added counts only once it is known to be."""
+def count_only_recorded_members(patch: pytest.MonkeyPatch) -> None:
+    """A replica to be added counts only once that is known."""
     patch.setattr(InSync, "counted", property(lambda self: {*self.state.insync}))
 
 
-def add_with_what_this_epoch_confirmed(patch: pytest.MonkeyPatch) -> None:
-    """A member is added that lacks what an earlier leader may have confirmed."""
+def add_without_earlier_epochs(patch: pytest.MonkeyPatch) -> None:
+    """A member is added although it lacks what an earlier leader may have confirmed."""
     patch.setattr(InSync, "_least", property(lambda self: self.confirmed))
 
 
-def elect_anyone(patch: pytest.MonkeyPatch) -> None:
-    """A replica stands that is not in sync."""
+def elect_members_not_in_sync(patch: pytest.MonkeyPatch) -> None:
+    """A replica that is not in sync stands for election."""
     decide = Candidacy.decide
 
     def anyone(self: Candidacy, view: View, now: float, *, promised: int, end: int, following: str) -> Decision:
@@ -97,8 +97,8 @@ def elect_anyone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Candidacy, "decide", anyone)
 
 
-def keep_electing_the_absent(patch: pytest.MonkeyPatch) -> None:
-    """A new leader takes over replicas as in sync that were not."""
+def keep_absent_members_electable(patch: pytest.MonkeyPatch) -> None:
+    """A new leader treats replicas as in sync that were not."""
     stand = Candidacy._stand
 
     def wider(self: Candidacy, view: View, promised: int, *, over: bool = False) -> Stand:
@@ -110,18 +110,18 @@ def keep_electing_the_absent(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Candidacy, "_stand", wider)
 
 
-def begin_no_epoch(patch: pytest.MonkeyPatch) -> None:
-    """Where a new leader's part of the log begins is not written down."""
+def record_no_epoch_begin(patch: pytest.MonkeyPatch) -> None:
+    """The begin of a new leader's epoch is not recorded."""
     patch.setattr(Epochs, "begun", lambda self, number, begin: Epochs([(1, 0)]) if not self.entries else self)
 
 
-def keep_what_the_leader_lacks(patch: pytest.MonkeyPatch) -> None:
+def keep_bytes_the_leader_lacks(patch: pytest.MonkeyPatch) -> None:
     """A replica that joins is cut where the shorter log ends, whoever wrote the rest."""
     patch.setattr(election_model, "common_end", lambda ours, end, theirs, their_end: min(end, their_end))
 
 
-def hear_of_older_epochs(patch: pytest.MonkeyPatch) -> None:
-    """What was said to a leader of an earlier epoch counts for the next one."""
+def count_acks_of_older_epochs(patch: pytest.MonkeyPatch) -> None:
+    """Acknowledgements to a leader of an earlier epoch count for the next one."""
     begun = InSync.__init__
     heard: dict[tuple[str, str], int] = {}
     acked = InSync.acked
@@ -139,17 +139,17 @@ def hear_of_older_epochs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(InSync, "__init__", begins)
 
 
-# With the life in which to begin: the model finds each of them from the first life on too, some after 200,000 steps.
+# With the run to begin with: the model finds each of them from the first run too, some after 200,000 steps.
 FAULTS: dict[Plant, int] = {
-    forget_what_is_in_doubt: 140,
-    count_whom_the_proposal_keeps: 30,
-    count_whom_the_coordinator_has: 130,
-    add_with_what_this_epoch_confirmed: 60,
-    elect_anyone: 0,
-    keep_electing_the_absent: 0,
-    begin_no_epoch: 0,
-    keep_what_the_leader_lacks: 0,
-    hear_of_older_epochs: 20,
+    forget_doubtful_proposals: 140,
+    stop_counting_the_removed_early: 30,
+    count_only_recorded_members: 130,
+    add_without_earlier_epochs: 60,
+    elect_members_not_in_sync: 0,
+    keep_absent_members_electable: 0,
+    record_no_epoch_begin: 0,
+    keep_bytes_the_leader_lacks: 0,
+    count_acks_of_older_epochs: 20,
 }
 
 

@@ -1,4 +1,4 @@
-"""Where two logs part, found by their epochs alone."""
+"""Where two logs diverge, found from their epochs only."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from rocketlet.failover.epochs import MOST_EPOCHS, BadEpochs, Epochs, common_end
 
 
-def test_what_was_there_before_the_first_election_counts_as_its_epoch() -> None:
+def test_records_before_the_first_election_belong_to_its_epoch() -> None:
     assert Epochs().begun(3, 500).entries == ((3, 0),)
 
 
-def test_an_epoch_in_which_nothing_was_written_is_replaced() -> None:
+def test_an_empty_epoch_is_replaced() -> None:
     assert Epochs([(1, 0), (2, 100)]).begun(3, 100).entries == ((1, 0), (3, 100))
     assert Epochs([(1, 0)]).begun(2, 0).entries == ((2, 0),)
 
 
-def test_logs_part_where_the_first_of_them_leaves_the_last_common_epoch() -> None:
+def test_logs_diverge_where_the_first_leaves_the_last_common_epoch() -> None:
     old_leader, new_leader = Epochs([(1, 0), (2, 100)]), Epochs([(1, 0), (2, 100), (3, 250)])
     assert common_end(old_leader, 300, new_leader, 900) == 250
     assert common_end(old_leader, 240, new_leader, 900) == 240
@@ -26,7 +26,7 @@ def test_logs_part_where_the_first_of_them_leaves_the_last_common_epoch() -> Non
     assert common_end(Epochs([(1, 0), (2, 100)]), 180, Epochs([(1, 0), (3, 90)]), 400) == 90
 
 
-def test_epochs_taken_over_and_not_reached_yet_promise_nothing() -> None:
+def test_adopted_epochs_not_reached_yet_guarantee_nothing() -> None:
     assert common_end(Epochs([(1, 0), (3, 200)]), 150, Epochs([(1, 0), (3, 200)]), 400) == 150
     assert common_end(Epochs([(1, 0), (3, 200)]), 150, Epochs([(1, 0), (4, 120)]), 400) == 120
 
@@ -37,7 +37,7 @@ def test_logs_without_a_common_epoch_have_nothing_in_common() -> None:
 
 
 @pytest.mark.parametrize("entries", [[(0, 0)], [(1, 5)], [(2, 0), (2, 5)], [(2, 0), (3, 0)], [(1, 0), (2, -5)]])
-def test_what_is_no_list_of_epochs_is_refused(entries: list[tuple[int, int]]) -> None:
+def test_an_invalid_list_of_epochs_is_refused(entries: list[tuple[int, int]]) -> None:
     with pytest.raises(BadEpochs):
         Epochs(entries)
 
@@ -50,10 +50,10 @@ def test_very_many_elections_are_bounded() -> None:
     assert epochs.entries[0] == (1, 0)
 
 
-# One history a group: a tree of logs, grown by leaders that begin where some log was cut.
+# One history per group: a tree of logs, extended by leaders that begin where some log was cut.
 @given(steps=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 5)), max_size=30))
 def test_the_common_end_is_common(steps: list[tuple[int, int, int]]) -> None:
-    logs: list[list[int]] = [[], [], []]  # of each member: the epoch that each unit was written in
+    logs: list[list[int]] = [[], [], []]  # for each member: the epoch in which each unit was written
     epochs = [Epochs(), Epochs(), Epochs()]
     for number, (leader, follower, written) in enumerate(steps, 1):
         epochs[leader] = epochs[leader].begun(number, len(logs[leader]))

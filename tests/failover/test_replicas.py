@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -30,7 +31,7 @@ async def fill(them: Replicas, count: int, word: str = "m") -> list[bytes]:
     return bodies
 
 
-async def test_one_of_them_leads_and_the_others_follow(autojump_clock: MockClock) -> None:
+async def test_one_replica_leads_and_the_others_follow(autojump_clock: MockClock) -> None:
     async with replicas() as them:
         leader = await them.all_in_sync()
         assert [member.number for member in them.leading()] == [leader.number]
@@ -42,7 +43,7 @@ async def test_one_of_them_leads_and_the_others_follow(autojump_clock: MockClock
             assert await bodies_at(member) == wanted
 
 
-async def test_after_kill_nine_another_one_leads_and_has_everything(autojump_clock: MockClock) -> None:
+async def test_after_kill_9_another_replica_leads_with_everything(autojump_clock: MockClock) -> None:
     async with replicas() as them:
         old = await them.all_in_sync()
         wanted = await fill(them, 20)
@@ -57,7 +58,27 @@ async def test_after_kill_nine_another_one_leads_and_has_everything(autojump_clo
         assert await bodies_at(old) == wanted == await bodies_at(new)
 
 
-async def test_what_a_returning_master_had_alone_is_cut_and_kept_aside(autojump_clock: MockClock) -> None:
+async def test_a_taken_port_for_slaves_does_not_end_the_new_master(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with replicas() as them:
+        old = await them.all_in_sync()
+        strangers = [
+            await them.network.listen(member.host, 10912) for member in them.members.values() if member is not old
+        ]
+        wanted = await fill(them, 20)
+        await them.kill(old.number)
+        new = await them.leader()
+        wanted += await fill(them, 20, "later")
+        assert f"cannot listen on {new.host}:10912" in caplog.text
+        for stranger in strangers:
+            await stranger.aclose()
+        await trio.sleep(6)
+        await (await them.network.dial(f"{new.host}:10912")).aclose()
+        assert await bodies_at(new) == wanted
+
+
+async def test_a_returning_masters_unconfirmed_tail_is_cut_and_kept_aside(autojump_clock: MockClock) -> None:
     async with replicas() as them:
         old = await them.all_in_sync()
         wanted = await fill(them, 20)
@@ -97,7 +118,7 @@ async def test_what_a_returning_master_had_alone_is_cut_and_kept_aside(autojump_
         assert any(b"alone" in data for data in kept)
 
 
-async def test_metrics_and_runtime_info_tell_of_the_group(autojump_clock: MockClock) -> None:
+async def test_metrics_and_runtime_info_describe_the_replica_group(autojump_clock: MockClock) -> None:
     async with replicas() as them:
         leader = await them.all_in_sync()
         assert leader.broker is not None
@@ -111,7 +132,7 @@ async def test_metrics_and_runtime_info_tell_of_the_group(autojump_clock: MockCl
         assert table["inSyncReplicas"].count("/") == 3
 
 
-async def test_nobody_reads_what_a_restarted_replica_has_before_it_is_confirmed(autojump_clock: MockClock) -> None:
+async def test_a_restarted_replicas_unconfirmed_tail_is_not_readable(autojump_clock: MockClock) -> None:
     async with replicas() as them:
         leader = await them.all_in_sync()
         wanted = await fill(them, 5)
@@ -136,7 +157,7 @@ async def lock(member: Member, client: str, *queues: int) -> list[int]:
     return sorted(queue.queueId for queue in LockBatchAnswerBody.from_json(answer.body).lockOKMQSet)
 
 
-async def test_a_queue_consumed_in_order_keeps_its_consumer_at_the_new_master(autojump_clock: MockClock) -> None:
+async def test_an_orderly_queue_keeps_its_consumer_at_the_new_master(autojump_clock: MockClock) -> None:
     async with replicas() as them:
         old = await them.all_in_sync()
         await fill(them, 1)

@@ -1,14 +1,14 @@
-"""Whole brokers in virtual time, on memory disk and network, while everything happens to them.
+"""Whole brokers in virtual time, on memory disk and network, under all kinds of failures.
 
-A seed is a run of 30 seconds in which two troubles at a time befall two or three replicas under producers and
-consumers: partitions, pauses (a partition from everybody), loss of the coordinator, master switches, restarts in order,
-`kill -9` and power cuts, the last two also at any call of the disk that changes something, at a start as well. All the
-while a message that a consumer sees, at whichever replica, is at its place what was seen or acknowledged there before.
-Then all is healed, and:
+A seed is a run of 30 seconds with two failures at a time on two or three replicas under producers and consumers:
+partitions, pauses (a partition from everybody), loss of the coordinator, master switches, clean restarts, `kill -9` and
+power cuts, the last two also at any disk call that changes something, even during a start. Throughout, a message seen
+by a consumer, at any replica, equals what was seen or acknowledged at that offset before. Then everything is healed,
+and:
 
-- what was acknowledged is there, at its place;
-- what a consumer had seen is there, at its place;
-- the logs of all replicas are the same bytes;
+- acknowledged messages exist, at their offsets;
+- messages seen by a consumer exist, at their offsets;
+- the logs of all replicas are identical;
 - the checker finds nothing wrong in any store.
 
 `ROCKETLET_FAILOVER_SEEDS` runs more seeds than the suite has time for, from `ROCKETLET_FAILOVER_SEED` on; thousands
@@ -47,10 +47,10 @@ class Run:
         self.acked: dict[tuple[int, int], bytes] = {}
         self.seen: dict[tuple[int, int], bytes] = {}
         self.refused = 0
-        self.busy: set[int] = set()  # those that are being ended and started just now
+        self.busy: set[int] = set()  # members being stopped or started now
 
     async def produce(self, number: int) -> None:
-        """To whoever takes it: a producer does not know better than to ask the last master it knew."""
+        """Send to whichever replica accepts: a producer asks the last master it knew."""
         count = 0
         while True:
             count += 1
@@ -72,7 +72,7 @@ class Run:
             await trio.sleep(self.random.uniform(0.02, 0.3))
 
     async def consume(self) -> None:
-        """From whoever answers, followers too."""
+        """Pull from whichever replica answers, including followers."""
         at = {member.number: [0] * QUEUES for member in self.members}
         while True:
             member, queue = self.random.choice(self.members), self.random.randrange(QUEUES)
@@ -120,7 +120,7 @@ class Run:
         self.them.network.unite(one.host, other.host)
 
     async def pause(self) -> None:
-        """Nothing in or out, and no word from the coordinator."""
+        """Nothing in or out, and no contact with the coordinator."""
         one = self.any()
         name = str(one.number)
         self.them.coordination.cut_off.add(name)
@@ -128,7 +128,7 @@ class Run:
             self.them.network.separate(one.host, "*")
         await trio.sleep(self.random.uniform(0.1, 10))
         self.them.coordination.cut_off.discard(name)
-        if one.broker is not None:  # else it has died meanwhile, and nothing of it is to get out
+        if one.broker is not None:  # otherwise it has died meanwhile, and nothing of it may get out
             self.them.network.unite(one.host, "*")
 
     async def crash(self) -> None:
@@ -141,7 +141,7 @@ class Run:
         await self.revive(one)
 
     async def doom(self) -> None:
-        """Have it die at a call of its disk."""
+        """Make it die at a disk call."""
         one = self.any()
         if one.broker is None or one.number in self.busy:
             return

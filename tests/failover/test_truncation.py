@@ -1,4 +1,4 @@
-"""Cutting off what a replica had alone: whatever a crash leaves in between, the end is the same."""
+"""Truncating a replica's log: whatever a crash leaves in between, the result is the same."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def message(number: int) -> Put:
 
 
 async def filled(count: int) -> tuple[MemoryDisk, list[int]]:
-    """A store that a process left when it was killed, and the ends of its messages."""
+    """The store of a killed process, and the ends of its messages."""
     disk = MemoryDisk(page_size=512)
     store = MessageStore(disk, CONFIG, ManualClock())
     await store.open()
@@ -66,7 +66,7 @@ async def bodies(disk: MemoryDisk) -> tuple[list[bytes], int]:
 
 
 @pytest.mark.parametrize("kept", [0, 1, 7, 20, 39])
-async def test_the_log_ends_where_it_was_cut_and_the_rest_is_kept(kept: int, autojump_clock: MockClock) -> None:
+async def test_the_log_ends_at_the_cut_and_the_rest_is_kept_aside(kept: int, autojump_clock: MockClock) -> None:
     disk, ends = await filled(40)
     cut = ends[kept - 1] if kept else 0
     before = b"".join(data for path, data in disk.files().items() if "/commitlog/" in path)
@@ -86,7 +86,7 @@ async def test_the_log_ends_where_it_was_cut_and_the_rest_is_kept(kept: int, aut
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kept", [0, 7, 30])
-async def test_a_power_cut_at_any_write_changes_nothing_of_the_outcome(kept: int, autojump_clock: MockClock) -> None:
+async def test_a_power_cut_at_any_write_leaves_the_same_outcome(kept: int, autojump_clock: MockClock) -> None:
     disk, ends = await filled(40)
     cut = ends[kept - 1] if kept else 0
     before = b"".join(data for path, data in disk.files().items() if "/commitlog/" in path)
@@ -103,7 +103,7 @@ async def test_a_power_cut_at_any_write_changes_nothing_of_the_outcome(kept: int
             step += 1
         after = torn.crash(random)
         again = 0
-        while True:  # and once more, while it is done again
+        while True:  # and again, while it is repeated
             once_more = after.copy()
             once_more.power_cut_in = random.randrange(40) if again < 2 else None
             try:

@@ -1,7 +1,8 @@
-"""What RocketMQ's mqadmin is asked to do with two stacks in the same state, and what may differ in their outputs.
+"""The commands that RocketMQ's mqadmin runs against two stacks in the same state, and the allowed differences in their
+output.
 
-Words in capitals stand for what each stack has: BROKER, FOLDER, UNIQUE and OFFSET_ID of its first message, SINGLE_ID of
-the one in golden-single, MOMENT before the first send, LIVE_CLIENT that consumes.
+Words in capitals are replaced by each stack's own values: BROKER, FOLDER, UNIQUE and OFFSET_ID of its first message,
+SINGLE_ID of the one in golden-single, MOMENT before the first send, LIVE_CLIENT that consumes.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ AFTER = [
     "updateKvConfig -s golden -k a -v b",
     "deleteKvConfig -s golden -k a",
     "deleteKvConfig -s golden -k nothing",
-    # accounts, which neither broker has
+    # accounts, without access control in either broker
     "updateAclConfig -b BROKER -a newcomer -s battery-staple",
     "deleteAclConfig -b BROKER -a newcomer",
     "clusterAclConfigVersion -b BROKER",
@@ -125,12 +126,12 @@ AFTER = [
     "exportConfigs -c DefaultCluster -f FOLDER",
     "exportMetrics -c DefaultCluster -f FOLDER",
     "updateSubGroup -b BROKER -g golden/bad",
-    # It goes on until it is stopped, which gives both brokers the time for a sample of their statistics.
+    # It runs until stopped, which gives both brokers time for a sample of their statistics.
     "clusterRT -a 2 -s 16 -i 1 -c DefaultCluster",
     "statsAll",
     "statsAll -a",
     "statsAll -t golden",
-    # and what ends a topic
+    # and deleting a topic
     "deleteTopic -c DefaultCluster -t golden-made",
     "topicStatus -t golden-made",
     "deleteTopic -c DefaultCluster -t golden-nowhere",
@@ -169,7 +170,7 @@ MASKS = {
 
 
 class Known(NamedTuple):
-    """A difference that docs/compatibility.md tells: lines that match, RocketMQ's and ours."""
+    """A difference documented in docs/compatibility.md: matching lines, RocketMQ's and ours."""
 
     theirs: str
     ours: str
@@ -200,7 +201,7 @@ KNOWN = {
 
 
 class Said(NamedTuple):
-    """What one stack was said to by mqadmin, and the words that stand for its own."""
+    """mqadmin's output for one stack, and the placeholders for its values."""
 
     out: str
     err: str
@@ -208,7 +209,7 @@ class Said(NamedTuple):
 
 
 def lines(command: str, said: Said) -> list[str]:
-    """Sorted, for tables have no order; blanks are one; without stack traces, times and addresses."""
+    """Sorted, because tables have no order; blanks collapsed; without stack traces, times and addresses."""
     name = command.split()[0]
     trace = re.compile(r"\s*(at |\.\.\. \d+ more)")
     text = "\n".join(

@@ -1,10 +1,10 @@
-"""A program around the official C++ client's library, by its C functions: sends messages, or consumes them.
+"""A program around the C functions of the official C++ client's library: sends messages, or consumes them.
 
     python cpp_client.py LIBRARY NAMESRV send TOPIC COUNT [ACCESS_KEY SECRET_KEY]
     python cpp_client.py LIBRARY NAMESRV consume TOPIC COUNT SECONDS [ACCESS_KEY SECRET_KEY]
 
-It says for each message SENT, or FAILED and why, or GOT and the body.
-It is a process of its own: the library has threads that nothing joins, and writes its log below HOME.
+For each message it prints SENT, or FAILED and the reason, or GOT and the body. It is a separate process: the library
+has threads that nothing joins, and writes its log below HOME.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class SendResult(Structure):
 
 
 def library(path: str) -> Any:
-    """Its functions; those that answer or take a handle know that it is a pointer."""
+    """Its functions; handles are declared as pointers."""
     loaded = CDLL(path)
     for kind in ("Message", "Producer", "PushConsumer"):
         create = getattr(loaded, f"Create{kind}")
@@ -35,7 +35,7 @@ def library(path: str) -> Any:
 
 
 def say(line: str) -> None:
-    """In one piece: the library calls back from several threads."""
+    """Print in one piece: the library calls back from several threads."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""The official client and its mqadmin sign, against our broker and name server, and against a Java broker."""
+"""The signing official client and its mqadmin, against our broker and name server, and against a Java broker."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from rocketlet.access.account_files import read_accounts
+from tests.support.java_admin import JavaAdmin
 from tests.support.java_programs import JavaPrograms
 from tests.support.memory_folder import account, accounts
 from tests.support.programs import REPOSITORY, Program, broker, name_server
@@ -52,7 +53,7 @@ def plain_acl() -> str:
 
 @pytest.fixture
 def signed(java: JavaPrograms, tmp_path: Path) -> JavaPrograms:
-    """The Java programs with a ROCKETMQ_HOME of their own: accounts for a broker, and credentials for mqadmin."""
+    """The Java programs with their own ROCKETMQ_HOME: accounts for a broker, and credentials for mqadmin."""
     home = tmp_path / "rocketmq-home"
     shutil.copytree(java.stack.parent, home, ignore=shutil.ignore_patterns("target"))
     (home / "conf" / "plain_acl.yml").write_text(plain_acl())
@@ -71,7 +72,7 @@ def conf_of(folder: Path) -> Path:
 
 @contextmanager
 def ours(folder: Path, **settings: object) -> Iterator[tuple[str, str, Program]]:
-    """Name server and broker of ours, both with access control: their addresses."""
+    """The addresses of our name server and broker, both with access control."""
     more = {"aclEnable": "true", "aclConfigDir": conf_of(folder)}
     with (
         name_server(folder, **more) as (_, namesrv),
@@ -81,7 +82,7 @@ def ours(folder: Path, **settings: object) -> Iterator[tuple[str, str, Program]]
 
 
 def outcomes(java: JavaPrograms, namesrv: str, folder: Path) -> dict[str, str]:
-    """What the official client meets, by step."""
+    """The official client's results, by step."""
     users = [f"{GOOD}:{SECRET}", f"{PUBLISHER}:{SECRET}", f"{GOOD}:another-secret"]
     done = subprocess.run(
         ["java", "-cp", str(java.jar), str(CLIENT), namesrv, TOPIC, GROUP, *users],
@@ -89,7 +90,7 @@ def outcomes(java: JavaPrograms, namesrv: str, folder: Path) -> dict[str, str]:
         text=True,
         timeout=900,
         check=False,
-        cwd=folder,  # where the client leaves its log
+        cwd=folder,  # where the client writes its log
     )
     steps = [line.removeprefix("STEP ").split(": ", 1) for line in done.stdout.splitlines() if line.startswith("STEP")]
     assert steps, done.stdout + done.stderr
@@ -97,7 +98,7 @@ def outcomes(java: JavaPrograms, namesrv: str, folder: Path) -> dict[str, str]:
 
 
 def mqadmin(*arguments: str, namesrv: str) -> str:
-    """Ours, signed by its environment."""
+    """Our mqadmin, signing with keys from its environment."""
     done = subprocess.run(
         [sys.executable, "-m", "rocketlet.tools.admin", *arguments, "-n", namesrv],
         cwd=REPOSITORY,
@@ -115,13 +116,16 @@ def differences(found: dict[str, str]) -> list[str]:
 
 
 def test_the_official_client_against_ours_and_its_mqadmin(signed: JavaPrograms, tmp_path: Path) -> None:
-    with ours(tmp_path / "ours", messageDelayLevel=SHORT) as (namesrv, address, program):
-        signed.admin("updateTopic", "-n", namesrv, "-b", address, "-t", TOPIC, "-r", "4", "-w", "4")
+    with (
+        ours(tmp_path / "ours", messageDelayLevel=SHORT) as (namesrv, address, program),
+        JavaAdmin(signed, tmp_path) as mqadmin_of_java,
+    ):
+        mqadmin_of_java("updateTopic", "-n", namesrv, "-b", address, "-t", TOPIC, "-r", "4", "-w", "4")
         found = outcomes(signed, namesrv, tmp_path)
         assert differences(found) == []
         assert "it needs signed-elsewhere=PUB in its topicPerms" in found["publisher sends elsewhere"]
 
-        said = signed.admin(
+        said = mqadmin_of_java(
             *("updateAclConfig", "-n", namesrv, "-b", address, "-a", "newcomer", "-s", "battery-staple"),
             *("-t", "signed=PUB,other=SUB", "-i", "DENY", "-u", "SUB", "-w", "127.0.0.1", "-m", "false"),
         )
@@ -132,10 +136,10 @@ def test_the_official_client_against_ours_and_its_mqadmin(signed: JavaPrograms, 
         made = {one.access_key: one for one in read_accounts("plain_acl.yml", text.encode()).accounts}["newcomer"]
         assert made.permissions == {"signed": 4, "other": 8}
         assert (made.secret_key, made.addresses.text, made.admin) == ("battery-staple", "127.0.0.1", False)
-        assert str(path) in signed.admin("clusterAclConfigVersion", "-n", namesrv, "-b", address)
-        said = signed.admin("updateGlobalWhiteAddr", "-n", namesrv, "-b", address, "-g", "10.1.*.*,10.2.0.7")
+        assert str(path) in mqadmin_of_java("clusterAclConfigVersion", "-n", namesrv, "-b", address)
+        said = mqadmin_of_java("updateGlobalWhiteAddr", "-n", namesrv, "-b", address, "-g", "10.1.*.*,10.2.0.7")
         assert "success" in said, said
-        said = signed.admin("deleteAclConfig", "-n", namesrv, "-b", address, "-a", "newcomer")
+        said = mqadmin_of_java("deleteAclConfig", "-n", namesrv, "-b", address, "-a", "newcomer")
         assert "success" in said, said
         after = read_accounts("plain_acl.yml", path.read_bytes())
         assert [one.access_key for one in after.accounts] == [ADMIN, GOOD, PUBLISHER]
@@ -147,7 +151,7 @@ def test_the_official_client_against_ours_and_its_mqadmin(signed: JavaPrograms, 
         assert "battery-staple" not in "\n".join(program.said)
 
 
-def test_the_same_beside_a_java_broker(signed: JavaPrograms, tmp_path: Path) -> None:
+def test_the_official_client_against_a_java_broker(signed: JavaPrograms, tmp_path: Path) -> None:
     with (
         name_server(tmp_path / "ns") as (_, namesrv),
         signed.broker(tmp_path / "java", namesrv, aclEnable="true", messageDelayLevel=SHORT) as one,

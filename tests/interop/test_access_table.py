@@ -1,4 +1,4 @@
-"""RocketMQ's own validator judges every request of every caller as the table of decisions says."""
+"""RocketMQ's own validator decides every request of every caller as the decision table says."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ JUDGE = Path(__file__).parent / "JudgeRequests.java"
 
 
 def judged(java: JavaPrograms, home: Path, text: str, commands: list[Command], peer: str) -> list[str]:
-    """Why RocketMQ refuses each request; empty where it does not."""
+    """Why RocketMQ refuses each request; empty if it does not."""
     (home / "conf").mkdir(parents=True)
     (home / "conf" / "plain_acl.yml").write_text(text)
     lines = [
@@ -38,7 +38,7 @@ def judged(java: JavaPrograms, home: Path, text: str, commands: list[Command], p
     return [line.removeprefix("VERDICT ") for line in done.stdout.splitlines() if line.startswith("VERDICT")]
 
 
-def test_java_s_column_is_what_java_does(java: JavaPrograms, tmp_path: Path) -> None:
+def test_the_java_column_is_what_java_does(java: JavaPrograms, tmp_path: Path) -> None:
     known = [case for case in cases(Places()) if BROKER[case.code][1] != SAME]
     verdicts = judged(java, tmp_path, ACCOUNTS, [case.command for case in known], "10.0.0.7:40000")
     assert len(verdicts) == len(known)

@@ -1,7 +1,6 @@
-"""The official C++ client against a broker of ours with access control: strict, and Java's way.
+"""The official C++ client against our broker with access control: in strict mode and in Java's.
 
-Its library is in the file that LIBROCKETMQ names, or the linker finds. The wheel `rocketmq` 0.4.4 for
-Python brings one.
+Its library is the file named by LIBROCKETMQ, or found by the linker. The Python wheel `rocketmq` 0.4.4 contains one.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def library() -> str:
 
 @pytest.fixture(params=["strict", "java"])
 def cpp(request: pytest.FixtureRequest, library: str, tmp_path: Path) -> Iterator[Cpp]:
-    """Runs the client against a guarded broker; the lines that it printed of its own."""
+    """Run the client against a guarded broker. Returns the lines that it printed itself."""
     conf = tmp_path / "conf"
     conf.mkdir()
     shop = account("webshop", topics=("orders=PUB|SUB",), groups=("GID-cpp=SUB",))
@@ -61,13 +60,13 @@ def cpp(request: pytest.FixtureRequest, library: str, tmp_path: Path) -> Iterato
         yield call
 
 
-def test_it_sends_and_consumes_what_its_account_may(cpp: Cpp) -> None:
+def test_it_sends_and_consumes_what_its_account_allows(cpp: Cpp) -> None:
     assert cpp("send", "orders", "12", "webshop", SECRET) == ["SENT"] * 12
     got = cpp("consume", "orders", "12", str(SECONDS), "webshop", SECRET)
     assert sorted(set(got)) == sorted(f"GOT body {number}" for number in range(12))
 
 
-def test_it_may_do_nothing_else_and_its_log_says_why(cpp: Cpp, tmp_path: Path) -> None:
+def test_everything_else_is_refused_and_its_log_says_why(cpp: Cpp, tmp_path: Path) -> None:
     assert cpp("send", "orders", "1", "webshop", SECRET) == ["SENT"]
     for call, why in (
         (("orders", "1", "webshop", "wrong-secret"), "the signature is not that of account webshop"),

@@ -1,4 +1,4 @@
-"""RocketMQ's own decoder reads what we write: every recorded frame, written again by us, and answers of ours."""
+"""RocketMQ's own decoder reads our frames: every recorded frame, rewritten by us, and our answers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ DECODER = Path(__file__).parent / "DecodeFrames.java"
 
 
 def understood(java: JavaPrograms, frames: list[bytes]) -> list[dict[str, Any]]:
-    """What Java makes of each frame."""
+    """Java's reading of each frame."""
     command = ["java", "-cp", str(java.jar), str(DECODER)]
     done = subprocess.run(command, input=b"".join(frames), stdout=subprocess.PIPE, check=True, timeout=600)
     return [json.loads(line) for line in done.stdout.decode().splitlines()]
 
 
-def test_every_recorded_frame_written_again_by_us_says_the_same_to_java(java: JavaPrograms) -> None:
+def test_java_reads_every_recorded_frame_rewritten_by_us_alike(java: JavaPrograms) -> None:
     originals = [frame.data for frame in recorded()]
     written = [encode(command) for data in originals for command in FrameDecoder().feed(data)]
     assert len(written) == len(originals)
@@ -38,7 +38,7 @@ def test_every_recorded_frame_written_again_by_us_says_the_same_to_java(java: Ja
         assert _told(ours) == _told(theirs), frame.place
 
 
-def test_commands_and_answers_of_ours(java: JavaPrograms) -> None:
+def test_java_reads_our_commands_and_answers(java: JavaPrograms) -> None:
     ext = {"topic": "Überall\u4e2d", "empty": "", "quote": '"\\\x01\x02'}
     frames, expected = [], []
     for header_type in (HeaderType.JSON, HeaderType.ROCKETMQ):

@@ -1,6 +1,6 @@
-"""The official clients of RocketMQ 5 against our endpoint: all scenarios, Python's in plain text, Java's by TLS.
+"""The official clients of RocketMQ 5 against our endpoint: all scenarios, Python's in plain text, Java's over TLS.
 
-They mostly wait, so both programs run at once; what failed runs once more by itself, for a busy machine is slow.
+They mostly wait, so both programs run at once; failed scenarios run once more alone, because a busy machine is slow.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.support.java_programs import REPOSITORY, RUN_TIMEOUT_S, JavaPrograms,
 
 pytestmark = pytest.mark.interop
 
-# As the programs want them, of Java's stack too.
+# As required by the programs, for Java's stack too.
 SETTINGS = {
     "enablePropertyFilter": "true",
     "transactionCheckInterval": "3000",
@@ -38,7 +38,7 @@ def stack() -> Iterator[ThreadStack]:
 
 
 def failures(command: list[str], stack: ThreadStack, *names: str) -> list[str]:
-    """What did not pass, each with its reason."""
+    """The failures, each with its reason."""
     where = ["--endpoints", stack.endpoints, "--namesrv", stack.namesrv, "--jobs", "12"]
     ended = subprocess.run(
         [*command, *where, *names], capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False

@@ -12,14 +12,14 @@ from rocketlet.tools.admin.__main__ import mqadmin
 from rocketlet.tools.late_group import run
 from rocketlet.tools.local import LocalSettings
 from rocketlet.tools.thread_stack import ThreadStack
-from tests.support.java_programs import JavaPrograms
+from tests.support.java_admin import JavaAdmin
 
 pytestmark = pytest.mark.interop
 
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[ThreadStack]:
-    """With a topic of six messages, of which a group has consumed four, and nothing that other tests leave."""
+    """A stack with a topic of six messages, of which a group has consumed four, and nothing left by other tests."""
     with ThreadStack(LocalSettings(namesrv_port=0, broker_port=0)) as stack:
         with Producer("interop", namesrv=stack.namesrv) as producer:
             for number in range(6):
@@ -35,7 +35,7 @@ def stack() -> Iterator[ThreadStack]:
 
 
 def words(text: str) -> set[str]:
-    """Its lines, their columns parted by one blank, without rules and lines that change from moment to moment."""
+    """Its lines, with columns separated by one blank, without rules and changing lines."""
     lines = (re.sub(r"[\s=]+", " ", line).strip() for line in text.splitlines())
     return {line for line in lines if line and not re.match(r"-+$|Total", line)}
 
@@ -65,8 +65,8 @@ def words(text: str) -> set[str]:
         "queryCq -b BROKER -t interop -q 0 -i 0 -c 3",
     ],
 )
-def test_both_say_the_same(
-    java: JavaPrograms, stack: ThreadStack, capfd: pytest.CaptureFixture[str], command: str
+def test_both_print_the_same(
+    java_admin: JavaAdmin, stack: ThreadStack, capfd: pytest.CaptureFixture[str], command: str
 ) -> None:
     broker = stack.addresses.brokers["broker-a"]
     arguments = [*command.replace("BROKER", broker).split(), "-n", stack.namesrv]
@@ -74,8 +74,8 @@ def test_both_say_the_same(
     arguments = [
         str(queue) if before == "-q" else one for before, one in zip(["", *arguments], arguments, strict=False)
     ]
-    # RocketMQ's gives up after three seconds, which a busy machine may need, and ends with 0 all the same.
-    theirs = words(java.admin(*arguments)) or words(java.admin(*arguments))
+    # RocketMQ's gives up after three seconds, which a busy machine may need, and still exits with 0.
+    theirs = words(java_admin(*arguments)) or words(java_admin(*arguments))
     capfd.readouterr()
     assert run(mqadmin, "mqadmin", arguments) == 0
     assert words(capfd.readouterr().out) == theirs

@@ -1,16 +1,13 @@
-"""RocketMQ's mqadmin says the same of our name server and broker as of RocketMQ's, but for times and addresses.
+"""RocketMQ's mqadmin prints the same for our name server and broker as for RocketMQ's, except times and addresses.
 
-Both stacks get the same topics, messages and consumers; then one mqadmin asks first the one and then the other, command
-by command, whatever 4.9.8 has but `startMonitoring`, which prints nothing.
+Both stacks get the same topics, messages and consumers; then one mqadmin queries first the one and then the other, with
+every command of 4.9.8 except `startMonitoring`, which prints nothing.
 """
 
 from __future__ import annotations
 
 import difflib
-import json
-import os
 import re
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -32,46 +29,23 @@ from tests.interop.admin_commands import (
     Said,
     lines,
 )
+from tests.support.java_admin import JavaAdmin
 from tests.support.java_programs import JavaPrograms
 from tests.support.ports import free_broker_port
 from tests.support.programs import broker, name_server
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
-RUNNER = Path(__file__).parent / "RunAdmin.java"
-SETTINGS = {"transactionCheckInterval": 1000}  # RocketMQ makes their topic at the first check
+SETTINGS = {"transactionCheckInterval": 1000}  # RocketMQ creates their topic at the first check
 MESSAGES, QUEUES, TAKEN = 12, 4, 8
 SECONDS = 60
-ENDLESS_SECONDS = 12  # after which a command that does not end is stopped: more than the ten of a sample
-
-
-class Admin:
-    """One process of RocketMQ's mqadmin for all commands."""
-
-    def __init__(self, java: JavaPrograms, logs: Path) -> None:
-        options = [f"-Dseconds={ENDLESS_SECONDS}", f"-Drocketmq.client.logRoot={logs}", f"-Duser.home={logs}"]
-        self.process = subprocess.Popen(
-            ["java", "-Xmx256m", *options, "-cp", str(java.jar), str(RUNNER)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=logs,  # where consumerStatus leaves files
-            env={**os.environ, "ROCKETMQ_HOME": str(java.stack.parent)},
-        )  # fmt: skip
-
-    def __call__(self, words: list[str]) -> tuple[str, str]:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps(words) + "\n")
-        self.process.stdin.flush()
-        said = json.loads(self.process.stdout.readline())
-        return said["out"], said["err"]
-
-    def close(self) -> None:
-        self.process.communicate(timeout=SECONDS)
+ENDLESS_SECONDS = 12  # after which an endless command is stopped: more than the ten of a sample
 
 
 class Stack:
-    """A name server and a broker in a state that both stacks have."""
+    """A name server and a broker, brought into the same state in both stacks."""
 
-    def __init__(self, admin: Admin, namesrv: str, address: str, folder: Path) -> None:
+    def __init__(self, admin: JavaAdmin, namesrv: str, address: str, folder: Path) -> None:
         self.admin = admin
         self.namesrv = namesrv
         self.own = {"NAMESRV": namesrv, "BROKER": address, "FOLDER": str(folder / "export"), "PLACE": str(folder)}
@@ -79,11 +53,11 @@ class Stack:
 
     def ask(self, command: str) -> None:
         words = [self.own.get(word, word) for word in command.split()]
-        self.said[command] = Said(*self.admin([*words, "-n", self.namesrv]), self.own)
+        self.said[command] = Said(*self.admin.both(*words, "-n", self.namesrv), self.own)
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """With messages, a group that took some of them, and a producer and a consumer that stay."""
+        """With messages, a group that consumed some of them, and a connected producer and consumer."""
         for command in BEFORE:
             self.ask(command)
         self.own["MOMENT"] = str(int(time.time() * 1000) - 1000)
@@ -115,7 +89,7 @@ class Stack:
 
 @pytest.fixture(scope="module")
 def said(java: JavaPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, Stack]]:
-    """RocketMQ's stack and ours, after all commands."""
+    """RocketMQ's output and ours, after all commands."""
     folder = tmp_path_factory.mktemp("beside")
     their_folder, our_folder = folder / "theirs", folder / "ours"
     our_folder.mkdir()
@@ -125,8 +99,7 @@ def said(java: JavaPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         _, our_names = running.enter_context(name_server(our_folder))
         port = free_broker_port()
         _, ours = running.enter_context(broker(our_folder, namesrvAddr=our_names, listenPort=port, **SETTINGS))
-        admin = Admin(java, folder)
-        running.callback(admin.close)
+        admin = running.enter_context(JavaAdmin(java, folder, ENDLESS_SECONDS))
         stacks = Stack(admin, their_names, theirs.address, their_folder), Stack(admin, our_names, ours, our_folder)
         for stack in stacks:
             running.enter_context(stack.in_use())
@@ -137,7 +110,7 @@ def said(java: JavaPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.mark.parametrize("command", BEFORE + AFTER)
-def test_it_says_the_same(said: tuple[Stack, Stack], command: str) -> None:
+def test_it_prints_the_same(said: tuple[Stack, Stack], command: str) -> None:
     theirs, ours = (lines(command, stack.said[command]) for stack in said)
     known = KNOWN.get(command)
     if known is not None:
@@ -160,7 +133,7 @@ def _differences(theirs: list[str], ours: list[str]) -> list[str]:
 
 
 def _without(found: list[str], pattern: str) -> list[str]:
-    """What is left; at least one line must match, or the difference is gone."""
+    """The remaining lines; at least one must match, or the difference no longer exists."""
     left = [line for line in found if not re.search(pattern, line)]
     assert left != found, f"none has {pattern}"
     return left

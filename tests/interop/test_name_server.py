@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.java_admin import JavaAdmin
 from tests.support.java_programs import JavaBroker, JavaPrograms, Outcome
 from tests.support.programs import Program, name_server
 
@@ -52,14 +53,16 @@ def test_no_scenario_is_left_out(outcomes: dict[str, Outcome]) -> None:
     assert sorted(outcomes) == sorted(ROUTES)
 
 
-def test_a_java_broker_is_found_vanishes_when_killed_and_comes_back(java: JavaPrograms, tmp_path: Path) -> None:
+def test_a_java_broker_is_found_removed_when_killed_and_found_again(
+    java: JavaPrograms, java_admin: JavaAdmin, tmp_path: Path
+) -> None:
     with name_server(tmp_path) as (program, address), java.broker(tmp_path / "broker", address) as broker:
         program.line_with(f"broker {broker.address} registered: broker-a (id 0) of cluster DefaultCluster")
         assert java.scenarios(address, "send-sync")["send-sync"].verdict == "PASS"
-        assert broker.address in java.admin("clusterList", "-n", address)
+        assert broker.address in java_admin("clusterList", "-n", address)
         broker.kill()
         program.line_with(f"broker {broker.address} is gone")
-        assert broker.address not in java.admin("clusterList", "-n", address)
+        assert broker.address not in java_admin("clusterList", "-n", address)
         broker.start()
         program.line_with(f"broker {broker.address} registered")
         assert java.scenarios(address, "send-sync")["send-sync"].verdict == "PASS"
@@ -68,7 +71,9 @@ def test_a_java_broker_is_found_vanishes_when_killed_and_comes_back(java: JavaPr
         assert program.stop() == 0
 
 
-def test_two_name_servers_know_the_same_and_share_nothing(java: JavaPrograms, tmp_path: Path) -> None:
+def test_two_name_servers_hold_the_same_and_share_nothing(
+    java: JavaPrograms, java_admin: JavaAdmin, tmp_path: Path
+) -> None:
     with name_server(tmp_path / "one") as (_, one), name_server(tmp_path / "two") as (second, two):
         both = f"{one};{two}"
         with java.broker(tmp_path / "broker", both) as broker:
@@ -76,25 +81,25 @@ def test_two_name_servers_know_the_same_and_share_nothing(java: JavaPrograms, tm
             assert {name: outcome.why for name, outcome in outcomes.items() if outcome.verdict != "PASS"} == {}
             second.kill()
             assert java.scenarios(both, "send-sync")["send-sync"].verdict == "PASS"
-            assert broker.address in java.admin("clusterList", "-n", one)
+            assert broker.address in java_admin("clusterList", "-n", one)
 
 
-def test_mqadmin_reads_what_it_wrote(java: JavaPrograms, stack: tuple[Program, str, JavaBroker]) -> None:
+def test_mqadmin_reads_what_mqadmin_wrote(java_admin: JavaAdmin, stack: tuple[Program, str, JavaBroker]) -> None:
     _, address, broker = stack
-    java.admin("updateTopic", "-n", address, "-b", broker.address, "-t", "AdminTopic", "-r", "3", "-w", "3")
-    assert broker.address in java.admin("topicRoute", "-n", address, "-t", "AdminTopic")
-    java.admin("updateKvConfig", "-n", address, "-s", "NS", "-k", "key", "-v", "value")
-    java.admin("updateOrderConf", "-n", address, "-t", "AdminTopic", "-m", "put", "-v", "broker-a:3")
-    assert "broker-a:3" in java.admin("updateOrderConf", "-n", address, "-t", "AdminTopic", "-m", "get")
-    assert "AdminTopic" in java.admin("topicList", "-n", address)
+    java_admin("updateTopic", "-n", address, "-b", broker.address, "-t", "AdminTopic", "-r", "3", "-w", "3")
+    assert broker.address in java_admin("topicRoute", "-n", address, "-t", "AdminTopic")
+    java_admin("updateKvConfig", "-n", address, "-s", "NS", "-k", "key", "-v", "value")
+    java_admin("updateOrderConf", "-n", address, "-t", "AdminTopic", "-m", "put", "-v", "broker-a:3")
+    assert "broker-a:3" in java_admin("updateOrderConf", "-n", address, "-t", "AdminTopic", "-m", "get")
+    assert "AdminTopic" in java_admin("topicList", "-n", address)
     for _ in range(5):
-        java.admin("wipeWritePerm", "-n", address, "-b", "broker-a")
-        route = java.admin("topicRoute", "-n", address, "-t", "AdminTopic").replace(" ", "")
+        java_admin("wipeWritePerm", "-n", address, "-b", "broker-a")
+        route = java_admin("topicRoute", "-n", address, "-t", "AdminTopic").replace(" ", "")
         if '"perm":4' in route:
-            break  # else the broker registered in between with a new version: it had heard of the order
+            break  # otherwise the broker registered in between with a new version, because it had learned of the order
     assert '"perm":4' in route
-    java.admin("addWritePerm", "-n", address, "-b", "broker-a")
-    assert '"perm":6' in java.admin("topicRoute", "-n", address, "-t", "AdminTopic").replace(" ", "")
-    assert "listenPort" in java.admin("getNamesrvConfig", "-n", address)
-    java.admin("deleteTopic", "-n", address, "-c", "DefaultCluster", "-t", "AdminTopic")
-    assert "AdminTopic" not in java.admin("topicList", "-n", address)
+    java_admin("addWritePerm", "-n", address, "-b", "broker-a")
+    assert '"perm":6' in java_admin("topicRoute", "-n", address, "-t", "AdminTopic").replace(" ", "")
+    assert "listenPort" in java_admin("getNamesrvConfig", "-n", address)
+    java_admin("deleteTopic", "-n", address, "-c", "DefaultCluster", "-t", "AdminTopic")
+    assert "AdminTopic" not in java_admin("topicList", "-n", address)

@@ -1,8 +1,8 @@
 """The whole catalogue of the official client, against our name servers and brokers as real processes.
 
-Twice: with JSON headers on one broker, and with binary ones on two brokers and two name servers. Both go on at once.
-The client gives up on a request after three seconds, which is its own setting; on a busy machine that is too short at
-times. So what failed is asked once more, by itself.
+Twice: with JSON headers on one broker, and with binary ones on two brokers and two name servers, concurrently. The
+client gives up on a request after three seconds, its own setting, which is sometimes too short on a busy machine. So
+failed scenarios are run once more, alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SLOW = 4  # times as patient as alone
 
 
 def run(java: JavaPrograms, folder: Path, brokers: int, *, binary: bool) -> dict[str, Outcome]:
-    """One stack, and everything the official client knows to ask of it."""
+    """One stack, with all of the official client's scenarios."""
     with ExitStack() as held:
         namesrvs = [held.enter_context(name_server(_made(folder / f"namesrv-{n}")))[1] for n in range(brokers)]
         for number in range(brokers):
@@ -55,7 +55,7 @@ def _made(folder: Path) -> Path:
 def runs(
     java: JavaPrograms, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Future[dict[str, Outcome]]]]:
-    """Both, on their way."""
+    """Both runs, in progress."""
     with ThreadPoolExecutor(len(VARIANTS)) as pool:
         yield {
             variant: pool.submit(
@@ -70,7 +70,7 @@ def runs(
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_the_official_client_notices_no_difference(runs: dict[str, Future[dict[str, Outcome]]], variant: str) -> None:
+def test_the_official_client_sees_no_difference(runs: dict[str, Future[dict[str, Outcome]]], variant: str) -> None:
     outcomes = runs[variant].result()
     assert {name: one.why for name, one in outcomes.items() if one.verdict != "PASS"} == {}
     assert len(outcomes) == SCENARIOS

@@ -1,7 +1,8 @@
-"""Official RocketMQ 5 clients of other languages against our endpoint: Go by TLS, as it speaks unless told otherwise,
-Node and Rust in plain text.
+"""Official RocketMQ 5 clients of other languages against our endpoint: Go and C++ over TLS, their default; Node, Rust
+and again C++ in plain text.
 
-CLIENTS5 names a directory with what `clients5/README.md` says how to build; what is missing there is skipped by name.
+CLIENTS5 names a directory with the programs built as described in `clients5/README.md`; missing ones are skipped by
+name.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ TOPICS = {"Normal": "NORMAL", "Fifo": "FIFO", "Delay": "DELAY", "Transaction": "
 COMMANDS = {
     "go": (BUILT / "go" / "clients5", ["{built}"]),
     "node": (BUILT / "node" / "node_modules" / "rocketmq-client-nodejs", ["node", str(PROGRAMS / "node" / "main.js")]),
+    "cpp": (BUILT / "cpp" / "clients5", ["{built}"]),
+    "cpp plain": (BUILT / "cpp" / "clients5", ["{built}"]),
     "rust": (BUILT / "rust" / "target" / "debug" / "clients5", ["{built}"]),
 }
 
@@ -42,16 +45,16 @@ def stack() -> Iterator[ThreadStack]:
 
 
 @pytest.mark.parametrize("language", COMMANDS)
-def test_each_type_of_message_is_sent_received_and_acknowledged(language: str, request: pytest.FixtureRequest) -> None:
+def test_every_message_type_is_sent_received_and_acknowledged(language: str, request: pytest.FixtureRequest) -> None:
     needed, command = COMMANDS[language]
     if not needed.exists():
         pytest.skip(f"missing: {needed} (CLIENTS5, see {PROGRAMS.name}/README.md)")
     stack: ThreadStack = request.getfixturevalue("stack")
-    for name in ("go", "node", "rust"):
+    for name in ("go", "node", "cpp", "rust"):
         arguments = ["updateSubGroup", "-n", stack.namesrv, "-c", "DefaultCluster", "-g", f"{name}-Fifo", "-o", "true"]
         assert CliRunner().invoke(mqadmin, arguments).exit_code == 0
     ended = subprocess.run(
-        [*(word.format(built=needed) for word in command), stack.endpoints],
+        [*(word.format(built=needed) for word in command), stack.endpoints, *language.split()[1:]],
         env={**os.environ, "NODE_PATH": str(BUILT / "node" / "node_modules")},
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip

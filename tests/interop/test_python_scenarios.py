@@ -34,7 +34,8 @@ def java_stack(java: JavaPrograms, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def run_group(namesrv: str, group: str, folder: Path) -> dict[str, str]:
-    """What failed, and why. As with the official client, that is asked once more, by itself: a busy machine is slow."""
+    """The failures, with reasons. As with the official client, they are run once more, alone: a busy machine is
+    slow."""
     first = outcomes_of(namesrv, folder, group)
     assert len(first) == sum(one.group == group for one in all_scenarios())
     failed = [one["name"] for one in first if one["verdict"] != "PASS"]
@@ -55,17 +56,17 @@ def outcomes_of(namesrv: str, folder: Path, *names: str) -> list[dict[str, str]]
 
 @pytest.fixture(scope="module")
 def runs(java_stack: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[dict[str, str]]]]:
-    """All groups at once; they mostly wait."""
+    """All groups run at once; they mostly wait."""
     with ThreadPoolExecutor(len(GROUPS)) as pool:
         yield {group: pool.submit(run_group, java_stack, group, tmp_path_factory.mktemp(group)) for group in GROUPS}
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_our_client_is_at_home_on_a_java_stack(runs: dict[str, Future[dict[str, str]]], group: str) -> None:
+def test_our_client_works_on_a_java_stack(runs: dict[str, Future[dict[str, str]]], group: str) -> None:
     assert runs[group].result() == {}
 
 
-def test_every_scenario_of_the_official_client_has_its_twin(java: JavaPrograms) -> None:
+def test_every_scenario_of_the_official_client_has_a_twin(java: JavaPrograms) -> None:
     listed = subprocess.run(["java", "-jar", str(java.jar), "--list"], capture_output=True, text=True, check=True)
     theirs = [tuple(line.split()[:2]) for line in listed.stdout.splitlines()]
     assert sorted(theirs) == sorted((one.group, one.name) for one in all_scenarios())

@@ -1,6 +1,7 @@
-"""A directory that goes from a Java broker to our store and back, closed and killed: nothing acknowledged is lost.
+"""A directory passed from a Java broker to our store and back, after a close and after a kill: nothing acknowledged is
+lost.
 
-Small files, so that there are several of each kind; every message is compared, by queue and by key, on both sides.
+Files are small, so that there are several of each kind; every message is compared, by queue and by key, on both sides.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ def assert_we_have(store: MessageStore, sent: Sent) -> None:
 
 
 async def put_ours(config: StoreConfig, sent: Sent, count: int, what: str) -> RecoveryReport:
-    """What our store does with the directory: look, append, close."""
+    """Our store opens the directory, appends, and closes it."""
     store, report = await opened(config)
     assert_we_have(store, sent)
     for number in range(count):
@@ -136,7 +137,7 @@ def is_sound(config: StoreConfig) -> None:
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["closed", "killed"])
-def test_there_and_back_and_there(java: JavaPrograms, namesrv: str, tmp_path: Path, killed: bool) -> None:
+def test_a_store_passes_to_java_and_back_twice(java: JavaPrograms, namesrv: str, tmp_path: Path, killed: bool) -> None:
     sent: Sent = {}
     config = settings_of(tmp_path)
 
@@ -149,7 +150,7 @@ def test_there_and_back_and_there(java: JavaPrograms, namesrv: str, tmp_path: Pa
     report = trio.run(put_ours, config, sent, 300, "ours")
     assert report.was_clean is not killed
     assert not report.losses
-    # Java files a message a while after it has answered, so a killed one may leave the last ones to us.
+    # Java dispatches a message some time after answering, so a killed one may leave the last ones to us.
     assert killed or not report.queues
     assert not any(finding.surplus for finding in report.queues)
     is_sound(config)
@@ -165,7 +166,7 @@ def test_there_and_back_and_there(java: JavaPrograms, namesrv: str, tmp_path: Pa
 
 
 def test_java_reads_what_we_left_after_a_kill(java: JavaPrograms, namesrv: str, tmp_path: Path) -> None:
-    """Our directory as a killed process leaves it: with abort, a checkpoint of some time, and no closing."""
+    """Our directory as left by a killed process: with abort, an older checkpoint, and no close."""
     sent: Sent = {}
     config = settings_of(tmp_path)
     with java.broker(tmp_path, namesrv, **SMALL) as broker:
@@ -196,7 +197,7 @@ def test_java_reads_what_we_left_after_a_kill(java: JavaPrograms, namesrv: str, 
     is_sound(config)
 
 
-def test_java_gets_over_damage_that_we_healed(java: JavaPrograms, namesrv: str, tmp_path: Path) -> None:
+def test_java_opens_a_store_we_repaired(java: JavaPrograms, namesrv: str, tmp_path: Path) -> None:
     sent: Sent = {}
     config = settings_of(tmp_path)
     with java.broker(tmp_path, namesrv, **SMALL) as broker:
@@ -214,7 +215,7 @@ def test_java_gets_over_damage_that_we_healed(java: JavaPrograms, namesrv: str, 
 
     trio.run(heal)
     is_sound(config)
-    (tmp_path / "store/abort").touch()  # so that Java looks at all of the log
+    (tmp_path / "store/abort").touch()  # so that Java reads the whole log
     with java.broker(tmp_path, namesrv, **SMALL) as broker:
 
         async def pull_all() -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""The official client speaks TLS with our name server, on a port that takes nothing else."""
+"""The official client speaks TLS with our name server, on a port that accepts nothing else."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.programs import broker, name_server
 pytestmark = pytest.mark.interop
 
 
-def test_the_official_client_by_tls(java: JavaPrograms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_official_client_over_tls(java: JavaPrograms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dtls.enable=true")  # the client's own switch
     issued = trustme.CA().issue_cert("127.0.0.1")
     certificate, key = tmp_path / "server.pem", tmp_path / "server.key"
@@ -30,10 +30,10 @@ def test_the_official_client_by_tls(java: JavaPrograms, tmp_path: Path, monkeypa
             assert outcome.verdict == "PASS"
 
 
-def test_a_client_with_tls_enable_meets_tls_on_default_servers(
+def test_a_client_with_tls_enable_finds_tls_on_default_servers(
     java: JavaPrograms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As it does with RocketMQ's own: nobody has made a certificate, so the servers make themselves one."""
+    """As with RocketMQ's own: there is no certificate, so the servers create one."""
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dtls.enable=true")
     with (
         name_server(tmp_path) as (names, namesrv),

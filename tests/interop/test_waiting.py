@@ -1,4 +1,4 @@
-"""Delays and transactions in stores that change hands between a Java broker and ours."""
+"""Delays and transactions in stores passed between a Java broker and ours."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ QUICK = {"transactionCheckInterval": 1000, "transactionTimeOut": 500, "messageDe
 
 @contextmanager
 def our_broker(folder: Path, namesrv: str, **settings: object) -> Iterator[tuple[Program, str]]:
-    """Our broker with the directories of the Java one, and its address."""
+    """Our broker on the Java broker's directories, and its address."""
     port = free_broker_port()
     given = {"storePathRootDir": folder / "store", "brokerName": "broker-a", "listenPort": port, **QUICK, **settings}
     words = (word for key, value in given.items() for word in (f"--{key}", str(value)))
@@ -53,11 +53,12 @@ def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
-# --- stores that change hands ----------------------------------------------------------------------------------------
+# --- stores passed between brokers
+# ----------------------------------------------------------------------------------------
 
 
 class Producer:
-    """Group P: commits what it is asked about."""
+    """Group P: commits every transaction it is checked for."""
 
     def __init__(self) -> None:
         self.asked: list[bytes] = []
@@ -96,7 +97,7 @@ async def end(client: Client, half: Command, how: int) -> None:
 
 
 async def leave_work(address: str) -> None:
-    """What the first broker is left with: delays due and not, transactions decided and not."""
+    """The first broker's state: delays due and not, transactions decided and not."""
     producer = Producer()
     async with producer.client(address) as client:
         producer.silent = True
@@ -110,7 +111,7 @@ async def leave_work(address: str) -> None:
 
 
 async def find_work(address: str) -> list[bytes]:
-    """What the second broker makes of it; who was asked about a transaction."""
+    """What the second broker does with it. Returns the transactions that were checked."""
     producer = Producer()
     async with producer.client(address) as client:
         await expect(client, [b"committed", b"at once", b"undecided", b"later"])
@@ -120,7 +121,7 @@ async def find_work(address: str) -> list[bytes]:
 
 
 async def expect(client: Client, bodies: list[bytes]) -> None:
-    """Queue 0 holds these once each, sooner or later, in whatever order the two waiting ones come."""
+    """Queue 0 eventually holds each of these once; the two waiting ones may arrive in any order."""
     found: list[bytes] = []
     with trio.fail_after(300):
         while len(found) < len(bodies):
@@ -131,7 +132,7 @@ async def expect(client: Client, bodies: list[bytes]) -> None:
     assert sorted(found) == sorted(bodies)
 
 
-def test_java_goes_on_where_ours_stopped(java: JavaPrograms, namesrv: str, tmp_path: Path) -> None:
+def test_java_continues_where_ours_stopped(java: JavaPrograms, namesrv: str, tmp_path: Path) -> None:
     with our_broker(tmp_path, namesrv) as (running, address):
         trio.run(leave_work, address)
         assert running.stop() == 0
@@ -139,7 +140,7 @@ def test_java_goes_on_where_ours_stopped(java: JavaPrograms, namesrv: str, tmp_p
         assert set(trio.run(find_work, broker.address)) == {b"undecided"}
 
 
-def test_ours_goes_on_where_java_stopped(java: JavaPrograms, namesrv: str, tmp_path: Path) -> None:
+def test_ours_continues_where_java_stopped(java: JavaPrograms, namesrv: str, tmp_path: Path) -> None:
     with java.broker(tmp_path, namesrv, **QUICK) as broker:
         trio.run(leave_work, broker.address)
         broker.stop()
@@ -147,7 +148,7 @@ def test_ours_goes_on_where_java_stopped(java: JavaPrograms, namesrv: str, tmp_p
         assert trio.run(find_work, address) == [b"undecided"]
 
 
-def test_ours_goes_on_where_java_was_killed(java: JavaPrograms, namesrv: str, tmp_path: Path) -> None:
+def test_ours_continues_where_java_was_killed(java: JavaPrograms, namesrv: str, tmp_path: Path) -> None:
     with java.broker(tmp_path, namesrv, **QUICK) as broker:
         trio.run(leave_work, broker.address)
         broker.kill()

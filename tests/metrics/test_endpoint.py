@@ -1,4 +1,4 @@
-"""The port for metrics and health: what it answers, and what nobody can do to it."""
+"""The port for metrics and health: its answers, and hostile peers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rocketlet.remoting.transport import ByteStream
 
 
 class Told:
-    """A source that tells what a test wants it to."""
+    """A source with scripted values."""
 
     def __init__(self) -> None:
         self.scrapes = 0
@@ -44,7 +44,7 @@ async def serving(told: Told) -> AsyncIterator[tuple[MemoryNetwork, str]]:
 
 
 async def answer_to(stream: ByteStream, request: str) -> tuple[int, dict[str, str], str]:
-    """Status, headers and body; for a HEAD, what is left of the body."""
+    """Status, headers and body; for a HEAD, the rest after the headers."""
     await stream.send_all(f"{request}\r\nHost: x\r\n\r\n".encode())
     data = b""
     while b"\r\n\r\n" not in data:
@@ -57,7 +57,7 @@ async def answer_to(stream: ByteStream, request: str) -> tuple[int, dict[str, st
     return int(lines[0].split(" ")[1]), headers, body.decode()
 
 
-async def test_one_connection_asks_for_one_page_after_the_other(autojump_clock: trio.testing.MockClock) -> None:
+async def test_one_connection_serves_several_requests(autojump_clock: trio.testing.MockClock) -> None:
     told = Told()
     async with serving(told) as (network, address):
         stream = await network.dial(address)
@@ -75,7 +75,7 @@ async def test_one_connection_asks_for_one_page_after_the_other(autojump_clock: 
         await stream.aclose()
 
 
-async def test_pages_are_made_at_most_once_a_second_whoever_asks(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_page_is_built_at_most_once_a_second(autojump_clock: trio.testing.MockClock) -> None:
     told = Told()
     async with serving(told) as (network, address):
 
@@ -93,7 +93,7 @@ async def test_pages_are_made_at_most_once_a_second_whoever_asks(autojump_clock:
         assert told.scrapes == 2
 
 
-async def test_a_source_that_fails_costs_a_page_and_no_more(
+async def test_a_failing_source_costs_only_one_page(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     told = Told()
@@ -121,9 +121,7 @@ async def test_a_source_that_fails_costs_a_page_and_no_more(
     ],
     ids=["nothing", "half", "body-missing", "binary", "long", "continue", "connect", "upgrade"],
 )
-async def test_who_does_not_play_along_is_left_within_the_time(
-    said: bytes, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_a_peer_that_stalls_is_closed_in_time(said: bytes, autojump_clock: trio.testing.MockClock) -> None:
     async with serving(Told()) as (network, address):
         stream = await network.dial(address)
         began = trio.current_time()
@@ -138,7 +136,7 @@ async def test_who_does_not_play_along_is_left_within_the_time(
         assert (await answer_to(await network.dial(address), "GET /healthz HTTP/1.1"))[0] == 200
 
 
-async def test_there_are_not_more_connections_than_allowed(autojump_clock: trio.testing.MockClock) -> None:
+async def test_connections_are_limited(autojump_clock: trio.testing.MockClock) -> None:
     async with serving(Told()) as (network, address):
         held = [await network.dial(address) for _ in range(MOST_CONNECTIONS)]
         await trio.testing.wait_all_tasks_blocked()

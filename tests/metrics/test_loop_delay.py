@@ -16,7 +16,7 @@ def counts(delay: LoopDelay) -> dict[str, float]:
     return {labels[0] if labels else suffix: value for (suffix, labels), value in samples.items()}
 
 
-def test_a_delay_is_counted_at_its_bound_and_above() -> None:
+def test_a_delay_is_counted_in_its_bucket_and_above() -> None:
     delay = LoopDelay()
     for late in (0.0, -0.001, 0.02, 0.3, 60.0):
         delay.note(late)
@@ -25,7 +25,7 @@ def test_a_delay_is_counted_at_its_bound_and_above() -> None:
     assert len(found) == len(BOUNDS) + 2
 
 
-async def test_it_measures_by_itself(autojump_clock: trio.testing.MockClock) -> None:
+async def test_it_measures_on_its_own(autojump_clock: trio.testing.MockClock) -> None:
     delay = LoopDelay()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(delay.run)

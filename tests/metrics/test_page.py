@@ -39,7 +39,7 @@ def test_prometheus_reads_back_what_was_added(samples: dict[tuple[str, str], flo
         assert found["some_gauge", (("group", group), ("topic", topic))] == value
 
 
-def test_a_family_of_many_samples_is_written_in_pieces_that_make_one_text() -> None:
+def test_a_large_family_written_in_pieces_makes_one_text() -> None:
     page = Page(10_000)
     for number in range(1000):
         page.counter("many_total", "Many.", ("n",)).add((str(number),), number)
@@ -50,17 +50,17 @@ def test_a_family_of_many_samples_is_written_in_pieces_that_make_one_text() -> N
     assert [found["many_total", (("n", str(number)),)] for number in range(1000)] == list(range(1000))
 
 
-def test_what_is_above_the_limit_is_left_out_and_counted() -> None:
+def test_samples_above_the_limit_are_dropped_and_counted() -> None:
     page = Page(10)
     family = page.gauge("g", "", ("n",))
     for number in range(25):
         family.add((str(number),), 1)
-    family.add(("3",), 1)  # known already: it takes no more room
+    family.add(("3",), 1)  # known already: it takes no more space
     assert (len(page), page.left_out) == (10, 15)
     assert family.samples["", ("3",)] == 2
 
 
-def test_two_sources_that_tell_of_the_same_are_summed_up() -> None:
+def test_two_sources_of_one_series_are_summed() -> None:
     page = Page(100)
     for _ in range(2):
         page.gauge("g", "", ("group",)).add(("G",), 3)
@@ -79,7 +79,7 @@ def test_a_name_has_one_meaning() -> None:
         page.gauge("g", "", ("topic",))
 
 
-def test_the_process_tells_of_itself() -> None:
+def test_process_metrics() -> None:
     found = read_back(Page(1000))
     assert found["process_resident_memory_bytes", ()] > 1 << 20
     assert found["process_open_fds", ()] > 2

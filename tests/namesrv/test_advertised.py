@@ -1,4 +1,4 @@
-"""Who is told which address of a broker."""
+"""Which address of a broker a client gets."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def test_not_loopback(address: str) -> None:
     assert not is_loopback(address)
 
 
-def test_one_host_is_seen_by_the_ends_of_a_connection() -> None:
+def test_same_host_is_recognised_by_the_ends_of_a_connection() -> None:
     assert shares_host("127.0.0.1:9876", "127.0.0.1:40000")
     assert shares_host("10.0.0.5:9876", "10.0.0.5:40000")
     assert shares_host("[2001:db8::1]:9876", "[2001:db8::1]:40000")
     assert not shares_host("10.0.0.5:9876", "10.0.0.6:40000")
 
 
-def test_a_second_address_counts_only_from_the_same_host_and_only_if_it_is_loopback() -> None:
+def test_a_second_address_counts_only_if_loopback_and_from_the_same_host() -> None:
     assert second_address("127.0.0.1:10911", "10.0.0.5:9876", "10.0.0.5:4") == "127.0.0.1:10911"
     assert second_address("127.0.0.1:10911", "10.0.0.5:9876", "10.0.0.6:4") is None
     assert second_address("10.0.0.9:10911", "127.0.0.1:9876", "127.0.0.1:4") is None

@@ -16,7 +16,7 @@ class PowerCut(Exception):
 
 
 class ForgetfulFiles:
-    """Names in memory. A cut keeps any subset of the changes of names since the last sync of the folder."""
+    """Names in memory. A power cut keeps any subset of the changes of names since the folder was last synced."""
 
     blocking = False
 
@@ -60,7 +60,7 @@ class ForgetfulFiles:
 
 
 @pytest.mark.parametrize("calls", range(6))
-async def test_a_cut_leaves_the_old_or_the_new(calls: int) -> None:
+async def test_a_power_cut_leaves_the_old_content_or_the_new(calls: int) -> None:
     files = ForgetfulFiles({"/d/kv": b"old", "/d/kv.bak": b"older"}, calls)
     done = True
     try:
@@ -95,7 +95,7 @@ async def test_content_and_backup(files: Files, tmp_path: Path) -> None:
     assert (file.read(), file.read_backup()) == (b"two", b"one")
 
 
-async def test_no_temporary_files_stay(tmp_path: Path) -> None:
+async def test_no_temporary_files_remain(tmp_path: Path) -> None:
     file = DurableFile(str(tmp_path / "kv.json"))
     await file.replace(b"one")
     await file.replace(b"two")
@@ -103,7 +103,7 @@ async def test_no_temporary_files_stay(tmp_path: Path) -> None:
     assert (tmp_path / "kv.json").stat().st_mode & 0o007 == 0
 
 
-async def test_a_folder_that_cannot_be_made_is_an_os_error(tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_be_created_is_an_os_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(OSError, match="file"):
         await DurableFile(str(tmp_path / "file" / "kv.json")).replace(b"x")

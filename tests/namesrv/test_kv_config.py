@@ -1,4 +1,4 @@
-"""KV configuration: what is shown is on disk, what is on disk is read again, and damage is told or mended."""
+"""KV configuration: visible values are on disk, the file is read back, and damage is reported or repaired."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_put_get_list_delete_and_read_again() -> None:
     assert opened(files).namespace("NS1") == {}
 
 
-async def test_the_file_of_a_java_name_server(vectors: Path) -> None:
+async def test_a_java_name_servers_file_is_read(vectors: Path) -> None:
     config = KvConfig(DurableFile(str(vectors / "config/namesrv/kvConfig.json"), RealFiles()))
     config.load()
     assert config.namespace("ORDER_TOPIC_CONFIG") == {"TopicO": "broker-a:4", "AdmOrder": "broker-a:8"}
@@ -48,7 +48,7 @@ async def test_the_file_of_a_java_name_server(vectors: Path) -> None:
     assert config.namespace("NSadm") == {}
 
 
-async def test_what_is_written_is_what_java_wrote(vectors: Path) -> None:
+async def test_the_file_equals_javas(vectors: Path) -> None:
     written = (vectors / "config/namesrv/kvConfig.json").read_bytes()
     files = MemoryFiles({"kv.json": written})
     config = opened(files)
@@ -83,8 +83,8 @@ async def test_a_table_that_grows_too_large_is_refused(monkeypatch: pytest.Monke
     assert config.namespace("NS") == {"k": "x" * 20}
 
 
-async def test_changes_at_the_same_time_all_count(tmp_path: Path) -> None:
-    """Over real files, where each write waits in a thread while the others come."""
+async def test_concurrent_changes_all_take_effect(tmp_path: Path) -> None:
+    """On real files, where each write waits in a thread while others arrive."""
     config = KvConfig(DurableFile(str(tmp_path / "kv.json")))
     config.load()
     async with trio.open_nursery() as nursery:
@@ -102,30 +102,30 @@ async def test_an_untouched_table_is_not_written() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b'{"configTable":{"NS":{"k"', b"[]", b'{"configTable":{"NS":5}}', b"\0" * 64])
-async def test_a_damaged_file_is_mended_from_its_copy(content: bytes, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_damaged_file_is_restored_from_its_backup(content: bytes, caplog: pytest.LogCaptureFixture) -> None:
     files = MemoryFiles({"kv.json": content, "kv.json.bak": b'{"configTable":{"NS":{"k":"older"}}}'})
     assert opened(files).get("NS", "k") == "older"
     assert "one change older" in caplog.text
 
 
 @pytest.mark.parametrize("backup", [None, b"", b"{"])
-async def test_a_damaged_file_without_a_copy_stops_the_start(backup: bytes | None) -> None:
+async def test_a_damaged_file_without_a_backup_fails_the_start(backup: bytes | None) -> None:
     files = MemoryFiles({"kv.json": b"\0\0"} | ({} if backup is None else {"kv.json.bak": backup}))
     with pytest.raises(KvFileDamaged, match=r"kv\.json: .* move it away"):
         opened(files)
 
 
-async def test_a_damaged_copy_alone_does_not_stop_the_start(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_damaged_backup_alone_does_not_fail_the_start(caplog: pytest.LogCaptureFixture) -> None:
     assert opened(MemoryFiles({"kv.json.bak": b"{"})).namespace("NS") is None
     assert "without KV configuration" in caplog.text
 
 
-async def test_values_that_are_no_texts_become_texts() -> None:
+async def test_values_other_than_text_become_text() -> None:
     config = opened(MemoryFiles({"kv.json": b'{"configTable":{"NS":{"n":5,"b":true,"o":{"a":1},"z":null}}}'}))
     assert config.namespace("NS") == {"n": "5", "b": "true", "o": '{"a":1}'}
 
 
-async def test_all_of_it_is_printed_every_ten_minutes(
+async def test_the_table_is_logged_every_ten_minutes(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

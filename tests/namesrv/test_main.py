@@ -1,4 +1,4 @@
-"""The command mqnamesrv: what it says, how it ends, and that it is quick to say it."""
+"""The command mqnamesrv: its output, its exit codes, and that it starts fast."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.process
 
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
-def test_it_tells_its_address_and_stops_when_told(tmp_path: Path, sent: signal.Signals) -> None:
+def test_it_prints_its_address_and_stops_on_request(tmp_path: Path, sent: signal.Signals) -> None:
     with name_server(tmp_path) as (running, address):
         host, _, port = address.partition(":")
         with socket.create_connection((host, int(port)), timeout=60):
@@ -25,12 +25,12 @@ def test_it_tells_its_address_and_stops_when_told(tmp_path: Path, sent: signal.S
             assert running.ended() == 0
 
 
-def test_the_start_up_line_says_who_can_reach_it() -> None:
+def test_the_startup_line_says_who_can_reach_it() -> None:
     assert "127.0.0.1:9876, for this host only; bindAddress=0.0.0.0 opens" in start_up_line("127.0.0.1:9876")
     assert start_up_line("0.0.0.0:9876").endswith("listening on 0.0.0.0:9876, for every host that reaches it")
 
 
-def test_a_port_in_use_is_told_and_ends_with_1(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_and_exits_with_1(tmp_path: Path) -> None:
     with name_server(tmp_path) as (_, address):
         port = address.partition(":")[2]
         with program("namesrv", "--listenPort", port, "--kvConfigPath", str(tmp_path / "kv")) as second:
@@ -38,7 +38,7 @@ def test_a_port_in_use_is_told_and_ends_with_1(tmp_path: Path) -> None:
             assert second.said == [f"mqnamesrv: cannot listen on {address}: [Errno 98] Address already in use"]
 
 
-def test_a_damaged_kv_file_is_told_and_ends_with_1(tmp_path: Path) -> None:
+def test_a_damaged_kv_file_is_reported_and_exits_with_1(tmp_path: Path) -> None:
     (tmp_path / "kv").write_bytes(b"\0\0")
     with program("namesrv", "--listenPort", "0", "--kvConfigPath", str(tmp_path / "kv")) as running:
         assert running.ended() == 1
@@ -47,7 +47,7 @@ def test_a_damaged_kv_file_is_told_and_ends_with_1(tmp_path: Path) -> None:
         assert "move it away" in line
 
 
-def test_wrong_settings_end_with_2(tmp_path: Path) -> None:
+def test_wrong_settings_exit_with_2(tmp_path: Path) -> None:
     (tmp_path / "conf").write_text("listenPort=99999\nlistenPrt=1\n")
     with program("namesrv", "-c", str(tmp_path / "conf")) as running:
         assert running.ended() == 2
@@ -55,7 +55,7 @@ def test_wrong_settings_end_with_2(tmp_path: Path) -> None:
         assert "did you mean listenPort" in "\n".join(running.said)
 
 
-def test_a_field_configuration_of_rocketmq_starts_with_warnings_where_it_is_not_obeyed(tmp_path: Path) -> None:
+def test_a_rocketmq_configuration_from_the_field_starts_with_warnings(tmp_path: Path) -> None:
     written = Path(__file__).parents[1] / "vectors/config/namesrv/namesrv-written-by-318.properties"
     lines = [line for line in written.read_text().splitlines() if not line.startswith(("listenPort", "kvConfigPath"))]
     conf = tmp_path / "namesrv.conf"
@@ -72,13 +72,13 @@ def test_it_prints_its_settings(tmp_path: Path) -> None:
         assert {"listenPort=19876", "namesrvAddr=a:1;b:2", "orderMessageEnable=false"} <= set(running.said)
 
 
-def test_help_pays_for_no_event_loop() -> None:
+def test_help_imports_no_event_loop() -> None:
     """Importing trio is most of what a start costs (70 of 140 ms)."""
     code = "import sys; import namesrv.__main__; sys.exit('trio' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True)
 
 
-def test_a_start_pays_for_nothing_that_only_others_need() -> None:
+def test_a_start_imports_only_what_it_needs() -> None:
     others = ["numpy", "crc32c", "click", "msgpack", "asyncio"]
     code = f"import sys; import namesrv.namesrv; sys.exit(str([one for one in {others} if one in sys.modules]))"
     ended = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=False)

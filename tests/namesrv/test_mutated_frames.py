@@ -1,6 +1,6 @@
 """Whatever bytes arrive, the name server keeps serving: ten thousand mutated frames, fed whole and byte by byte.
 
-Each goes over a connection of its own, behind which the peer hangs up. Afterwards a registered broker is still found.
+Each is sent on its own connection, which the peer then closes. Afterwards a registered broker is still found.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rocketlet.remoting.protocol.routing import GetRouteInfoHeader
 from rocketlet.remoting.request_codes import RequestCode
 from tests.support.mutations import feed, frames_to, mutated
 
-LONGEST = 700  # the long registrations only take longer
+LONGEST = 700  # long registrations would only take more time
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ LONGEST = 700  # the long registrations only take longer
         pytest.param(10_000, 1, marks=pytest.mark.slow),
     ],
 )
-async def test_the_name_server_survives(
+async def test_the_name_server_survives_mutated_frames(
     vectors: Path, autojump_clock: MockClock, count: int, chunk_size: int | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)

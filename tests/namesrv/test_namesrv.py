@@ -1,4 +1,4 @@
-"""A whole name server on a network in memory and in virtual time: brokers come, answer, close, hang and come back."""
+"""A whole name server on a network in memory and in virtual time: brokers connect, answer, close, hang and return."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from rocketlet.access.config import AccessConfig
+from rocketlet.common import json_pieces
 from rocketlet.common.config_file import load
 from rocketlet.metrics.config import MetricsConfig
 from rocketlet.namesrv.config import NamesrvConfig
@@ -19,6 +20,7 @@ from rocketlet.namesrv.memory_files import MemoryFiles
 from rocketlet.namesrv.namesrv import NameServer
 from rocketlet.namesrv.route_table import RouteTable
 from rocketlet.namesrv.route_values import Registration
+from rocketlet.remoting import in_turns
 from rocketlet.remoting.command import Command, request
 from rocketlet.remoting.config import PoolConfig, ServerConfig
 from rocketlet.remoting.connection_pool import ConnectionPool
@@ -32,7 +34,12 @@ from rocketlet.remoting.protocol.registration import (
     UnregisterBrokerHeader,
     body_crc32,
 )
-from rocketlet.remoting.protocol.routing import GetBrokerMembersHeader, GetRouteInfoHeader, TopicRouteData
+from rocketlet.remoting.protocol.routing import (
+    GetBrokerMembersHeader,
+    GetRouteInfoHeader,
+    GetTopicsByClusterHeader,
+    TopicRouteData,
+)
 from rocketlet.remoting.request_codes import RequestCode
 
 HOST = "10.0.0.9"
@@ -54,7 +61,7 @@ async def running(network: MemoryNetwork, files: MemoryFiles | None = None, **se
 
 
 class Peer:
-    """A broker or client with a pool of its own, so that its connection is its own."""
+    """A broker or client with its own pool, and so its own connection."""
 
     def __init__(
         self, pool: ConnectionPool, namesrv: str, name: str = "broker-a", address: str = "10.0.0.7:10911"
@@ -97,7 +104,7 @@ def network() -> MemoryNetwork:
     return MemoryNetwork()
 
 
-async def test_a_broker_that_hangs_up_leaves_the_routes_at_once(
+async def test_a_disconnecting_broker_leaves_the_routes_at_once(
     network: MemoryNetwork, autojump_clock: MockClock
 ) -> None:
     async with running(network) as address, ConnectionPool(network) as one, ConnectionPool(network) as two:
@@ -126,7 +133,7 @@ async def test_a_broken_connection_counts_as_closed(network: MemoryNetwork, auto
         assert await client.route("T") is None
 
 
-async def test_a_silent_connection_is_idle_after_120_s(network: MemoryNetwork, autojump_clock: MockClock) -> None:
+async def test_a_silent_connection_is_closed_after_120_s(network: MemoryNetwork, autojump_clock: MockClock) -> None:
     async with running(network) as address, ConnectionPool(network, NEVER_IDLE) as one, ConnectionPool(network) as two:
         broker, client = Peer(one, address), Peer(two, address)
         await broker.register("T")
@@ -136,7 +143,7 @@ async def test_a_silent_connection_is_idle_after_120_s(network: MemoryNetwork, a
         assert await client.route("T") is None
 
 
-async def test_a_broker_that_talks_and_does_not_register_vanishes_by_the_scan(
+async def test_a_broker_that_stops_registering_is_removed_by_the_scan(
     network: MemoryNetwork, autojump_clock: MockClock
 ) -> None:
     async with running(network) as address, ConnectionPool(network) as pool:
@@ -151,7 +158,7 @@ async def test_a_broker_that_talks_and_does_not_register_vanishes_by_the_scan(
         assert await broker.route("T") is None
 
 
-async def test_a_broker_whose_host_hangs_vanishes_after_120_s(
+async def test_a_broker_whose_host_hangs_is_removed_after_120_s(
     network: MemoryNetwork, autojump_clock: MockClock
 ) -> None:
     async with running(network) as address, ConnectionPool(network) as one, ConnectionPool(network) as two:
@@ -188,7 +195,7 @@ async def test_a_late_close_does_not_remove_a_broker_that_is_back(
         assert not await new.changed()
 
 
-async def test_goodbye(network: MemoryNetwork, autojump_clock: MockClock) -> None:
+async def test_unregistration(network: MemoryNetwork, autojump_clock: MockClock) -> None:
     async with running(network) as address, ConnectionPool(network) as pool:
         broker = Peer(pool, address)
         await broker.register("T")
@@ -198,14 +205,14 @@ async def test_goodbye(network: MemoryNetwork, autojump_clock: MockClock) -> Non
         assert await broker.route("T") is None
 
 
-async def test_a_broker_of_before_3_0_11_sends_a_bare_table(network: MemoryNetwork, autojump_clock: MockClock) -> None:
+async def test_a_broker_older_than_3_0_11_sends_a_bare_table(network: MemoryNetwork, autojump_clock: MockClock) -> None:
     async with running(network) as address, ConnectionPool(network) as pool:
         broker = Peer(pool, address)
         await broker.register("Old", version=36)
         assert await broker.route("Old") is not None
 
 
-async def test_all_of_it_byte_by_byte(autojump_clock: MockClock) -> None:
+async def test_a_conversation_byte_by_byte(autojump_clock: MockClock) -> None:
     network = MemoryNetwork(chunk_size=1)
     async with running(network) as address, ConnectionPool(network) as pool:
         broker = Peer(pool, address)
@@ -232,7 +239,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("which", BAD)
-async def test_a_bad_registration_is_refused_and_leaves_no_trace(
+async def test_a_bad_registration_is_refused_and_changes_nothing(
     network: MemoryNetwork, autojump_clock: MockClock, which: str
 ) -> None:
     header, body, word = BAD[which]
@@ -256,7 +263,7 @@ async def test_members_of_a_broker_name(network: MemoryNetwork, autojump_clock: 
             assert json.loads(bytes(answer.body)) == {"brokerMemberGroup": group}
 
 
-async def test_kv_survives_a_restart_and_a_failed_write_is_told(
+async def test_kv_survives_a_restart_and_a_failed_write_is_reported(
     network: MemoryNetwork, autojump_clock: MockClock
 ) -> None:
     files = MemoryFiles()
@@ -279,7 +286,7 @@ async def test_kv_survives_a_restart_and_a_failed_write_is_told(
         assert answer.ext == {"value": "v"}
 
 
-async def test_the_order_configuration_goes_out_while_the_setting_is_on(
+async def test_the_order_configuration_is_returned_while_enabled(
     network: MemoryNetwork, autojump_clock: MockClock
 ) -> None:
     files = MemoryFiles()
@@ -312,7 +319,7 @@ async def test_the_order_configuration_goes_out_while_the_setting_is_on(
         ("orderMessageEnable=\\u12", 1, "hex digits"),
     ],
 )
-async def test_changes_of_settings(
+async def test_settings_can_be_changed(
     network: MemoryNetwork, autojump_clock: MockClock, text: str, code: int, word: str
 ) -> None:
     async with running(network) as address, ConnectionPool(network) as pool:
@@ -325,9 +332,7 @@ async def test_changes_of_settings(
         assert f"listenPort={address.rpartition(':')[2]}\n".encode() in bytes(shown.body)
 
 
-async def test_a_setting_that_cannot_be_written_is_not_changed(
-    network: MemoryNetwork, autojump_clock: MockClock
-) -> None:
+async def test_a_setting_that_cannot_be_saved_is_not_changed(network: MemoryNetwork, autojump_clock: MockClock) -> None:
     files = MemoryFiles()
     async with running(network, files) as address, ConnectionPool(network) as pool:
         peer = Peer(pool, address)
@@ -338,7 +343,7 @@ async def test_a_setting_that_cannot_be_written_is_not_changed(
         assert b"orderMessageEnable=false\n" in bytes(shown.body)
 
 
-async def test_full_tables_answer_with_the_limits_name(
+async def test_full_tables_answer_with_the_name_of_the_limit(
     network: MemoryNetwork, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rocketlet.namesrv.route_table.MAX_ADDRESSES", 0)
@@ -350,7 +355,7 @@ async def test_full_tables_answer_with_the_limits_name(
 
 
 async def test_a_route_is_fresh_after_every_change(network: MemoryNetwork, autojump_clock: MockClock) -> None:
-    """Encoded routes are kept; none may outlive what it shows."""
+    """Encoded routes are cached; none may outlive its contents."""
     async with running(network) as address, ConnectionPool(network) as one, ConnectionPool(network) as two:
         a, b = Peer(one, address, "broker-a", "a:1"), Peer(two, address, "broker-b", "b:1")
         await a.register("T")
@@ -362,7 +367,7 @@ async def test_a_route_is_fresh_after_every_change(network: MemoryNetwork, autoj
             assert [queues.brokerName for queues in route.queueDatas] == names
 
 
-async def test_a_scan_that_comes_late_gives_brokers_until_the_next(mock_clock: MockClock) -> None:
+async def test_a_late_scan_spares_brokers_until_the_next(mock_clock: MockClock) -> None:
     table = RouteTable()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(Liveness(table).scan)
@@ -382,7 +387,7 @@ async def test_a_scan_that_comes_late_gives_brokers_until_the_next(mock_clock: M
 
 
 @pytest.mark.parametrize("compressed", [True, False])
-async def test_a_large_registration_lets_others_be_served(
+async def test_a_large_registration_does_not_block_others(
     network: MemoryNetwork, autojump_clock: MockClock, compressed: bool
 ) -> None:
     async with running(network) as address, ConnectionPool(network) as one, ConnectionPool(network) as two:
@@ -414,7 +419,7 @@ async def test_a_large_registration_lets_others_be_served(
         assert await small.route("T5499") is None
 
 
-async def test_a_large_registration_whose_broker_hangs_up_leaves_nothing(
+async def test_a_large_registration_of_a_broker_that_disconnects_leaves_nothing(
     network: MemoryNetwork, autojump_clock: MockClock
 ) -> None:
     async with running(network) as address, ConnectionPool(network) as one, ConnectionPool(network) as two:
@@ -440,3 +445,51 @@ async def test_a_topic_with_a_lone_surrogate_spoils_no_list(network: MemoryNetwo
         assert json.loads(listed.body)["topicList"] == ["x\ufffd"]
         listed = await one.call(address, Command(RequestCode.GET_TOPICS_BY_CLUSTER, ext={"cluster": "C"}), 3)
         assert json.loads(listed.body)["topicList"] == ["x\ufffd"]
+
+
+@pytest.mark.parametrize(
+    ("code", "header", "wanted"),
+    [
+        (RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, None, ["Both", "Plain", "Sub", "Unit"]),
+        (RequestCode.GET_TOPICS_BY_CLUSTER, GetTopicsByClusterHeader("C"), ["Both", "Plain", "Sub", "Unit"]),
+        (RequestCode.GET_TOPICS_BY_CLUSTER, GetTopicsByClusterHeader("D"), []),
+        (RequestCode.GET_UNIT_TOPIC_LIST, None, ["Both", "Unit"]),
+        (RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST, None, ["Both", "Sub"]),
+        (RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, None, ["Sub"]),
+    ],
+)
+@pytest.mark.parametrize("piece", [1, 500])
+async def test_lists_of_topics_are_made_in_turns(
+    network: MemoryNetwork,
+    autojump_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    code: RequestCode,
+    header: GetTopicsByClusterHeader | None,
+    wanted: list[str],
+    piece: int,
+) -> None:
+    monkeypatch.setattr(json_pieces, "PIECE", piece)
+    monkeypatch.setattr(in_turns, "AT_ONCE", -1.0)
+    async with running(network) as address, ConnectionPool(network) as pool:
+        flags = {"Plain": 0, "Unit": 1, "Sub": 2, "Both": 3}
+        topics = {name: TopicConfig(topicName=name, topicSysFlag=flag) for name, flag in flags.items()}
+        body = RegisterBrokerBody([], TopicConfigTable(DataVersion(1, 5), topics)).to_json()
+        header_of_broker = RegisterBrokerHeader(0, "broker-a", "10.0.0.7:10911", "C", "", False, body_crc32(body))
+        answer = await pool.call(address, request(RequestCode.REGISTER_BROKER, header_of_broker, body), 3)
+        assert answer.code == 0
+        turns = Counted()
+        trio.lowlevel.add_instrument(turns)
+        listed = await pool.call(address, request(code, header), 3)
+        trio.lowlevel.remove_instrument(turns)
+        assert json.loads(listed.body)["topicList"] == wanted
+        assert turns.count > (4 if piece == 1 else 0)
+
+
+class Counted(trio.abc.Instrument):
+    """How often the loop turned to a task that works on a request."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.count += task.name.endswith("_run_task")

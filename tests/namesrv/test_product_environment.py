@@ -1,4 +1,4 @@
-"""clusterTest: what a test cluster lacks is asked of the product environment, found by address or over HTTP."""
+"""clusterTest: missing routes are requested from the product environment, found by address or over HTTP."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ async def test_the_addresses_are_looked_up_over_http(autojump_clock: MockClock) 
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 404 Not Found\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\nnonsense"])
-async def test_a_failed_look_up_means_no_route(
+async def test_a_failed_lookup_means_no_route(
     autojump_clock: MockClock, answer: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with environment() as (nursery, network, pool):
@@ -129,7 +129,7 @@ async def test_a_failed_look_up_means_no_route(
         assert "set them with -n" in caplog.text
 
 
-async def test_nobody_to_look_up_at_means_no_route(autojump_clock: MockClock) -> None:
+async def test_an_unreachable_lookup_server_means_no_route(autojump_clock: MockClock) -> None:
     async with environment() as (nursery, network, pool):
         await start(nursery, network, TESTING, clusterTest="true", namesrvDomain="nobody:80")
         assert (await route(pool, "Product")).code == 17

@@ -1,7 +1,7 @@
-"""What a Java 4.9.8 name server was seen to answer, ours answers too: the same code, header fields and body.
+"""Our name server gives a Java 4.9.8 name server's recorded answers: the same code, header fields and body.
 
-Bodies are compared as JSON (RocketMQ's order of keys is that of a hash table), lists of topics as sets. Two things are
-ours: `topicSynFlag` beside `topicSysFlag` for the Go client, and code 3 where Java leaves its client without an answer.
+Bodies are compared as JSON (RocketMQ's keys are in hash table order), lists of topics as sets. Two differences are
+ours: `topicSynFlag` beside `topicSysFlag` for the Go client, and code 3 where Java gives no answer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rocketlet.remoting import frame_codec
 from rocketlet.remoting.command import Command
 from tests.support.name_server_desk import Desk
 
-# Scenarios that begin on a name server which knows nothing (or only what `KV` below says).
+# Scenarios that begin on an empty name server (or with `KV` below).
 FRESH = [
     "broker-registration.jsonl",
     "broker-registration-compressed-query-version.jsonl",
@@ -39,7 +39,7 @@ KNOWING = [
     "rocketmq-client/namesrv-route-variants.jsonl",
     "slave-registration-and-sync.jsonl",
 ]
-# What had been put before each recording.
+# The KV configuration before each recording.
 KV = {
     "broker-registration-compressed-query-version.jsonl": {"AdmOrder": "broker-a:8"},
     "namesrv-broker-lifecycle.jsonl": {"TopicO": "broker-a:4"},
@@ -84,13 +84,13 @@ def assert_same(ours: Command | None, java: Command) -> None:
         java.header_type,
     )
     assert (ours.ext or {}) == (java.ext or {})
-    # The rest of a remark is Java's advice where to read on.
+    # The rest of a remark is Java's link to further reading.
     assert (ours.remark or "").startswith((java.remark or "").split("\n")[0].rstrip("."))
     assert comparable(ours.body) == comparable(java.body)
 
 
 async def replay(desk: Desk, recorded: list[dict[str, Any]]) -> int:
-    """Ask in the order of the recording and compare; how many answers were compared."""
+    """Replay the requests in order and compare. Returns the number of answers compared."""
     answers = {line["request"]["seq"]: command_of(line) for line in recorded if line["response"] and line["request"]}
     compared = 0
     for line in recorded:
@@ -107,7 +107,7 @@ async def replay(desk: Desk, recorded: list[dict[str, Any]]) -> int:
 
 
 async def knowing(vectors: Path, order: dict[str, str] | None) -> Desk:
-    """With broker-a, as it registered itself in the recording."""
+    """A table with broker-a, as registered in the recording."""
     desk = Desk(order)
     registration = next(
         line for line in lines(vectors / "frames/namesrv-lists.jsonl") if line["code"] == 103 and not line["response"]
@@ -117,18 +117,18 @@ async def knowing(vectors: Path, order: dict[str, str] | None) -> Desk:
 
 
 @pytest.mark.parametrize("name", FRESH)
-async def test_scenarios_on_a_fresh_name_server(vectors: Path, name: str) -> None:
+async def test_recorded_scenarios_on_a_fresh_name_server(vectors: Path, name: str) -> None:
     assert await replay(Desk(KV.get(name)), lines(vectors / "frames" / name)) > 0
 
 
 @pytest.mark.parametrize("name", KNOWING)
-async def test_scenarios_on_a_name_server_in_use(vectors: Path, name: str) -> None:
+async def test_recorded_scenarios_on_a_name_server_in_use(vectors: Path, name: str) -> None:
     desk = await knowing(vectors, KV.get(name))
     assert await replay(desk, lines(vectors / "frames" / name)) > 0
 
 
-async def test_the_bytes_of_a_route_are_javas_but_for_the_second_flag(vectors: Path) -> None:
-    """Both dialects: with quotes around broker ids for clients from 4.9.4 on, without for older ones."""
+async def test_a_routes_bytes_are_javas_except_for_the_second_flag(vectors: Path) -> None:
+    """Both dialects: with quotes around broker ids for clients since 4.9.4, without for older ones."""
     recorded = lines(vectors / "frames/namesrv-route-variants.jsonl")
     desk = await knowing(vectors, None)
     requests = {line["seq"]: line for line in recorded if not line["response"]}
@@ -142,8 +142,8 @@ async def test_the_bytes_of_a_route_are_javas_but_for_the_second_flag(vectors: P
     assert seen == {True, False}
 
 
-async def test_every_recorded_route_is_answered_alike_by_whoever_knows_the_same(vectors: Path) -> None:
-    """267 routes of all scenarios: their brokers are registered as the answer shows them, then asked for."""
+async def test_the_same_registrations_give_every_recorded_route(vectors: Path) -> None:
+    """267 routes of all scenarios: their brokers are registered as in the answer, then the route is requested."""
     count = 0
     for path in sorted((vectors / "frames").rglob("*.jsonl")):
         recorded = lines(path)

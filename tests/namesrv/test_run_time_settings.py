@@ -1,4 +1,4 @@
-"""Settings while the name server runs: what may change, what may not, and where a change is kept."""
+"""Settings of a running name server: what may change, what may not, and where a change is saved."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def started(tmp_path: Path, text: str = CONF) -> RunTimeSettings:
     return RunTimeSettings(loaded, DurableFile(loaded[NamesrvConfig].config_store_path))
 
 
-async def test_a_change_is_taken_kept_and_read_at_the_next_start(tmp_path: Path) -> None:
+async def test_a_change_is_applied_saved_and_read_at_the_next_start(tmp_path: Path) -> None:
     settings = started(tmp_path)
     assert settings.namesrv.order_message_enable is False
     assert await settings.update({"orderMessageEnable": "true"}) == {"orderMessageEnable": "true"}
@@ -35,7 +35,7 @@ async def test_a_change_is_taken_kept_and_read_at_the_next_start(tmp_path: Path)
     assert started(tmp_path, text).namesrv.order_message_enable is True
 
 
-async def test_the_file_of_c_is_where_changes_are_kept(tmp_path: Path) -> None:
+async def test_changes_are_saved_to_the_file_of_c(tmp_path: Path) -> None:
     settings = started(tmp_path, "configStorePath=/elsewhere\n")
     assert settings.namesrv.config_store_path == str(tmp_path / "namesrv.conf")
 
@@ -52,7 +52,7 @@ async def test_without_c_a_change_goes_to_config_store_path(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "key", ["kvConfigPath", "configStorePath", "configBlackList", "rocketmqHome"], ids=lambda key: key
 )
-async def test_paths_and_the_black_list_are_forbidden_even_to_themselves(tmp_path: Path, key: str) -> None:
+async def test_paths_and_the_black_list_itself_cannot_be_changed(tmp_path: Path, key: str) -> None:
     settings = started(tmp_path)
     same = dict(line.split("=", 1) for line in settings.properties().splitlines())[key]
     for value in (same, "/tmp/elsewhere"):
@@ -61,19 +61,19 @@ async def test_paths_and_the_black_list_are_forbidden_even_to_themselves(tmp_pat
     assert settings.namesrv.order_message_enable is False
 
 
-async def test_an_emptied_black_list_opens_no_path(tmp_path: Path) -> None:
+async def test_an_empty_black_list_still_protects_paths(tmp_path: Path) -> None:
     settings = started(tmp_path, "configBlackList=\n")
     with pytest.raises(Forbidden):
         await settings.update({"kvConfigPath": "/tmp/x"})
 
 
-async def test_what_is_read_at_start_only_is_refused_with_the_way_out(tmp_path: Path) -> None:
+async def test_settings_read_only_at_start_are_refused_with_advice(tmp_path: Path) -> None:
     settings = started(tmp_path)
     with pytest.raises(SettingsError, match=r"listenPort.*restart"):
         await settings.update({"orderMessageEnable": "true", "listenPort": "1"})
     assert settings.namesrv.order_message_enable is False
     assert (tmp_path / "namesrv.conf").read_text() == CONF
-    await settings.update({"listenPort": "19876", "clusterTest": "false"})  # what it is anyway
+    await settings.update({"listenPort": "19876", "clusterTest": "false"})  # its present value
 
 
 async def test_bad_values_and_unknown_keys_are_refused(tmp_path: Path) -> None:
@@ -84,14 +84,14 @@ async def test_bad_values_and_unknown_keys_are_refused(tmp_path: Path) -> None:
         await settings.update({"orderMessagesEnable": "true"})
 
 
-async def test_rocketmqs_keys_that_are_not_served_are_refused_by_their_names(tmp_path: Path) -> None:
+async def test_unserved_rocketmq_keys_are_refused_by_name(tmp_path: Path) -> None:
     settings = started(tmp_path)
     with pytest.raises(SettingsError, match="serverWorkerThreads is not served: there are no thread pools"):
         await settings.update({"serverWorkerThreads": "16", "orderMessageEnable": "true"})
     assert (tmp_path / "namesrv.conf").read_text() == CONF
 
 
-async def test_a_change_that_cannot_be_written_is_not_taken(tmp_path: Path) -> None:
+async def test_a_change_that_cannot_be_saved_is_not_applied(tmp_path: Path) -> None:
     settings = started(tmp_path)
     (tmp_path / "namesrv.conf").unlink()
     (tmp_path / "namesrv.conf").mkdir()

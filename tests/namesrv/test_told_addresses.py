@@ -1,4 +1,4 @@
-"""Who asks from where is told which address: by route, cluster list, members and system topics alike."""
+"""Which address a client gets, depending on its own: the same in route, cluster list, members and system topics."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ OWN, LOOPBACK = "192.168.1.5:10911", "127.0.0.1:10911"
 BROKER, HERE, ELSEWHERE = 1, 2, 3
 
 
-async def told(desk: Desk, conn: int) -> set[str]:
-    """Every address that the answers of one connection show; they must agree."""
+async def addresses_for(desk: Desk, conn: int) -> set[str]:
+    """Every address in the answers on one connection; they must agree."""
     asked: list[tuple[int, Any]] = [
         (RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoHeader("T")),
         (RequestCode.GET_BROKER_CLUSTER_INFO, None),
@@ -56,29 +56,29 @@ async def registered(broker_local: str, broker_peer: str, loopback: str | None) 
     [("127.0.0.1:9876", "127.0.0.1:40000"), ("192.168.1.5:9876", "192.168.1.5:40000")],
     ids=["registered through loopback", "registered through its own address"],
 )
-async def test_on_one_host_each_asker_is_told_what_reaches_the_broker(local: str, peer: str) -> None:
+async def test_on_one_host_each_client_gets_an_address_that_reaches_the_broker(local: str, peer: str) -> None:
     desk = await registered(local, peer, LOOPBACK)
-    assert await told(desk, HERE) == {LOOPBACK}
-    assert await told(desk, ELSEWHERE) == {OWN}
+    assert await addresses_for(desk, HERE) == {LOOPBACK}
+    assert await addresses_for(desk, ELSEWHERE) == {OWN}
 
 
-async def test_a_broker_on_another_host_is_shown_as_it_registered() -> None:
+async def test_a_broker_on_another_host_is_returned_as_registered() -> None:
     desk = await registered("192.168.1.5:9876", "192.168.1.6:40000", LOOPBACK)
-    assert await told(desk, HERE) == await told(desk, ELSEWHERE) == {OWN}
+    assert await addresses_for(desk, HERE) == await addresses_for(desk, ELSEWHERE) == {OWN}
 
 
-async def test_a_broker_that_names_no_second_address_is_shown_as_it_registered() -> None:
+async def test_a_broker_without_a_second_address_is_returned_as_registered() -> None:
     """Every Java broker, and ours with brokerIP1."""
     desk = await registered("127.0.0.1:9876", "127.0.0.1:40000", None)
-    assert await told(desk, HERE) == await told(desk, ELSEWHERE) == {OWN}
+    assert await addresses_for(desk, HERE) == await addresses_for(desk, ELSEWHERE) == {OWN}
 
 
-async def test_a_broker_may_not_send_local_clients_elsewhere() -> None:
+async def test_a_broker_cannot_redirect_local_clients() -> None:
     desk = await registered("127.0.0.1:9876", "127.0.0.1:40000", "203.0.113.9:10911")
-    assert await told(desk, HERE) == {OWN}
+    assert await addresses_for(desk, HERE) == {OWN}
 
 
-async def test_a_slave_is_told_its_masters_registered_address() -> None:
+async def test_a_slave_gets_its_masters_registered_address() -> None:
     desk = await registered("127.0.0.1:9876", "127.0.0.1:40000", LOOPBACK)
     header = RegisterBrokerHeader(1, "broker-a", "192.168.1.6:10911", "C", "192.168.1.6:10912")
     answer = await desk.answer(encode(request(RequestCode.REGISTER_BROKER, header)), HERE)

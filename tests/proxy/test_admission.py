@@ -1,4 +1,4 @@
-"""Access control of gRPC calls: signatures of RocketMQ 5's clients, by the accounts that brokers have."""
+"""Access control of gRPC calls: signatures of RocketMQ 5's clients, with the brokers' accounts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def send(client: GrpcClient, topic: str, *metadata: tuple[str, str]) -> tu
     return answer.status.code, answer.status.message
 
 
-async def test_an_account_may_what_its_permissions_say(
+async def test_an_account_may_do_what_its_permissions_allow(
     autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
 ) -> None:
     folder = MemoryFolder(ACCOUNTS)
@@ -79,7 +79,7 @@ async def test_an_account_may_what_its_permissions_say(
         "MQv2-HMAC-SHA1 " * 50,
     ],
 )
-async def test_what_is_no_signature_is_not_let_in(
+async def test_an_invalid_signature_is_refused(
     words: str, autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
 ) -> None:
     async with (
@@ -90,7 +90,7 @@ async def test_what_is_no_signature_is_not_let_in(
         assert (await send(client, "T", when, ("authorization", words)))[0] == Code.UNAUTHORIZED
 
 
-async def test_a_signature_of_another_day_is_not_let_in(
+async def test_a_signature_of_another_day_is_refused(
     autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
 ) -> None:
     async with (
@@ -106,7 +106,7 @@ async def test_a_signature_of_another_day_is_not_let_in(
         assert (await send(client, "T", *recent))[0] == Code.OK
 
 
-async def test_a_telemetry_that_is_not_signed_ends(
+async def test_an_unsigned_telemetry_stream_ends(
     autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
 ) -> None:
     async with (
@@ -119,7 +119,7 @@ async def test_a_telemetry_that_is_not_signed_ends(
             await anext(answers)
 
 
-async def test_the_endpoint_signs_what_it_asks_brokers_with_its_own_account(
+async def test_the_endpoint_signs_its_broker_requests_with_its_own_account(
     autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = MemoryFolder(ACCOUNTS)

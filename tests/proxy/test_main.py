@@ -19,7 +19,7 @@ pytestmark = pytest.mark.process
 
 
 def sent(endpoint: str, topic: str) -> int:
-    """The code that a message to a topic is answered with."""
+    """The code of the answer to a send."""
 
     async def main() -> int:
         async with grpc_client(TcpNetwork(), endpoint) as client:
@@ -28,7 +28,7 @@ def sent(endpoint: str, topic: str) -> int:
     return trio.run(main)
 
 
-def test_the_endpoint_inside_of_up_is_printed_and_stops_with_it() -> None:
+def test_the_endpoint_inside_up_is_printed_and_stops_with_it() -> None:
     arguments = ["up", "--memory", "--port", "0", "--broker-port", "0", "--metrics-port", "-1", "--grpc-port", "0"]
     with program("tools", *arguments) as stack:
         endpoint = stack.line_with("gRPC").split("endpoints=")[1].split()[0]
@@ -37,7 +37,7 @@ def test_the_endpoint_inside_of_up_is_printed_and_stops_with_it() -> None:
         assert stack.stop() == 0
 
 
-def test_mqproxy_serves_before_the_brokers_that_a_name_server_tells() -> None:
+def test_mqproxy_serves_brokers_found_by_a_name_server() -> None:
     with program("tools", "up", "--memory", "--port", "0", "--broker-port", "0", "--print-addr") as stack:
         namesrv = stack.line_with("127.0.0.1:").strip()
         with program("proxy", "-n", namesrv, "--grpc-port", "0") as proxy:
@@ -49,7 +49,7 @@ def test_mqproxy_serves_before_the_brokers_that_a_name_server_tells() -> None:
             assert proxy.stop() == 0
 
 
-def test_mqproxy_waits_for_name_servers_that_are_not_there_yet() -> None:
+def test_mqproxy_waits_for_missing_name_servers() -> None:
     address = f"127.0.0.1:{free_port()}"
     with program("proxy", "-n", address, "--grpc-port", "0") as proxy:
         endpoint = proxy.line_with("boot success").split(" at ")[1].split(",")[0]
@@ -61,7 +61,7 @@ def test_mqproxy_waits_for_name_servers_that_are_not_there_yet() -> None:
                 assert time.monotonic() < deadline
 
 
-def test_a_port_that_is_taken_is_an_error_that_names_it() -> None:
+def test_a_port_in_use_is_an_error_that_names_it() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         with program("proxy", "--grpc-port", port) as proxy:

@@ -1,4 +1,4 @@
-"""The endpoint before a whole stack: what clients ask, in the order in which they ask it."""
+"""The endpoint in front of a whole stack: clients' calls, in their usual order."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_a_topic_that_does_not_exist_has_no_route_until_it_does(
         assert (await route(client, "no/name")).status.code == Code.ILLEGAL_TOPIC
 
 
-async def test_a_sent_message_is_answered_with_its_id_and_place(
+async def test_a_send_is_answered_with_id_queue_and_offset(
     autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
 ) -> None:
     async with proxied(wall_clock) as stack, grpc_client(stack.network, stack.address) as client:
@@ -95,7 +95,7 @@ async def test_a_message_of_another_type_than_its_topic_is_refused(
             assert (await send(client, given)).status.code == code, kind
 
 
-async def test_a_producer_is_told_its_settings_and_a_consumer_those_of_its_group(
+async def test_producers_get_their_settings_and_consumers_their_groups(
     autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
 ) -> None:
     async with proxied(wall_clock) as stack, grpc_client(stack.network, stack.address) as client:
@@ -118,7 +118,7 @@ async def test_a_producer_is_told_its_settings_and_a_consumer_those_of_its_group
         assert told.subscription.long_polling_timeout.seconds == 20
 
 
-async def test_settings_that_say_nothing_end_the_telemetry(
+async def test_empty_settings_end_the_telemetry_stream(
     autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
 ) -> None:
     async with proxied(wall_clock) as stack, grpc_client(stack.network, stack.address) as client:
@@ -131,7 +131,7 @@ async def test_settings_that_say_nothing_end_the_telemetry(
 async def test_a_client_without_settings_is_served(
     autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
 ) -> None:
-    """After a restart of ours some clients repeat their settings only every five minutes."""
+    """After our restart some clients repeat their settings only every five minutes."""
     async with proxied(wall_clock) as stack, grpc_client(stack.network, stack.address) as client:
         beat = await client.call("Heartbeat", m.HeartbeatRequest(client_type=m.PRODUCER))
         assert beat.status.code == Code.OK
@@ -141,7 +141,7 @@ async def test_a_client_without_settings_is_served(
         assert left.status.code == Code.OK
 
 
-async def test_a_call_that_is_not_served_is_unimplemented(
+async def test_an_unserved_call_is_unimplemented(
     autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
 ) -> None:
     async with proxied(wall_clock) as stack, grpc_client(stack.network, stack.address) as client:
@@ -152,9 +152,7 @@ async def test_a_call_that_is_not_served_is_unimplemented(
         assert failed.value.status == 12
 
 
-async def test_metrics_count_calls_by_their_code(
-    autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
-) -> None:
+async def test_metrics_count_calls_by_code(autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock) -> None:
     from rocketlet.metrics.page import Page
 
     async with proxied(wall_clock) as stack, grpc_client(stack.network, stack.address) as client:
@@ -204,7 +202,7 @@ async def test_a_transaction_is_ended_by_its_id(
         assert unknown.status.code == Code.INVALID_TRANSACTION_ID
 
 
-async def test_a_producer_is_asked_about_a_transaction_that_it_left_open(
+async def test_a_producer_is_checked_about_an_open_transaction(
     autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
 ) -> None:
     settings = {"transactionTimeOut": "2000", "transactionCheckInterval": "3000"}

@@ -1,4 +1,4 @@
-"""Receive, acknowledge, hide for longer, give up: pops behind gRPC, in virtual time."""
+"""Receive, acknowledge, extend, give up: pops through gRPC, in virtual time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def asking(
 
 
 async def receive(client: GrpcClient, request: m.ReceiveMessageRequest) -> tuple[int, list[m.Message]]:
-    """The status and the messages of a receive; its last word is the delivery's time."""
+    """The status and the messages of a receive; it ends with the delivery time."""
     answers = await client.receive(request)
     assert answers[0].WhichOneof("content") == "status"
     assert answers[-1].WhichOneof("content") in ("status", "delivery_timestamp")
@@ -72,9 +72,7 @@ async def change(client: GrpcClient, one: m.Message, seconds: int) -> m.ChangeIn
     return answer
 
 
-async def test_a_message_comes_back_as_it_was_sent(
-    autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
-) -> None:
+async def test_a_message_is_received_as_sent(autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock) -> None:
     async with proxied(wall_clock) as stack, grpc_client(stack.network, stack.address) as client:
         await stack.make_topic("T", queues=1)
         sent = message("T", b"body", "0102AB", tag="red", keys=["a", "b"])
@@ -93,7 +91,7 @@ async def test_a_message_comes_back_as_it_was_sent(
         assert len(system.receipt_handle.split(" ")) == 9
 
 
-async def test_a_receive_waits_for_a_message_and_ends_empty_without(
+async def test_a_receive_waits_for_a_message_and_may_end_empty(
     autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
 ) -> None:
     async with proxied(wall_clock) as stack, grpc_client(stack.network, stack.address) as client:
@@ -114,7 +112,7 @@ async def send_later(client: GrpcClient, seconds: float) -> None:
     await send(client, message("T", b"later"))
 
 
-async def test_what_is_not_acknowledged_comes_again_and_what_is_does_not(
+async def test_only_unacknowledged_messages_are_redelivered(
     autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
 ) -> None:
     async with proxied(wall_clock) as stack, grpc_client(stack.network, stack.address) as client:
@@ -129,7 +127,7 @@ async def test_what_is_not_acknowledged_comes_again_and_what_is_does_not(
         assert await receive(client, asking("T", poll=20)) == (Code.MESSAGE_NOT_FOUND, [])
 
 
-async def test_a_change_counts_from_now_and_gives_another_handle(
+async def test_a_change_counts_from_now_and_returns_a_new_handle(
     autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
 ) -> None:
     async with proxied(wall_clock) as stack, grpc_client(stack.network, stack.address) as client:
@@ -146,9 +144,7 @@ async def test_a_change_counts_from_now_and_gives_another_handle(
         assert (await change(client, again, 13 * 3600)).status.code == Code.ILLEGAL_INVISIBLE_TIME
 
 
-async def test_a_handle_that_nobody_gave_out_is_refused(
-    autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
-) -> None:
+async def test_a_forged_handle_is_refused(autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock) -> None:
     async with proxied(wall_clock) as stack, grpc_client(stack.network, stack.address) as client:
         await stack.make_topic("T")
         one = message("T")
@@ -166,7 +162,7 @@ async def test_a_handle_that_nobody_gave_out_is_refused(
         (asking("nowhere"), Code.TOPIC_NOT_FOUND),
     ],
 )
-async def test_a_receive_that_makes_no_sense_is_refused_with_its_code(
+async def test_an_invalid_receive_is_refused_with_its_code(
     request_: m.ReceiveMessageRequest,
     code: Code,
     autojump_clock: trio.testing.MockClock,
@@ -187,14 +183,14 @@ async def test_a_deadline_too_near_for_a_poll_is_refused(
         assert answer.status.code == Code.ILLEGAL_POLLING_TIME
 
 
-async def test_tags_that_are_not_wanted_do_not_come(
+async def test_unwanted_tags_are_not_delivered(
     autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
 ) -> None:
     async with proxied(wall_clock) as stack, grpc_client(stack.network, stack.address) as client:
         await stack.make_topic("T")
         for tag in ("A", "B", "C"):
             await send(client, message("T", tag.encode(), tag=tag))
-        # "Aa" and "BB" are alike to Java's hash, by which brokers choose.
+        # "Aa" and "BB" have equal Java hashes, by which brokers filter.
         await send(client, message("T", b"BB", tag="BB"))
         bodies = set()
         while (found := await receive(client, asking("T", tags="A || C || Aa")))[0] == Code.OK:
@@ -204,7 +200,7 @@ async def test_tags_that_are_not_wanted_do_not_come(
         assert bodies == {b"A", b"C"}
 
 
-async def test_what_a_push_consumer_holds_stays_its_own_for_as_long_as_it_needs(
+async def test_a_push_consumers_messages_stay_invisible_as_long_as_it_needs(
     autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
 ) -> None:
     async with proxied(wall_clock) as stack, grpc_client(stack.network, stack.address) as client:
@@ -223,7 +219,7 @@ async def test_what_a_push_consumer_holds_stays_its_own_for_as_long_as_it_needs(
         assert await receive(client, asking("T")) == (Code.MESSAGE_NOT_FOUND, [])
 
 
-async def test_what_a_push_consumer_held_comes_to_others_soon_after_it_is_gone(
+async def test_a_lost_push_consumers_messages_are_redelivered_soon(
     autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
 ) -> None:
     async with proxied(wall_clock) as stack:
@@ -238,7 +234,7 @@ async def test_what_a_push_consumer_held_comes_to_others_soon_after_it_is_gone(
             assert again.system_properties.delivery_attempt == 2
 
 
-async def test_what_was_popped_for_a_client_that_left_meanwhile_is_given_back(
+async def test_messages_popped_for_a_client_that_left_are_returned(
     autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
 ) -> None:
     async with proxied(wall_clock) as stack:
@@ -260,7 +256,7 @@ async def give_up_waiting(client: GrpcClient) -> None:
         await client.receive(asking("T", poll=20, invisible=3600))
 
 
-async def test_a_client_that_ends_gets_its_receives_answered(
+async def test_a_terminating_client_gets_its_receives_answered(
     autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
 ) -> None:
     async with proxied(wall_clock) as stack, grpc_client(stack.network, stack.address) as client:
@@ -277,7 +273,7 @@ async def test_a_client_that_ends_gets_its_receives_answered(
             await client.call("NotifyClientTermination", m.NotifyClientTerminationRequest())
 
 
-async def test_a_message_given_up_is_a_dead_letter_and_the_group_goes_on(
+async def test_a_message_given_up_becomes_a_dead_letter_and_the_group_continues(
     autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
 ) -> None:
     async with proxied(wall_clock) as stack, grpc_client(stack.network, stack.address) as client:
@@ -304,7 +300,7 @@ async def test_a_message_given_up_is_a_dead_letter_and_the_group_goes_on(
         assert stack.stack.brokers["broker-a"].store.queue_end(f"%DLQ%{GROUP}", 0) == 1
 
 
-async def test_assignments_are_brokers_or_for_an_orderly_group_queues(
+async def test_assignments_name_brokers_or_queues_for_an_orderly_group(
     autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
 ) -> None:
     async with proxied(wall_clock, brokers=2) as stack, grpc_client(stack.network, stack.address) as client:

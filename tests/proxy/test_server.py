@@ -1,4 +1,4 @@
-"""The port: TLS and plain, peers that say nothing, read nothing, or send what is no request."""
+"""The port: TLS and plain, peers that are silent, read nothing, or send something other than requests."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ async def still_serves(stack: Proxied) -> None:
         assert beat.status.code == Code.OK
 
 
-async def test_what_is_no_http2_is_closed(autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock) -> None:
+async def test_a_peer_that_does_not_speak_http2_is_closed(
+    autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
+) -> None:
     async with proxied(wall_clock) as stack:
         for greeting in (b"GET / HTTP/1.1\r\n\r\n", b"\x00\x00\x00\x10remoting", b"PRI * HTTP/1.0\r\n"):
             connection = await raw(stack, greet=False)
@@ -65,9 +67,7 @@ async def test_what_is_no_http2_is_closed(autojump_clock: trio.testing.MockClock
         await still_serves(stack)
 
 
-async def test_a_peer_that_says_nothing_is_closed(
-    autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
-) -> None:
+async def test_a_silent_peer_is_closed(autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock) -> None:
     async with proxied(wall_clock) as stack:
         for greeting in (b"", b"PRI * HT"):
             began = trio.current_time()
@@ -78,7 +78,7 @@ async def test_a_peer_that_says_nothing_is_closed(
 
 
 @pytest.mark.slow
-async def test_a_connection_without_calls_is_closed_and_one_with_a_telemetry_is_not(
+async def test_a_connection_without_calls_is_closed_unless_it_has_telemetry(
     autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
 ) -> None:
     async with proxied(wall_clock) as stack:
@@ -97,7 +97,7 @@ async def test_a_connection_without_calls_is_closed_and_one_with_a_telemetry_is_
         assert len(stack.proxy.clients) == 0
 
 
-async def test_a_peer_that_has_gone_without_a_word_is_noticed(
+async def test_a_peer_that_vanished_is_noticed(
     autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
 ) -> None:
     async with proxied(wall_clock) as stack:
@@ -111,7 +111,7 @@ async def test_a_peer_that_has_gone_without_a_word_is_noticed(
         assert trio.current_time() - began < SILENT_SECONDS + 60
 
 
-async def test_a_request_that_never_gets_whole_ends_its_call_only(
+async def test_an_incomplete_request_ends_only_its_call(
     autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
 ) -> None:
     async with proxied(wall_clock) as stack, grpc_client(stack.network, stack.address) as client:
@@ -126,7 +126,7 @@ async def test_a_request_that_never_gets_whole_ends_its_call_only(
         assert beat.status.code == Code.OK
 
 
-async def test_a_body_above_the_limit_is_refused_before_it_has_come(
+async def test_an_oversized_body_is_refused_before_it_arrives(
     autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
 ) -> None:
     async with proxied(wall_clock) as stack, grpc_client(stack.network, stack.address) as client:
@@ -151,7 +151,7 @@ async def test_a_body_above_the_limit_is_refused_before_it_has_come(
         (framed(b"\xff\xff\xff"), 13),
     ],
 )
-async def test_what_is_not_one_message_ends_its_call_only(
+async def test_a_malformed_body_ends_only_its_call(
     body: bytes, status: int, autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
 ) -> None:
     async with proxied(wall_clock) as stack, grpc_client(stack.network, stack.address) as client:
@@ -165,7 +165,7 @@ async def test_what_is_not_one_message_ends_its_call_only(
 
 
 @pytest.mark.slow
-async def test_a_peer_that_reads_nothing_is_bounded_and_then_closed(
+async def test_a_peer_that_does_not_read_is_bounded_and_then_closed(
     autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
 ) -> None:
     async with proxied(wall_clock) as stack:
@@ -201,7 +201,7 @@ async def test_connections_above_the_limit_are_refused(
 
 
 @pytest.mark.slow
-async def test_requests_of_all_connections_together_have_a_limit(
+async def test_requests_of_all_connections_together_are_limited(
     autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
 ) -> None:
     async with proxied(wall_clock, grpcMaxHeldBytes=str(64 << 20)) as stack:
@@ -228,7 +228,7 @@ async def over_tls(stack: Proxied) -> GrpcClient:
 
 
 @pytest.mark.slow
-async def test_tls_is_spoken_on_the_same_port_with_a_certificate_of_our_own() -> None:
+async def test_tls_shares_the_port_with_a_self_made_certificate() -> None:
     async with proxied(system_clock) as stack:
         await stack.make_topic("T")
         client = await over_tls(stack)
@@ -265,7 +265,7 @@ METHODS = [
 @pytest.mark.slow
 @settings(max_examples=examples(20))
 @given(st.lists(st.tuples(st.sampled_from(METHODS), HOSTILE, st.booleans()), min_size=1, max_size=12))
-def test_mutated_requests_end_their_own_calls_only(calls: list[tuple[str, bytes, bool]]) -> None:
+def test_mutated_requests_end_only_their_own_calls(calls: list[tuple[str, bytes, bool]]) -> None:
     async def main() -> None:
         async with proxied(TrioWallClock(1_700_000_000_000)) as stack:
             await stack.make_topic("T")

@@ -1,4 +1,4 @@
-"""What an entry in a table of handlers says of those who may send its request."""
+"""What an entry in a table of handlers declares about who may send its request."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def test_names_are_read_from_the_fields_of_the_typed_header() -> None:
     assert names_of(publish("topic"), header) == [(Permission.PUBLISH, Resource.TOPIC, ["T"])]
 
 
-def test_names_are_read_from_the_body_where_they_are_there() -> None:
+def test_names_are_read_from_the_body_if_present() -> None:
     access = subscribe(topic=lambda body: bytes(body).decode().split(","))
     assert names_of(access, None, b"A,B") == [(Permission.SUBSCRIBE, Resource.TOPIC, ["A", "B"])]
 
 
-def test_a_field_that_is_left_out_does_not_pass_for_nothing_needed() -> None:
+def test_a_missing_field_does_not_mean_nothing_is_required() -> None:
     with pytest.raises(NotNamed, match="topic"):
         names_of(publish("topic"), QueryConsumerOffsetHeader(queueId=1))
     assert names_of(publish(IfNamed("topic")), QueryConsumerOffsetHeader(queueId=1)) == [
@@ -54,13 +54,13 @@ def test_names_are_found_by_what_the_header_says() -> None:
     ]
 
 
-def test_a_handler_that_says_nothing_is_for_administrators() -> None:
+def test_a_handler_without_a_rule_is_for_administrators() -> None:
     assert Handler(lambda request: None).access is ADMIN
     assert len({ADMIN, ANY_ACCOUNT, ANYONE}) == 3
 
 
 class Part:
-    """Serves the codes that it was given."""
+    """Serves the given codes."""
 
     def __init__(self, *codes: int) -> None:
         self.codes = codes
@@ -69,7 +69,7 @@ class Part:
         return {code: Handler(lambda request: Reply()) for code in self.codes}
 
 
-def test_a_server_serves_what_its_parts_serve() -> None:
+def test_a_server_serves_the_codes_of_its_parts() -> None:
     assert sorted(handler_table([Part(10, 11), Part(), Part(34)])) == [10, 11, 34]
 
 

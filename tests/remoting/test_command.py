@@ -1,4 +1,4 @@
-"""Vocabularies of a frame's head: versions by name, languages by name or number."""
+"""Vocabularies of a frame's header: versions by name, languages by name or number."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_languages(announced: str | int | None, language: Language) -> None:
     assert language_of(announced) is language
 
 
-def test_names_of_codes() -> None:
+def test_code_names() -> None:
     assert request_name(310) == "SEND_MESSAGE_V2"
     assert request_name(9999) == "request 9999"
     assert response_name(17) == "TOPIC_NOT_EXIST"

@@ -19,7 +19,7 @@ from rocketlet.remoting.config import (
 )
 
 
-def test_keys_and_defaults_are_rocketmq_s() -> None:
+def test_keys_and_defaults_are_rocketmqs() -> None:
     server, pool = to_properties(ServerConfig()), to_properties(PoolConfig())
     assert server["serverOnewaySemaphoreValue"] == "256"
     assert server["serverAsyncSemaphoreValue"] == "64"
@@ -47,7 +47,7 @@ def test_the_write_buffer_marks() -> None:
         ({"tls_client_auth": ClientAuth.REQUIRE}, "needs tls.server.trustCertPath"),
     ],
 )
-def test_what_cannot_work_is_told_at_start(settings: dict[str, Any], problem: str) -> None:
+def test_impossible_settings_are_reported_at_start(settings: dict[str, Any], problem: str) -> None:
     with pytest.raises(SettingsError, match=problem):
         ServerConfig(**settings)
 

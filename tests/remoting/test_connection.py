@@ -19,7 +19,7 @@ from tests.support.serving import HASTY, serving
 
 
 class Pair:
-    """A raw peer that a pool's connection has dialled."""
+    """A raw peer, connected to a pool's connection."""
 
     def __init__(self, connection: Connection, peer: RawClient) -> None:
         self.connection = connection
@@ -46,7 +46,7 @@ async def ask(connection: Connection, code: int, into: list[Command | RemotingEr
         into.append(error)
 
 
-async def test_answers_in_any_order_reach_their_calls(nursery: trio.Nursery) -> None:
+async def test_answers_in_any_order_match_their_calls(nursery: trio.Nursery) -> None:
     network = MemoryNetwork()
     async with ConnectionPool(network) as pool:
         both = await pair(nursery, pool, network)
@@ -65,7 +65,7 @@ async def test_answers_in_any_order_reach_their_calls(nursery: trio.Nursery) -> 
         assert both.connection.statistics().calls == 0
 
 
-async def test_calls_of_one_moment_leave_together(nursery: trio.Nursery) -> None:
+async def test_concurrent_calls_are_written_together(nursery: trio.Nursery) -> None:
     network = MemoryNetwork()
     async with ConnectionPool(network) as pool:
         both = await pair(nursery, pool, network)
@@ -74,9 +74,9 @@ async def test_calls_of_one_moment_leave_together(nursery: trio.Nursery) -> None
             nursery.start_soon(ask, both.connection, code, into)
         chunks = [await both.peer.stream.receive_some()]
         await wait_all_tasks_blocked()
-        while network.bytes_on_their_way:
+        while network.bytes_in_flight:
             chunks.append(await both.peer.stream.receive_some())
-        assert len(chunks) <= 2  # the first alone, since nobody else was there yet; then all others
+        assert len(chunks) <= 2  # the first alone, since there were no others yet; then all others
 
 
 async def test_a_call_times_out_and_its_late_answer_is_dropped(
@@ -137,7 +137,7 @@ async def test_calls_on_a_lost_connection_say_so(nursery: trio.Nursery) -> None:
         assert "closed" in repr(both.connection)
 
 
-async def test_a_peer_that_closes_while_calls_wait(nursery: trio.Nursery) -> None:
+async def test_a_peer_that_closes_during_calls(nursery: trio.Nursery) -> None:
     network = MemoryNetwork()
     async with ConnectionPool(network) as pool:
         both = await pair(nursery, pool, network)
@@ -149,7 +149,7 @@ async def test_a_peer_that_closes_while_calls_wait(nursery: trio.Nursery) -> Non
         assert [type(one) for one in into] == [ConnectionLost]
 
 
-async def test_the_limit_of_calls_by_its_setting_s_name(nursery: trio.Nursery) -> None:
+async def test_the_call_limit_names_its_setting(nursery: trio.Nursery) -> None:
     network = MemoryNetwork()
     config = PoolConfig(client_async_semaphore_value=3)
     async with ConnectionPool(network, config) as pool:
@@ -167,7 +167,7 @@ async def test_the_limit_of_calls_by_its_setting_s_name(nursery: trio.Nursery) -
         assert both.connection.statistics().calls == 3
 
 
-async def test_the_limits_of_a_server_s_own_requests(nursery: trio.Nursery) -> None:
+async def test_the_limits_of_a_servers_own_requests(nursery: trio.Nursery) -> None:
     config = ServerConfig(server_drain_seconds=0.0, server_oneway_semaphore_value=5, server_async_semaphore_value=2)
     running = await serving(nursery, {1: Handler(lambda request: Reply())}, config)
     client = await running.client()
@@ -187,8 +187,8 @@ async def test_the_limits_of_a_server_s_own_requests(nursery: trio.Nursery) -> N
     assert "serverAsyncSemaphoreValue=2" in str(into[0])
 
 
-async def test_both_sides_ask_each_other_at_once(nursery: trio.Nursery) -> None:
-    """A server's handler that asks back on the connection of the request it is serving."""
+async def test_both_sides_call_each_other_at_once(nursery: trio.Nursery) -> None:
+    """A server's handler calls back on the connection of the request it is serving."""
 
     async def relay(request: Request) -> Answer:
         answer = await request.connection.call(Command(307, body=bytes(request.body)), 5)
@@ -210,7 +210,7 @@ async def test_both_sides_ask_each_other_at_once(nursery: trio.Nursery) -> None:
         assert sorted(into) == sorted(b"info %d relayed" % number for number in range(20))
 
 
-async def test_a_client_answers_what_it_does_not_know_with_3(nursery: trio.Nursery) -> None:
+async def test_a_client_answers_unknown_requests_with_3(nursery: trio.Nursery) -> None:
     network = MemoryNetwork()
     async with ConnectionPool(network) as pool:
         both = await pair(nursery, pool, network)
@@ -218,8 +218,8 @@ async def test_a_client_answers_what_it_does_not_know_with_3(nursery: trio.Nurse
         assert (answer.code, answer.opaque) == (3, 7)
 
 
-async def test_calls_wait_for_room_and_are_still_read(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-    """A client's connection goes on reading while the server takes nothing; its calls wait, within their time."""
+async def test_calls_waiting_for_room_are_still_answered(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    """A client's connection keeps reading while the server reads nothing; its calls wait, within their timeouts."""
     network = MemoryNetwork()
     config = PoolConfig(client_write_buffer_high_water_mark=100_000)
     async with ConnectionPool(network, config) as pool:
@@ -252,12 +252,12 @@ async def test_a_deferred_answer_wakes_the_writer_once_for_many(nursery: trio.Nu
     await wait_all_tasks_blocked()
     for request in held:
         request.reply(Reply(19))
-    assert running.network.bytes_on_their_way == 0
+    assert running.network.bytes_in_flight == 0
     chunk = await client.stream.receive_some()
     assert chunk.count(b'"code":19') == 30
 
 
-async def test_frames_made_by_the_caller(nursery: trio.Nursery) -> None:
+async def test_frames_encoded_by_the_caller(nursery: trio.Nursery) -> None:
     network = MemoryNetwork()
     async with ConnectionPool(network) as pool:
         both = await pair(nursery, pool, network)

@@ -1,4 +1,4 @@
-"""The pool: dials once for all, heals, times out, falls back to JSON; nobody takes a dial from anybody else."""
+"""The pool: shares dials, recovers, times out, falls back to JSON; nobody cancels another caller's dial."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_a_lost_connection_is_dialled_again(nursery: trio.Nursery) -> None
         assert network.dials == 5
 
 
-async def test_nobody_listens(nursery: trio.Nursery) -> None:
+async def test_dialling_a_closed_port(nursery: trio.Nursery) -> None:
     async with ConnectionPool(MemoryNetwork()) as pool:
         for address in ("nowhere:1", "nonsense"):
             with pytest.raises(ConnectFailed, match=f"cannot connect to {address}"):
@@ -84,7 +84,7 @@ async def test_nobody_listens(nursery: trio.Nursery) -> None:
         assert errors == ["cannot connect to nowhere:1: connection refused"] * 3
 
 
-async def test_a_dial_has_its_time_and_a_call_may_have_less(autojump_clock: MockClock) -> None:
+async def test_a_dial_has_its_timeout_and_a_call_may_have_less(autojump_clock: MockClock) -> None:
     network = MemoryNetwork()
     network.isolate("far:1")
     async with ConnectionPool(network) as pool:
@@ -95,7 +95,7 @@ async def test_a_dial_has_its_time_and_a_call_may_have_less(autojump_clock: Mock
             await pool.call("far:1", Command(1), 1)
 
 
-async def test_a_cancelled_caller_does_not_take_the_dial_from_others(
+async def test_a_cancelled_caller_does_not_cancel_a_shared_dial(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     network = CountingNetwork(delay=0.5)
@@ -118,7 +118,7 @@ async def test_a_cancelled_caller_does_not_take_the_dial_from_others(
 
 
 async def test_a_half_dead_connection_is_replaced(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-    """A call on which nothing came closes the connection; one that is slow among others that are not does not."""
+    """A call during which nothing arrived closes the connection; a slow one among others that are answered does not."""
     network = CountingNetwork()
 
     async def never(request: Request) -> Reply:
@@ -148,7 +148,7 @@ async def expect_timeout(pool: ConnectionPool, address: str, code: int) -> None:
         await pool.call(address, Command(code), 3)
 
 
-async def test_idle_connections_are_closed_and_events_told(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+async def test_idle_connections_are_closed_and_reported(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     class Events(ConnectionEvents):
         def connected(self, connection: Connection) -> None:
             seen.append("connected")
@@ -198,7 +198,7 @@ async def test_hooks_sign_and_see_answers(nursery: trio.Nursery) -> None:
 
 
 @pytest.mark.parametrize("serialize_type", SerializeType)
-async def test_requests_go_in_the_chosen_header_type(nursery: trio.Nursery, serialize_type: SerializeType) -> None:
+async def test_requests_use_the_chosen_header_type(nursery: trio.Nursery, serialize_type: SerializeType) -> None:
     def look(request: Request) -> Reply:
         return Reply(header={"type": str(request.header_type)})
 
@@ -210,7 +210,7 @@ async def test_requests_go_in_the_chosen_header_type(nursery: trio.Nursery, seri
 
 
 async def test_a_peer_that_does_not_know_msgpack_gets_json(nursery: trio.Nursery) -> None:
-    """As RocketMQ does: an unknown header type closes the connection."""
+    """As in RocketMQ, an unknown header type closes the connection."""
     network = MemoryNetwork()
     listener = await network.listen("java", 1)
     seen: list[int] = []
@@ -237,7 +237,7 @@ async def test_a_peer_that_does_not_know_msgpack_gets_json(nursery: trio.Nursery
     assert seen == [HeaderType.MSGPACK, HeaderType.JSON, HeaderType.JSON]
 
 
-async def test_leaving_the_pool_ends_what_waits_in_it(nursery: trio.Nursery) -> None:
+async def test_leaving_the_pool_ends_waiting_calls(nursery: trio.Nursery) -> None:
     running = await serving(nursery, {1: Handler(lambda request: None)})
     errors: list[RemotingError] = []
 
@@ -256,7 +256,7 @@ async def test_leaving_the_pool_ends_what_waits_in_it(nursery: trio.Nursery) -> 
         await pool.call(running.address, Command(1), 5)
 
 
-async def test_what_is_raised_inside_comes_out_as_it_is(nursery: trio.Nursery) -> None:
+async def test_exceptions_inside_the_pool_pass_through(nursery: trio.Nursery) -> None:
     running = await serving(nursery, ECHO)
     with pytest.raises(KeyError):
         async with ConnectionPool(running.network) as pool:

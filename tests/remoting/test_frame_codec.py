@@ -1,4 +1,4 @@
-"""Frames: RocketMQ's worked examples, both ways, whole and in pieces; lengths that lie."""
+"""Frames: RocketMQ's worked examples, both ways, whole and in pieces; false lengths."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def test_worked_json_examples_are_written_with_the_same_fields(frame: bytes) -> 
 
 
 @given(st.lists(commands, max_size=5), st.lists(st.integers(1, 200), min_size=1, max_size=20))
-def test_both_ways_in_any_pieces(sent: list[Command], sizes: list[int]) -> None:
-    """Whatever is written is read again as it was, wherever the stream is cut."""
+def test_frames_round_trip_in_any_chunks(sent: list[Command], sizes: list[int]) -> None:
+    """Whatever is written is read back unchanged, however the stream is divided."""
     stream = b"".join(map(encode, sent))
     decoder, found, at = FrameDecoder(), [], 0
     for size in [*sizes, *[1] * (len(stream) - sum(sizes))]:
@@ -100,13 +100,13 @@ def test_both_ways_in_any_pieces(sent: list[Command], sizes: list[int]) -> None:
         (struct.pack(">II", 100, 0xFFFFFF), "header"),
     ],
 )
-def test_lying_lengths_are_found_in_the_first_eight_bytes(head: bytes, problem: str) -> None:
+def test_false_lengths_are_detected_in_the_first_eight_bytes(head: bytes, problem: str) -> None:
     with pytest.raises(FrameError, match=problem):
         FrameDecoder().feed(head)
     assert cut(head).need == 8
 
 
-def test_frames_in_front_of_a_broken_one_are_found() -> None:
+def test_frames_before_a_broken_one_are_returned() -> None:
     found = cut(QUERY_OFFSET + ONEWAY + b"\xff" * 8)
     assert len(found.frames) == 2
     assert found.error is not None
@@ -116,7 +116,7 @@ def test_frames_in_front_of_a_broken_one_are_found() -> None:
         decoder.feed(b"")
 
 
-def test_the_longest_frame_is_taken_and_one_byte_more_is_not() -> None:
+def test_the_longest_frame_is_accepted_and_one_byte_more_is_not() -> None:
     head = struct.pack(">II", 1000 - 4, 0)
     assert cut(head, 1000).error is None
     assert cut(head, 999).error is not None
@@ -146,7 +146,7 @@ def test_an_answer_in_several_buffers_reads_as_one(header_type: HeaderType) -> N
 
 
 @pytest.mark.parametrize("header_type", HeaderType)
-def test_an_empty_answer_is_one_buffer(header_type: HeaderType) -> None:
+def test_an_answer_without_a_body_is_one_buffer(header_type: HeaderType) -> None:
     (frame,) = encode_answer(header_type, 7, 0, None, b"", None)
     (command,) = FrameDecoder().feed(bytes(frame))
     assert command == Command(0, 7, 1, Language.JAVA, header_type=header_type)
@@ -162,8 +162,8 @@ def test_a_damaged_body_never_passes_our_checksum(command: Command, data: st.Dat
         FrameDecoder().feed(bytes(frame))
 
 
-def test_the_receive_buffer_joins_once_however_many_the_pieces() -> None:
-    """A frame of 1 MiB in pieces of 1 KiB: put together once, not a thousand times."""
+def test_the_receive_buffer_joins_chunks_once() -> None:
+    """A frame of 1 MiB in pieces of 1 KiB is joined once, not a thousand times."""
     buffer = ReceiveBuffer()
     frame = encode(Command(310, body=bytes(1 << 20)))
     first = buffer.feed(frame[:1024])
@@ -177,7 +177,7 @@ def test_the_receive_buffer_joins_once_however_many_the_pieces() -> None:
     assert len(buffer) == 0
 
 
-def test_what_is_kept_is_a_copy_of_the_rest_alone() -> None:
+def test_only_a_copy_of_the_remainder_is_kept() -> None:
     buffer = ReceiveBuffer()
     data = QUERY_OFFSET + ONEWAY[:10]
     assert buffer.feed(data) is data
@@ -187,7 +187,7 @@ def test_what_is_kept_is_a_copy_of_the_rest_alone() -> None:
 
 
 @pytest.mark.process
-def test_only_the_header_type_of_our_own_needs_the_checksum_module() -> None:
+def test_only_our_own_header_type_needs_the_checksum_module() -> None:
     import subprocess
     import sys
 

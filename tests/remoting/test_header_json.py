@@ -1,4 +1,4 @@
-"""The JSON header: what fastjson takes and real clients send; what is refused; what is written."""
+"""The JSON header: what fastjson accepts and real clients send; what is refused; what is written."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def read(text: str | bytes) -> Command:
         ('{"version":409,"code":1}', Command(1, language=Language.JAVA, version=409)),
     ],
 )
-def test_what_fastjson_takes_is_taken(text: str, expected: Command) -> None:
+def test_what_fastjson_accepts_is_accepted(text: str, expected: Command) -> None:
     assert read(text) == expected
 
 
@@ -53,13 +53,13 @@ def test_values_of_ext_fields_become_text() -> None:
     assert read(text).ext == ext
 
 
-def test_a_lone_surrogate_does_not_get_inside() -> None:
+def test_a_lone_surrogate_is_replaced() -> None:
     command = read(b'{"code":10,"extFields":{"a":"\\ud800x","n":1}}')
     assert command.ext is not None
     command.ext["a"].encode()
 
 
-def test_bytes_that_are_no_utf_8_do_not_end_the_connection() -> None:
+def test_invalid_utf_8_does_not_end_the_connection() -> None:
     assert read(b'{"code":10,"extFields":{"a":"\xff"}}').ext == {"a": "\ufffd"}
 
 
@@ -69,13 +69,13 @@ def test_bytes_that_are_no_utf_8_do_not_end_the_connection() -> None:
      '{"opaque":-2147483649}', '{"code":[]}', '{"code":1,"extFields":[]}', '{"code":1e400}', "\x00" * 20,
      '{"a":' * 3000],
 )  # fmt: skip
-def test_what_ends_a_connection_in_java_does_so_here(text: str) -> None:
+def test_what_ends_a_connection_in_java_ends_it_here(text: str) -> None:
     with pytest.raises(FrameError):
         read(text)
 
 
 @given(st.dictionaries(st.text(max_size=8), st.text(max_size=8), max_size=4), st.none() | st.text(max_size=8))
-def test_written_headers_are_compact_and_whole(ext: dict[str, str], remark: str | None) -> None:
+def test_written_headers_are_compact_and_complete(ext: dict[str, str], remark: str | None) -> None:
     command = Command(310, 5, 0, Language.PYTHON, 409, remark, ext)
     written = header_json.encode(command)
     parsed = json.loads(written)
@@ -93,7 +93,7 @@ def test_written_headers_are_compact_and_whole(ext: dict[str, str], remark: str 
     assert header_json.decode(written) == command
 
 
-def test_an_answer_says_what_all_clients_need() -> None:
+def test_an_answer_has_what_all_clients_need() -> None:
     assert json.loads(header_json.encode_answer(0, 7, 409, None, {"offset": "5"})) == {
         "code": 0,
         "flag": 1,
@@ -106,7 +106,7 @@ def test_an_answer_says_what_all_clients_need() -> None:
     assert b"extFields" not in header_json.encode_answer(0, 7, 409, None, None)
 
 
-def test_typed_decoders_read_the_whole_header_at_once() -> None:
+def test_typed_decoders_read_the_whole_header() -> None:
     decode = header_json.typed_decoder(QueryConsumerOffsetHeader).decode
     raw = b'{"code":14,"extFields":{"queueId":"3","topic":"T","consumerGroup":"G"},"opaque":9,"language":"CPP"}\n'
     found = decode(raw)
@@ -116,11 +116,11 @@ def test_typed_decoders_read_the_whole_header_at_once() -> None:
 
 
 def test_a_reference_in_a_header_is_not_followed() -> None:
-    # 929 KB became 5.8 GB: each field stood for the text of all the others.
+    # 929 KB became 5.8 GB: each field referred to the text of all the others.
     raw = b'{"code":10,"extFields":{"a":[1,2],"b":{"$ref":"$.extFields.a"},"c":5}}'
     assert read(raw).ext == {"a": "[1,2]", "b": '{"$ref":"$.extFields.a"}', "c": "5"}
 
 
-def test_the_tolerant_reader_gives_up_early() -> None:
+def test_the_lenient_reader_gives_up_early() -> None:
     with pytest.raises(FrameError, match="more than 2000 values"):
         read(b'{"code":10,"extFields":{"a":[' + b"1," * 3000 + b"]}}")

@@ -1,4 +1,4 @@
-"""Our own header type: plain msgpack as any other implementation reads it, with CRC-32C of the body."""
+"""Our own header type: plain msgpack, readable by any implementation, with CRC-32C of the body."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_another_implementation_reads_the_same() -> None:
     assert header_msgpack.decode(raw, COMMAND.body) == COMMAND
 
 
-def test_what_another_implementation_writes_is_read() -> None:
+def test_another_implementations_output_is_read() -> None:
     raw = msgpack.packb([14, 2, 5, 3, 409, CHECKSUM, "r", {"queueId": "3"}, "from a later version"])
     assert header_msgpack.decode(raw, COMMAND.body) == COMMAND
     decode = header_msgpack.typed_decoder(QueryConsumerOffsetHeader).decode
@@ -39,7 +39,7 @@ def test_a_damaged_body_is_refused() -> None:
 
 
 @pytest.mark.parametrize("raw", [b"", b"\x98", b"\xc0", b"\x93\x01\x02\x03", b"\xff" * 30, msgpack.packb({"code": 1})])
-def test_what_is_no_header_is_refused(raw: bytes) -> None:
+def test_an_invalid_header_is_refused(raw: bytes) -> None:
     with pytest.raises(FrameError):
         header_msgpack.decode(raw, b"")
 
@@ -50,5 +50,5 @@ def test_the_code_is_found_without_decoding(code: int) -> None:
 
 
 @pytest.mark.parametrize("raw", [b"", b"\x98", b"\x98\xd1\xff\xff", b"\x98\xe0"])
-def test_a_code_that_is_written_otherwise_is_not_guessed(raw: bytes) -> None:
+def test_an_unusually_encoded_code_is_not_guessed(raw: bytes) -> None:
     assert header_msgpack.code_of(raw) == -1

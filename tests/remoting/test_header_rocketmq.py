@@ -1,4 +1,4 @@
-"""The binary header: the loop that reads any, and the quick way for sends and pulls that must never differ from it."""
+"""The binary header: the loop that reads any, and the fast path for sends and pulls that must never differ from it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rocketlet.remoting import header_rocketmq, header_rocketmq_typed
 from rocketlet.remoting.command import Command, HeaderType, Language
 from rocketlet.remoting.errors import FrameError, HeaderError
 from rocketlet.remoting.header_rocketmq import encode_map
-from rocketlet.remoting.header_rocketmq_typed import LONGEST_RUN, REMEMBERED_RUNS, read_claim, read_pull, read_send
+from rocketlet.remoting.header_rocketmq_typed import CACHED_RUNS, LONGEST_RUN, read_claim, read_pull, read_send
 from rocketlet.remoting.protocol.header import Header, from_ext
 from rocketlet.remoting.protocol.pulling import PullMessageHeader
 from rocketlet.remoting.protocol.sending import SendMessageHeaderV2
@@ -51,12 +51,12 @@ def head(code: int = 1, remark: bytes = b"", length: int | None = None) -> bytes
         head() + struct.pack(">ih", 3, 0) + b"x",
     ],
 )
-def test_lying_lengths_are_refused(raw: bytes) -> None:
+def test_false_lengths_are_refused(raw: bytes) -> None:
     with pytest.raises(FrameError):
         header_rocketmq.decode(raw)
 
 
-def test_empty_texts_and_absent_ones() -> None:
+def test_empty_and_absent_texts() -> None:
     """A value of length 0 is the empty text, or signatures over it fail; a remark of length 0 is none."""
     command = header_rocketmq.decode(head() + struct.pack(">ihi", 6, 0, 0))
     assert command.ext == {"": ""}
@@ -64,13 +64,13 @@ def test_empty_texts_and_absent_ones() -> None:
     assert header_rocketmq.decode(head() + bytes(4)).ext is None
 
 
-def test_numbers_are_signed_and_large_codes_are_cut_as_in_java() -> None:
+def test_numbers_are_signed_and_large_codes_truncated_as_in_java() -> None:
     assert header_rocketmq.decode(head(-5) + bytes(4)).code == -5
     pop = header_rocketmq.decode(header_rocketmq.encode(Command(200050)))
     assert pop.code == 3442
 
 
-def test_unknown_languages_and_bytes_that_are_no_utf_8() -> None:
+def test_unknown_languages_and_invalid_utf_8() -> None:
     raw = bytearray(head() + struct.pack(">ihi", 8, 1, 1))
     raw[27:] = b""
     raw[-4:] = b"\xff\0\0\0"
@@ -103,7 +103,7 @@ def quick(cls: type[Header], raw: bytes) -> Header | None:
 
 
 @pytest.mark.parametrize(("cls", "fields"), [(SendMessageHeaderV2, SEND), (PullMessageHeader, PULL)])
-def test_java_s_order_takes_the_quick_way(cls: type[Header], fields: dict[str, str]) -> None:
+def test_fields_in_javas_order_take_the_fast_path(cls: type[Header], fields: dict[str, str]) -> None:
     raw = encode_map(fields)
     assert quick(cls, raw) == slow(cls, raw)
     optional = {name: text for name, text in fields.items() if name not in ("n", "m", "subscription", "bname")}
@@ -113,7 +113,7 @@ def test_java_s_order_takes_the_quick_way(cls: type[Header], fields: dict[str, s
 
 
 @pytest.mark.parametrize(("cls", "fields"), [(SendMessageHeaderV2, SEND), (PullMessageHeader, PULL)])
-def test_another_order_is_the_loop_s(cls: type[Header], fields: dict[str, str]) -> None:
+def test_fields_in_another_order_take_the_loop(cls: type[Header], fields: dict[str, str]) -> None:
     raw = encode_map(dict(reversed(fields.items())))
     assert quick(cls, raw) is None
     assert slow(cls, raw) == from_ext(cls, fields)
@@ -126,7 +126,7 @@ odd_texts = st.sampled_from(
 
 
 def mutated(fields: dict[str, str], data: st.DataObject) -> bytes:
-    """A map with fields changed, dropped, doubled, moved, and bytes changed."""
+    """A map with fields changed, dropped, duplicated, moved, and bytes changed."""
     items = list(fields.items())
     for _ in range(data.draw(st.integers(0, 3))):
         at = data.draw(st.integers(0, len(items) - 1))
@@ -150,7 +150,7 @@ def mutated(fields: dict[str, str], data: st.DataObject) -> bytes:
 @pytest.mark.parametrize(
     ("cls", "fields"), [(SendMessageHeaderV2, SEND), (SendMessageHeaderV2, SIGNED), (PullMessageHeader, PULL)]
 )
-def test_the_quick_way_never_differs_from_the_loop(
+def test_the_fast_path_never_differs_from_the_loop(
     cls: type[Header], fields: dict[str, str], data: st.DataObject
 ) -> None:
     raw = mutated(fields, data)
@@ -162,7 +162,7 @@ def test_the_quick_way_never_differs_from_the_loop(
 
 
 @given(st.data())
-def test_what_a_signature_is_over_is_what_the_loop_finds(data: st.DataObject) -> None:
+def test_the_signed_fields_are_those_the_loop_finds(data: st.DataObject) -> None:
     raw = mutated(SIGNED, data)
     found = read_claim(raw, 0)
     if found is not None:
@@ -170,7 +170,7 @@ def test_what_a_signature_is_over_is_what_the_loop_finds(data: st.DataObject) ->
         assert found == (fields["AccessKey"], fields["Signature"].encode(), content_of(fields))
 
 
-def test_signed_sends_take_the_quick_way_and_are_remembered_without_their_signatures() -> None:
+def test_signed_sends_take_the_fast_path_and_are_cached_without_signatures() -> None:
     header_rocketmq_typed._send_closings.clear()
     for number in range(20):
         raw = encode_map({**SIGNED, "Signature": f"{number:028}"})
@@ -181,7 +181,7 @@ def test_signed_sends_take_the_quick_way_and_are_remembered_without_their_signat
     assert len(header_rocketmq_typed._send_closings) == 1
 
 
-def test_nobody_shows_two_topics() -> None:
+def test_a_duplicate_topic_field_is_not_cached() -> None:
     """The access check reads the loop's map: a name inside a value, or a second name, must not reach the handler."""
     inside = {**SEND, "a": "PG\0\x01b\0\0\0\x06Secret\0\x01c\0\0\0\x01x"}
     behind = encode_map(SEND) + encode_map({"b": "Secret"})
@@ -192,9 +192,17 @@ def test_nobody_shows_two_topics() -> None:
     assert quick(SendMessageHeaderV2, behind) is None
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_the_cache_is_bounded() -> None:
     long_group = {**SEND, "a": "x" * LONGEST_RUN}
     assert quick(SendMessageHeaderV2, encode_map(long_group)) is None
-    for number in range(REMEMBERED_RUNS + 10):
+    for number in range(CACHED_RUNS + 10):
         assert read_send(encode_map({**SEND, "a": f"PG-{number}"}), 0) is not None
-    assert len(header_rocketmq_typed._send_openings) <= REMEMBERED_RUNS
+    assert len(header_rocketmq_typed._send_openings) <= CACHED_RUNS
+
+
+@pytest.mark.parametrize("name", [b"KEYS", b"wzR7"])
+def test_a_signed_send_that_is_no_text_is_read_the_general_way(name: bytes) -> None:
+    raw = bytearray(b"".join(encode_map({key: text}) for key, text in SIGNED.items()))
+    assert read_claim(bytes(raw), 0) is not None
+    raw[raw.index(name)] = 255
+    assert read_claim(bytes(raw), 0) is None

@@ -1,4 +1,4 @@
-"""What only a network in memory can do: cut, delay, isolate, hand over bytes one at a time."""
+"""What only a network in memory can do: cut, delay, isolate, deliver bytes one at a time."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ async def test_bytes_arrive_after_the_delay_in_order(autojump_clock: MockClock) 
     client.send_now(b"one")
     await trio.sleep(1)
     client.send_now(b"two")
-    assert network.bytes_on_their_way == 6
+    assert network.bytes_in_flight == 6
     assert await server.receive_some() == b"one"
     assert trio.current_time() == 2
     assert await server.receive_some() == b"two"
     assert trio.current_time() == 3
-    assert network.bytes_on_their_way == 0
+    assert network.bytes_in_flight == 0
 
 
-async def test_a_byte_at_a_time() -> None:
+async def test_delivery_a_byte_at_a_time() -> None:
     client, server = await connected(MemoryNetwork(chunk_size=1))
     client.send_now(b"abc")
     assert [await server.receive_some() for _ in range(3)] == [b"a", b"b", b"c"]
 
 
-async def test_an_isolated_host_hears_and_says_nothing(autojump_clock: MockClock) -> None:
+async def test_an_isolated_host_receives_and_sends_nothing(autojump_clock: MockClock) -> None:
     network = MemoryNetwork()
     client, server = await connected(network)
     network.isolate("server:1")
@@ -60,7 +60,7 @@ async def test_an_isolated_host_hears_and_says_nothing(autojump_clock: MockClock
         await network.dial("server:1")
     assert waiting.cancelled_caught
     network.rejoin("server:1")
-    with pytest.raises(trio.BrokenResourceError):  # it has lost something, so it cannot go on
+    with pytest.raises(trio.BrokenResourceError):  # it has lost bytes, so it cannot continue
         await server.receive_some()
     await network.dial("server:1")
 
@@ -74,7 +74,7 @@ async def test_a_connection_that_lost_nothing_survives_an_isolation() -> None:
     assert await server.receive_some() == b"x"
 
 
-async def test_all_addresses_of_a_host() -> None:
+async def test_all_addresses_of_a_host_are_isolated() -> None:
     network = MemoryNetwork()
     listener = await network.listen("0.0.0.0", 5)
     client = await network.dial("any.name:5")
@@ -83,7 +83,7 @@ async def test_all_addresses_of_a_host() -> None:
         await network.dial("any.name:6")
 
 
-async def test_a_paused_host_neither_hears_nor_says_anything_and_loses_nothing(autojump_clock: MockClock) -> None:
+async def test_a_paused_host_is_silent_and_loses_nothing(autojump_clock: MockClock) -> None:
     network = MemoryNetwork()
     listener = await network.listen("10.0.0.2", 1)
     stream = await network.of_host("10.0.0.3").dial("10.0.0.2:1")

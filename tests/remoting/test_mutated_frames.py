@@ -1,6 +1,6 @@
 """Ten thousand frames with something wrong in them leave the server serving, fed whole and byte by byte.
 
-Whatever a peer sends, it loses at most its own connection; every other one, and the next, are served.
+Whatever a peer sends, it loses at most its own connection; all others, and the next one, are served.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PING = Command(1, 77, body=b"ping")
 
 
 def table() -> dict[int, Handler]:
-    """Handlers that look at everything a request has."""
+    """Handlers that read every part of a request."""
 
     def look(request: Request) -> Reply:
         body: type[Body] | None = REQUEST_BODIES.get(request.code)
@@ -47,14 +47,14 @@ def frames(count: int, seed: int) -> list[bytes]:
 
 
 async def feed(running: Serving, bad: list[bytes]) -> None:
-    """Each on a connection of its own, which then says goodbye; one good client asks in between."""
+    """Each frame on its own connection, which is then closed; one good client sends requests in between."""
     good = await running.client()
     for number, data in enumerate(bad):
         client = await running.client()
         try:
             await client.send(data)
         except trio.BrokenResourceError:
-            pass  # it was closed before all was sent
+            pass  # closed before everything was sent
         if number % 100 == 0:
             assert (await good.ask(PING)).body == b"ping"
         await client.stream.aclose()
@@ -92,8 +92,8 @@ async def test_ten_thousand_mutated_frames_byte_by_byte(
     await check(nursery, caplog, 10_000, 1)
 
 
-async def test_all_of_them_on_one_connection_after_good_ones(nursery: trio.Nursery) -> None:
-    """What stands in front of the broken frame is answered."""
+async def test_mutated_frames_after_good_ones_on_one_connection(nursery: trio.Nursery) -> None:
+    """Requests before the broken frame are answered."""
     running = await serving(nursery, table())
     for bad in frames(100, seed=5):
         client = RawClient(await running.network.dial(running.address))

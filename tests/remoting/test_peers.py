@@ -1,4 +1,4 @@
-"""Limits on what peers may take together, and each by its address."""
+"""Limits on what peers may use, in total and by address."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.serving import serving
 ECHO = {1: Handler(lambda request: Reply(body=request.body))}
 
 
-def test_connections_are_counted_in_all_and_by_address() -> None:
+def test_connections_are_counted_in_total_and_by_address() -> None:
     peers = Peers(ServerConfig(max_connections=3, max_connections_by_address=2))
     assert [peers.connected("a"), peers.connected("a")] == [None, None]
     assert peers.connected("a") == "maxConnectionsByAddress=2"
@@ -31,7 +31,7 @@ def test_connections_are_counted_in_all_and_by_address() -> None:
     assert repr(peers) == "<Peers 0 connections from 0 addresses>", "nothing is left of who has gone"
 
 
-def test_a_rate_is_a_second_s_worth_at_once_and_then_as_it_comes() -> None:
+def test_a_rate_allows_a_burst_of_one_second() -> None:
     rates = Rates()
     assert [rates.take("a", 3, 0.0) for _ in range(4)] == [True, True, True, False]
     assert rates.take("b", 3, 0.0), "others have their own"
@@ -39,7 +39,7 @@ def test_a_rate_is_a_second_s_worth_at_once_and_then_as_it_comes() -> None:
     assert [rates.take("a", 3, 9.0) for _ in range(4)] == [True, True, True, False]
 
 
-def test_rates_of_many_names_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rates_for_many_names_use_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rocketlet.remoting.rates._MOST_BUCKETS", 100)
     rates = Rates()
     for number in range(1_000):
@@ -47,7 +47,7 @@ def test_rates_of_many_names_take_bounded_memory(monkeypatch: pytest.MonkeyPatch
     assert len(rates) <= 100
 
 
-async def test_a_connection_too_many_is_closed_before_it_is_read(
+async def test_an_excess_connection_is_closed_before_it_is_read(
     nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = await serving(nursery, ECHO, ServerConfig(max_connections_by_address=2, server_drain_seconds=0.0))
@@ -62,7 +62,7 @@ async def test_a_connection_too_many_is_closed_before_it_is_read(
     assert (await (await server.client()).ask(Command(1, body=b"x"))).body == b"x"
 
 
-async def test_an_address_has_a_rate_of_requests(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+async def test_requests_are_rate_limited_by_address(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     config = ServerConfig(requests_per_second_by_address=5, server_drain_seconds=0.0)
     server = await serving(nursery, ECHO, config)
     client = await server.client()
@@ -73,7 +73,7 @@ async def test_an_address_has_a_rate_of_requests(nursery: trio.Nursery, autojump
     assert (await client.ask(Command(1))).code == 0
 
 
-async def test_lines_about_bad_frames_have_a_rate_by_address(
+async def test_log_lines_about_bad_frames_are_rate_limited_by_address(
     nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = await serving(nursery, ECHO, ServerConfig(log_lines_per_second_by_address=2, server_drain_seconds=0.0))
@@ -85,7 +85,7 @@ async def test_lines_about_bad_frames_have_a_rate_by_address(
     assert server.server.peers.refused["logLinesPerSecondByAddress"] >= 16
 
 
-async def test_who_does_not_read_is_not_read_from_once_unread_answers_are_too_many(nursery: trio.Nursery) -> None:
+async def test_a_peer_with_too_many_unread_answers_is_not_read_from(nursery: trio.Nursery) -> None:
     asked: dict[str, int] = {}
 
     def handle(request: Request) -> Reply:

@@ -1,4 +1,5 @@
-"""Every frame that a running RocketMQ 4.9.8 sent: read to the documented fields, written back to an equivalent one."""
+"""Every recorded frame of a running RocketMQ 4.9.8: decoded to the documented fields, and encoded to an equivalent
+one."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ def test_every_frame_has_the_documented_fields() -> None:
         assert len(command.body) == frame.line["bodyLen"], frame.place
 
 
-def test_every_frame_written_again_is_equivalent() -> None:
+def test_every_rewritten_frame_is_equivalent() -> None:
     for frame in recorded():
         command = command_of(frame)
         (again,) = FrameDecoder().feed(encode(command))
@@ -62,7 +63,7 @@ def test_every_frame_written_again_is_equivalent() -> None:
 
 
 def test_binary_headers_are_written_as_java_writes_them() -> None:
-    """Byte for byte, for the frames whose remark is not the empty text: Java cannot write that one either."""
+    """Byte for byte, for frames whose remark is not empty: Java cannot write that one either."""
     for frame in recorded():
         if frame.binary:
             command = command_of(frame)
@@ -70,7 +71,7 @@ def test_binary_headers_are_written_as_java_writes_them() -> None:
             assert header_rocketmq.encode(command) == frame.data[8 : 8 + header_size], frame.place
 
 
-def test_any_recorded_frame_survives_our_own_header_type() -> None:
+def test_every_recorded_frame_survives_our_own_header_type() -> None:
     for frame in recorded():
         command = command_of(frame)
         command.header_type = HeaderType.MSGPACK
@@ -78,7 +79,7 @@ def test_any_recorded_frame_survives_our_own_header_type() -> None:
         assert again == command, frame.place
 
 
-def test_all_frames_of_a_recording_in_one_stream_whole_and_byte_by_byte() -> None:
+def test_a_recording_as_one_stream_whole_and_byte_by_byte() -> None:
     frames = [frame for frame in recorded() if frame.place.startswith("consumer-push")]
     stream = b"".join(frame.data for frame in frames)
     expected = [command_of(frame) for frame in frames]
@@ -89,7 +90,7 @@ def test_all_frames_of_a_recording_in_one_stream_whole_and_byte_by_byte() -> Non
 
 
 @pytest.mark.parametrize("code", sorted(REQUEST_HEADERS))
-def test_typed_request_header_knows_every_recorded_field(code: int) -> None:
+def test_typed_request_headers_know_every_recorded_field(code: int) -> None:
     cls = REQUEST_HEADERS[code]
     seen = 0
     for frame in recorded():
@@ -106,7 +107,7 @@ def test_typed_request_header_knows_every_recorded_field(code: int) -> None:
 
 
 @pytest.mark.parametrize("asked", sorted(ANSWER_HEADERS))
-def test_typed_answer_header_knows_every_recorded_field(asked: int) -> None:
+def test_typed_answer_headers_know_every_recorded_field(asked: int) -> None:
     seen = 0
     for frame in recorded():
         ext = command_of(frame).ext
@@ -121,12 +122,12 @@ def test_typed_answer_header_knows_every_recorded_field(asked: int) -> None:
 
 
 @pytest.mark.parametrize("code", sorted(REQUEST_BODIES))
-def test_request_bodies_read_and_written_again_say_the_same(code: int) -> None:
+def test_request_bodies_round_trip(code: int) -> None:
     cls = REQUEST_BODIES[code]
     seen = 0
     for frame in recorded():
         if not frame.is_response and frame.code == code and frame.body and frame.ext.get("compressed") != "true":
-            if frame.place.startswith("errors-") or "cpp" in frame.place:  # no body of the kind; another form
+            if frame.place.startswith("errors-") or "cpp" in frame.place:  # no such body; another form
                 continue
             assert _contains(fastjson.loads(cls.from_json(frame.body).to_json()), fastjson.loads(frame.body)), (
                 frame.place
@@ -136,7 +137,7 @@ def test_request_bodies_read_and_written_again_say_the_same(code: int) -> None:
 
 
 @pytest.mark.parametrize("asked", sorted(ANSWER_BODIES))
-def test_answer_bodies_read_and_written_again_say_the_same(asked: int) -> None:
+def test_answer_bodies_round_trip(asked: int) -> None:
     cls = ANSWER_BODIES[asked]
     seen = 0
     for frame in recorded():
@@ -147,7 +148,7 @@ def test_answer_bodies_read_and_written_again_say_the_same(asked: int) -> None:
     assert seen
 
 
-def test_the_list_form_for_cpp_clients_is_java_s() -> None:
+def test_the_list_form_for_cpp_clients_is_javas() -> None:
     (frame,) = [one for one in recorded() if one.code == 220 and one.body.startswith(b'{"offsetTable":[')]
     body = ResetOffsetBody.from_json(frame.body)
     assert len(body.offsetTable) == 4
@@ -174,7 +175,7 @@ def _as_text(ext: dict[str, Any] | None) -> dict[str, str] | None:
 
 
 def _contains(ours: Any, theirs: Any) -> bool:
-    """Whether all that they say is said by us too, in the same words; lists that Java keeps as sets in any order."""
+    """Whether ours contains everything in theirs, with equal values; lists that Java keeps as sets in any order."""
     if isinstance(theirs, dict):
         if not isinstance(ours, dict):
             return False
@@ -190,7 +191,7 @@ def _contains(ours: Any, theirs: Any) -> bool:
 
 
 def _by_parsed_key(table: dict[str, Any]) -> dict[Any, Any]:
-    """Keys that are objects compare by what they say, not by the order in which they say it."""
+    """Keys that are objects compare by content, not by the order of their fields."""
     return {
         tuple(sorted(fastjson.loads(key).items())) if key.startswith("{") else key: value
         for key, value in table.items()

@@ -1,4 +1,4 @@
-"""From bytes to typed requests: whichever way a header takes, it means the same."""
+"""From bytes to typed requests: every path gives the same result."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def read(command: Command) -> Request:
     return found
 
 
-def test_every_recorded_request_is_read_as_its_map_says() -> None:
+def test_every_recorded_request_is_typed_as_its_map() -> None:
     seen = 0
     for frame in recorded():
         if frame.is_response or frame.code not in REQUEST_HEADERS:
@@ -64,7 +64,7 @@ def test_every_recorded_request_is_read_as_its_map_says() -> None:
     assert seen > 500
 
 
-def test_recorded_answers_are_told_from_requests() -> None:
+def test_recorded_answers_are_distinguished_from_requests() -> None:
     for frame in recorded():
         if frame.is_response:
             size = int.from_bytes(frame.data[5:8], "big")
@@ -118,7 +118,7 @@ def test_a_json_request_in_every_form_clients_send(form: str, number: str) -> No
     assert request.opaque == 5
 
 
-def test_a_cpp_client_s_numbers_and_booleans() -> None:
+def test_a_cpp_clients_numbers_and_booleans() -> None:
     ext = (
         '{"queueId":1,"flag":0,"sysFlag":0,"batch":"0","unitMode":"0","bornTimestamp":"17","topic":"T","AccessKey":""}'
     )
@@ -128,8 +128,8 @@ def test_a_cpp_client_s_numbers_and_booleans() -> None:
     assert request.ext["AccessKey"] == ""
 
 
-def test_the_hot_headers_take_no_way_through_a_map(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Java's order in a binary header, and any order in the others: no command is made on the way."""
+def test_hot_headers_bypass_the_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With Java's order in a binary header, and any order in the others, no command is created."""
 
     def forbidden(*_: object) -> None:
         raise AssertionError("the general way")
@@ -158,14 +158,14 @@ def test_a_request_that_cannot_be_typed_can_be_answered() -> None:
 
 
 @pytest.mark.parametrize("header_type", HeaderType)
-def test_codes_that_nobody_serves_and_codes_without_header(header_type: HeaderType) -> None:
+def test_unserved_codes_and_codes_without_a_header(header_type: HeaderType) -> None:
     assert read(Command(9999, 1, ext={"x": "y"}, header_type=header_type)).header is None
     heartbeat = read(Command(34, 1, ext={"x": "y"}, body=b"{}", header_type=header_type))
     assert heartbeat.header is None
     assert heartbeat.ext == {"x": "y"}
 
 
-def test_a_damaged_body_is_found_on_the_typed_way_too() -> None:
+def test_a_damaged_body_is_detected_on_the_typed_path_too() -> None:
     frame = encode(Command(310, ext=SEND, body=b"body", header_type=HeaderType.MSGPACK))
     size = int.from_bytes(frame[5:8], "big")
     with pytest.raises(ChecksumError):
@@ -181,10 +181,10 @@ def test_any_bytes_are_a_request_an_answer_or_a_frame_error(junk: bytes, header_
     try:
         READER.read(header_type, begin + junk, b"", NOBODY, 0.0)
     except (FrameError, UnreadableRequest):
-        pass  # the only errors there are
+        pass  # the only errors allowed
 
 
-async def test_time_and_connection_are_the_turn_s() -> None:
+async def test_time_and_connection_are_the_turns() -> None:
     now = trio.current_time()
     request = READER.read(0, json.dumps({"code": 34}).encode(), b"", NOBODY, now)
     assert isinstance(request, Request)

@@ -1,4 +1,4 @@
-"""A server: what is answered, what ends a connection, limits, order, idleness, draining."""
+"""A server: answers, errors that end a connection, limits, order, idleness, draining."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rocketlet.remoting.dispatch import FamilyLimit
 from rocketlet.remoting.errors import BodyError, ConnectFailed, ListenFailed
 from rocketlet.remoting.events import ConnectionEvents
 from rocketlet.remoting.frame_codec import FRAME_LIMIT, encode, encode_answer
-from rocketlet.remoting.handler import DEFERRED, Answer, Deferred, Handler, Refused, Reply, Request, ServerHook
+from rocketlet.remoting.handler import DEFERRED, Answer, Deferred, Handler, Later, Refused, Reply, Request, ServerHook
 from rocketlet.remoting.memory_network import MemoryNetwork
 from rocketlet.remoting.protocol.offsets import OffsetAnswerHeader, QueryConsumerOffsetHeader
 from rocketlet.remoting.server import Server
@@ -43,7 +43,7 @@ OFFSET = Handler(offset, QueryConsumerOffsetHeader, "consumer")
 
 
 class Events(ConnectionEvents):
-    """Keeps what it is told."""
+    """Records its events."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -64,7 +64,7 @@ class Events(ConnectionEvents):
 
 
 class Parking:
-    """A handler that answers when told."""
+    """A handler that answers on request."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
@@ -88,7 +88,7 @@ async def test_an_answer_comes_in_the_type_of_its_request(nursery: trio.Nursery,
     assert unknown.header_type is header_type
 
 
-async def test_frames_byte_by_byte_and_many_at_once(nursery: trio.Nursery) -> None:
+async def test_frames_are_served_byte_by_byte_and_many_at_once(nursery: trio.Nursery) -> None:
     for network in (MemoryNetwork(chunk_size=1), MemoryNetwork()):
         client = await (await serving(nursery, {14: OFFSET}, network=network)).client()
         await client.send(*[ask(number) for number in range(5)])
@@ -177,14 +177,14 @@ async def test_a_missing_header_field_is_named(nursery: trio.Nursery) -> None:
         assert "queueId" in (answer.remark or "")
 
 
-async def test_an_answer_too_large_for_a_frame_is_told(nursery: trio.Nursery) -> None:
+async def test_an_answer_too_large_for_a_frame_is_an_error(nursery: trio.Nursery) -> None:
     table = {1: Handler(lambda request: Reply(body=bytes(FRAME_LIMIT)))}
     client = await (await serving(nursery, table)).client()
     answer = await client.ask(Command(1))
     assert (answer.code, "receivers take" in (answer.remark or "")) == (1, True)
 
 
-async def test_no_answer_at_all_where_the_handler_gives_none(nursery: trio.Nursery) -> None:
+async def test_a_handler_may_give_no_answer(nursery: trio.Nursery) -> None:
     client = await (await serving(nursery, {1: Handler(lambda request: None), 14: OFFSET})).client()
     await client.send(Command(1, 1), ask(2))
     assert (await client.receive()).opaque == 2
@@ -204,7 +204,7 @@ async def test_ready_made_answers(nursery: trio.Nursery) -> None:
     assert [((answer := await client.receive()).opaque, answer.body) for _ in range(2)] == [(1, b"x"), (2, b"ab")]
 
 
-async def test_a_request_tells_all_about_itself(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+async def test_a_request_carries_its_context(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     seen: list[Request] = []
 
     def look(request: Request) -> Reply:
@@ -245,7 +245,7 @@ async def test_answers_given_later(nursery: trio.Nursery) -> None:
 
 
 async def test_an_answer_given_before_the_handler_returns(nursery: trio.Nursery) -> None:
-    """A flush may have been reached already when somebody wants to wait for it."""
+    """A flush may already be done when somebody starts waiting for it."""
 
     def at_once(request: Request) -> Deferred:
         request.reply(Reply(body=b"done"))
@@ -258,7 +258,7 @@ async def test_an_answer_given_before_the_handler_returns(nursery: trio.Nursery)
     assert running.server.statistics().in_flight["send"] == 0
 
 
-async def test_what_is_in_progress_on_a_lost_connection_is_let_go(nursery: trio.Nursery) -> None:
+async def test_requests_of_a_lost_connection_are_released(nursery: trio.Nursery) -> None:
     parking = Parking()
     cancelled = trio.Event()
 
@@ -281,7 +281,7 @@ async def test_what_is_in_progress_on_a_lost_connection_is_let_go(nursery: trio.
     assert running.server.statistics().in_flight["pull"] == 0
 
 
-async def test_a_family_at_its_limit_is_refused_at_once_by_the_setting_s_name(nursery: trio.Nursery) -> None:
+async def test_a_family_at_its_limit_is_refused_at_once_naming_the_setting(nursery: trio.Nursery) -> None:
     parking = Parking()
     limits = {"pull": FamilyLimit(2, "pullThreadPoolQueueCapacity")}
     running = await serving(nursery, {11: Handler(parking, family="pull"), 14: OFFSET}, limits=limits)
@@ -303,7 +303,7 @@ async def test_a_family_at_its_limit_is_refused_at_once_by_the_setting_s_name(nu
 # -- turns
 
 
-async def test_after_the_answers_of_a_turn(nursery: trio.Nursery) -> None:
+async def test_callbacks_run_after_a_turns_answers(nursery: trio.Nursery) -> None:
     steps: list[str] = []
 
     def handler(request: Request) -> Reply:
@@ -311,7 +311,7 @@ async def test_after_the_answers_of_a_turn(nursery: trio.Nursery) -> None:
         return Reply()
 
     def after_turn() -> None:
-        assert running.network.bytes_on_their_way > 0
+        assert running.network.bytes_in_flight > 0
         steps.append("settled")
 
     running = await serving(nursery, {1: Handler(handler)}, after_turn=after_turn)
@@ -319,7 +319,7 @@ async def test_after_the_answers_of_a_turn(nursery: trio.Nursery) -> None:
     await client.send(Command(1, 1), Command(1, 2), Command(1, 3))
     assert [(await client.receive()).opaque for _ in range(3)] == [1, 2, 3]
     assert steps.count("handled") == 3
-    # One turn, or several: on a machine that is busy with something else one is long before it has done much.
+    # One turn, or several: on a busy machine a turn's time is up before it has done much.
     assert re.fullmatch("((handled )+settled ?)+", " ".join(steps))
 
 
@@ -332,19 +332,22 @@ async def test_answers_given_together_leave_together(nursery: trio.Nursery) -> N
 
     running = await serving(nursery, {1: Handler(handler)})
     client = await running.client()
-    await client.send(Command(1, 1), Command(1, 2))
+    await client.send(Command(1, 1), Command(1, 2), Command(1, 3, ONEWAY), Command(1, 4))
     await trio.testing.wait_all_tasks_blocked()
     connection = held[0].connection
-    connection.answer_together([(request, Reply(remark=str(request.opaque))) for request in held])
-    assert connection.in_flight == 0
-    assert [(await client.receive()).remark for _ in range(2)] == ["1", "2"]
-    await client.send(Command(1, 3))
+    assert (connection.in_flight, connection.held_size > 0) == (4, True)
+    replies = {1: Reply(remark="1"), 4: Reply(remark="4")}
+    ready = b"".join(encode_answer(0, 2, 0, None, b"", "2"))
+    connection.answer_together([(request, replies.get(request.opaque, ready)) for request in held])
+    assert (connection.in_flight, connection.held_size, running.server.statistics().in_flight["admin"]) == (0, 0, 0)
+    assert [(await client.receive()).remark for _ in range(3)] == ["1", "2", "4"]
+    await client.send(Command(1, 5))
     await trio.testing.wait_all_tasks_blocked()
     connection.close()
-    connection.answer_together([(held[2], Reply())])  # without effect
+    connection.answer_together([(held[4], Reply())])  # without effect
 
 
-async def test_hooks_on_both_sides_of_a_handler(nursery: trio.Nursery) -> None:
+async def test_hooks_run_before_and_after_a_handler(nursery: trio.Nursery) -> None:
     class Hook(ServerHook):
         def before(self, request: Request) -> None:
             steps.append(f"before {request.code} {request.ext.get('AccessKey')}")
@@ -397,7 +400,7 @@ async def test_nonsense_ends_its_own_connection_with_a_log_line(
     good, bad = await running.client(), await running.client()
     assert (await good.ask(ask())).code == 0
     await bad.send(ask(5), nonsense)
-    assert (await bad.receive()).opaque == 5  # what stood in front of it is answered
+    assert (await bad.receive()).opaque == 5  # requests before it are answered
     await bad.until_closed()
     assert (await good.ask(ask())).code == 0
     assert [record.levelname for record in caplog.records if record.name == "rocketlet.remoting.connection"] == [
@@ -406,8 +409,8 @@ async def test_nonsense_ends_its_own_connection_with_a_log_line(
     assert events.seen == ["connected", "connected", "failed", "closed"]
 
 
-async def test_memory_is_not_taken_on_a_length_s_word(nursery: trio.Nursery) -> None:
-    """A thousand connections that announce the longest frame each hold what they sent, a few bytes."""
+async def test_a_claimed_length_reserves_no_memory(nursery: trio.Nursery) -> None:
+    """A thousand connections that announce the longest frame each hold only the few bytes they sent."""
     running = await serving(nursery, {14: OFFSET})
     clients = [await running.client() for _ in range(1000)]
     for client in clients:
@@ -417,7 +420,7 @@ async def test_memory_is_not_taken_on_a_length_s_word(nursery: trio.Nursery) -> 
     assert (await (await running.client()).ask(ask())).code == 0
 
 
-async def test_connections_that_say_nothing_or_break(nursery: trio.Nursery) -> None:
+async def test_silent_and_broken_connections(nursery: trio.Nursery) -> None:
     events = Events()
     running = await serving(nursery, {14: OFFSET}, events=[events])
     silent = await running.client()
@@ -430,7 +433,7 @@ async def test_connections_that_say_nothing_or_break(nursery: trio.Nursery) -> N
     assert running.server.statistics().connections == 0
 
 
-async def test_a_peer_that_closes_inside_a_frame(nursery: trio.Nursery, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_peer_that_closes_mid_frame(nursery: trio.Nursery, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     running = await serving(nursery, {14: OFFSET})
     client = await running.client()
@@ -462,9 +465,7 @@ async def test_an_idle_connection_is_closed_after_120_seconds(nursery: trio.Nurs
     assert (await busy.ask(ask())).code == 0
 
 
-async def test_a_connection_that_never_says_a_word_is_closed_too(
-    nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
+async def test_a_connection_that_never_sends_is_closed_too(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     running = await serving(nursery, {14: OFFSET})
     client = await running.client()
     await client.until_closed()
@@ -474,7 +475,7 @@ async def test_a_connection_that_never_says_a_word_is_closed_too(
 # -- backpressure
 
 
-async def test_a_peer_that_does_not_read_is_read_from_no_more(nursery: trio.Nursery) -> None:
+async def test_a_peer_that_does_not_read_is_no_longer_read_from(nursery: trio.Nursery) -> None:
     served = 0
 
     def big(request: Request) -> Reply:
@@ -499,7 +500,7 @@ async def test_a_peer_that_does_not_read_is_read_from_no_more(nursery: trio.Nurs
 # -- requests of the server
 
 
-async def test_a_server_asks_its_clients_in_the_type_they_speak(nursery: trio.Nursery) -> None:
+async def test_a_server_calls_clients_in_their_header_type(nursery: trio.Nursery) -> None:
     running = await serving(nursery, {14: OFFSET})
     for header_type in HeaderType:
         client = await running.client()
@@ -525,7 +526,7 @@ async def test_a_server_asks_its_clients_in_the_type_they_speak(nursery: trio.Nu
 
 
 async def stopped_while(parks: bool) -> tuple[float, list[int]]:
-    """How long a stop took that began with one request parked and a task with one second to go; what was answered."""
+    """How long a stop took with one parked request and a task with one second left; and the answers."""
     parking = Parking()
 
     async def slow(request: Request) -> Reply:
@@ -562,7 +563,7 @@ async def stopped_while(parks: bool) -> tuple[float, list[int]]:
     return trio.current_time() - began, answered
 
 
-async def test_a_stop_waits_for_what_is_in_progress(autojump_clock: MockClock) -> None:
+async def test_a_stop_waits_for_requests_in_progress(autojump_clock: MockClock) -> None:
     took, answered = await stopped_while(parks=True)
     assert took == pytest.approx(1.0)
     assert answered == [1]
@@ -584,7 +585,7 @@ async def test_one_server_on_two_ports(nursery: trio.Nursery) -> None:
         await running.server.serve("10.0.0.5", int(second.rpartition(":")[2]))
 
 
-async def test_a_mistake_of_ours_ends_the_server_loudly() -> None:
+async def test_a_bug_ends_the_server_loudly() -> None:
     def after_turn() -> None:
         raise AssertionError("the store is broken")
 
@@ -596,11 +597,11 @@ async def test_a_mistake_of_ours_ends_the_server_loudly() -> None:
             await client.send(ask())
 
 
-# -- what no peer may do to the others
+# -- effects on other peers
 
 
 class FailingEvents(ConnectionEvents):
-    """A subscriber with a mistake in it."""
+    """A failing subscriber."""
 
     def __init__(self, event: str) -> None:
         self._event = event
@@ -620,7 +621,7 @@ class FailingEvents(ConnectionEvents):
 
 
 @pytest.mark.parametrize("event", ["connected", "closed", "failed"])
-async def test_a_failing_subscriber_ends_nobody_else(
+async def test_a_failing_subscriber_affects_nobody_else(
     nursery: trio.Nursery, caplog: pytest.LogCaptureFixture, event: str
 ) -> None:
     others = Events()
@@ -655,7 +656,7 @@ async def test_a_start_may_be_cancelled_at_any_moment(autojump_clock: MockClock,
 
 
 class RefusingListener:
-    """Raises these errors at the first calls of accept, and then nobody comes."""
+    """Raises these errors at the first calls of accept, then waits forever."""
 
     address = "10.0.0.5:1"
 
@@ -688,7 +689,7 @@ class RefusingNetwork(MemoryNetwork):
     ("code", "seconds"),
     [(errno.ENOTCONN, 0), (errno.ECONNABORTED, 0), (errno.EPROTO, 0), (errno.EMFILE, 10), (errno.ENOBUFS, 10)],
 )
-async def test_only_an_exhausted_system_makes_others_wait(
+async def test_only_resource_exhaustion_pauses_accepting(
     nursery: trio.Nursery, autojump_clock: MockClock, code: int, seconds: float
 ) -> None:
     network = RefusingNetwork([OSError(code, "refused") for _ in range(100)])
@@ -723,7 +724,7 @@ async def test_a_body_longer_than_its_code_allows_is_refused(nursery: trio.Nurse
 
 
 async def test_answers_are_counted_before_the_next_request_of_a_chunk(nursery: trio.Nursery) -> None:
-    # 1,000 requests of one chunk, 100 KB of answer each: without a look at what waits, 100 MB for one peer.
+    # 1,000 requests in one chunk, 100 KB of answer each: without checking the backlog, 100 MB for one peer.
     served = 0
 
     def large(request: Request) -> Reply:
@@ -744,7 +745,7 @@ async def test_answers_are_counted_before_the_next_request_of_a_chunk(nursery: t
     assert connection.statistics().unsent == 0
 
 
-async def test_large_answers_given_later_stay_slices_until_there_is_room(nursery: trio.Nursery) -> None:
+async def test_large_deferred_answers_stay_slices_until_there_is_room(nursery: trio.Nursery) -> None:
     parking = Parking()
     log = memoryview(bytes(1 << 20))
     server = await serving(nursery, {1: Handler(parking, parks=True)})
@@ -796,7 +797,7 @@ async def test_requests_in_progress_are_counted_in_bytes(
     assert {connection.held_size for connection in server.server.connections} == {0}
 
 
-async def test_a_connection_that_ends_gives_back_what_its_requests_held(
+async def test_a_closed_connection_releases_its_requests_bytes(
     nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dispatch, "MOST_HELD", 200_000)
@@ -812,7 +813,7 @@ async def test_a_connection_that_ends_gives_back_what_its_requests_held(
     assert len(parking.requests) == 25
 
 
-async def test_a_turn_lets_others_run(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_long_turn_yields(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "TURN_SECONDS", -1.0)
     order: list[int] = []
 
@@ -830,7 +831,7 @@ async def test_a_turn_lets_others_run(nursery: trio.Nursery, monkeypatch: pytest
     assert [(await first.receive()).opaque for _ in range(64)] == list(range(64))
 
 
-async def test_long_frames_whose_end_has_not_come_are_counted_in_all(
+async def test_incomplete_long_frames_are_counted_in_total(
     nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = await serving(nursery, {14: OFFSET}, ServerConfig(unfinished_frames_max=20 << 20))
@@ -850,3 +851,61 @@ async def test_long_frames_whose_end_has_not_come_are_counted_in_all(
     await (await server.client()).send(begin)
     assert (await (await server.client()).ask(ask())).code == 0
     assert len(server.server.connections) == 3
+
+
+# -- requests that have to wait before they can be served
+
+
+async def test_a_request_that_has_to_wait_is_served_again_and_answered_once(nursery: trio.Nursery) -> None:
+    ready, served, admitted = trio.Event(), [], []
+
+    def handle(request: Request) -> Reply:
+        served.append(request.header.queueId)
+        if len(served) == 1:
+            raise Later(ready.wait)
+        return Reply(remark="served")
+
+    def admit(request: Request, _: object) -> None:
+        admitted.append(request.code)
+        if len(admitted) == 3:  # that of the other request is the second
+            raise Later(ready.wait)
+
+    table = {14: Handler(handle, QueryConsumerOffsetHeader, "consumer"), 15: Handler(lambda _: Reply())}
+    running = await serving(nursery, table, admit=admit)
+    client = await running.client()
+    await client.send(ask())
+    await wait_all_tasks_blocked()
+    assert running.server.statistics().in_flight["consumer"] == 1
+    await client.send(Command(15, 2))
+    assert (await client.receive()).opaque == 2  # others are served meanwhile
+    ready.set()
+    answer = await client.receive()
+    assert (answer.opaque, answer.remark, served) == (1, "served", [3, 3])
+    assert running.server.statistics().in_flight["consumer"] == 0
+
+
+async def test_one_that_waits_goes_with_its_connection(nursery: trio.Nursery) -> None:
+    def handle(_: Request) -> Reply:
+        raise Later(trio.sleep_forever)
+
+    running = await serving(nursery, {14: Handler(handle, QueryConsumerOffsetHeader, "consumer")})
+    client = await running.client()
+    await client.send(ask())
+    await wait_all_tasks_blocked()
+    await client.stream.aclose()
+    await wait_all_tasks_blocked()
+    assert running.server.statistics().in_flight["consumer"] == 0
+
+
+async def test_a_refusal_after_waiting_is_answered(nursery: trio.Nursery) -> None:
+    tries = []
+
+    def handle(_: Request) -> Reply:
+        tries.append(1)
+        if len(tries) == 1:
+            raise Later(trio.lowlevel.checkpoint)
+        raise Refused(17, "not there")
+
+    running = await serving(nursery, {14: Handler(handle, QueryConsumerOffsetHeader, "consumer")})
+    answer = await (await running.client()).ask(ask())
+    assert (answer.code, answer.remark) == (17, "not there")

@@ -1,4 +1,4 @@
-"""TLS on the plain port: modes, certificates of clients, and certificates that are replaced while the server runs."""
+"""TLS on the plain port: modes, client certificates, and certificates replaced while the server runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from rocketlet.common.settings import SettingsError
 from rocketlet.remoting import tls
-from rocketlet.remoting.certificates import Authority
+from rocketlet.remoting.certificates import Authority, own_context
 from rocketlet.remoting.command import Command
 from rocketlet.remoting.config import ClientAuth, PoolConfig, ServerConfig, TlsMode
 from rocketlet.remoting.connection_pool import ConnectionPool
@@ -33,7 +33,7 @@ ECHO = {1: Handler(lambda request: Reply(body=request.body))}
 
 @dataclass
 class Files:
-    """An authority and what it issued, as PEM files."""
+    """An authority and its certificates, as PEM files."""
 
     authority: trustme.CA
     folder: Path
@@ -80,13 +80,13 @@ async def echoed(network: Network, address: str, config: PoolConfig) -> bytes:
         return (await pool.call(address, Command(1, body=b"x" * 100_000), 5)).body
 
 
-async def test_both_kinds_on_one_port(nursery: trio.Nursery, network: Network, files: Files) -> None:
+async def test_tls_and_plain_share_a_port(nursery: trio.Nursery, network: Network, files: Files) -> None:
     address = await start(nursery, network, files.server())
     for config in (PoolConfig(), PoolConfig(use_tls=True), files.client()):
         assert await echoed(network, address, config) == b"x" * 100_000
 
 
-async def test_many_calls_at_once_inside_tls(nursery: trio.Nursery, network: Network, files: Files) -> None:
+async def test_many_concurrent_calls_inside_tls(nursery: trio.Nursery, network: Network, files: Files) -> None:
     address = await start(nursery, network, files.server())
     async with ConnectionPool(network, files.client()) as pool:
         bodies: list[bytes] = []
@@ -113,7 +113,9 @@ async def test_modes(nursery: trio.Nursery, files: Files, mode: TlsMode, caplog:
             assert "tls.server.mode" in caplog.text
 
 
-async def test_no_certificate_no_tls(nursery: trio.Nursery, files: Files, caplog: pytest.LogCaptureFixture) -> None:
+async def test_without_a_certificate_there_is_no_tls(
+    nursery: trio.Nursery, files: Files, caplog: pytest.LogCaptureFixture
+) -> None:
     network = MemoryNetwork()
     address = await start(nursery, network, ServerConfig(server_drain_seconds=0.0, tls_test_mode=False))
     with pytest.raises(ConnectFailed, match="refuses TLS"):
@@ -121,7 +123,24 @@ async def test_no_certificate_no_tls(nursery: trio.Nursery, files: Files, caplog
     assert "wants TLS" in caplog.text
 
 
-async def test_a_server_that_is_not_trusted(nursery: trio.Nursery, files: Files, tmp_path: Path) -> None:
+def test_a_generated_certificate_names_this_host() -> None:
+    believes_anything = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    believes_anything.check_hostname, believes_anything.verify_mode = False, ssl.CERT_NONE
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = believes_anything.wrap_bio(back, there)
+    server = own_context().wrap_bio(there, back, server_side=True)
+    for side in (client, server):
+        with pytest.raises(ssl.SSLWantReadError):
+            side.do_handshake()
+    client.do_handshake()
+    given = client.getpeercert(binary_form=True)
+    assert given is not None
+    names = x509.load_der_x509_certificate(given).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert "localhost" in names.get_values_for_type(x509.DNSName)
+    assert {"127.0.0.1", "::1"} <= {str(address) for address in names.get_values_for_type(x509.IPAddress)}
+
+
+async def test_an_untrusted_server_is_refused(nursery: trio.Nursery, files: Files, tmp_path: Path) -> None:
     network = MemoryNetwork()
     address = await start(nursery, network, files.server())
     other = Files(trustme.CA(), tmp_path / "other")
@@ -152,10 +171,10 @@ async def test_a_certificate_replaced_on_disk_is_served_without_restart(
         assert await echoed(network, address, files.client(tls_server_name="new.example"))
         with pytest.raises(ConnectFailed):
             await echoed(network, address, files.client(tls_server_name="broker.example"))
-        assert (await old.call(address, Command(1), 5)).code == 0  # keeps the one it began with
+        assert (await old.call(address, Command(1), 5)).code == 0  # keeps its original certificate
 
 
-async def test_a_replacement_that_cannot_be_loaded_leaves_the_old_one(
+async def test_an_unreadable_replacement_keeps_the_old_certificate(
     nursery: trio.Nursery, files: Files, caplog: pytest.LogCaptureFixture
 ) -> None:
     network = MemoryNetwork()
@@ -171,7 +190,7 @@ async def test_a_replacement_that_cannot_be_loaded_leaves_the_old_one(
     assert await echoed(network, address, files.client(tls_server_name="new.example"))
 
 
-async def test_a_client_reads_its_own_files_again_too(nursery: trio.Nursery, files: Files, tmp_path: Path) -> None:
+async def test_a_client_reloads_its_files_too(nursery: trio.Nursery, files: Files, tmp_path: Path) -> None:
     network = MemoryNetwork()
     first = await start(nursery, network, files.server())
     other = Files(trustme.CA(), tmp_path / "other")
@@ -214,7 +233,7 @@ async def test_a_handshake_that_never_ends_is_given_up(
     assert "no TLS handshake within" in caplog.text
 
 
-async def test_nonsense_after_a_hello_ends_its_own_connection(nursery: trio.Nursery, files: Files) -> None:
+async def test_garbage_after_a_hello_ends_its_own_connection(nursery: trio.Nursery, files: Files) -> None:
     network = MemoryNetwork()
     address = await start(nursery, network, files.server())
     client = RawClient(await network.dial(address))
@@ -223,7 +242,7 @@ async def test_nonsense_after_a_hello_ends_its_own_connection(nursery: trio.Nurs
     assert await echoed(network, address, files.client())
 
 
-def test_files_that_are_not_there_are_told_at_start(tmp_path: Path) -> None:
+def test_missing_files_are_reported_at_start(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="cannot be loaded"):
         Server(ECHO, MemoryNetwork(), ServerConfig(tls_cert_path=str(tmp_path / "none.pem")))
     with pytest.raises(SettingsError, match="cannot be loaded"):
@@ -238,7 +257,7 @@ def test_tls_1_2_stays_for_java_8(files: Files) -> None:
     assert tls.client_contexts(PoolConfig()) is None
 
 
-async def test_a_server_without_certificate_makes_itself_one_for_the_first_tls_client(nursery: trio.Nursery) -> None:
+async def test_a_server_without_a_certificate_creates_one_for_the_first_tls_client(nursery: trio.Nursery) -> None:
     server = Server(ECHO, TcpNetwork(), ServerConfig(server_drain_seconds=0.0))
     address = await nursery.start(server.serve, "127.0.0.1", 0)
     async with ConnectionPool(TcpNetwork(), PoolConfig(use_tls=True)) as pool:
@@ -247,7 +266,7 @@ async def test_a_server_without_certificate_makes_itself_one_for_the_first_tls_c
         assert (await pool.call(address, Command(1, body=b"plain"), 10.0)).body == b"plain"
 
 
-async def test_where_none_can_be_made_the_log_says_what_to_do(
+async def test_if_no_certificate_can_be_created_the_log_says_what_to_do(
     nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "rocketlet.remoting.certificates", None)
@@ -259,7 +278,7 @@ async def test_where_none_can_be_made_the_log_says_what_to_do(
     assert "set tls.server.certPath" in caplog.text
 
 
-async def test_the_names_in_a_verified_certificate_are_known_to_the_server(files: Files, nursery: trio.Nursery) -> None:
+async def test_the_server_knows_the_names_in_a_verified_certificate(files: Files, nursery: trio.Nursery) -> None:
     names: list[tuple[str, ...]] = []
 
     def handle(request: Request) -> Reply:
@@ -276,7 +295,7 @@ async def test_the_names_in_a_verified_certificate_are_known_to_the_server(files
     assert names[1] == ()
 
 
-def test_an_authority_of_ours_signs_for_servers_and_clients(tmp_path: Path) -> None:
+def test_our_own_authority_signs_for_servers_and_clients(tmp_path: Path) -> None:
     authority = Authority("CA", 30, datetime(2026, 1, 31, tzinfo=UTC))
     server = authority.issue("broker.example", ["broker.example", "10.0.0.5", "::1"], server=True)
     (tmp_path / "server.pem").write_bytes(server.certificate + server.key)

@@ -1,4 +1,4 @@
-"""Streams and listeners: the same promises over TCP and in memory."""
+"""Streams and listeners: the same guarantees over TCP and in memory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def receive_all(stream: ByteStream) -> bytes:
 
 
 @everywhere
-async def test_bytes_go_both_ways_and_ends_know_each_other(make: Callable[[], Network]) -> None:
+async def test_bytes_flow_both_ways_and_ends_know_their_addresses(make: Callable[[], Network]) -> None:
     client, server = await connected(make())
     assert client.peer == server.local
     assert client.local == server.peer
@@ -86,7 +86,7 @@ async def test_more_than_fits_waits_for_room(make: Callable[[], Network]) -> Non
 
 
 @everywhere
-async def test_sending_to_who_is_gone_breaks(make: Callable[[], Network]) -> None:
+async def test_sending_to_a_closed_peer_breaks(make: Callable[[], Network]) -> None:
     client, server = await connected(make())
     await server.aclose()
     with pytest.raises(trio.BrokenResourceError):
@@ -112,7 +112,7 @@ async def test_a_read_ends_when_its_own_side_closes(make: Callable[[], Network])
 
 
 @everywhere
-async def test_nobody_listens_and_a_taken_port(make: Callable[[], Network]) -> None:
+async def test_a_closed_port_and_a_port_in_use(make: Callable[[], Network]) -> None:
     network = make()
     listener = await network.listen("127.0.0.1", 0)
     with pytest.raises(ListenFailed, match=listener.address):
@@ -122,12 +122,12 @@ async def test_nobody_listens_and_a_taken_port(make: Callable[[], Network]) -> N
         await network.dial(listener.address)
 
 
-async def test_names_that_lead_nowhere() -> None:
+async def test_names_that_do_not_resolve() -> None:
     for address in ("x" * 64 + ":1", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:99999"):
         with pytest.raises(ConnectFailed, match="cannot connect"):
             await TcpNetwork().dial(address)
     with pytest.raises(ListenFailed):
-        await TcpNetwork().listen("192.0.2.1", 0)  # an address for documentation, never of this host
+        await TcpNetwork().listen("192.0.2.1", 0)  # an address for documentation, never this host's
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_addresses(address: str, parts: tuple[str, int]) -> None:
 
 
 @pytest.mark.parametrize("address", ["", "h", "h:", "h:x", "h:-1", "h:65536", ":"])
-def test_what_is_no_address(address: str) -> None:
+def test_invalid_addresses(address: str) -> None:
     with pytest.raises(ValueError, match="host:port"):
         split_address(address)
 

@@ -1,4 +1,4 @@
-"""Whoever reaches a port for slaves can end his own connection, and nothing else; nor can a master harm a slave."""
+"""A peer at the port for slaves can end its own connection, and nothing else; nor can a master harm a slave."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from rocketlet.remoting.transport import ByteStream
-from rocketlet.replication.feed import MOST_CONNECTIONS, STALLED_SECONDS
+from rocketlet.replication.admission import MOST_CONNECTIONS
+from rocketlet.replication.feed import STALLED_SECONDS
 from rocketlet.replication.stream_codec import SLICE, report
 from tests.support.pair import Pair, pair
 from tests.support.properties import examples
@@ -26,7 +27,7 @@ async def dial(them: Pair, address: str = "") -> ByteStream:
 
 
 async def sends_go_on(them: Pair, count: int = 10) -> None:
-    """The master acknowledges as fast as ever, and only with its real slave."""
+    """The master acknowledges as fast as usual, and only with its real slave."""
     for _ in range(count):
         before = trio.current_time()
         assert (await them.master.send("T", b"x" * 200)).code == 0
@@ -35,7 +36,7 @@ async def sends_go_on(them: Pair, count: int = 10) -> None:
 
 
 async def is_closed(stream: ByteStream, seconds: float = 60) -> bool:
-    """Whether the other side closes within that time; what it sends until then is dropped."""
+    """Whether the peer closes within that time; its data is dropped."""
     try:
         with trio.move_on_after(seconds):
             while await stream.receive_some():
@@ -103,7 +104,7 @@ async def test_a_hostile_peer_ends_its_own_connection(
         them.same_log()
 
 
-async def test_one_byte_a_second_is_no_report(autojump_clock: MockClock) -> None:
+async def test_one_byte_a_second_is_not_progress(autojump_clock: MockClock) -> None:
     async with pair(broker_role="SYNC_MASTER") as them:
         await trio.sleep(5)
         stream = await dial(them)
@@ -123,7 +124,7 @@ async def test_one_byte_a_second_is_no_report(autojump_clock: MockClock) -> None
         assert await is_closed(stream)
 
 
-async def test_acknowledgements_that_are_forged_make_nothing_be_acknowledged(autojump_clock: MockClock) -> None:
+async def test_forged_acknowledgements_confirm_nothing(autojump_clock: MockClock) -> None:
     async with pair(broker_role="SYNC_MASTER", slaves=0) as them:
         await trio.sleep(5)
         assert (await them.master.send("T")).code == 11
@@ -159,7 +160,7 @@ async def test_a_slave_that_never_acknowledges_is_dropped_soon(autojump_clock: M
         assert (await them.master.send("T")).code == 11
 
 
-async def test_connections_that_are_only_held_keep_no_slave_out(autojump_clock: MockClock) -> None:
+async def test_idle_connections_do_not_keep_slaves_out(autojump_clock: MockClock) -> None:
     async with pair(broker_role="SYNC_MASTER") as them:
         await trio.sleep(5)
         await sends_go_on(them)
@@ -171,7 +172,7 @@ async def test_connections_that_are_only_held_keep_no_slave_out(autojump_clock: 
         assert len(held) == 2 * MOST_CONNECTIONS
 
 
-async def test_only_who_is_allowed_is_fed(autojump_clock: MockClock) -> None:
+async def test_only_allowed_slaves_are_served(autojump_clock: MockClock) -> None:
     async with pair(broker_role="SYNC_MASTER", ha_allowed="10.1.0.0/24") as them:
         await trio.sleep(5)
         await sends_go_on(them)
@@ -195,7 +196,7 @@ BYTES = st.lists(
 
 @settings(max_examples=examples(5))
 @given(BYTES)
-def test_a_hostile_master_leaves_nothing_behind_at_a_slave(chunks: list[bytes]) -> None:
+def test_a_hostile_master_leaves_nothing_at_a_slave(chunks: list[bytes]) -> None:
     async def play() -> None:
         async with pair(slaves=0) as them:
             listener = await them.network.of_host(STRANGER).listen(STRANGER, 10912)

@@ -1,4 +1,4 @@
-"""A master of ours and slaves of ours, in virtual time."""
+"""Our master and slaves, in virtual time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def test_a_slave_has_the_whole_log_and_serves_it(autojump_clock: MockClock
         assert sum(slave.store.get("T", queue, 0, 32).count for queue in range(4)) == 40
 
 
-async def test_a_sync_master_acknowledges_what_a_slave_has(autojump_clock: MockClock) -> None:
+async def test_a_sync_master_acknowledges_only_what_a_slave_has(autojump_clock: MockClock) -> None:
     async with pair(broker_role="SYNC_MASTER") as them:
         await trio.sleep(5)
         assert (await them.master.send("T", b"first")).code == 0
@@ -47,7 +47,7 @@ async def test_a_sync_master_acknowledges_what_a_slave_has(autojump_clock: MockC
 
 
 def recorded() -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """What RocketMQ's slave was asked, and what it answered."""
+    """Recorded requests to RocketMQ's slave, and its answers."""
     path = Path(__file__).parents[1] / "vectors" / "frames" / "errors-slave.jsonl"
     frames = [json.loads(line) for line in path.read_text().splitlines()]
     asked = {frame["seq"]: frame for frame in frames if not frame["response"] and frame["to"] == "broker"}
@@ -55,7 +55,7 @@ def recorded() -> list[tuple[dict[str, Any], dict[str, Any]]]:
     return [(asked[answer["request"]["seq"]], answer) for answer in answers if answer["request"]["seq"] in asked]
 
 
-async def test_a_slave_answers_as_rocketmqs(autojump_clock: MockClock) -> None:
+async def test_a_slave_answers_as_rocketmqs_slave(autojump_clock: MockClock) -> None:
     async with pair() as them:
         for _ in range(2):
             await them.master.send("TopicM", b"hi")

@@ -1,4 +1,4 @@
-"""Pops and delayed messages over a change of masters: what was answered by one holds at the other."""
+"""Pops and delayed messages across a change of masters: the old master's answers hold at the new one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def bodies(messages: list[Got]) -> list[bytes]:
     return sorted(got.body for got in messages)
 
 
-async def test_a_new_master_knows_who_has_what(autojump_clock: MockClock) -> None:
+async def test_a_new_master_knows_the_messages_in_flight(autojump_clock: MockClock) -> None:
     async with pair() as them:
         master, slave = them.master, them.slave()
         for number in range(6):
@@ -52,7 +52,7 @@ async def test_a_new_master_knows_who_has_what(autojump_clock: MockClock) -> Non
         assert await there.pop() == []
 
 
-async def test_a_killed_master_is_followed_by_its_slave(autojump_clock: MockClock) -> None:
+async def test_a_slave_replaces_its_killed_master(autojump_clock: MockClock) -> None:
     async with pair() as them:
         master, slave = them.master, them.slave()
         for number in range(8):

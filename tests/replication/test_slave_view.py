@@ -1,4 +1,4 @@
-"""What a slave can make its master believe: that it has what it was sent on this connection, and nothing else."""
+"""A slave can acknowledge only what it was sent on this connection."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketlet.replication.slave_view import LogSpan, NotFed, SlaveView, start_for
+from rocketlet.replication.slave_view import LogSpan, NotServed, SlaveView, start_for
 
 LOG = LogSpan(begin=1000, end=5000, last_file=4000)
 
@@ -17,13 +17,13 @@ def test_an_empty_slave_gets_the_whole_log_or_its_last_file() -> None:
 
 
 @pytest.mark.parametrize("asked", [1000, 1234, 5000])
-def test_a_slave_goes_on_where_it_ends(asked: int) -> None:
+def test_a_slave_continues_at_its_end(asked: int) -> None:
     assert start_for(asked, LOG, last_file_only=False) == asked
 
 
 @pytest.mark.parametrize("asked", [-1, -(1 << 63), 1, 999, 5001, 1 << 62])
 def test_a_slave_that_does_not_continue_this_log_gets_nothing(asked: int) -> None:
-    with pytest.raises(NotFed):
+    with pytest.raises(NotServed):
         start_for(asked, LOG, last_file_only=False)
 
 
@@ -48,7 +48,7 @@ def test_only_bytes_sent_on_this_connection_are_ever_confirmed(steps: list[tuple
         assert view.confirmed <= sent
 
 
-def test_who_owes_an_acknowledgement_is_known_and_for_how_long() -> None:
+def test_overdue_acknowledgements_are_tracked() -> None:
     view = SlaveView(100, 100, 0.0)
     assert view.stalled_for(50.0) == 0
     view.sending(10, 60.0)

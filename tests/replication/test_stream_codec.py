@@ -1,4 +1,4 @@
-"""The streams between master and slave, held against what a RocketMQ 4.9.8 pair said."""
+"""The streams between master and slave, compared with those of a RocketMQ 4.9.8 pair."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def recorded(side: str) -> list[bytes]:
     return [base64.b64decode(line["b64"]) for line in map(json.loads, lines) if line["from"] == side]
 
 
-def test_the_recorded_streams_are_read_as_they_were_meant() -> None:
+def test_recorded_streams_are_decoded_as_intended() -> None:
     expected = json.loads((RECORDED / "expected.json").read_text("utf-8"))
     reports, slices = ReportReader(), SliceReader()
     assert [offset for chunk in recorded("slave") for offset in reports.feed(chunk)] == expected["slaveReports"]
@@ -30,14 +30,14 @@ def test_the_recorded_streams_are_read_as_they_were_meant() -> None:
 
 
 @given(offsets=st.lists(st.integers(-(1 << 63), (1 << 63) - 1), max_size=20), step=st.integers(1, 40))
-def test_reports_survive_any_cut(offsets: list[int], step: int) -> None:
+def test_reports_survive_any_chunking(offsets: list[int], step: int) -> None:
     data, reader = b"".join(map(report, offsets)), ReportReader()
     found = [one for at in range(0, len(data), step) for one in reader.feed(data[at : at + step])]
     assert found == offsets
 
 
 @given(slices=SLICES, step=st.integers(1, 300))
-def test_slices_survive_any_cut(slices: list[tuple[int, bytes]], step: int) -> None:
+def test_slices_survive_any_chunking(slices: list[tuple[int, bytes]], step: int) -> None:
     data, reader = b"".join(SLICE.pack(at, len(body)) + body for at, body in slices), SliceReader()
     bytes_of: dict[int, bytes] = {}
     heartbeats = []
@@ -53,13 +53,13 @@ def test_slices_survive_any_cut(slices: list[tuple[int, bytes]], step: int) -> N
 
 
 @pytest.mark.parametrize("head", [(-1, 5), (0, -1), (0, LARGEST_SLICE + 1), (-(1 << 63), 0)])
-def test_a_head_that_no_master_sends_breaks_the_stream(head: tuple[int, int]) -> None:
+def test_an_impossible_header_breaks_the_stream(head: tuple[int, int]) -> None:
     with pytest.raises(StreamBroken):
         SliceReader().feed(SLICE.pack(*head))
 
 
 @given(data=st.binary(max_size=400), step=st.integers(1, 50))
-def test_garbage_is_slices_or_a_broken_stream_and_never_another_error(data: bytes, step: int) -> None:
+def test_garbage_is_slices_or_a_broken_stream_never_another_error(data: bytes, step: int) -> None:
     reader = SliceReader()
     try:
         for at in range(0, len(data), step):

@@ -1,4 +1,4 @@
-"""Masters and slaves that change places, by hand."""
+"""Switching masters and slaves by hand."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_a_planned_switch_loses_nothing_and_the_old_master_follows(autojum
         assert (slave.broker.identity.broker_id, slave.broker.identity.slave) == (0, False)
         assert them.master.broker is not None
         assert (them.master.broker.identity.broker_id, them.master.broker.identity.slave) == (1, True)
-        # And it stays so: the decision outlives both.
+        # The decision survives restarts of both.
         for name in ("master", "slave-1"):
             await them.stop(name)
         for name in ("slave-1", "master"):
@@ -72,7 +72,7 @@ async def test_a_planned_switch_loses_nothing_and_the_old_master_follows(autojum
         assert await bodies_at(slave) == wanted == await bodies_at(them.master)
 
 
-async def test_delays_and_transactions_go_on_at_the_new_master(autojump_clock: MockClock) -> None:
+async def test_delays_and_transactions_continue_at_the_new_master(autojump_clock: MockClock) -> None:
     async with pair() as them:
         await them.master.send("T", b"first")
         await them.master.send("T", b"later", DELAY="4")  # 30 s
@@ -98,7 +98,7 @@ async def test_a_switch_that_cannot_be_planned_changes_nothing(autojump_clock: M
         assert (await them.master.send("T", b"go on")).code == 0
 
 
-async def test_a_lost_master_is_replaced_by_force_and_what_may_be_missing_is_said(autojump_clock: MockClock) -> None:
+async def test_a_forced_switch_replaces_a_lost_master_and_reports_possible_loss(autojump_clock: MockClock) -> None:
     async with pair() as them:
         wanted = await fill(them, them.master, 10)
         await trio.sleep(1)
@@ -110,7 +110,7 @@ async def test_a_lost_master_is_replaced_by_force_and_what_may_be_missing_is_sai
         assert await bodies_at(them.slave()) == wanted
 
 
-async def test_a_master_that_is_stopped_for_a_slave_that_dies_goes_on(autojump_clock: MockClock) -> None:
+async def test_a_master_resumes_if_the_slave_dies_during_a_switch(autojump_clock: MockClock) -> None:
     async with pair() as them:
         await fill(them, them.master, 3)
         await trio.sleep(1)
@@ -121,7 +121,7 @@ async def test_a_master_that_is_stopped_for_a_slave_that_dies_goes_on(autojump_c
         assert (await them.master.send("T")).code == 0
 
 
-async def test_a_demoted_master_takes_nothing_and_follows_whom_it_is_told(autojump_clock: MockClock) -> None:
+async def test_a_demoted_master_refuses_writes_and_follows_its_new_master(autojump_clock: MockClock) -> None:
     async with pair() as them:
         await fill(them, them.master, 3)
         await trio.sleep(1)
@@ -134,7 +134,7 @@ async def test_a_demoted_master_takes_nothing_and_follows_whom_it_is_told(autoju
         them.same_log()
 
 
-async def test_ha_status_tells_who_follows_whom(autojump_clock: MockClock) -> None:
+async def test_ha_status_shows_who_follows_whom(autojump_clock: MockClock) -> None:
     async with pair(slaves=2) as them:
         await fill(them, them.master, 3)
         await trio.sleep(2)
@@ -148,19 +148,19 @@ async def test_ha_status_tells_who_follows_whom(autojump_clock: MockClock) -> No
         assert found.haClientRuntimeInfo.maxOffset == them.master.store.log.end
 
 
-async def test_a_topic_that_only_the_log_tells_of_is_there_at_the_new_master(autojump_clock: MockClock) -> None:
+async def test_a_topic_known_only_from_the_log_exists_at_the_new_master(autojump_clock: MockClock) -> None:
     async with pair() as them:
         await fill(them, them.master, 3)
         await them.caught_up()
         slave = them.slave()
         assert slave.broker is not None
-        slave.broker.tables.topics.delete("T")  # as if the master had gone before it told of it
+        slave.broker.tables.topics.delete("T")  # as if the master had gone before replicating it
         await them.kill("master")
         await promote(slave, force=True)
         assert len(await bodies_at(slave)) == 3
 
 
-async def test_a_sync_master_is_replaced_by_one(autojump_clock: MockClock) -> None:
+async def test_a_sync_master_is_replaced_by_a_sync_master(autojump_clock: MockClock) -> None:
     async with pair(broker_role="SYNC_MASTER") as them:
         await trio.sleep(3)
         await fill(them, them.master, 3)

@@ -1,4 +1,4 @@
-"""A slave's tables follow its master's: at once where both are ours, and what is newer counts."""
+"""A slave's tables follow its master's: at once if both are ours, and the newer value wins."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_topics_groups_and_offsets_follow_within_a_second(autojump_clock: 
         await them.caught_up()
         await trio.sleep(SOON)
         assert len((await slave.pull("T", 0, 0)).records) == 8
-        for offset in (5, 7, 2):  # also a reset backwards
+        for offset in (5, 7, 2):  # a reset backwards too
             await commit(master, offset)
             await trio.sleep(SOON)
             assert await committed(slave) == offset
@@ -48,7 +48,7 @@ async def test_topics_groups_and_offsets_follow_within_a_second(autojump_clock: 
         assert slave.broker.tables.groups.to_body() == master.broker.tables.groups.to_body()
 
 
-async def test_what_is_committed_at_the_slave_while_the_master_is_away_counts(autojump_clock: MockClock) -> None:
+async def test_offsets_committed_at_the_slave_during_an_outage_count(autojump_clock: MockClock) -> None:
     async with pair() as them:
         for _ in range(8):
             await them.master.send("T", b"x")
@@ -68,7 +68,7 @@ async def test_what_is_committed_at_the_slave_while_the_master_is_away_counts(au
         assert await committed(them.slave()) == 1
 
 
-async def test_deletions_arrive(autojump_clock: MockClock) -> None:
+async def test_deletions_are_replicated(autojump_clock: MockClock) -> None:
     async with pair() as them:
         master, slave = them.master, them.slave()
         for number in range(4):
@@ -94,7 +94,7 @@ async def test_deletions_arrive(autojump_clock: MockClock) -> None:
         assert slave.broker.tables.groups.known("CG") is None
 
 
-async def test_deletions_arrive_at_a_slave_that_was_down_and_after_a_restart_of_the_master(
+async def test_deletions_reach_a_slave_that_was_down_despite_a_master_restart(
     autojump_clock: MockClock,
 ) -> None:
     async with pair() as them:
@@ -114,7 +114,7 @@ async def test_deletions_arrive_at_a_slave_that_was_down_and_after_a_restart_of_
         assert slave.store.queue_end("U", 0) == 1
 
 
-async def test_a_master_that_lost_its_disk_takes_nothing_with_it(autojump_clock: MockClock) -> None:
+async def test_a_master_that_lost_its_disk_deletes_nothing_at_slaves(autojump_clock: MockClock) -> None:
     async with pair() as them:
         await them.master.send("T", b"precious")
         await them.caught_up()

@@ -1,4 +1,4 @@
-"""The stream of the log by TLS: between brokers that trust each other, and nobody else."""
+"""The log's stream over TLS: only between brokers that trust each other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rocketlet.replication.stream_codec import report
 from tests.support.pair import pair
 
 
-async def test_only_slaves_with_a_certificate_are_fed(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_only_slaves_with_a_certificate_are_served(autojump_clock: MockClock, tmp_path: Path) -> None:
     authority, stranger = trustme.CA(), trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     for name, issuer in (("broker", authority), ("stranger", stranger)):
@@ -43,7 +43,7 @@ async def test_only_slaves_with_a_certificate_are_fed(autojump_clock: MockClock,
         await trio.sleep(5)
         assert (await them.master.send("T", b"secret")).code == 0
         them.same_log()
-        # Neither one that speaks plainly, nor one whose certificate somebody else has signed.
+        # Neither a plain one, nor one with a certificate signed by somebody else.
         plain = await them.start("slave-2", ha_use_tls=False)
         other = await them.start("slave-3", ha_use_tls=True, **settings("stranger"))
         stream = await them.network.of_host("10.9.0.1").dial(them.master.ha_address)

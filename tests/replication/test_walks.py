@@ -1,4 +1,4 @@
-"""The walk-throughs of docs/operations.md with real processes and the commands that they name."""
+"""The walk-throughs of docs/operations.md with real processes and their commands."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def member(folder: Path, namesrv: str, number: int) -> Iterator[tuple[Program, s
 
 
 def send(namesrv: str, bodies: list[bytes]) -> None:
-    """Until each is acknowledged with SEND_OK."""
+    """Retry until each is acknowledged with SEND_OK."""
     deadline = time.monotonic() + WAIT_SECONDS
     with Producer("walker", namesrv=namesrv) as producer:
         for body in bodies:
@@ -71,7 +71,7 @@ def same(one: Path, other: Path) -> None:
     assert logs[0].rstrip(b"\0") == logs[1].rstrip(b"\0")
 
 
-def test_a_planned_switch_a_lost_master_and_one_that_is_emptied(tmp_path: Path) -> None:
+def test_a_planned_switch_a_lost_master_and_an_emptied_one(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     with name_server(tmp_path) as (_, namesrv), ExitStack() as held:
         master, at = held.enter_context(member(first, namesrv, 0))
@@ -96,7 +96,7 @@ def test_a_planned_switch_a_lost_master_and_one_that_is_emptied(tmp_path: Path) 
         with Producer("walker", namesrv=namesrv) as producer:
             assert producer.send(Message("Walk", b"alone")).status.name == "SLAVE_NOT_AVAILABLE"
 
-        # The old master had more than the new one when it was lost, or might have: it comes back as an empty slave.
+        # The old master had, or may have had, more than the new one when it was lost: it returns as an empty slave.
         said = run("rocketlet.tools", "store", "reseed", str(first / "store"), "--yes")
         assert "set-aside" in said
         (first / "store/rocketlet/role.json").unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The recorded stores unpacked once a run, and one Spark session for all tests that need one."""
+"""The recorded stores, unpacked once per run, and one Spark session for all tests that need one."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def spark_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a cluster of processes on this machine starts its executors from."""
+    """The SPARK_HOME from which a local cluster starts its executors."""
     import pyspark
 
     monkeypatch.setenv("SPARK_HOME", str(Path(pyspark.__file__).parent))

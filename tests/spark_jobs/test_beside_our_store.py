@@ -1,4 +1,4 @@
-"""What Spark rebuilds beside what our own store writes and recovers: the same bytes, and a broker goes on from them."""
+"""What Spark rebuilds equals what our own store writes and recovers, byte for byte, and a broker continues from it."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def reopen(config: StoreConfig, look: Callable[[MessageStore], object]) -> Recov
 
 @pytest.mark.spark
 @pytest.mark.parametrize("partitions", [1, 7, pytest.param(40, marks=pytest.mark.slow)])
-def test_the_same_files_as_our_own(spark: SparkSession, tmp_path: Path, partitions: int) -> None:
+def test_spark_builds_the_files_our_store_builds(spark: SparkSession, tmp_path: Path, partitions: int) -> None:
     from rocketlet.spark_jobs.index_writer import rebuild_index
 
     write_store(config_of(tmp_path / "store"), messages(900, partitions))
@@ -130,7 +130,7 @@ def names(folder: Path) -> list[str]:
 
 
 @pytest.mark.spark
-def test_a_broker_goes_on_from_what_spark_made(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_broker_continues_from_what_spark_built(spark: SparkSession, tmp_path: Path) -> None:
     from rocketlet.spark_jobs.index_writer import rebuild_index
 
     puts = messages(600, 3)
@@ -147,7 +147,7 @@ def test_a_broker_goes_on_from_what_spark_made(spark: SparkSession, tmp_path: Pa
     def look(opened: MessageStore) -> None:
         for (topic, queue_id), wanted in bodies.items():
             assert opened.queue_end(topic, queue_id) == len(wanted)
-            # A consumer comes with an offset that it committed before the queues were lost.
+            # A consumer has an offset that it committed before the queues were lost.
             found = opened.get(topic, queue_id, len(wanted) // 2, 1)
             (record,) = decode_all(b"".join(bytes(piece) for piece in found.slices))
             assert (record.queue_offset, record.body) == (len(wanted) // 2, wanted[len(wanted) // 2])
@@ -172,7 +172,7 @@ def jumping_offsets(draw: st.DrawFn) -> list[int]:
 
 
 @given(jumping_offsets(), st.lists(st.integers(0, 60), max_size=4))
-def test_an_uneven_queue_is_what_our_recovery_makes_of_it(offsets: list[int], cuts: list[int]) -> None:
+def test_an_uneven_queue_equals_our_recoverys(offsets: list[int], cuts: list[int]) -> None:
     log = bytearray()
     found: list[Found] = []
     units = []
@@ -198,10 +198,10 @@ def test_an_uneven_queue_is_what_our_recovery_makes_of_it(offsets: list[int], cu
 
 
 @pytest.mark.spark
-def test_a_live_store_is_read_up_to_its_good_end(
+def test_a_live_store_is_read_up_to_its_last_valid_record(
     spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The store goes on taking messages while Spark reads; what was there before must all be found, and no damage."""
+    """The store accepts messages while Spark reads; all earlier messages must be found, and no damage."""
     from rocketlet.spark_jobs.index_writer import IndexReport, rebuild_index
     from rocketlet.store.layout.consume_queue_entry import entries_of
 
@@ -242,7 +242,7 @@ def test_a_live_store_is_read_up_to_its_good_end(
         assert entries_of(whole[name]).tolist()[: len(units)] == units
 
 
-def test_a_flipped_bit_in_a_queue_offset_does_not_make_an_endless_queue() -> None:
+def test_a_flipped_bit_in_a_queue_offset_does_not_inflate_the_queue() -> None:
     log = bytearray()
     found: list[Found] = []
     for offset in (0, 1, 1 << 40, 3):

@@ -1,8 +1,9 @@
-"""The command line: what it prints and with which code it ends; lookup, export and stats underneath."""
+"""The command line: its output and exit codes; with lookup, export and stats."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -198,10 +199,26 @@ def test_stats_of_a_group_that_lags(spark: SparkSession, tmp_path: Path) -> None
         (["verify"], "Missing option '--store'"),
     ],
 )
-def test_mistakes_are_told_before_spark_starts(arguments: list[str], words: str) -> None:
+def test_errors_are_reported_before_spark_starts(arguments: list[str], words: str) -> None:
     result = run(*arguments)
     assert result.exit_code == 2
     assert words in result.stderr
+
+
+def test_the_heap_of_a_job_depends_on_its_tasks_unless_a_submit_command_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rocketlet.spark_jobs.session import job_settings
+
+    settings = job_settings("local[4]", {}, passes_bytes=True)
+    assert settings["spark.driver.memory"] == "1536m"
+    assert "-Xms1536m" in settings["spark.driver.extraJavaOptions"]
+    more = job_settings("local[4]", {"spark.driver.memory": "1g"}, passes_bytes=True)
+    assert more["spark.driver.memory"] == "1g"
+    assert "-Xms" not in more["spark.driver.extraJavaOptions"]
+    assert job_settings("local[4,2]", {}, passes_bytes=False) == {"spark.driver.memory": "1536m"}
+    every = 512 + 256 * (os.cpu_count() or 1)
+    assert job_settings("local[*]", {"a": "b"}, passes_bytes=False) == {"a": "b", "spark.driver.memory": f"{every}m"}
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert job_settings("local[4]", {"a": "b"}, passes_bytes=True) == {"a": "b"}
 
 
 def test_times() -> None:

@@ -37,7 +37,7 @@ def offsets(frame: DataFrame) -> list[int]:
 
 
 @pytest.mark.parametrize("options", [{}, {"split_size": 5000}, {"partitions": 7}, {"partitions": 40}])
-def test_rows_of_a_store_whatever_the_splits(spark: SparkSession, store_of: Stores, options: dict[str, int]) -> None:
+def test_rows_do_not_depend_on_the_splits(spark: SparkSession, store_of: Stores, options: dict[str, int]) -> None:
     frame = messages(spark, store_of("clean"), "log_offset long, topic string, body_size int", **options)
     expected = expected_of("clean")["records"]
     found = sorted((row.log_offset, row.topic, row.body_size) for row in frame.collect())
@@ -62,7 +62,7 @@ def test_all_columns_arrive_typed(spark: SparkSession, store_of: Stores) -> None
 
 
 def pushed_away(frame: DataFrame) -> bool:
-    """Whether no filter is left for Spark to apply."""
+    """Whether no filter is left to Spark."""
     plan = frame._jdf.queryExecution().executedPlan().toString()
     return "Filter (" not in plan
 
@@ -103,7 +103,7 @@ def test_a_time_range_is_pushed_down_and_skips_segments(spark: SparkSession, sto
     assert read_files < len(expected_of("clean")["commitLog"]["files"])
 
 
-def test_what_cannot_be_pushed_is_left_to_spark(spark: SparkSession, store_of: Stores) -> None:
+def test_other_filters_are_left_to_spark(spark: SparkSession, store_of: Stores) -> None:
     frame = messages(spark, store_of("clean")).where("size(keys) = 1 and topic = 'TopicA' and body_size + 1 > 10")
     assert not pushed_away(frame)
     expected = [
@@ -132,7 +132,7 @@ def write_segment(folder: Path, raw: bytes, size: int = 65536) -> None:
     (folder / "commitlog" / offset_name(0)).write_bytes(raw.ljust(size, b"\0"))
 
 
-def test_what_5x_writes(spark: SparkSession, tmp_path: Path) -> None:
+def test_records_written_by_5x(spark: SparkSession, tmp_path: Path) -> None:
     import pyarrow as pa
 
     squeezed = pa.BufferOutputStream()
@@ -166,7 +166,7 @@ def test_what_5x_writes(spark: SparkSession, tmp_path: Path) -> None:
     assert [damage.reason for damage in damages] == ["the record does not match its __CRC32# property"]
 
 
-def test_damage_is_a_table(spark: SparkSession, store_of: Stores, tmp_path: Path) -> None:
+def test_damage_is_readable_as_a_table(spark: SparkSession, store_of: Stores, tmp_path: Path) -> None:
     shutil.copytree(store_of("clean"), tmp_path / "store")
     records = expected_of("clean")["records"]
     body, magic, last = records[100], records[250], records[-1]
@@ -193,7 +193,9 @@ def test_damage_is_a_table(spark: SparkSession, store_of: Stores, tmp_path: Path
         assert [row.log_offset for row in rows if row.crc_state != "good"] == [body["phy"]]
 
 
-def test_a_store_that_is_open_is_read_up_to_its_good_end(spark: SparkSession, store_of: Stores, tmp_path: Path) -> None:
+def test_an_open_store_is_read_up_to_its_last_valid_record(
+    spark: SparkSession, store_of: Stores, tmp_path: Path
+) -> None:
     shutil.copytree(store_of("crash"), tmp_path / "store")
     records = expected_of("crash")["records"]
     cut = records[-8]
@@ -215,7 +217,7 @@ def test_a_store_that_is_open_is_read_up_to_its_good_end(spark: SparkSession, st
     assert offsets(messages(spark, tmp_path / "store", tail="stop")) == before
 
 
-def test_what_an_older_log_left_behind_is_no_message(spark: SparkSession, tmp_path: Path) -> None:
+def test_remains_of_an_older_log_are_not_messages(spark: SparkSession, tmp_path: Path) -> None:
     def record(number: int, at: int, time: int) -> bytes:
         return encode(Record("T", 0, number, at, b"x" * 50, store_timestamp=time))
 
@@ -232,7 +234,7 @@ def test_what_an_older_log_left_behind_is_no_message(spark: SparkSession, tmp_pa
     assert damage.reason.startswith("left behind when the log was cut")
 
 
-def test_a_log_of_dledger(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_dledger_log(spark: SparkSession, tmp_path: Path) -> None:
     def entry(index: int, at: int, body: bytes, magic: int = 1) -> bytes:
         head = b"".join(
             number.to_bytes(width, "big")
@@ -268,7 +270,7 @@ def test_a_log_of_dledger(spark: SparkSession, tmp_path: Path) -> None:
         ({}, "colour string", "a message row has topic, queue_id"),
     ],
 )
-def test_mistakes_are_named(
+def test_wrong_options_are_named(
     spark: SparkSession, store_of: Stores, options: dict[str, str], schema: str, words: str
 ) -> None:
     with pytest.raises(Exception, match=words):

@@ -1,4 +1,4 @@
-"""Batches appear once, whatever dies in between; hypothesis kills the writer at every call that changes the disk."""
+"""Batches appear once, whatever fails in between; hypothesis kills the writer at every call that changes the disk."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from rocketlet.spark_jobs.day_files import DayFiles
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """The process is killed here."""
 
 
 @contextmanager
 def killed_after(calls: int) -> Iterator[None]:
-    """Ends what runs inside at one of the calls that rename or remove a file."""
+    """Ends the block at one of the calls that rename or remove a file."""
     left = calls
 
     def counted(call):  # type: ignore[no-untyped-def]
@@ -46,7 +46,7 @@ def killed_after(calls: int) -> Iterator[None]:
 
 
 def write(files: DayFiles, batch: int, rows: dict[str, list[int]]) -> None:
-    """What a query does with one batch: rows by topic, in two files each."""
+    """A query's write of one batch: rows by topic, in two files each."""
     staging = files.staging(batch)
     for topic, numbers in rows.items():
         folder = staging / "day=2026-11-18" / f"topic={topic}"
@@ -68,7 +68,7 @@ def rows_of(root: Path) -> list[int]:
 
 @pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 6), st.booleans()), max_size=14))
-def test_every_row_is_there_once_after_any_crashes(steps: list[tuple[int, int, bool]]) -> None:
+def test_every_row_exists_once_after_any_crashes(steps: list[tuple[int, int, bool]]) -> None:
     root = Path(tempfile.mkdtemp())
     try:
         files = DayFiles(root)
@@ -79,7 +79,7 @@ def test_every_row_is_there_once_after_any_crashes(steps: list[tuple[int, int, b
                 write(files, batch, {"A": numbers, "B": [number + 50 for number in numbers]})
                 if compacts:
                     files.compact(batch)
-            # The next process: what was interrupted is finished, and the batch is repeated, for it was not confirmed.
+            # The next process finishes what was interrupted, and the batch is repeated, since it was not confirmed.
             files.recover()
             write(files, batch, {"A": numbers, "B": [number + 50 for number in numbers]})
             expected += [*numbers, *(number + 50 for number in numbers)]
@@ -91,7 +91,7 @@ def test_every_row_is_there_once_after_any_crashes(steps: list[tuple[int, int, b
         shutil.rmtree(root)
 
 
-def test_small_files_are_joined_and_the_batch_under_way_is_left_alone(tmp_path: Path) -> None:
+def test_small_files_are_compacted_and_the_open_batch_left_alone(tmp_path: Path) -> None:
     files = DayFiles(tmp_path)
     for batch in range(10):
         write(files, batch, {"A": [batch]})
@@ -104,7 +104,7 @@ def test_small_files_are_joined_and_the_batch_under_way_is_left_alone(tmp_path: 
     assert files.compact(9) == 0
 
 
-def test_files_that_are_large_enough_stay(tmp_path: Path) -> None:
+def test_files_that_are_large_enough_are_kept(tmp_path: Path) -> None:
     files = DayFiles(tmp_path, target_bytes=100)
     for batch in range(20):
         write(files, batch, {"A": list(range(batch, batch + 3))})

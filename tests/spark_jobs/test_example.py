@@ -1,4 +1,4 @@
-"""The tour of examples/spark, as a person runs it: it ends with a broker serving what Spark rebuilt."""
+"""The tour of examples/spark, run as by a user: it ends with a broker serving what Spark rebuilt."""
 
 from __future__ import annotations
 

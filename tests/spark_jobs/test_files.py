@@ -1,4 +1,4 @@
-"""The door to files: ranges, sparse files, and a lock that another process holds."""
+"""File access: ranges, sparse files, and a lock held by another process."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_writing_leaves_holes(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_a_lock_of_another_process_is_seen_and_not_taken(tmp_path: Path) -> None:
+def test_another_processs_lock_is_seen_and_not_taken(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     assert not is_locked(str(lock))
     lock.write_bytes(b"lock")

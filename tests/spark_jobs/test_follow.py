@@ -1,4 +1,4 @@
-"""`follow` as a user runs it: a process that is killed again and again, beside a broker that is killed too."""
+"""`follow` as a user runs it: a process that is killed repeatedly, with a broker that is killed too."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
-import pyarrow.dataset as ds
 import pytest
 
 from rocketlet import Message, Producer, PullConsumer
@@ -34,18 +34,23 @@ def ran(*words: str) -> str:
     return done.stdout
 
 
+def read(out: Path, *columns: str) -> Any:
+    import pyarrow.dataset as ds  # and pandas with it: half a second, which every run of tests would wait for
+
+    return ds.dataset(out, format="parquet", partitioning="hive").to_table(columns=list(columns))
+
+
 def rows_of(out: Path) -> list[str]:
-    table = ds.dataset(out, format="parquet", partitioning="hive").to_table(columns=["body"])
-    return sorted(body.decode() for body in table["body"].to_pylist())
+    return sorted(body.decode() for body in read(out, "body")["body"].to_pylist())
 
 
 def places_of(out: Path) -> list[tuple[int, int]]:
     """Queue and offset of each row, of one topic of one broker."""
-    table = ds.dataset(out, format="parquet", partitioning="hive").to_table(columns=["queue_id", "queue_offset"])
+    table = read(out, "queue_id", "queue_offset")
     return list(zip(table["queue_id"].to_pylist(), table["queue_offset"].to_pylist(), strict=True))
 
 
-def test_topics_become_files_and_the_status_tells_the_lag(tmp_path: Path) -> None:
+def test_topics_become_files_and_the_status_shows_the_lag(tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     with ThreadStack(LocalSettings(namesrv_port=0, broker_port=0)) as stack:
         source = ["--namesrv", stack.namesrv, "--topics", "Orders", "--conf", "spark.sql.shuffle.partitions=2"]
@@ -69,7 +74,7 @@ def test_topics_become_files_and_the_status_tells_the_lag(tmp_path: Path) -> Non
         (["status", "--out", "nowhere"], "has not finished a batch yet"),
     ],
 )
-def test_what_cannot_be_done_is_said_before_spark_starts(words: list[str], said: str) -> None:
+def test_impossible_requests_are_refused_before_spark_starts(words: list[str], said: str) -> None:
     done = subprocess.run(command(*words), cwd=REPOSITORY, capture_output=True, text=True, timeout=900)
     assert done.returncode == 2
     assert said in done.stderr
@@ -84,7 +89,7 @@ def batches_done(out: Path) -> int:
 
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.usefixtures("spark_home")
-def test_kills_lose_nothing_and_double_nothing(tmp_path: Path, run: str) -> None:
+def test_kills_lose_and_duplicate_nothing(tmp_path: Path, run: str) -> None:
     out = tmp_path / "out"
     with name_server(tmp_path / "namesrv") as (_, namesrv), ExitStack() as held:
         broker = broker_for(run, tmp_path, namesrv, held)
@@ -108,7 +113,7 @@ def test_kills_lose_nothing_and_double_nothing(tmp_path: Path, run: str) -> None
                 for queue in consumer.queues("Ledger")
                 for offset in range(consumer.max_offset(queue))
             }
-    # A message whose acknowledgement was lost with a broker is sent again: then the topic has it twice, and so have we.
+    # A message whose acknowledgement was lost with a broker is sent again: the topic then has it twice, and so do we.
     places = places_of(out)
     assert len(places) == len(set(places))
     assert set(places) == messages

@@ -1,4 +1,4 @@
-"""Index files made and compared a piece at a time: whatever the pieces, the result is that of the whole."""
+"""Index files built and compared in pieces: whatever the pieces, the result equals that of the whole."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketlet.spark_jobs.comparisons import compare_index, wrong_links
+from rocketlet.spark_jobs.comparisons import StretchPlaces, compare_index, wrong_links
 from rocketlet.spark_jobs.index_segments import INDEX_ITEM, IndexFile
 from rocketlet.spark_jobs.segment_rows import Array
 from rocketlet.spark_jobs.verify_index import Stretch, stretches_of
@@ -33,7 +33,7 @@ def file_of(parts: list[Array], *, follows: bool) -> bytes:
 
 
 @given(KEYS, CUTS)
-def test_a_file_made_in_pieces_is_that_of_a_broker(keys: list[tuple[int, int, int]], cuts: list[int]) -> None:
+def test_a_file_built_in_pieces_equals_a_brokers(keys: list[tuple[int, int, int]], cuts: list[int]) -> None:
     items = items_of(keys)
     buffer = bytearray(GEOMETRY.file_size)
     table = IndexTable(buffer, GEOMETRY)
@@ -44,7 +44,7 @@ def test_a_file_made_in_pieces_is_that_of_a_broker(keys: list[tuple[int, int, in
 
 
 @given(KEYS.filter(bool), CUTS)
-def test_the_first_time_counts_from_the_file_before(keys: list[tuple[int, int, int]], cuts: list[int]) -> None:
+def test_the_first_time_is_relative_to_the_previous_file(keys: list[tuple[int, int, int]], cuts: list[int]) -> None:
     items = items_of([(0, 0, 0), *keys])
     buffer = bytearray(GEOMETRY.file_size)
     table = IndexTable(buffer, GEOMETRY)
@@ -60,7 +60,7 @@ def entries_in(file: bytes, count: int) -> Array:
 
 
 @given(KEYS.filter(bool), CUTS, st.data())
-def test_a_wrong_link_is_found_in_whichever_part_it_is(
+def test_a_wrong_link_is_found_in_any_part(
     keys: list[tuple[int, int, int]], cuts: list[int], data: st.DataObject
 ) -> None:
     file = file_of([items_of(keys)], follows=False)
@@ -96,4 +96,20 @@ def test_a_file_with_many_keys_is_compared_in_stretches() -> None:
         Stretch(1, 3633, 6266),
         Stretch(1, 6266, 8900),
         Stretch(2, 8900, 1 << 62),
+    ]
+
+
+@given(st.lists(st.integers(-5, 100), max_size=60), st.lists(st.integers(0, 90), unique=True, max_size=5), CUTS)
+def test_no_entry_of_a_stretch_is_outside_its_place(offsets: list[int], cuts: list[int], parts: list[int]) -> None:
+    begins = [-1, *sorted(cuts)]
+    entries = np.zeros(len(offsets), entry_dtype())
+    entries["log_offset"] = offsets
+    places = StretchPlaces(begins)
+    assert np.concatenate(list(places.noted(np.split(entries, sorted(parts))))).tolist() == entries.tolist()
+    of_stretches: dict[int, list[int]] = {}
+    for number, offset in enumerate(offsets):
+        if offset >= -1:
+            of_stretches.setdefault(sum(begin <= offset for begin in begins) - 1, []).append(number)
+    assert places.found() == [
+        (stretch, min(numbers), max(numbers) + 1) for stretch, numbers in sorted(of_stretches.items())
     ]

@@ -57,7 +57,7 @@ def index_contents(store: Path) -> list[bytes]:
         pytest.param("shapes", 40, marks=pytest.mark.slow),
     ],
 )
-def test_files_equal_those_of_rocketmq(
+def test_files_equal_rocketmqs(
     spark: SparkSession, store_of: Stores, tmp_path: Path, case: str, partitions: int
 ) -> None:
     from rocketlet.spark_jobs.index_writer import rebuild_index
@@ -122,7 +122,7 @@ def test_a_store_with_extension_files_gets_plain_tags_codes(
         ("clean-body-bit", 450),
     ],
 )
-def test_stopping_at_damage_keeps_what_rocketmq_keeps(
+def test_stopping_at_damage_keeps_what_rocketmq_would_keep(
     spark: SparkSession, store_of: Stores, tmp_path: Path, case: str, kept: int
 ) -> None:
     import json
@@ -142,7 +142,7 @@ def test_stopping_at_damage_keeps_what_rocketmq_keeps(
         assert sum(1 for unit in entries_of(raw).tolist() if unit != (0, 0, 0)) == queue["max"]
 
 
-def test_reading_on_behind_damage_marks_what_is_lost(spark: SparkSession, store_of: Stores, tmp_path: Path) -> None:
+def test_reading_past_damage_marks_what_is_lost(spark: SparkSession, store_of: Stores, tmp_path: Path) -> None:
     from rocketlet.spark_jobs.index_writer import rebuild_index
 
     shutil.copytree(store_of("clean") / "commitlog", tmp_path / "store/commitlog")

@@ -1,4 +1,4 @@
-"""Which Java Spark gets."""
+"""Choosing Spark's Java."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rocketlet.spark_jobs.java_home import NoJava, use_java, version_of
 
 
 def jdk(where: Path, version: str) -> Path:
-    """A directory that looks like a JDK; its java prints its arguments, one a line."""
+    """A directory that looks like a JDK; its java prints its arguments, one per line."""
     java = where / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
@@ -38,14 +38,14 @@ def test_the_version_is_in_the_release_file(tmp_path: Path, version: str, number
     assert version_of(tmp_path) is None
 
 
-def test_java_home_is_the_users_word(tmp_path: Path) -> None:
+def test_java_home_is_the_users_decision(tmp_path: Path) -> None:
     mine, other = jdk(tmp_path / "mine", "17.0.1"), jdk(tmp_path / "other", "21")
     environment = {"JAVA_HOME": str(mine), "PATH": str(other / "bin")}
     assert use_java(environment) == f"Java 17 at JAVA_HOME={mine}"
     assert environment["JAVA_HOME"] == str(mine)
 
 
-def test_a_wrong_java_home_is_an_error_and_not_passed_over(tmp_path: Path) -> None:
+def test_a_wrong_java_home_is_an_error(tmp_path: Path) -> None:
     other = jdk(tmp_path / "other", "21")
     with pytest.raises(NoJava, match="is Java 11, and Spark needs 17 or newer"):
         use_java({"JAVA_HOME": str(jdk(tmp_path / "old", "11.0.2")), "PATH": str(other / "bin")})
@@ -53,7 +53,7 @@ def test_a_wrong_java_home_is_an_error_and_not_passed_over(tmp_path: Path) -> No
         use_java({"JAVA_HOME": str(tmp_path / "nothing"), "PATH": str(other / "bin")})
 
 
-def test_the_java_on_the_path_through_its_links(tmp_path: Path) -> None:
+def test_java_on_the_path_is_found_through_links(tmp_path: Path) -> None:
     home = jdk(tmp_path / "jdk-17", "17.0.15")
     links = tmp_path / "bin"
     links.mkdir()
@@ -64,7 +64,9 @@ def test_the_java_on_the_path_through_its_links(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_the_package_where_the_path_has_none_or_too_old_a_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_packaged_java_is_used_if_the_path_has_none_or_too_old_a_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     packaged = jdk(tmp_path / "it's packaged", "21.0.8")
     monkeypatch.setattr(java_home, "_packaged", lambda: packaged)
     for path in (tmp_path / "nothing", jdk(tmp_path / "old", "1.8.0") / "bin"):
@@ -76,7 +78,7 @@ def test_the_package_where_the_path_has_none_or_too_old_a_java(tmp_path: Path, m
         assert told.split("\n")[:-1] == ["-cp", "a b", "-Xmx1g", "$HOME", ""]
 
 
-def test_where_there_is_none_one_line_says_what_to_do(tmp_path: Path) -> None:
+def test_without_any_java_one_line_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(NoJava) as caught:
         use_java({"PATH": str(tmp_path)})
     assert str(caught.value) == (
@@ -93,7 +95,7 @@ def test_where_there_is_none_one_line_says_what_to_do(tmp_path: Path) -> None:
     reason="needs the extras spark and spark-java",
 )
 def test_spark_runs_on_the_packaged_java(tmp_path: Path) -> None:
-    # In a process of its own: a JVM, once started, stays with its process.
+    # In a separate process: a JVM, once started, stays with its process.
     script = (
         "import os, sys\n"
         "from rocketlet.spark_jobs.java_home import use_java\n"

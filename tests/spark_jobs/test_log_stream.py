@@ -1,8 +1,10 @@
-"""The log as a stream: it ends where records end, goes on where they do, and passes damages as a batch read does."""
+"""The log as a stream: it ends where records end, continues when they do, and skips damage as a batch read does."""
 
 from __future__ import annotations
 
+import logging
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,16 +19,21 @@ from rocketlet.spark_jobs.commit_log import find_commit_log, read_split
 from rocketlet.spark_jobs.datasource import BadOption, stream_options
 from rocketlet.spark_jobs.log_stream import LogLost, LogPartition, LogStream, StreamOptions
 from tests.spark_jobs.conftest import CASES, DAMAGED
+from tests.support.java_programs import JavaPrograms, Missing
+from tests.support.killing import Sending
+from tests.support.programs import name_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
 
 FILE = 4096
 SPLIT = 1500
 
 
 class Log:
-    """A log that is written to as a broker does it: records into files of zeros, blanks at their ends."""
+    """A log written like a broker's: records in files of zeros, blanks at their ends."""
 
     def __init__(self, root: Path) -> None:
         self.folder = root / "commitlog"
@@ -76,7 +83,7 @@ def read(stream: LogStream, start: dict[str, int], end: dict[str, int]) -> list[
 ALL = ReadAllAvailable()
 
 
-def test_a_stream_follows_records_over_the_ends_of_files(tmp_path: Path) -> None:
+def test_a_stream_follows_records_across_files(tmp_path: Path) -> None:
     log, stream = Log(tmp_path), stream_of(tmp_path)
     at, seen = stream.initialOffset(), []
     for number in range(40):
@@ -89,7 +96,7 @@ def test_a_stream_follows_records_over_the_ends_of_files(tmp_path: Path) -> None
     assert read(stream, stream.initialOffset(), at) == log.offsets
 
 
-def test_a_limit_is_kept_and_nothing_is_left_out(tmp_path: Path) -> None:
+def test_a_limit_is_kept_and_nothing_is_skipped(tmp_path: Path) -> None:
     log, stream = Log(tmp_path), stream_of(tmp_path)
     for number in range(60):
         log.append(b"x" * (number * 53 % 700))
@@ -114,7 +121,7 @@ def test_a_record_larger_than_the_limit_does_not_stop_a_stream(tmp_path: Path) -
     assert seen == log.offsets
 
 
-def test_an_empty_store_and_a_folder_that_is_not_there_yet_are_waited_for(tmp_path: Path) -> None:
+def test_an_empty_store_and_a_missing_folder_are_waited_for(tmp_path: Path) -> None:
     stream = stream_of(tmp_path / "store", "latest")
     at = stream.initialOffset()
     assert at == stream.latestOffset(at, ALL) == {"log_offset": 0}
@@ -124,7 +131,7 @@ def test_an_empty_store_and_a_folder_that_is_not_there_yet_are_waited_for(tmp_pa
     assert read(stream, at, stream.latestOffset(at, ALL)) == [0]
 
 
-def test_a_stream_waits_at_what_is_no_record_until_the_log_goes_on(tmp_path: Path) -> None:
+def test_a_stream_waits_at_an_invalid_record_until_the_log_continues(tmp_path: Path) -> None:
     log, stream = Log(tmp_path), stream_of(tmp_path)
     log.append(b"good")
     damaged = log.append(b"damaged" * 20)
@@ -139,7 +146,7 @@ def test_a_stream_waits_at_what_is_no_record_until_the_log_goes_on(tmp_path: Pat
     assert read(stream, at, then) + read(stream, then, later) == [one for one in log.offsets if one != damaged]
 
 
-def test_the_latest_start_leaves_out_what_is_there(tmp_path: Path) -> None:
+def test_starting_at_latest_skips_existing_records(tmp_path: Path) -> None:
     log, stream = Log(tmp_path), stream_of(tmp_path, "latest")
     log.append(b"before")
     at = stream.initialOffset()
@@ -147,7 +154,7 @@ def test_the_latest_start_leaves_out_what_is_there(tmp_path: Path) -> None:
     assert read(stream, at, stream.latestOffset(at, ALL)) == [new]
 
 
-def test_available_now_ends_at_what_is_there_when_the_query_begins(tmp_path: Path) -> None:
+def test_available_now_ends_at_the_end_when_the_query_begins(tmp_path: Path) -> None:
     log, stream = Log(tmp_path), stream_of(tmp_path)
     log.append(b"before")
     stream.prepareForTriggerAvailableNow()
@@ -157,7 +164,7 @@ def test_available_now_ends_at_what_is_there_when_the_query_begins(tmp_path: Pat
     assert stream.latestOffset(end, ALL) == end
 
 
-def test_files_that_went_before_they_were_read_are_lost_data(tmp_path: Path) -> None:
+def test_files_deleted_before_they_were_read_are_lost_data(tmp_path: Path) -> None:
     log = Log(tmp_path)
     while log.end < 2 * FILE:
         log.append(b"x" * 500)
@@ -193,7 +200,7 @@ def test_recorded_stores_stream_as_they_are_read(case: str, store_of: Callable[[
         ({"failOnDataLoss": "perhaps"}, "it may be true or false"),
     ],
 )
-def test_options_that_cannot_be_used_are_named(given: dict[str, str], words: str) -> None:
+def test_unusable_stream_options_are_named(given: dict[str, str], words: str) -> None:
     with pytest.raises(BadOption, match=words):
         stream_options(given)
 
@@ -221,3 +228,54 @@ def test_spark_follows_a_log_into_files(spark: SparkSession, tmp_path: Path) -> 
     for _ in range(5):
         log.append(b"y")
     assert run() == 25
+
+
+@pytest.mark.spark
+@pytest.mark.interop
+@pytest.mark.slow
+def test_the_log_of_a_java_broker_is_followed_while_it_writes_and_over_its_death(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    try:
+        programs = JavaPrograms.prepare()
+    except Missing as missing:
+        pytest.skip(str(missing))
+    store, out = tmp_path / "java" / "store", tmp_path / "out"
+    with (
+        name_server(tmp_path / "namesrv") as (_, namesrv),
+        programs.broker(
+            tmp_path / "java", namesrv, mappedFileSizeCommitLog=64 << 10, maxMessageSize=32 << 10
+        ) as broker,
+        Sending(namesrv, "Ledger") as sending,
+    ):
+        source = spark.readStream.format("commitlog").option("starting", "earliest").load(str(store))
+        rows = source.where("topic = 'Ledger'").select("log_offset", "body").writeStream.format("parquet")
+        rows = rows.option("path", str(out)).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = rows.trigger(processingTime="200 milliseconds").start()
+
+        def followed() -> dict[int, str]:
+            if not list(out.glob("_spark_metadata/[0-9]*")):
+                return {}  # no batch is whole yet
+            rows = spark.read.schema("log_offset long, body binary").parquet(str(out)).collect()
+            return {row.log_offset: row.body.decode() for row in rows}
+
+        def wait_for(wanted: Callable[[], bool]) -> None:
+            deadline = time.monotonic() + 600
+            while not wanted():
+                assert query.isActive, query.exception()
+                assert time.monotonic() < deadline, (len(followed()), len(sending.acknowledged))
+                time.sleep(0.2)
+
+        wait_for(lambda: len(followed()) > 200)
+        broker.kill()
+        broker.start()
+        seen = len(followed())
+        wait_for(lambda: len(followed()) > seen + 200)
+        acknowledged = sending.stop()
+        wait_for(lambda: set(acknowledged) <= set(followed().values()))
+        query.stop()
+    there = spark.read.format("commitlog").load(str(store)).where("topic = 'Ledger'").collect()
+    assert {row.log_offset: row.body.decode() for row in there} == followed()
+    assert spark.read.parquet(str(out)).count() == len(there)
+    assert len(find_commit_log(str(store)).segments) > 1
+    log.info("%d rows followed, %d acknowledged", len(there), len(acknowledged))

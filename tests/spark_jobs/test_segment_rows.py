@@ -1,4 +1,4 @@
-"""Records as columns, without Spark: every recorded store, any split, and bytes that are broken on purpose."""
+"""Records as columns, without Spark: every recorded store, any split, and deliberately corrupted bytes."""
 
 from __future__ import annotations
 
@@ -37,9 +37,21 @@ def rows_of(path: Path, split_size: int) -> list[dict[str, Any]]:
     return rows
 
 
+def test_the_next_file_of_an_open_store_may_be_empty_while_it_is_made(tmp_path: Path) -> None:
+    log = tmp_path / "commitlog"
+    log.mkdir()
+    (log / f"{0:020}").write_bytes(encode(Record("T", 0, 0, 0, b"x", store_timestamp=5)).ljust(4096, b"\0"))
+    (log / f"{4096:020}").touch()
+    assert [damage.size for damage in find_commit_log(str(tmp_path)).damages] == [4096]
+    (tmp_path / "abort").touch()
+    assert find_commit_log(str(tmp_path)).damages == []
+    (log / f"{8192:020}").touch()
+    assert [damage.log_offset for damage in find_commit_log(str(tmp_path)).damages] == [4096]
+
+
 @pytest.mark.parametrize("split_size", [999, 1 << 26])
 @pytest.mark.parametrize("case", CASES)
-def test_every_recorded_message(store_of: Callable[[str], Path], case: str, split_size: int) -> None:
+def test_every_recorded_message_is_a_row(store_of: Callable[[str], Path], case: str, split_size: int) -> None:
     rows = rows_of(store_of(case), split_size)
     expected = expected_of(case)["records"]
     assert [row["log_offset"] for row in rows] == [record["phy"] for record in expected]
@@ -64,7 +76,7 @@ def test_every_recorded_message(store_of: Callable[[str], Path], case: str, spli
             assert row["tags_code"] == want["tagsCode"]
 
 
-def test_only_what_is_asked_for_is_decoded(store_of: Callable[[str], Path]) -> None:
+def test_only_requested_columns_are_decoded(store_of: Callable[[str], Path]) -> None:
     (split,) = find_commit_log(str(store_of("mixed"))).splits()
     data, found = read_split(split)
     batch = MessageBatch(data, found.heads_in(data))
@@ -76,7 +88,7 @@ def test_only_what_is_asked_for_is_decoded(store_of: Callable[[str], Path]) -> N
     assert "_bodies" not in vars(batch)
 
 
-def test_hosts_of_both_families(store_of: Callable[[str], Path]) -> None:
+def test_hosts_of_both_address_families(store_of: Callable[[str], Path]) -> None:
     rows = rows_of(store_of("ipv6"), 4096)
     log = find_commit_log(str(store_of("ipv6")))
     raw = b"".join(bytes(read_split(Split(segment, 0, segment.end, True))[0]) for segment in log.segments)
@@ -92,7 +104,7 @@ tangled = st.lists(st.sampled_from([b"\x01", b"\x02", b"KEYS", b"TAGS", b"v", b"
 
 
 @given(st.lists(tangled.map(b"".join), max_size=8))
-def test_properties_by_the_rules(texts: list[bytes]) -> None:
+def test_properties_follow_the_rules(texts: list[bytes]) -> None:
     data, places = b"", []
     for text in texts:
         places.append(len(data))
@@ -138,7 +150,7 @@ def file_of(bodies: list[bytes], full: bool) -> tuple[bytearray, list[int]]:
     st.integers(64, FILE),
     st.integers(0, 700),
 )
-def test_splits_agree_with_the_reader_of_the_whole(
+def test_splits_agree_with_a_whole_read(
     bodies: list[bytes], full: bool, flips: list[tuple[int, int]], split: int, overhang: int
 ) -> None:
     file, _ = file_of(bodies, full)
@@ -164,7 +176,7 @@ def test_splits_agree_with_the_reader_of_the_whole(
 
 
 @given(st.lists(st.binary(max_size=200), min_size=1, max_size=6), st.integers(0, 1199), st.integers(0, 255))
-def test_heads_of_garbage_stay_inside_the_data(bodies: list[bytes], at: int, value: int) -> None:
+def test_garbage_headers_stay_inside_the_data(bodies: list[bytes], at: int, value: int) -> None:
     file, places = file_of(bodies, False)
     file[at] = value
     end = places[-1] + 100

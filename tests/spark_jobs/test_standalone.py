@@ -1,4 +1,4 @@
-"""The jobs on a standalone cluster: a master, two workers, executors whose Python has nothing of ours but the zip."""
+"""The jobs on a standalone cluster: a master, two workers, executors whose Python has our code only from the zip."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ for place in session.sparkContext.parallelize(range(16), 16).mapPartitions(place
 
 @contextmanager
 def spark_program(folder: Path, name: str, *words: str, ready: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A master or a worker, which has said that it is ready; ended by its pid."""
+    """A master or a worker, started until ready; ended by its pid."""
     log = folder / f"{name}.log"
     environment = os.environ | {
         "SPARK_HOME": str(SPARK), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_WORKER_DIR": str(folder / name),
@@ -76,10 +76,10 @@ class Standalone:
         self._package = package
 
     def submit(self, job: str, *words: str) -> str:
-        """What the job printed."""
+        """Run a job. Returns its output."""
         script = self._folder / "job.py"
         script.write_text(job)
-        # Nothing of ours is on the driver's path either: it runs in the folder with the zip's package alone.
+        # The driver's path has none of our code either: it runs in the folder with only the zip's package.
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | {
             "SPARK_HOME": str(SPARK), "PYSPARK_PYTHON": str(self._folder / "venv" / "bin" / "python"),
             "SPARK_LOCAL_IP": "127.0.0.1",
@@ -125,7 +125,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
         yield Standalone(folder, master, package)
 
 
-def test_index_by_two_workers_that_have_our_package_from_the_zip_alone(cluster: Standalone, tmp_path: Path) -> None:
+def test_two_workers_build_an_index_from_the_zip_alone(cluster: Standalone, tmp_path: Path) -> None:
     records = write_log(tmp_path / "store", 8 << 20, file_size=4 << 20)
     said = cluster.submit(WHERE + JOB, "index", "--store", str(tmp_path / "store"), "--out", str(tmp_path / "out"))
     places = [line.split()[1:] for line in said.splitlines() if line.startswith("PLACE")]
@@ -137,7 +137,7 @@ def test_index_by_two_workers_that_have_our_package_from_the_zip_alone(cluster: 
     assert sum(int((sizes > 0).sum()) for sizes in units) == records
 
 
-def test_follow(cluster: Standalone, tmp_path: Path) -> None:
+def test_follow_on_a_standalone_cluster(cluster: Standalone, tmp_path: Path) -> None:
     import pyarrow.dataset as ds
 
     out = tmp_path / "out"

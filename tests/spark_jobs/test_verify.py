@@ -1,4 +1,4 @@
-"""`verify`: sound stores are good, and each planted fault is named with its place, and nothing else."""
+"""`verify`: intact stores pass, and exactly the planted faults are reported, with their places."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check(spark: SparkSession, path: Path, case: str = "clean", partitions: int 
 
 
 @pytest.mark.parametrize("case", ["clean", "mixed", "shapes", "ext", "ipv6", "retained", "slave"])
-def test_what_rocketmq_left_is_good(spark: SparkSession, store_of: Stores, case: str) -> None:
+def test_what_rocketmq_left_is_intact(spark: SparkSession, store_of: Stores, case: str) -> None:
     report = check(spark, store_of(case), case)
     assert [str(finding) for finding in report.findings] == []
     assert report.damages == []
@@ -42,7 +42,7 @@ def test_what_rocketmq_left_is_good(spark: SparkSession, store_of: Stores, case:
     assert [segment.records for segment in report.segments] == [file["records"] for file in files]
 
 
-def test_each_fault_is_found_where_it_is(spark: SparkSession, store_of: Stores, tmp_path: Path) -> None:
+def test_each_fault_is_found_at_its_place(spark: SparkSession, store_of: Stores, tmp_path: Path) -> None:
     store = tmp_path / "store"
     shutil.copytree(store_of("clean"), store)
     records = expected_of("clean")["records"]
@@ -89,7 +89,7 @@ def test_each_fault_is_found_where_it_is(spark: SparkSession, store_of: Stores, 
     assert any("NOT" not in line and "1 damages" in line for line in report.lines())
 
 
-def test_a_seal_sees_what_no_record_shows(spark: SparkSession, store_of: Stores, tmp_path: Path) -> None:
+def test_a_seal_detects_what_no_record_shows(spark: SparkSession, store_of: Stores, tmp_path: Path) -> None:
     from rocketlet.store.layout import seal_layout
 
     store = tmp_path / "store"
@@ -150,7 +150,7 @@ def test_a_seal_sees_what_no_record_shows(spark: SparkSession, store_of: Stores,
         ),
     ],
 )
-def test_damaged_stores_yield_exact_reports(spark: SparkSession, store_of: Stores, case: str, said: list[str]) -> None:
+def test_damaged_stores_give_exact_reports(spark: SparkSession, store_of: Stores, case: str, said: list[str]) -> None:
     store = store_of(f"damaged/{case}")
     report = check(spark, store, partitions=2)
     found = [f"D {damage.log_offset} {damage.size} {damage.reason}" for damage in report.damages]
@@ -165,7 +165,7 @@ def test_damaged_stores_yield_exact_reports(spark: SparkSession, store_of: Store
     assert found == said
 
 
-def test_offsets_given_out_twice_and_left_out(spark: SparkSession, tmp_path: Path) -> None:
+def test_duplicate_and_missing_offsets(spark: SparkSession, tmp_path: Path) -> None:
     from rocketlet.common.message_record import Record, encode
 
     raw = b""

@@ -1,4 +1,4 @@
-"""Checks change nothing, find what is wrong, and say what a repair then does."""
+"""Checks change nothing, find damage, and announce what a repair then does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.stores import CASES, DAMAGED, unpacked
 
 
 def checked(path: Path) -> CheckReport:
-    """As the command does it: from the directory alone."""
+    """As by the command: from the directory only."""
     return check(RealDisk(), StoreConfig(store_path_root_dir=str(path)), lambda _: None)
 
 
@@ -33,7 +33,7 @@ def fingerprint(path: Path) -> dict[str, tuple[str, int]]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_javas_stores_are_sound(case: str, tmp_path: Path) -> None:
+def test_javas_stores_are_intact(case: str, tmp_path: Path) -> None:
     config = unpacked(case, tmp_path)
     assert found_config(RealDisk(), StoreConfig(store_path_root_dir=config.store_path_root_dir)) == (
         StoreConfig(
@@ -52,7 +52,7 @@ def test_javas_stores_are_sound(case: str, tmp_path: Path) -> None:
     assert fingerprint(tmp_path) == before
 
 
-SOUND = {  # what a broker's next start handles without a word
+SOUND = {  # what a broker's next start handles silently
     "clean-control", "clean-first-file-gone", "clean-no-checkpoint", "clean-with-abort", "clean-zero-last-file",
     "clean-foreign-file", "crash-control", "crash-garbage-tail", "crash-no-checkpoint",
 }  # fmt: skip
@@ -90,7 +90,7 @@ def findings(model: StoreModel) -> list[tuple[str, str]]:
     return [(finding.severity, finding.where) for finding in report.findings]
 
 
-def test_a_sound_store_of_ours() -> None:
+def test_our_store_is_intact() -> None:
     model = model_of(60)
     report = check(model.disk, small_config(), lambda _: None)
     assert report.is_sound, report.lines()
@@ -100,7 +100,7 @@ def test_a_sound_store_of_ours() -> None:
     assert json.loads(json.dumps(report.as_dict()))["sound"] is True
 
 
-def test_a_changed_property_is_seen_by_the_seal_alone() -> None:
+def test_a_changed_property_is_detected_only_by_the_seal() -> None:
     model = model_of(60)
     one = model.kept[5]
     path = f"{ROOT}/commitlog/{0:020d}"
@@ -140,7 +140,7 @@ def test_tables() -> None:
     assert sorted(findings(model)) == [(DAMAGE, "table"), (NOTE, "table"), (REPAIRABLE, "table")]
 
 
-def test_a_checkpoint_that_knows_more_than_the_log() -> None:
+def test_a_checkpoint_ahead_of_the_log() -> None:
     model = model_of(60)
     last = max(path for path in model.disk.files() if "/commitlog/" in path)
     model.disk.remove(last)
@@ -149,7 +149,7 @@ def test_a_checkpoint_that_knows_more_than_the_log() -> None:
     assert (DAMAGE, "checkpoint") in found
 
 
-def test_a_store_in_use_is_looked_at_but_not_repaired() -> None:
+def test_a_store_in_use_is_checked_but_not_repaired() -> None:
     model = model_of(10)
     model.store = model._new()
     model.run(model.store.open)
@@ -162,12 +162,12 @@ def test_a_store_in_use_is_looked_at_but_not_repaired() -> None:
         repair(model.disk, small_config(), lambda _: None)
 
 
-def test_no_store_there() -> None:
+def test_a_missing_store() -> None:
     with pytest.raises(CorruptStore, match="no store there"):
         check(MemoryDisk(), small_config(), lambda _: None)
 
 
-def test_a_seal_of_a_file_that_is_gone_is_nothing() -> None:
+def test_a_seal_of_a_deleted_file_is_ignored() -> None:
     model = model_of(10)
     seal = seal_layout.encode(seal_layout.Seal(1 << 30, 1, 1, (0,)))
     model.disk.put_file(f"{ROOT}/rocketlet/seals/{1 << 30:020d}", seal)

@@ -12,14 +12,14 @@ from tests.support.store_model import ROOT, StoreModel, message, small_config
 PROGRESS = Progress(1000, 900, 100, 12345, 20231114221320007, 4, 900, {"T/0": 7, "%RETRY%g/1": 2})
 
 
-def test_progress_both_ways() -> None:
+def test_progress_round_trips() -> None:
     disk = MemoryDisk()
     assert read_progress(disk, ROOT) is None
     write_progress(disk, ROOT, PROGRESS)
     assert read_progress(disk, ROOT) == PROGRESS
 
 
-def test_a_crash_leaves_the_old_progress_or_the_new() -> None:
+def test_a_crash_leaves_the_old_or_the_new_progress() -> None:
     seen = set()
     for seed in range(60):
         disk = MemoryDisk(page_size=16)
@@ -37,7 +37,7 @@ def test_a_crash_leaves_the_old_progress_or_the_new() -> None:
 
 
 @pytest.mark.parametrize("present", [None, b"", b"\0" * 10, b"\0" * FILE_SIZE])
-def test_a_checkpoint_is_made_or_completed(present: bytes | None) -> None:
+def test_a_checkpoint_is_created_or_completed(present: bytes | None) -> None:
     disk = MemoryDisk()
     if present is not None:
         disk.put_file(f"{ROOT}/checkpoint", present)
@@ -55,8 +55,9 @@ def test_a_checkpoint_is_made_or_completed(present: bytes | None) -> None:
     assert again.times == checkpoint.times
 
 
-def test_the_checkpoint_never_knows_more_than_the_disk() -> None:
-    """Its times are of messages that are durable in log and queues; the index's of a file that is full and flushed."""
+def test_the_checkpoint_is_never_ahead_of_the_disk() -> None:
+    """Its times belong to messages that are durable in log and queues; the index's to a file that is full and
+    flushed."""
     model = StoreModel(small_config(), page_size=64)
     for number in range(30):
         model.put(message("T", 0, b"%d" % number, (b"k%d" % number,)))

@@ -26,7 +26,7 @@ def append(log: CommitLog, body: bytes, topic: str = "T", host: bytes = V4, prop
     return log.append(size, 3, 7, 5, 0, 11, host, 12, host, 1, 9, body, field, properties)
 
 
-def test_a_record_is_written_as_the_codec_writes_it() -> None:
+def test_a_record_is_written_as_by_the_codec() -> None:
     log = log_of()
     at = append(log, b"hello")
     raw = log.read(at, log.end)
@@ -51,8 +51,8 @@ def test_ipv6_hosts_and_long_topics() -> None:
 
 
 @given(st.integers(93, 1200), st.integers(0, 900))
-def test_the_rule_of_a_files_end(size: int, before: int) -> None:
-    """A record goes into a file if 8 bytes stay free after it, else a blank record closes the file."""
+def test_the_rule_for_the_end_of_a_file(size: int, before: int) -> None:
+    """A record fits a file if 8 bytes stay free after it; otherwise a blank record closes the file."""
     log = log_of(1024)
     if before >= 93 and before + 8 <= 1024:
         append(log, b"x" * (before - 92), properties=b"")
@@ -85,7 +85,7 @@ def test_reading_stays_inside_what_is_written() -> None:
     assert log.read(end, 1024) is None  # a record never crosses a file
 
 
-def test_a_reader_keeps_the_bytes_of_a_file_that_was_deleted() -> None:
+def test_a_reader_keeps_the_bytes_of_a_deleted_file() -> None:
     log = log_of()
     append(log, b"kept by a slow reader")
     view = log.read(0, log.end)

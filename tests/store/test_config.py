@@ -25,7 +25,7 @@ def test_keys_and_defaults_are_rocketmqs(vectors: Path) -> None:
             assert setting.format(setting.default) == java[setting.key], setting.key
 
 
-def test_a_brokers_file_is_read() -> None:
+def test_a_brokers_configuration_file_is_read() -> None:
     given = {"flushDiskType": "SYNC_FLUSH", "brokerRole": "SLAVE", "deleteWhen": "04;16", "storePathRootDir": "/data"}
     config = load(StoreConfig, flags=given)[StoreConfig]
     assert config.is_sync_flush
@@ -51,6 +51,6 @@ def test_delay_levels() -> None:
         ({"store_path_commit_log": "/a,/b"}, "several directories"),
     ],
 )
-def test_what_makes_no_sense_is_told(settings: dict[str, object], words: str) -> None:
+def test_nonsensical_settings_are_reported(settings: dict[str, object], words: str) -> None:
     with pytest.raises(SettingsError, match=words):
         StoreConfig(**settings)  # type: ignore[arg-type]

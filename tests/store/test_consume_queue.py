@@ -27,7 +27,7 @@ def filled(count: int, first: int = 0, *, step: int = 100) -> ConsumeQueue:
     return queue
 
 
-def test_entries_over_files() -> None:
+def test_entries_across_files() -> None:
     queue = filled(12)
     assert [file.begin for file in queue.files.files] == [0, 100, 200]
     assert [queue.entry(offset) for offset in (0, 4, 5, 11)] == [
@@ -74,25 +74,25 @@ def test_begin_is_the_first_message_still_in_the_log(count: int, log_begin: int)
     assert queue.begin == min(-(-log_begin // 100), count)
 
 
-def test_files_go_whose_messages_are_gone() -> None:
+def test_files_are_deleted_with_their_messages() -> None:
     queue = filled(12)
-    assert queue.drop_before(900) == 1  # offset 9, the last of the second file, is at 900
+    assert queue.drop_before(900, 10_000) == 1  # offset 9, the last of the second file, is at 900
     assert (queue.files.begin, queue.begin) == (100, 9)
-    assert queue.drop_before(950) == 1
-    assert queue.drop_before(10_000) == 0  # never the last
+    assert queue.drop_before(950, 10_000) == 1
+    assert queue.drop_before(10_000, 10_000) == 0  # never the last
     assert (queue.begin, queue.end, queue.next_offset) == (12, 12, 12)
     assert queue.log_end() == 0
 
 
-def test_the_last_file_on_the_disk_stays() -> None:
+def test_the_last_file_that_a_crash_cannot_empty_is_kept() -> None:
     queue = filled(12)
-    queue.flushed = 5
-    assert queue.drop_before(10_000) == 0
-    queue.flushed = 6
-    assert queue.drop_before(10_000) == 1
+    assert queue.drop_before(10_000, 500) == 0
+    assert queue.drop_before(10_000, 501) == 1  # the second file's first message is at 500
+    assert queue.drop_before(10_000, 1000) == 0
+    assert queue.drop_before(10_000, 1001) == 1
 
 
-def test_cutting_leaves_zeros() -> None:
+def test_truncating_leaves_zeros() -> None:
     queue = filled(12)
     queue.cut(7)
     assert (queue.end, queue.next_offset, len(queue.files.files)) == (7, 7, 2)
@@ -126,12 +126,12 @@ def test_the_array_is_a_view_of_one_file_and_read_only() -> None:
     assert len(queue_of().to_numpy()) == 0
 
 
-def test_entries_that_point_into_a_part_of_the_log() -> None:
+def test_entries_pointing_into_a_range_of_the_log() -> None:
     assert filled(12).pointing_into(350, 650) == [(4, 400, 50), (5, 500, 50), (6, 600, 50)]
     assert filled(3, first=12).pointing_into(0, 1) == []
 
 
-def test_watching() -> None:
+def test_watching_a_queue() -> None:
     queue = filled(3)
     mark = queue.watch()
     assert isinstance(mark, Watermark)
@@ -143,7 +143,7 @@ class TestExtension:
     def ext_of(self) -> ConsumeQueueExt:
         return ConsumeQueueExt(MemoryDisk(page_size=64), "/store/consumequeue_ext/T/0", 100)
 
-    def test_units_over_files_with_their_end_marks(self) -> None:
+    def test_units_across_files_with_their_end_marks(self) -> None:
         ext = self.ext_of()
         addresses = [ext.append(code, 1000 + code, b"\x01\x02") for code in range(7)]
         assert all(is_address(address) for address in addresses)
@@ -155,7 +155,7 @@ class TestExtension:
             assert (unit.tags_code, unit.store_timestamp, unit.bit_map) == (code, 1000 + code, b"\x01\x02")
         assert repr(ext) == "<ConsumeQueueExt /store/consumequeue_ext/T/0 to 166>"
 
-    def test_cutting_and_going_on(self) -> None:
+    def test_truncating_and_appending_again(self) -> None:
         ext = self.ext_of()
         addresses = [ext.append(code, 0, b"") for code in range(6)]
         ext.cut(to_offset(addresses[1]) + 20)
@@ -163,7 +163,7 @@ class TestExtension:
         assert ext.read(addresses[2]) is None
         assert ext.append(9, 0, b"\xff") == addresses[2]
 
-    def test_old_files_go(self) -> None:
+    def test_old_files_are_deleted(self) -> None:
         ext = self.ext_of()
         addresses = [ext.append(code, 0, b"\0" * 50) for code in range(4)]
         ext.drop_before(to_offset(addresses[2]))

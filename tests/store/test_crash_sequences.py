@@ -1,8 +1,9 @@
-"""Sequences of steps that once broke the machine of test_crashes.py, shortened, and what broke in each of them.
+"""Sequences of steps that once broke the state machine of test_crashes.py, shortened, with the cause of each.
 
-Two causes. The last bytes of a record without properties are zeros; where these alone reach into a new page, that page
-is a hole after a power cut, and recovery took the record for torn. And a crash undid one deletion of retention but not
-the next, and recovery kept the queue files before the gap: the queue went back to offsets that had been assigned.
+There were two causes. The last bytes of a record without properties are zeros; if only these reach into a new page,
+that page is a hole after a power cut, and recovery took the record for torn. And a crash undid one deletion by
+retention but not the next, and recovery kept the queue files before the gap: the queue went back to offsets that had
+been assigned.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from random import Random
 import pytest
 
 from rocketlet.common.message_record import record_size, topic_field
+from rocketlet.store.check import check
 from rocketlet.store.memory_disk import MemoryDisk
 from tests.store.test_crashes import Crashes
 from tests.support.store_model import ROOT, StoreModel, message, small_config
@@ -20,7 +22,7 @@ from tests.support.store_model import ROOT, StoreModel, message, small_config
 class TestZerosThatReachAloneIntoAPage:
     @pytest.mark.parametrize("inside", [1, 2])
     @pytest.mark.parametrize("page_size", [64, 128, 512])
-    def test_belong_to_the_last_record(self, page_size: int, inside: int) -> None:
+    def test_zeros_belong_to_the_last_record(self, page_size: int, inside: int) -> None:
         model = StoreModel(small_config(), page_size)
         model.put(message("T", 0, b"first", (b"a",), b"TagA"))
         model.put_ending_at("T", 0, inside)
@@ -34,7 +36,7 @@ class TestZerosThatReachAloneIntoAPage:
         model.crash_and_open(Random(0))
         assert len(model.kept) == 3
 
-    def test_belong_to_a_record_of_which_no_more_is_there_than_its_head_and_topic(self) -> None:
+    def test_zeros_belong_to_a_record_with_only_its_head_and_topic(self) -> None:
         model = StoreModel(small_config(), 64)
         bare = record_size(0, topic_field("T"), 0)
         model.put_ending_at("T", 0, (2 - bare) % 64)
@@ -43,7 +45,7 @@ class TestZerosThatReachAloneIntoAPage:
         model.run(model.store.flush)
         assert not model.crash_and_open(Random(0)).cut_bytes
 
-    def test_prove_that_damage_before_them_is_damage(self) -> None:
+    def test_zeros_prove_that_earlier_damage_is_damage(self) -> None:
         """The last record is the only one after the damage."""
         model = StoreModel(small_config(mapped_file_size_commit_log=8192), 64)
         for number in range(5):
@@ -60,7 +62,7 @@ class TestZerosThatReachAloneIntoAPage:
         model.run(model.store.open)
         assert model.store.record_at(model.kept[5].at.log_offset) == model.kept[5].raw
 
-    def test_of_a_record_of_which_a_page_is_missing_do_not_make_it_whole(self) -> None:
+    def test_zeros_do_not_complete_a_record_with_a_missing_page(self) -> None:
         model = StoreModel(small_config(), 64)
         model.put(message("T", 0, b"first"))
         model.run(model.store.flush)
@@ -75,10 +77,10 @@ class TestZerosThatReachAloneIntoAPage:
 
 
 class TestAQueueWithoutAMessageInTheLog:
-    """Its files alone say at which offset it goes on."""
+    """Only its files say at which offset it continues."""
 
     def queue_of_three_files(self) -> StoreModel:
-        """Eight messages in the first two log files, whose queue has files for 3 entries each; then others."""
+        """Eight messages in the first two log files, whose queue has files of 3 entries each; then others."""
         model = StoreModel(small_config(mapped_file_size_consume_queue=60, mapped_file_size_commit_log=1024), 64)
         for _ in range(8):
             model.put(message("Idle", 0, b"x" * 100))
@@ -89,7 +91,7 @@ class TestAQueueWithoutAMessageInTheLog:
         return model
 
     @pytest.mark.parametrize("revived", [(0,), (60,), (0, 60)])
-    def test_goes_on_where_it_was_whatever_deletions_a_crash_undoes(self, revived: tuple[int, ...]) -> None:
+    def test_it_continues_whatever_deletions_a_crash_undoes(self, revived: tuple[int, ...]) -> None:
         model = self.queue_of_three_files()
         before = model.disk.files()
         while model.store.log.begin < 2048:
@@ -104,7 +106,7 @@ class TestAQueueWithoutAMessageInTheLog:
         assert queue is not None
         assert (queue.begin, queue.end, queue.next_offset) == (8, 8, 8)
 
-    def test_does_not_go_on_at_a_file_whose_entries_were_all_lost(self) -> None:
+    def test_it_does_not_continue_at_a_file_whose_entries_were_lost(self) -> None:
         """A crash can keep the name of a later queue file and lose the one before it."""
         model = self.queue_of_three_files()
         while model.store.log.begin < 2048:
@@ -116,9 +118,35 @@ class TestAQueueWithoutAMessageInTheLog:
         assert queue is not None
         assert queue.next_offset == 8
 
+    def test_it_continues_where_a_crash_took_the_only_message_of_its_only_file(self) -> None:
+        """The file reached the disk before the log did, and retention believed in its entry."""
+        model = StoreModel(small_config(mapped_file_size_consume_queue=60, mapped_file_size_commit_log=1024), 64)
+        for _ in range(3):
+            model.put(message("Idle", 0, b"x" * 100))
+        while model.store.log.end < 2 * 1024:
+            model.put(message("Busy", 0, b"x" * 100))
+        model.close()
+        model.open()
+        model.put(message("Idle", 0, b"never flushed"))
+        model.store.settle()
+        queues = model.store.queues.flush_of_dirty(0)
+        queues.run()
+        queues.done()
+        assert model.retain()
+        model.crash_and_open(Random(0))
+        assert sum(one.put.topic == "Idle" for one in model.kept) == 3
+        queue = model.store.queue("Idle", 0)
+        assert queue is not None
+        assert (queue.begin, queue.end, queue.next_offset) == (3, 3, 3)
+        model.close()
+        assert check(model.disk, model.config).is_sound
+        assert not model.open().changed
+        model.put(message("Idle", 0, b"and on it goes"))
+        assert model.kept[-1].at.queue_offset == 3
+
 
 class TestSequences:
-    """As the machine found them."""
+    """As found by the state machine."""
 
     def test_a_record_without_properties_that_was_flushed_before_a_refused_rename(self) -> None:
         a, retry = "TopicA", "%RETRY%group"
@@ -168,7 +196,7 @@ class TestSequences:
         state.crash(seed=0, cuts=())
         state.reads_what_was_put()
 
-    def test_a_queue_that_went_back_to_3_when_a_deletion_was_undone(self) -> None:
+    def test_a_queue_set_back_to_3_by_an_undone_deletion(self) -> None:
         keys = (b"a", b"b", b"c")
         state = Crashes()
         state.begin(page_size=64, queue_size=60, log_size=2048)
@@ -195,7 +223,7 @@ class TestSequences:
         state.crash(cuts=(11,), seed=390245138)
         state.reads_what_was_put()
 
-    def test_a_queue_that_went_back_to_6_when_the_power_went_while_the_progress_point_was_written(self) -> None:
+    def test_a_queue_set_back_to_6_by_a_power_cut_while_saving_progress(self) -> None:
         keys = (b"a", b"b", b"c")
         state = Crashes()
         state.begin(page_size=64, queue_size=60, log_size=2048)

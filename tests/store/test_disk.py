@@ -1,4 +1,4 @@
-"""Real files and the disk in memory keep the same promises; beside them what only one of them has to."""
+"""Real files and the disk in memory give the same guarantees; then those of only one of them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def root(tmp_path: Path) -> str:
 
 
 class TestEveryDisk:
-    def test_a_file_is_made_at_its_length_and_found_again(self, disk: Disk, root: str) -> None:
+    def test_a_file_is_created_at_its_length_and_found_again(self, disk: Disk, root: str) -> None:
         region = disk.create(f"{root}/a/b/file", 3 * PAGE)
         assert len(region.buffer) == region.size == 3 * PAGE
         region.reserve(10, 20)
@@ -53,7 +53,7 @@ class TestEveryDisk:
         with pytest.raises(FileExistsError):
             disk.create(f"{root}/a/b/file", PAGE)
 
-    def test_what_is_not_there(self, disk: Disk, root: str) -> None:
+    def test_missing_files(self, disk: Disk, root: str) -> None:
         assert disk.entries(f"{root}/nowhere") == []
         assert not disk.exists(f"{root}/nowhere")
         assert disk.read_file(f"{root}/nowhere") is None
@@ -73,7 +73,7 @@ class TestEveryDisk:
         disk.create(f"{root}/x/file", PAGE)
         assert bytes(view) == b"kept"
 
-    def test_small_files_are_replaced_whole(self, disk: Disk, root: str) -> None:
+    def test_small_files_are_replaced_atomically(self, disk: Disk, root: str) -> None:
         disk.write_file(f"{root}/config/table.json", b"one")
         disk.write_file(f"{root}/config/table.json", b"another")
         assert disk.read_file(f"{root}/config/table.json") == b"another"
@@ -82,7 +82,7 @@ class TestEveryDisk:
         assert disk.read_file(f"{root}/config/table.json") is None
         assert disk.read_file(f"{root}/config/table.json.bak") == b"another"
 
-    def test_a_short_file_is_made_longer(self, disk: Disk, root: str) -> None:
+    def test_a_short_file_is_extended(self, disk: Disk, root: str) -> None:
         disk.write_file(f"{root}/x/short", b"abc")
         disk.extend(f"{root}/x/short", PAGE)
         region = disk.open(f"{root}/x/short")
@@ -91,7 +91,7 @@ class TestEveryDisk:
         disk.extend(f"{root}/x/short", 10)
         assert disk.open(f"{root}/x/short").size == PAGE
 
-    def test_what_was_flushed_stays_readable_and_writable(self, disk: Disk, root: str) -> None:
+    def test_flushed_pages_stay_readable_and_writable(self, disk: Disk, root: str) -> None:
         region = disk.create(f"{root}/x/file", 16 * PAGE)
         region.reserve(0, region.size)
         data = Random(1).randbytes(region.size)
@@ -103,7 +103,7 @@ class TestEveryDisk:
         assert bytes(held) == b"more" + data[5 * PAGE + 4 : 6 * PAGE]
         assert region.read(5 * PAGE, 6) == b"more" + data[5 * PAGE + 4 : 5 * PAGE + 6]
 
-    def test_holes_are_told_from_data(self, disk: Disk, root: str) -> None:
+    def test_holes_are_distinguished_from_data(self, disk: Disk, root: str) -> None:
         region = disk.create(f"{root}/x/file", 64 * PAGE)
         assert region.next_data(0) is None
         region.reserve(40 * PAGE, 40 * PAGE + 1)
@@ -126,7 +126,7 @@ class TestEveryDisk:
         assert private.read(0, 5) == b"other"
         assert disk.read_file(f"{root}/x/file") == b"there".ljust(PAGE, b"\0")
 
-    def test_one_lock(self, disk: Disk, root: str) -> None:
+    def test_a_directory_has_one_lock(self, disk: Disk, root: str) -> None:
         lock = disk.lock(f"{root}/lock")
         with pytest.raises(StoreLocked):
             disk.lock(f"{root}/lock")
@@ -142,7 +142,7 @@ class TestEveryDisk:
 
 
 class TestRealDisk:
-    def test_open_files_are_not_scarce(self) -> None:
+    def test_many_files_can_be_open(self) -> None:
         RealDisk()
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         assert soft == hard
@@ -154,7 +154,9 @@ class TestRealDisk:
         region.flush()
         assert os.stat(tmp_path / "large").st_blocks * 512 < 1 << 20
 
-    def test_all_files_of_a_locked_directory_at_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_all_files_of_a_locked_directory_open_at_once(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         disk = RealDisk()
         assert not disk.sync_all(str(tmp_path))
         lock = disk.lock(str(tmp_path / "lock"))
@@ -164,7 +166,7 @@ class TestRealDisk:
         lock.release()
         assert not disk.sync_all(str(tmp_path))
 
-    def test_a_deleted_file_is_still_read(self, tmp_path: Path) -> None:
+    def test_a_deleted_file_can_still_be_read(self, tmp_path: Path) -> None:
         disk = RealDisk()
         region = disk.create(str(tmp_path / "file"), PAGE)
         region.reserve(0, 4)
@@ -173,7 +175,7 @@ class TestRealDisk:
         assert region.read(0, 4) == b"here"
         region.flush()
 
-    def test_a_full_disk_is_an_error_and_no_signal(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_full_disk_is_an_error_not_a_signal(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         region = RealDisk().create(str(tmp_path / "file"), PAGE)
 
         class Full:
@@ -186,7 +188,7 @@ class TestRealDisk:
             region.reserve(0, 1)
         assert caught.value.errno == errno.ENOSPC
 
-    def test_room_without_the_newer_call(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_allocation_without_the_newer_call(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("rocketlet.store.disk._can_populate", False)
         region = RealDisk().create(str(tmp_path / "file"), 16 * PAGE)
         region.reserve(0, 3 * PAGE)
@@ -224,7 +226,7 @@ class TestMemoryDisk:
             assert after[32:] == b"a" * 32
         assert seen == {b"aa", b"ab", b"ba", b"bb"}
 
-    def test_a_name_may_be_lost_or_come_back(self) -> None:
+    def test_an_unsynced_name_may_be_lost_or_come_back(self) -> None:
         made, removed = set(), set()
         for seed in range(50):
             disk = MemoryDisk()
@@ -236,7 +238,7 @@ class TestMemoryDisk:
             removed.add("d/old" in after)
         assert made == removed == {True, False}
 
-    def test_what_was_synced_is_sure(self) -> None:
+    def test_synced_data_survives(self) -> None:
         for seed in range(20):
             disk = MemoryDisk()
             disk.put_file("d/old", b"old")
@@ -245,7 +247,7 @@ class TestMemoryDisk:
             disk.sync_directory("d")
             assert set(disk.crash(Random(seed)).files()) == {"d/new"}
 
-    def test_a_replaced_file_is_the_old_or_the_new(self) -> None:
+    def test_a_replaced_file_is_the_old_or_the_new_one(self) -> None:
         seen = set()
         for seed in range(100):
             disk = MemoryDisk()
@@ -267,10 +269,10 @@ class TestMemoryDisk:
         disk.fail_next_flush = True
         with pytest.raises(OSError, match="Input/output"):
             region.flush()
-        region.flush()  # says yes, and writes nothing
+        region.flush()  # reports success, and writes nothing
         assert {disk.crash(Random(seed)).files()["d/file"][:4] for seed in range(40)} == {b"lost", b"\0\0\0\0"}
 
-    def test_writing_without_room_is_found(self) -> None:
+    def test_writing_without_allocation_is_detected(self) -> None:
         region = MemoryDisk().create("d/file", 100)
         region.buffer[0] = 1
         with pytest.raises(AssertionError, match="without reserve"):
@@ -298,7 +300,7 @@ class TestMemoryDisk:
         disk.write_file("d/file", b"new")
         assert disk.read_file("d/file") == b"new"
 
-    def test_a_killed_process_leaves_what_it_wrote(self) -> None:
+    def test_a_killed_processs_writes_survive(self) -> None:
         disk = MemoryDisk()
         region = disk.create("d/file", 10)
         region.reserve(0, 1)
@@ -315,7 +317,7 @@ class TestMemoryDisk:
 
 
 class TestDryDisk:
-    def test_nothing_happens_below(self) -> None:
+    def test_the_disk_below_is_untouched(self) -> None:
         below = MemoryDisk()
         below.put_file("d/kept", b"x" * 10)
         below.put_file("d/removed", b"y" * 10)
@@ -334,7 +336,7 @@ class TestDryDisk:
         assert below.files() == before
         assert dry.changes == {"d/removed", "d/made", "d/kept", "d/small"}
 
-    def test_a_file_made_where_one_was_removed_is_empty(self) -> None:
+    def test_a_file_created_in_place_of_a_removed_one_is_empty(self) -> None:
         below = MemoryDisk()
         below.put_file("d/file", b"x" * 10)
         dry = DryDisk(below)

@@ -76,7 +76,7 @@ def test_small_files(tmp_path: Path) -> None:
     assert '"topicConfigTable"' in "\n".join(lines_of(tmp_path / "store/config/topics.json"))
 
 
-def test_files_of_ours() -> None:
+def test_our_own_files() -> None:
     model = StoreModel(small_config(), page_size=64)
     for number in range(30):
         model.put(message("T", 0, b"%d" % number * 60))
@@ -98,7 +98,7 @@ def test_files_of_ours() -> None:
     assert any("LOST TO DAMAGE" in line for line in dump(disk, path))
 
 
-def test_kinds() -> None:
+def test_kinds_of_files() -> None:
     assert kind_of("/a/consumequeue/T/0/00000000000000000000") == "queue"
     assert kind_of("store/rocketlet/seals/00000000000000000000") == "seal"
     with pytest.raises(UnknownKind, match="--kind"):
@@ -113,7 +113,7 @@ def test_kinds() -> None:
             list(dump(disk, "/tmp/nothing", kind))
 
 
-def test_the_module_is_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_module_can_be_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unpacked("clean", tmp_path)
     out, err = io.StringIO(), io.StringIO()
     monkeypatch.setattr(sys, "stdout", out)

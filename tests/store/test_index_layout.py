@@ -24,7 +24,7 @@ def table(geometry: IndexGeometry = SMALL) -> tuple[bytearray, IndexTable]:
 
 
 def test_worked_example() -> None:
-    # The real slots without 420 MB: a buffer of the first 20 MB of slots and a few entries.
+    # The real number of slots without 420 MB: a buffer of the first 20 MB of slots and a few entries.
     geometry = IndexGeometry(5_000_000, 20)
     assert IndexGeometry().file_size == 420_000_040
     buffer, index = table(geometry)
@@ -48,7 +48,7 @@ def test_worked_example() -> None:
     assert index.query(index_key_hash("TopicTest", "user-8"), 32, *FOREVER) == []
 
 
-def test_a_file_behind_another() -> None:
+def test_a_file_after_another() -> None:
     buffer, index = table()
     index.follow(2000, 1700000007999)
     index.write_header()
@@ -59,7 +59,7 @@ def test_a_file_behind_another() -> None:
     assert buffer[40 + 400 + 20 :][:20].hex() == "000170c00000000000000bb80000000200000000"
 
 
-def test_capacity_is_one_less_than_entries() -> None:
+def test_capacity_is_one_less_than_the_entries() -> None:
     _, index = table()
     assert index.put_many([(n, 4000 + n, 1700000010500) for n in range(12)]) == 9
     assert index.is_full
@@ -74,7 +74,7 @@ def test_a_new_file_is_empty() -> None:
     assert (index.begin_timestamp, index.begin_log_offset) == (0, 0)
 
 
-def test_time_backwards_and_far_ahead_is_clamped() -> None:
+def test_times_backwards_and_far_ahead_are_clamped() -> None:
     _, index = table()
     index.put(5, 1, 10_000)
     index.put(5, 2, 4_000)
@@ -82,7 +82,7 @@ def test_time_backwards_and_far_ahead_is_clamped() -> None:
     assert [index.entry(n)[2] for n in (1, 2, 3)] == [0, 0, 0x7FFFFFFF]
 
 
-def test_seconds_count_from_the_file_before_for_its_first_entry_alone() -> None:
+def test_only_the_first_entrys_seconds_count_from_the_previous_file() -> None:
     times = np.array([5_000, 9_999, 2_000])
     assert seconds_since(times, 3_000).tolist() == [2, 6, 0]
     assert seconds_since(times, 3_000, 1_000).tolist() == [4, 6, 0]
@@ -105,7 +105,7 @@ def test_a_chain_that_points_forward_ends_the_query() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 60_000)), max_size=60))
-def test_queries_find_what_was_put(puts: list[tuple[int, int]]) -> None:
+def test_queries_find_what_was_added(puts: list[tuple[int, int]]) -> None:
     geometry = IndexGeometry(7, 100)
     buffer, index = table(geometry)
     now = 1_700_000_000_000
@@ -127,7 +127,7 @@ TIMES = st.integers(1699999990000, 1700009999999)
 @given(
     st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9999), TIMES), max_size=30), st.integers(0, 30), st.booleans()
 )
-def test_columns_write_what_single_keys_write(keys: list[tuple[int, int, int]], first: int, one_time: bool) -> None:
+def test_columns_write_the_same_as_single_keys(keys: list[tuple[int, int, int]], first: int, one_time: bool) -> None:
     geometry = IndexGeometry(11, 25)
     one_by_one, columns = table(geometry), table(geometry)
     if one_time:

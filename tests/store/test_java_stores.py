@@ -1,4 +1,4 @@
-"""Directories that a Java broker left: opened, read, rebuilt byte for byte, and healed where Java loses messages."""
+"""Directories left by a Java broker: opened, read, rebuilt byte for byte, and repaired where Java loses messages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ QUEUE_FOLDERS = ("consumequeue", "consumequeue_ext")
 
 
 def as_expected(record: Record) -> dict[str, Any]:
-    """A record in the words of expected.json."""
+    """A record in the form of expected.json."""
     return {
         "phy": record.log_offset,
         "size": record.size,
@@ -74,7 +74,7 @@ def assert_queues(store: MessageStore, expected: dict[str, Any], *, least: dict[
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_opens_and_reads_everything(case: str, tmp_path: Path) -> None:
+async def test_a_java_store_opens_and_everything_is_read(case: str, tmp_path: Path) -> None:
     config = unpacked(case, tmp_path)
     before = files_of(config, "commitlog", *QUEUE_FOLDERS, "index")
     expected = expected_of(case)
@@ -96,7 +96,7 @@ async def test_opens_and_reads_everything(case: str, tmp_path: Path) -> None:
         assert found_offsets == sorted({phy for phy in key["phys"] if phy >= store.log.begin})[-64:]
     await store.close()
     after = files_of(config, "commitlog", *QUEUE_FOLDERS, "index")
-    # What a crashed broker made ahead is deleted, as a broker that stops in order does.
+    # Files that a crashed broker created ahead are deleted, as by a clean stop.
     assert after == {path: data for path, data in before.items() if path in after}
     assert all(not any(before[path]) for path in before.keys() - after.keys())
 
@@ -127,7 +127,7 @@ async def test_every_acknowledged_message_is_pulled(case: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case not in ("retained", "slave")])
-async def test_queues_and_index_rebuilt_from_the_log_are_javas_byte_for_byte(case: str, tmp_path: Path) -> None:
+async def test_rebuilt_queues_and_index_equal_javas_byte_for_byte(case: str, tmp_path: Path) -> None:
     config = unpacked(case, tmp_path)
     queues, index = files_of(config, "consumequeue"), files_of(config, "index")
     units = expected_of(case)["queues"]
@@ -137,10 +137,10 @@ async def test_queues_and_index_rebuilt_from_the_log_are_javas_byte_for_byte(cas
     assert report.queues
     assert report.index
     await store.close()
-    # Names are times of making, which only the files that are gone knew; the contents and their order are the same.
+    # Names are creation times, known only from the deleted files; the contents and their order are the same.
     assert list(files_of(config, "index").values()) == list(index.values())
     if case == "ext":
-        # Bit maps depend on the filters of that hour: a rebuilt entry has its plain tags code.
+        # Bit maps depend on the filters at that time: a rebuilt entry has its plain tags code.
         for queue in store.queues:
             for offset in range(queue.end):
                 found = queue.entry(offset)
@@ -188,7 +188,7 @@ async def test_extension_units_are_read(tmp_path: Path) -> None:
     await store.close()
 
 
-# What of each damaged store Java keeps is in its java.json; what we keep is everything but what is not there at all.
+# What Java keeps of each damaged store is in its java.json; we keep everything except what no longer exists.
 LOST_MESSAGES = {
     "clean-log-behind": 25,  # the file with them is gone
     "crash-log-behind": 16,
@@ -201,7 +201,7 @@ ONE_DAMAGED = {"clean-body-bit", "clean-body-bit-old-file", "crash-body-bit", "c
 
 
 @pytest.mark.parametrize("case", DAMAGED)
-async def test_damaged_stores_open_and_lose_nothing_that_is_there(case: str, tmp_path: Path) -> None:
+async def test_damaged_stores_open_without_losing_intact_messages(case: str, tmp_path: Path) -> None:
     java = java_of(case)
     config = unpacked(f"damaged/{case}", tmp_path)
     expected = expected_of(java["base"])
@@ -267,7 +267,7 @@ def test_java_keeps_no_more_than_we_do() -> None:
     ]  # fmt: skip
 
 
-async def test_the_store_goes_on_where_java_stopped(tmp_path: Path) -> None:
+async def test_the_store_continues_where_java_stopped(tmp_path: Path) -> None:
     from tests.support.store_model import message
 
     config = unpacked("clean", tmp_path)
@@ -285,6 +285,6 @@ async def test_the_store_goes_on_where_java_stopped(tmp_path: Path) -> None:
     await again.close()
 
 
-def test_all_of_the_vectors_are_here() -> None:
+def test_all_vectors_are_present() -> None:
     assert {path.name for path in STORES.iterdir() if path.is_dir()} == {*CASES, "damaged"}
     assert len(DAMAGED) == 32

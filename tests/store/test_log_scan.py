@@ -13,7 +13,7 @@ FILE = 4096
 
 
 def log_of(bodies: list[bytes], base: int = BASE) -> tuple[bytearray, list[int]]:
-    """A file of records and zeros after them, and the places of the records."""
+    """A file of records followed by zeros, and the places of the records."""
     file = bytearray(FILE)
     at, places = 0, []
     for number, body in enumerate(bodies):
@@ -24,7 +24,7 @@ def log_of(bodies: list[bytes], base: int = BASE) -> tuple[bytearray, list[int]]
     return file, [*places, at]
 
 
-def test_scan_stops_at_the_zeros() -> None:
+def test_a_scan_stops_at_zeros() -> None:
     file, places = log_of([b"a", b"bb", b""])
     found = scan(file, 0, FILE, BASE)
     assert (found.places, found.end, found.fault) == (places[:-1], places[-1], Fault.EMPTY)
@@ -32,7 +32,7 @@ def test_scan_stops_at_the_zeros() -> None:
     assert scan(file, 0, FILE, BASE, limit=2).places == places[:2]
 
 
-def test_scan_stops_at_the_blank_record() -> None:
+def test_a_scan_stops_at_the_blank_record() -> None:
     file, places = log_of([b"a", b"bb"])
     file[places[-1] : places[-1] + 8] = blank(FILE - places[-1])
     file[places[-1] + 8 :] = b"\xda" * (FILE - places[-1] - 8)
@@ -41,7 +41,7 @@ def test_scan_stops_at_the_blank_record() -> None:
     assert (found.places, found.damages, found.end, found.blank) == (places[:-1], [], places[-1], True)
 
 
-def test_a_flipped_body_bit_ends_a_scan_but_not_a_reading() -> None:
+def test_a_flipped_body_bit_ends_a_scan_but_not_a_read() -> None:
     file, places = log_of([b"a", b"bb", b"ccc"])
     file[places[1] + 88] ^= 1
     found = scan(file, 0, FILE, BASE)
@@ -52,7 +52,7 @@ def test_a_flipped_body_bit_ends_a_scan_but_not_a_reading() -> None:
     assert through.damages == [Damage(places[1], places[2] - places[1], Fault.BODY_CRC)]
 
 
-def test_a_broken_magic_is_stepped_over() -> None:
+def test_a_broken_magic_number_is_skipped() -> None:
     file, places = log_of([b"a", b"bb", b"ccc"])
     file[places[1] + 4] ^= 0xFF
     found = read_through(file, 0, FILE, BASE)
@@ -61,7 +61,7 @@ def test_a_broken_magic_is_stepped_over() -> None:
     assert found.end == places[3]
 
 
-def test_a_copy_of_a_record_inside_a_body_is_no_record() -> None:
+def test_a_copy_of_a_record_inside_a_body_is_not_a_record() -> None:
     inner = encode(Record("TopicTest", 0, 0, 7, b"inner"))
     file, places = log_of([b"x" + inner + inner, b"bb"])
     assert resync(file, 1, FILE, BASE) == places[1]
@@ -90,14 +90,14 @@ def test_zeros_between_records_are_damage() -> None:
     assert found.damages == [Damage(places[1], places[2] - places[1], Fault.EMPTY)]
 
 
-def test_foreign_bytes_without_any_record() -> None:
+def test_foreign_bytes_without_a_record() -> None:
     file = bytearray(b"\x7f" * 100 + bytes(FILE - 100))
     found = read_through(file, 0, FILE, BASE)
     assert (found.places, found.damages, found.end) == ([], [Damage(0, 100, Fault.MAGIC)], 100)
     assert resync(file, 0, FILE, BASE) is None
 
 
-def test_records_of_another_place_are_damage() -> None:
+def test_records_of_another_offset_are_damage() -> None:
     file, places = log_of([b"a", b"bb"], base=BASE + 4096)
     found = scan(file, 0, FILE, BASE)
     assert (found.places, found.fault) == ([], Fault.OFFSET)
@@ -105,7 +105,7 @@ def test_records_of_another_place_are_damage() -> None:
     assert places[-1] - 3 <= last_nonzero(file, 0, FILE) < places[-1]
 
 
-def test_magic_on_the_border_of_a_search_window() -> None:
+def test_a_magic_number_across_two_search_windows() -> None:
     window = 1 << 20
     for shift in range(-12, 2):
         at = window + shift
@@ -132,7 +132,7 @@ def test_one_changed_byte_never_loses_another_record(bodies: list[bytes], at: in
     assert last_nonzero(file, found.end, FILE) < found.end
 
 
-def test_heads_as_numpy_sees_them() -> None:
+def test_heads_as_numpy_arrays() -> None:
     import numpy as np
 
     file, places = log_of([b"a", b"bb"])
@@ -141,7 +141,7 @@ def test_heads_as_numpy_sees_them() -> None:
 
 
 def read_in_parts(file: bytearray, cuts: list[int]) -> tuple[list[int], list[Damage]]:
-    """What readers of the parts between the cuts find, each knowing only where its part begins."""
+    """What readers of the parts find, each knowing only where its part begins."""
     places: list[int] = []
     damages: list[Damage] = []
     for start, stop in pairwise([0, *cuts, FILE]):
@@ -159,7 +159,7 @@ def read_in_parts(file: bytearray, cuts: list[int]) -> tuple[list[int], list[Dam
     st.lists(st.integers(1, FILE - 1), max_size=4, unique=True).map(sorted),
     st.booleans(),
 )
-def test_parts_find_each_record_and_damage_once(
+def test_reading_in_parts_finds_each_record_and_damage_once(
     bodies: list[bytes], flips: list[tuple[int, int]], cuts: list[int], full: bool
 ) -> None:
     file, places = log_of(bodies)

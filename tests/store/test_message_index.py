@@ -24,7 +24,7 @@ def item(key: str, offset: int, time: int = 1_700_000_000_000) -> IndexItem:
     return index_key_hash("T", key), offset, time
 
 
-def test_keys_are_found_over_files_newest_first() -> None:
+def test_keys_are_found_across_files_newest_first() -> None:
     index = index_of()
     put(index, [item("a" if number % 3 else "b", number * 100, 1_700_000_000_000 + number) for number in range(40)])
     assert [file.count for file in index.files] == [11, 11, 11, 7]
@@ -37,7 +37,7 @@ def test_keys_are_found_over_files_newest_first() -> None:
     assert (statistics.files, statistics.entries, statistics.end_log_offset) == (4, 40, 3900)
 
 
-def test_by_time_to_the_second() -> None:
+def test_queries_by_time_are_exact_to_the_second() -> None:
     index = index_of()
     start = 1_700_000_000_000
     put(index, [item("a", number, start + number * 10_000) for number in range(30)])
@@ -45,7 +45,7 @@ def test_by_time_to_the_second() -> None:
     assert index.find("T", "a", 100, start + 10**9, start + 2 * 10**9) == []
 
 
-def test_files_are_named_after_the_time_and_in_order_where_the_clock_goes_back() -> None:
+def test_file_names_stay_in_order_when_the_clock_goes_back() -> None:
     index = index_of()
     put(index, [item("a", 1, 1_700_000_000_000)] * 11)
     put(index, [item("a", 2, 1_600_000_000_000)] * 11)
@@ -55,7 +55,7 @@ def test_files_are_named_after_the_time_and_in_order_where_the_clock_goes_back()
     assert names[1] == names[0] + 1
 
 
-def test_old_files_go_but_never_the_last() -> None:
+def test_old_files_are_deleted_except_the_last() -> None:
     index = index_of()
     put(index, [item("a", number) for number in range(25)])
     assert index.drop_before(15) == 1
@@ -64,7 +64,7 @@ def test_old_files_go_but_never_the_last() -> None:
     assert index.drop_before(1000) == 0
 
 
-def test_a_full_disk_enters_nothing() -> None:
+def test_a_full_disk_indexes_nothing() -> None:
     index = index_of(MemoryDisk(page_size=64, capacity=64 * 4))
     with pytest.raises(OSError, match="No space"):
         put(index, [item(f"k{number}", number) for number in range(200)])
@@ -74,7 +74,7 @@ def test_a_full_disk_enters_nothing() -> None:
     assert index.statistics().entries == before
 
 
-def test_it_is_flushed_once() -> None:
+def test_a_file_is_flushed_once() -> None:
     disk = MemoryDisk(page_size=64)
     index = index_of(disk)
     put(index, [item("a", number) for number in range(25)])
@@ -91,7 +91,7 @@ KEYS = st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 5000)), mi
 
 
 @given(KEYS, st.data())
-def test_a_cut_file_is_as_if_the_rest_had_never_come(keys: list[tuple[str, int]], data: st.DataObject) -> None:
+def test_a_truncated_file_equals_one_without_the_rest(keys: list[tuple[str, int]], data: st.DataObject) -> None:
     items = [item(key, number, 1_700_000_000_000 + step) for number, (key, step) in enumerate(keys[:11])]
     keep = data.draw(st.integers(1, len(items)))
     whole, part = index_of(), index_of()
@@ -102,7 +102,7 @@ def test_a_cut_file_is_as_if_the_rest_had_never_come(keys: list[tuple[str, int]]
 
 
 @given(KEYS, st.data())
-def test_broken_chains_are_made_anew(keys: list[tuple[str, int]], data: st.DataObject) -> None:
+def test_broken_chains_are_rebuilt(keys: list[tuple[str, int]], data: st.DataObject) -> None:
     index = index_of()
     put(index, [item(key, number) for number, (key, _) in enumerate(keys[:11])])
     file = index.files[0]
@@ -116,7 +116,7 @@ def test_broken_chains_are_made_anew(keys: list[tuple[str, int]], data: st.DataO
     assert bytes(file.file.buffer) == before
 
 
-def test_a_torn_header_is_no_trap() -> None:
+def test_a_torn_header_is_recovered() -> None:
     disk = MemoryDisk(page_size=64)
     put(index_of(disk), [item("a", number) for number in range(5)])
     path = next(path for path in disk.files() if "/index/" in path)

@@ -1,4 +1,4 @@
-"""A run writes byte for byte what its messages write one by one: log, queues and index, over the ends of files."""
+"""A run writes byte for byte what its messages write one by one: log, queues and index, across files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def files_of(store: MessageStore) -> dict[str, bytes]:
 
 
 async def both(steps: list[Any], **changes: Any) -> tuple[MessageStore, MessageStore]:
-    """A store that got runs as such, and one that got their messages one by one, at the same times."""
+    """One store that got runs, and one that got their messages one by one, at the same times."""
     runs, ones = await opened(**changes), await opened(**changes)
     now = 1_700_000_000_000
     for number, step in enumerate(steps):
@@ -100,7 +100,7 @@ def batch_of(
         max_size=8,
     )
 )  # fmt: skip
-async def test_the_same_bytes(parts: list[Any]) -> None:
+async def test_a_run_writes_the_same_bytes(parts: list[Any]) -> None:
     steps = [
         (alike_run(part, SHARED, MORE) or mixed_run(part, SHARED, MORE)) if isinstance(part, bytes) else part
         for part in parts
@@ -109,7 +109,7 @@ async def test_the_same_bytes(parts: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("keyed", [False, True])
-async def test_alike_and_mixed_say_the_same(keyed: bool) -> None:
+async def test_uniform_and_mixed_runs_agree(keyed: bool) -> None:
     raw = batch_of(50, keyed=keyed)
     alike, mixed = alike_run(raw, SHARED, MORE), mixed_run(raw, SHARED, MORE)
     assert isinstance(alike, AlikeRun)
@@ -117,7 +117,7 @@ async def test_alike_and_mixed_say_the_same(keyed: bool) -> None:
     await both([alike, None, mixed])
 
 
-async def test_more_keys_in_a_turn_than_are_entered_one_by_one() -> None:
+async def test_more_keys_in_a_turn_than_are_indexed_one_by_one() -> None:
     puts = [Put("T", 0, b"x", b"", 0, [b"u%d" % n, b"k"], born_host=HOST) for n in range(50)]
     store, _ = await both([*puts, mixed_run(batch_of(3), SHARED, MORE), None, *puts])
     assert store.index.statistics().entries == 203
@@ -139,10 +139,10 @@ async def test_limits() -> None:
             store.put_run(mixed_run(encode_batch([BatchItem(0, body, properties)] * 2), SHARED, MORE))
     assert store.log.end == 0
     appended = store.put_run(mixed_run(encode_batch([BatchItem(0, b"x" * 200, b"")] * 9), SHARED, MORE))
-    assert len(appended.log_offsets) == 9  # together they may be longer than one may be
+    assert len(appended.log_offsets) == 9  # together they may exceed the limit of a single message
 
 
-async def test_a_property_with_a_zero_in_messages_that_are_alike() -> None:
+async def test_a_property_with_a_zero_byte_in_a_uniform_run() -> None:
     store = await opened()
     run = alike_run(batch_of(30, tail="\x02x\x01\0"), SHARED, MORE)
     assert isinstance(run, AlikeRun)
@@ -158,8 +158,8 @@ async def test_a_run_longer_than_a_log_file() -> None:
     assert (store.log.end, store.queue_end("T", 3)) == (0, 0)
 
 
-async def test_a_disk_that_is_full_in_the_middle_of_filing() -> None:
-    """What could not be filed is filed when there is room again, nothing twice."""
+async def test_a_disk_that_fills_up_while_dispatching() -> None:
+    """Undispatched messages are dispatched when there is room again, none twice."""
     run = alike_run(batch_of(40), SHARED, MORE)
     assert run is not None
     reference = await opened()
@@ -194,7 +194,7 @@ def test_ids() -> None:
     )
 
 
-def test_what_can_share() -> None:
+def test_messages_that_can_share_a_run() -> None:
     assert SHARED.fits()
     assert not SHARED._replace(topic="t" * 128).fits()
     assert not SHARED._replace(born_host=bytes(20)).fits()

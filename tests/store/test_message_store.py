@@ -1,4 +1,4 @@
-"""The store as the broker sees it: putting, settling, reading, waiting; limits and refusals."""
+"""The store as the broker sees it: putting, dispatching, reading, waiting; limits and refusals."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def bodies(store: MessageStore, topic: str, queue_id: int = 0, offset: int = 0, 
 
 
 class TestPutting:
-    async def test_a_message_is_in_the_log_at_once_and_in_its_queue_after_settle(self) -> None:
+    async def test_a_message_is_in_the_log_at_once_and_in_its_queue_after_dispatch(self) -> None:
         store = await opened()
         found = store.put(message("T", 1, b"hello", (b"unique", b"key"), b"TagA", flag=3, reconsume_times=2))
         assert (found.log_offset, found.queue_offset, found.store_timestamp) == (0, 0, NOW)
@@ -101,7 +101,7 @@ class TestPutting:
         # Rolled back ones are not in the index; half ones are.
         assert len(store.find_by_key("T", "key", 32, 0, 1 << 62).records) == 5
 
-    async def test_a_delay_levels_queue_carries_the_time_of_delivery(self) -> None:
+    async def test_a_delay_levels_entries_carry_the_delivery_time(self) -> None:
         store = await opened(message_delay_level="1s 5s")
         for queue_id, delay in ((0, 1000), (1, 5000), (7, 5000)):
             store.put(message(SCHEDULE_TOPIC, queue_id, b"", tags=b"ignored"))
@@ -140,7 +140,7 @@ class TestPutting:
             store.put(message("T", 0, b""))
         await store.close()
 
-    async def test_only_one_store_has_a_directory(self) -> None:
+    async def test_a_directory_has_only_one_store(self) -> None:
         disk = MemoryDisk()
         store = await opened(disk)
         with pytest.raises(StoreLocked):
@@ -171,7 +171,7 @@ class TestReading:
             assert (result.min_offset, result.max_offset) == (0, 7)
         assert bodies(store, "T", offset=2) == [b"2", b"3", b"4"]
 
-    async def test_messages_that_follow_one_another_are_one_slice(self) -> None:
+    async def test_consecutive_messages_are_one_slice(self) -> None:
         store = await opened()
         for number in range(3):
             store.put(message("T", 0, b"%d" % number))
@@ -211,14 +211,14 @@ class TestReading:
         code = message("T", 0, b"", tags=b"TagB").tags_code
         result = store.get("T", 0, 0, 32, match=lambda found: found == code)
         assert [record.body for record in decode_all(result.body())] == [b"0", b"3", b"6"]
-        assert result.next_offset == 9  # behind the last one looked at
+        assert result.next_offset == 9  # after the last one examined
         assert store.get("T", 0, 0, 1, match=lambda found: found == code).next_offset == 1
         nothing = store.get("T", 0, 0, 32, match=lambda _: False)
         assert (nothing.status, nothing.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 9)
         odd = bodies(store, "T", match_record=lambda record: decode(record).body in (b"1", b"7"))
         assert odd == [b"1", b"7"]
 
-    async def test_a_pull_looks_at_800_entries(self) -> None:
+    async def test_a_pull_examines_800_entries(self) -> None:
         store = await opened(mapped_file_size_consume_queue=40_000, mapped_file_size_commit_log=1 << 20)
         for _ in range(900):
             store.put(message("T", 0, b""))
@@ -242,7 +242,7 @@ class TestReading:
         assert store.record_at(10**9) is None
         assert store.store_time_of(3) == -1
 
-    async def test_a_key_is_verified_after_its_hash(self) -> None:
+    async def test_a_key_is_verified_beyond_its_hash(self) -> None:
         store = await opened()
         store.put(message("T", 0, b"mine", (b"Aa",)))
         other = store.put(message("T", 0, b"other", (b"BB",)))  # hashes as Aa does
@@ -251,7 +251,7 @@ class TestReading:
         assert [decode(raw).body for _, raw in found.records] == [b"mine"]
         assert (found.index_log_offset, found.index_timestamp) == (other.log_offset, NOW)
 
-    async def test_a_patient_look_up_finds_the_same_without_waiting_on_the_loop(self) -> None:
+    async def test_a_lookup_off_the_loop_finds_the_same(self) -> None:
         disk, now = MemoryDisk(page_size=64), NOW
         store = MessageStore(disk, small_config(), lambda: now, on_progress=lambda _: None)
         await store.open()
@@ -273,7 +273,7 @@ class TestReading:
         assert [await store.patiently(look_up) for look_up in look_ups] == at_once
         assert [look_up() for look_up in look_ups] == at_once  # one that may wait still does
 
-    async def test_a_filter_that_looks_into_old_records_has_them_read_beside_the_loop(self) -> None:
+    async def test_a_filter_reads_old_records_off_the_loop(self) -> None:
         disk = MemoryDisk(page_size=64)
         store = await opened(disk)
         for number in range(100):
@@ -303,7 +303,7 @@ class TestReading:
         assert found == [b"%d" % number for number in range(7, 100, 10)]
         assert loads > 0
 
-    async def test_old_messages_are_read_beside_the_loop(self) -> None:
+    async def test_old_messages_are_read_off_the_loop(self) -> None:
         disk = MemoryDisk(page_size=64)
         store = await opened(disk)
         store.put(message("T", 0, b"old"))
@@ -323,11 +323,11 @@ class TestReading:
         assert not store.get("T", 0, 1, 32).cold
         store.config = with_updates(store.config, {"accessMessageInMemoryMaxRatio": "0"})
         disk.cool()
-        assert store.get("T", 0, 1, 32).cold  # so much was written since that it may have left the memory
+        assert store.get("T", 0, 1, 32).cold  # so much has been written since that it may no longer be in memory
         disk.cold = False
         assert bodies(store, "T") == [b"old", b"new"]
 
-    async def test_a_slow_reader_keeps_what_he_holds(self) -> None:
+    async def test_a_slow_reader_keeps_its_bytes(self) -> None:
         disk = MemoryDisk(page_size=64)
         store = await opened(disk, file_reserved_time=0)
         for number in range(20):
@@ -343,7 +343,7 @@ class TestReading:
 
 
 class TestWaiting:
-    async def test_watching_a_queue_that_has_no_message_yet(self) -> None:
+    async def test_watching_a_queue_without_messages(self) -> None:
         store = await opened()
         mark = store.watch("T", 3)
         async with trio.open_nursery() as nursery:
@@ -382,7 +382,7 @@ class TestWaiting:
         clock = TrioWallClock(NOW, autojump_clock)
         store = MessageStore(MemoryDisk(), small_config(mapped_file_size_commit_log=1 << 20), clock)
         await store.open()
-        # Virtual minutes pass at once, so that a flush that never comes is a failure and no endless wait.
+        # Virtual minutes pass at once, so that a missing flush is a failure and not an endless wait.
         with trio.fail_after(60):
             await self._flushes(store)
 
@@ -410,7 +410,7 @@ class TestWaiting:
             assert trio.current_time() == begin
             nursery.cancel_scope.cancel()
 
-    async def test_a_flush_that_does_not_come_times_out(self, autojump_clock: trio.testing.MockClock) -> None:
+    async def test_waiting_for_a_flush_times_out(self, autojump_clock: trio.testing.MockClock) -> None:
         store = await opened()  # and nobody runs it
         found = store.put(message("T", 0, b""))
         with pytest.raises(FlushTimeout, match="syncFlushTimeout"):
@@ -418,7 +418,7 @@ class TestWaiting:
         assert trio.current_time() == 5
         assert store.flushed.statistics().waiting == 0
 
-    async def test_a_failed_flush_is_never_answered_with_success(self) -> None:
+    async def test_a_failed_flush_is_never_reported_as_success(self) -> None:
         disk = MemoryDisk(page_size=64)
         store = await opened(disk, flush_disk_type=FlushDiskType.SYNC_FLUSH)
         outcomes = []
@@ -438,7 +438,7 @@ class TestWaiting:
                 async with trio.open_nursery() as senders:
                     for _ in range(3):
                         senders.start_soon(send)
-                await send()  # later ones neither, though the disk says yes again
+                await send()  # nor later ones, although the disk reports success again
         assert caught.value.split(FlushFailed)[1] is None
         assert len(outcomes) >= 3
         assert all("flush failed" in outcome for outcome in outcomes)
@@ -447,9 +447,7 @@ class TestWaiting:
             await store.close()
         assert disk.exists(f"{ROOT}/abort")
 
-    async def test_a_progress_point_that_cannot_be_renamed_is_told_and_missed_by_nobody(
-        self, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    async def test_a_failed_progress_rename_is_logged_and_harmless(self, caplog: pytest.LogCaptureFixture) -> None:
         disk = MemoryDisk(page_size=64)
         store = await opened(disk)
         store.put(message("T", 0, b"kept"))
@@ -462,7 +460,7 @@ class TestWaiting:
         again = await opened(disk.crash(Random(1)))
         assert bodies(again, "T") == [b"kept"]
 
-    async def test_a_store_that_cannot_be_marked_as_open_is_not_opened(self) -> None:
+    async def test_a_store_that_cannot_be_marked_open_is_not_opened(self) -> None:
         disk = MemoryDisk(page_size=64)
         disk.fail_next_rename = True
         with pytest.raises(OSError, match="Input/output"):
@@ -471,7 +469,7 @@ class TestWaiting:
 
 
 class TestFullDisk:
-    async def test_sends_are_refused_and_reads_go_on(self) -> None:
+    async def test_sends_are_refused_and_reads_continue(self) -> None:
         disk = MemoryDisk(page_size=64, capacity=3000)
         store = await opened(disk, message_index_enable=False)
         with pytest.raises(DiskFull, match="no space left"):
@@ -489,7 +487,7 @@ class TestFullDisk:
         assert store.refusal == ""
         assert store.put(message("T", 0, b"again")).queue_offset == count
 
-    async def test_what_cannot_be_filed_waits_until_there_is_room(self) -> None:
+    async def test_dispatch_waits_until_there_is_room(self) -> None:
         disk = MemoryDisk(page_size=64)
         store = await opened(disk, mapped_file_size_commit_log=8192)
         store.put(message("T", 0, b""))
@@ -499,7 +497,7 @@ class TestFullDisk:
         mark = store.watch("T", 0)
         found = store.put(message("T", 0, b"in the queue, not in the index", (b"k1", b"k2")))
         store.settle()
-        assert store.find_by_key("T", "k2", 32, 0, 1 << 62).records == []  # which has the keys entered that wait
+        assert store.find_by_key("T", "k2", 32, 0, 1 << 62).records == []  # which indexes the waiting keys
         store.settle()
         assert "No space left" in store.refusal
         disk.capacity = None
@@ -508,7 +506,7 @@ class TestFullDisk:
         assert len(store.find_by_key("T", "k2", 32, 0, 1 << 62).records) == 1
         assert not store.refusal
 
-    async def test_a_store_that_could_not_file_everything_is_not_closed_cleanly(self) -> None:
+    async def test_a_store_with_undispatched_messages_is_not_closed_cleanly(self) -> None:
         disk = MemoryDisk(page_size=64)
         store = await opened(disk, mapped_file_size_commit_log=8192)
         store.put(message("T", 0, b""))
@@ -522,7 +520,7 @@ class TestFullDisk:
         assert not again.report.was_clean
         assert bodies(again, "T") == [b"", b"kept"]
 
-    async def test_a_message_whose_queue_gets_no_room_is_in_no_log(self) -> None:
+    async def test_a_message_whose_queue_has_no_room_is_not_logged(self) -> None:
         disk = MemoryDisk(page_size=64)
         store = await opened(disk, mapped_file_size_commit_log=8192, message_index_enable=False)
         store.log.make_room(1000)
@@ -542,7 +540,7 @@ class TestFullDisk:
 
 
 class TestASystemThatRefusesFiles:
-    """Too many open or mapped files: the queue that would need one more is refused, and nothing else."""
+    """Too many open or mapped files: only the queue that needs another one is refused."""
 
     @pytest.mark.parametrize(
         ("number", "advice"),
@@ -553,7 +551,7 @@ class TestASystemThatRefusesFiles:
             (errno.EACCES, "permissions"),
         ],
     )
-    async def test_one_queue_is_refused_by_the_name_of_what_is_lacking(self, number: int, advice: str) -> None:
+    async def test_a_refused_queue_names_the_missing_resource(self, number: int, advice: str) -> None:
         disk = Refusing("/New/", number)
         store = await opened(disk)
         store.put(message("Old", 0, b"1"))
@@ -571,7 +569,7 @@ class TestASystemThatRefusesFiles:
         assert again.report.was_clean
         assert bodies(again, "New") == [b"4"]
 
-    async def test_a_next_file_that_cannot_be_had_keeps_the_queue_as_it_is(self) -> None:
+    async def test_a_failed_next_file_leaves_the_queue_unchanged(self) -> None:
         disk = Refusing("", errno.EMFILE)
         store = await opened(disk, mapped_file_size_consume_queue=60)
         for _ in range(3):
@@ -587,7 +585,7 @@ class TestASystemThatRefusesFiles:
         store.settle()
         assert store.queue_end("T", 0) == 4
 
-    async def test_what_cannot_enter_the_index_refuses_sends_until_it_can(self) -> None:
+    async def test_a_failing_index_refuses_sends_until_it_recovers(self) -> None:
         disk = Refusing("/index/", errno.EMFILE)
         store = await opened(disk)
         store.put(message("T", 0, b"", (b"key",)))
@@ -600,7 +598,7 @@ class TestASystemThatRefusesFiles:
         assert not store.refusal
         assert len(store.find_by_key("T", "key", 32, 0, 1 << 62).records) == 1
 
-    async def test_keys_are_entered_before_they_are_looked_up_and_when_there_are_many(self) -> None:
+    async def test_keys_are_indexed_before_a_lookup_and_when_there_are_many(self) -> None:
         store = await opened()
         for number in range(300):
             store.put(message("T", 0, b"", (b"u%d" % number, b"k")))
@@ -609,7 +607,7 @@ class TestASystemThatRefusesFiles:
         assert len(store.find_by_key("T", "u299", 32, 0, 1 << 62).records) == 1
         assert store.index.statistics().entries == 600
 
-    async def test_keys_are_entered_without_numpy_while_it_is_being_imported(self) -> None:
+    async def test_keys_are_indexed_without_numpy_while_it_is_imported(self) -> None:
         store = await opened()
         store._dispatch.spares_numpy = True
         keys = [*(b"k%d" % number for number in range(60)), "schlüssel".encode()]
@@ -618,14 +616,14 @@ class TestASystemThatRefusesFiles:
         for key in keys:
             assert len(store.find_by_key("T", key.decode(), 32, 0, 1 << 62).records) == 1
 
-    async def test_an_extension_that_cannot_be_written_is_done_without(self) -> None:
+    async def test_an_unwritable_extension_is_omitted(self) -> None:
         store = await opened(Refusing("consumequeue_ext", errno.EMFILE), enable_consume_queue_ext=True)
         store.put(message("T", 0, b"body", (), b"A"))
         store.settle()
         assert bodies(store, "T") == [b"body"]
 
     @pytest.mark.parametrize("as_run", [False, True])
-    async def test_a_topic_deleted_while_it_has_something_to_file_leaves_nothing_behind(self, as_run: bool) -> None:
+    async def test_a_topic_deleted_before_dispatch_leaves_nothing(self, as_run: bool) -> None:
         disk = Refusing("/index/", errno.EMFILE)
         store = await opened(disk)
         store.put(message("Other", 0, b"", (b"key",)))
@@ -633,7 +631,8 @@ class TestASystemThatRefusesFiles:
             store.put_run(mixed_run(encode_batch([BatchItem(0, b"x", b"")] * 2), SHARED, b""))
         else:
             store.put(message("T", 0, b"x"))
-        assert store.delete_topic("T") == 1
+        assert store.drop_topic("T") == 1
+        await store.remove_dropped()
         disk.refused = ""
         store.settle()
         assert not store.refusal
@@ -644,7 +643,7 @@ class TestASystemThatRefusesFiles:
 
 
 class Refusing(MemoryDisk):
-    """Refuses to make files whose path has `refused` in it."""
+    """Refuses to create files whose path contains `refused`."""
 
     def __init__(self, refused: str, number: int) -> None:
         super().__init__(page_size=64)
@@ -657,7 +656,7 @@ class Refusing(MemoryDisk):
 
 
 class TestTopics:
-    async def test_a_deleted_topic_begins_anew(self) -> None:
+    async def test_a_deleted_topic_starts_again_at_zero(self) -> None:
         disk = MemoryDisk(page_size=64)
         store = await opened(disk)
         for topic in ("Gone", "Stays", "Unused"):
@@ -666,12 +665,13 @@ class TestTopics:
         store.settle()
         await store._log_flush.flush_once()
         await store._thorough.save()
-        assert store.delete_topic("Gone") == 1
+        assert store.drop_topic("Gone") == 1
+        await store.remove_dropped()
         assert store.queue("Gone", 0) is None
         assert not [path for path in disk.files() if "/Gone/" in path]
         assert store.put(message("Gone", 0, b"")).queue_offset == 0
         store.settle()
-        assert store.clean_unused({"Stays", "Gone"}) == ["Unused"]
+        assert await store.clean_unused({"Stays", "Gone"}.__contains__) == 1
         await store.close()
         again = await opened(disk)
         assert not again.report.changed
@@ -683,7 +683,56 @@ class TestTopics:
         store = await opened()
         store.put(message(HALF_TOPIC, 0, b""))
         store.settle()
-        assert store.clean_unused(set()) == []
+        assert await store.clean_unused(lambda topic: False) == 0
+
+    async def test_a_queue_that_is_used_again_before_its_files_are_deleted_begins_at_zero(self) -> None:
+        disk = MemoryDisk(page_size=64)
+        store = await opened(disk)
+        for topic in ("Again", "Gone"):
+            for queue_id in range(3):
+                for number in range(7):
+                    store.put(message(topic, queue_id, b"old %d" % number))
+        store.settle()
+        assert (store.drop_topic("Again"), store.drop_topic("Gone")) == (3, 3)
+        assert store.put(message("Again", 1, b"anew")).queue_offset == 0
+        store.settle()
+        await store.remove_dropped()
+        assert bodies(store, "Again", 1) == [b"anew"]
+        assert {path.rpartition("/")[0] for path in disk.files() if "/consumequeue/" in path} == {
+            "/store/consumequeue/Again/1"
+        }
+        await store.close()
+        again = await opened(disk)
+        assert bodies(again, "Again", 1) == [b"anew"]
+        assert again.queues.topics() == {"Again"}
+        await again.close()
+
+    async def test_closing_deletes_the_files_of_dropped_queues(self) -> None:
+        disk = MemoryDisk(page_size=64)
+        store = await opened(disk)
+        store.put(message("Gone", 0, b""))
+        store.settle()
+        store.drop_topic("Gone")
+        await store.close()
+        assert not [path for path in disk.files() if "/Gone/" in path]
+
+    async def test_others_run_while_many_queues_are_deleted(self) -> None:
+        store = await opened()
+        for queue_id in range(100):
+            store.put(message("Wide", queue_id, b""))
+        store.settle()
+        left: list[int] = []
+
+        async def look() -> None:
+            while not left or left[-1]:
+                left.append(len(store.queues._dropped))
+                await trio.lowlevel.checkpoint()
+
+        store.drop_topic("Wide")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(look)
+            await store.remove_dropped()
+        assert any(0 < count < 100 for count in left)
 
     async def test_queues_whose_messages_are_gone(self) -> None:
         store = await opened(file_reserved_time=0)
@@ -701,7 +750,7 @@ class TestTopics:
         assert store.queue_end(HALF_TOPIC, 0) == 1
 
 
-async def test_statistics_tell_what_there_is() -> None:
+async def test_statistics_describe_the_store() -> None:
     store = await opened()
     for number in range(15):
         store.put(message("T", number % 2, b"x" * 100, (b"k%d" % number,)))
@@ -714,7 +763,7 @@ async def test_statistics_tell_what_there_is() -> None:
     assert found.put_bytes > 1500
 
 
-async def test_settings_may_change_while_it_runs() -> None:
+async def test_settings_can_change_at_run_time() -> None:
     store = await opened()
     store.config = with_updates(store.config, {"maxMessageSize": "10"})
     with pytest.raises(MessageIllegal, match="allows 10"):

@@ -1,4 +1,4 @@
-"""Records read together are what they are one by one, whatever their properties."""
+"""Records read together equal those read one by one, whatever their properties."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def log_of(records: list[Record]) -> bytes:
 
 @given(st.lists(RECORDS, min_size=1, max_size=12), st.integers(1, 40))
 @example([Record("T", 0, 0, 0, b"", b"UNIQ_KEY\x01A\x02KEYS\x01b c")], 200)
-def test_columns_are_what_each_record_says(records: list[Record], times: int) -> None:
+def test_columns_equal_the_records(records: list[Record], times: int) -> None:
     log = log_of(records * times)
     places, end = chain(log, 0, len(log))
     assert end == len(log)
@@ -73,7 +73,7 @@ def test_columns_are_what_each_record_says(records: list[Record], times: int) ->
 
 
 @given(st.lists(RECORDS, min_size=1, max_size=40), st.data())
-def test_a_record_that_is_none_is_found(records: list[Record], data: st.DataObject) -> None:
+def test_an_invalid_record_is_found(records: list[Record], data: st.DataObject) -> None:
     log = bytearray(log_of(records * 3))
     places, end = chain(log, 0, len(log))
     broken = data.draw(st.sampled_from(places))

@@ -1,6 +1,7 @@
-"""Openings that need more than a crash: damage in the middle, files gone, settings that do not fit, two brokers' pasts.
+"""Recoveries from more than a crash: damage in the middle, missing files, contradicting settings, two brokers'
+histories.
 
-What any crash leaves is in test_crashes.py, what Java leaves in test_java_stores.py.
+For crashes see test_crashes.py, for Java's directories test_java_stores.py.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ LOG = f"{ROOT}/commitlog"
 
 
 def model_of(count: int, **settings: object) -> StoreModel:
-    """A store with so many messages, cleanly closed."""
+    """A cleanly closed store with that many messages."""
     model = StoreModel(small_config(**settings), page_size=512)
     for number in range(count):
         model.put(message("T", number % 3, b"message %d " % number * 8, (b"u%d" % number,), b"TagA"))
@@ -57,7 +58,7 @@ def reopen(model: StoreModel) -> StoreModel:
 
 
 def forget_progress(model: StoreModel) -> None:
-    """As a directory is that another program had."""
+    """As in another program's directory."""
     model.disk.remove(f"{ROOT}/rocketlet/progress.json")
 
 
@@ -71,7 +72,7 @@ def entry_of(model: StoreModel, number: int) -> tuple[int, int, int]:
 
 
 def assert_all_but(model: StoreModel, *lost: int) -> None:
-    """Every message but these is there, with its entry and its keys; these are skipped."""
+    """Every message except these exists, with its entry and its keys; these are skipped."""
     for number, one in enumerate(model.kept):
         raw = model.store.record_at(one.at.log_offset)
         keys = model.store.find_by_key("T", f"u{number}", 32, 0, 1 << 62).records
@@ -95,7 +96,7 @@ def assert_all_but(model: StoreModel, *lost: int) -> None:
 
 
 class TestDamageInTheMiddle:
-    def test_one_record_is_lost_and_no_other(self) -> None:
+    def test_only_the_damaged_record_is_lost(self) -> None:
         model = model_of(60)
         forget_progress(model)
         at = model.kept[20].at
@@ -112,7 +113,7 @@ class TestDamageInTheMiddle:
         assert record.body.startswith(b"This message was lost")
         assert any("were damaged" in line for line in model.report.lines())
 
-    def test_what_stood_there_is_kept(self) -> None:
+    def test_damaged_bytes_are_kept_aside(self) -> None:
         model = model_of(60)
         forget_progress(model)
         at = model.kept[20].at
@@ -123,7 +124,7 @@ class TestDamageInTheMiddle:
         inside = at.log_offset % 2048
         assert model.disk.read_file(path) == damaged[inside : inside + at.size]
 
-    def test_a_second_opening_finds_nothing_to_do(self) -> None:
+    def test_a_second_opening_repairs_nothing(self) -> None:
         model = model_of(60)
         forget_progress(model)
         change(model.disk, model.kept[20].at.log_offset + 100, scribble(40))
@@ -137,7 +138,7 @@ class TestDamageInTheMiddle:
         assert not model.report.changed, model.report.lines()
         assert_all_but(model, 20)
 
-    def test_queues_rebuilt_later_know_the_lost_ones(self) -> None:
+    def test_queues_rebuilt_later_know_the_lost_messages(self) -> None:
         model = model_of(60)
         forget_progress(model)
         change(model.disk, model.kept[20].at.log_offset + 100, scribble(40))
@@ -150,7 +151,7 @@ class TestDamageInTheMiddle:
         assert_all_but(model, 20)
         assert entry_of(model, 20)[2] == LOST
 
-    def test_several_records_in_one_stretch_are_known_from_their_queues(self) -> None:
+    def test_several_lost_records_in_one_stretch_are_known_from_their_queues(self) -> None:
         model = model_of(60)
         forget_progress(model)
         first, last = model.kept[20].at, model.kept[23].at
@@ -161,7 +162,7 @@ class TestDamageInTheMiddle:
         assert_all_but(model, 20, 21, 22, 23)
         assert [entry_of(model, number)[2] for number in (20, 21, 22, 23)] == [LOST] * 4
 
-    def test_a_stretch_that_no_queue_knows_leaves_gaps_filled(self) -> None:
+    def test_a_stretch_unknown_to_any_queue_leaves_filled_gaps(self) -> None:
         model = model_of(60)
         forget_progress(model)
         for path in list(model.disk.files()):
@@ -183,7 +184,7 @@ class TestDamageInTheMiddle:
         model.put(message("T", 0, b"and on it goes"))
         model.store.settle()
 
-    def test_a_file_gone_from_the_middle(self) -> None:
+    def test_a_missing_file_in_the_middle(self) -> None:
         model = model_of(60)
         forget_progress(model)
         model.disk.remove(f"{LOG}/{4096:020d}")
@@ -201,14 +202,14 @@ class TestDamageInTheMiddle:
         assert model.store.log.end == last.end
         assert_all_but(model, 60)
 
-    def test_a_log_that_java_cut_does_not_come_back(self) -> None:
-        """After the end of a log that Java cut, old records stand whole; but they are older than those before."""
+    def test_a_log_truncated_by_java_does_not_come_back(self) -> None:
+        """After the end of a log truncated by Java there are intact old records, older than those before them."""
         model = model_of(60)
         forget_progress(model)
         cut = model.kept[30].at.log_offset
         old = model.kept[30:]
         content = bytearray(model.disk.files()[f"{LOG}/{cut - cut % 2048:020d}"])
-        # What a broker does that goes on there with a record that is shorter.
+        # What a broker does that continues there with a shorter record.
         model.kept = model.kept[:30]
         new = message("T", old[0].put.queue_id, b"short")
         twin = StoreModel(small_config(), page_size=512)
@@ -225,7 +226,7 @@ class TestDamageInTheMiddle:
         assert model.report.losses == []
         assert model.store.record_at(old[3].at.log_offset) is None
 
-    def test_after_a_crash_what_cannot_be_a_tear_is_rot(self) -> None:
+    def test_after_a_crash_damage_that_cannot_be_a_tear_is_corruption(self) -> None:
         model = model_of(60)
         forget_progress(model)
         model.disk.remove(f"{ROOT}/checkpoint")
@@ -235,7 +236,7 @@ class TestDamageInTheMiddle:
         assert not model.report.was_clean
         assert_all_but(model, 20)
 
-    def test_after_a_crash_what_may_be_a_tear_ends_the_log(self) -> None:
+    def test_after_a_crash_a_possible_tear_ends_the_log(self) -> None:
         model = model_of(60)
         forget_progress(model)
         model.disk.remove(f"{ROOT}/checkpoint")
@@ -252,7 +253,7 @@ class TestDamageInTheMiddle:
         assert model.store.log.end <= sector
         assert model.report.cut_bytes > 0
 
-    def test_after_a_crash_what_was_flushed_is_kept_behind_a_torn_page(self) -> None:
+    def test_after_a_crash_flushed_records_after_a_torn_page_are_kept(self) -> None:
         model = model_of(60)
         forget_progress(model)
         model.disk.put_file(f"{ROOT}/abort", b"")
@@ -262,12 +263,12 @@ class TestDamageInTheMiddle:
             content[place : place + at.size - 4] = bytes(at.size - 4)
 
         change(model.disk, at.log_offset, tear)
-        reopen(model)  # the checkpoint knows of younger messages
+        reopen(model)  # the checkpoint knows of newer messages
         assert_all_but(model, 20)
 
     @pytest.mark.parametrize("inside", [2, 5, 8, 33, 95], ids=["size", "magic", "CRC", "log offset", "body"])
     def test_one_flipped_bit_loses_the_record_and_is_reported(self, inside: int) -> None:
-        """It could be guessed which bit it was. A guess that is wrong once hands out a message that nobody sent."""
+        """The bit could be guessed. A single wrong guess would deliver a message that nobody sent."""
         model = model_of(60)
         forget_progress(model)
         one = model.kept[20]
@@ -284,7 +285,7 @@ class TestDamageInTheMiddle:
 
 
 class TestProgress:
-    def test_a_progress_point_of_another_past_is_not_believed(self) -> None:
+    def test_a_progress_point_of_another_history_is_ignored(self) -> None:
         model = model_of(60)
         progress = model.disk.read_file(f"{ROOT}/rocketlet/progress.json")
         assert progress is not None
@@ -296,13 +297,13 @@ class TestProgress:
         assert_all_but(other)
 
     @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"version":99}', b'{"version":1}', b"\0" * 100])
-    def test_an_unreadable_one_is_no_error(self, text: bytes) -> None:
+    def test_an_unreadable_progress_point_is_not_an_error(self, text: bytes) -> None:
         model = model_of(20)
         model.disk.put_file(f"{ROOT}/rocketlet/progress.json", text)
         reopen(model)
         assert_all_but(model)
 
-    def test_a_queue_that_vanished_is_made_again(self) -> None:
+    def test_a_missing_queue_is_rebuilt(self) -> None:
         model = model_of(60)
         for path in list(model.disk.files()):
             if "/consumequeue/T/1/" in path:
@@ -311,14 +312,14 @@ class TestProgress:
         assert model.report.records == 60
         assert_all_but(model)
 
-    def test_an_index_file_that_vanished_is_made_again(self) -> None:
+    def test_a_missing_index_file_is_rebuilt(self) -> None:
         model = model_of(60)
         newest = max(path for path in model.disk.files() if "/index/" in path)
         model.disk.remove(newest)
         reopen(model)
         assert_all_but(model)
 
-    def test_a_log_that_lost_its_end_says_so(self) -> None:
+    def test_a_log_that_lost_its_end_is_reported(self) -> None:
         model = model_of(60)
         last = max(path for path in model.disk.files() if path.startswith(LOG))
         model.disk.remove(last)
@@ -327,7 +328,7 @@ class TestProgress:
 
 
 class TestRefusals:
-    def test_settings_that_do_not_fit_the_files(self) -> None:
+    def test_settings_that_contradict_the_files(self) -> None:
         model = model_of(60)
         for change, name in (
             ({"mapped_file_size_commit_log": 4096}, "mappedFileSizeCommitLog"),
@@ -347,7 +348,7 @@ class TestRefusals:
         with pytest.raises(CorruptStore, match="has 2048 bytes"):
             reopen(model)
 
-    def test_a_log_that_is_not_there(self) -> None:
+    def test_a_missing_log(self) -> None:
         model = model_of(20)
         for path in list(model.disk.files()):
             if path.startswith(LOG):
@@ -382,7 +383,7 @@ def test_an_empty_directory_opens() -> None:
     model.open()
 
 
-def test_strange_names_in_the_directories_are_left_alone() -> None:
+def test_unknown_files_in_the_directories_are_left_alone() -> None:
     model = model_of(20)
     strays = [f"{LOG}/zz.tmp", f"{ROOT}/consumequeue/T/zz", f"{ROOT}/consumequeue/a b/0/x", f"{ROOT}/index/zz.bak"]
     for path in strays:
@@ -393,7 +394,7 @@ def test_strange_names_in_the_directories_are_left_alone() -> None:
     assert all(model.disk.exists(path) for path in strays)
 
 
-def test_text_of_zeros_that_another_broker_stored_survives_a_crash_once_it_was_flushed() -> None:
+def test_a_flushed_body_of_zeros_from_another_broker_survives_a_crash() -> None:
     model = StoreModel(small_config(), page_size=512)
     put = message("T", 0, b"body")
     put.properties = b"name\x01value" + b"z" * 700

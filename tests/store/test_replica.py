@@ -1,4 +1,4 @@
-"""A store that follows another's bytes: the same log, queues, index and pulls, however the bytes are cut."""
+"""A store that follows another's bytes: the same log, queues, index and pulls, however the bytes are divided."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rocketlet.store.replica import NoRecord, Replica
 from tests.support.store_model import ROOT, StoreModel, message, small_config
 
 CONFIG = small_config()
-LARGER = small_config(mapped_file_size_commit_log=1 << 15)  # its files hold records enough to be filed together
+LARGER = small_config(mapped_file_size_commit_log=1 << 15)  # its files hold enough records to be dispatched together
 CONFIGS = st.sampled_from([CONFIG, LARGER])
 
 
@@ -49,7 +49,7 @@ def no_bits(topic: str, properties: bytes) -> bytes:
 
 
 def feed(replica: Replica, data: bytes, random: Random) -> None:
-    """Bytes cut anywhere, but not across the end of a file."""
+    """Feed bytes in arbitrary pieces, but not across the end of a file."""
     at = 0
     while at < len(data):
         size = min(random.choice([1, 7, 50, 200, 1000, 1 << 20]), len(data) - at, replica.room_in_file())
@@ -58,7 +58,7 @@ def feed(replica: Replica, data: bytes, random: Random) -> None:
 
 
 @given(seed=st.integers(0, 1 << 32), config=CONFIGS)
-def test_a_replica_has_the_same_files_byte_for_byte(seed: int, config: StoreConfig) -> None:
+def test_a_replicas_files_are_identical_byte_for_byte(seed: int, config: StoreConfig) -> None:
     model, disk, random = filled(seed, 60 if config is CONFIG else 200, config), MemoryDisk(page_size=128), Random(seed)
 
     async def run() -> None:
@@ -77,11 +77,11 @@ def test_a_replica_has_the_same_files_byte_for_byte(seed: int, config: StoreConf
             assert ours.pop(path) == content, path
     assert not [path for path in ours if path.startswith((f"{ROOT}/commitlog", f"{ROOT}/consumequeue"))]
     model.disk = disk
-    model.open()  # the slave's directory, held against the list of what was put: queues, index, pulls
+    model.open()  # the slave's directory, compared with the list of what was put: queues, index, pulls
 
 
 @given(seed=st.integers(0, 1 << 32), cut=st.floats(0, 1))
-def test_a_part_of_a_record_is_seen_by_nobody_and_dropped_when_the_store_leads(seed: int, cut: float) -> None:
+def test_a_partial_record_is_invisible_and_dropped_when_the_store_leads(seed: int, cut: float) -> None:
     model, random = filled(seed, 20), Random(seed)
 
     async def run() -> None:
@@ -108,7 +108,7 @@ def test_a_part_of_a_record_is_seen_by_nobody_and_dropped_when_the_store_leads(s
     trio.run(run)
 
 
-def test_a_replica_may_begin_at_a_later_file_and_its_queues_then_begin_later_too() -> None:
+def test_a_replica_may_begin_at_a_later_file_as_may_its_queues() -> None:
     model = filled(3)
 
     async def run() -> None:
@@ -128,7 +128,7 @@ def test_a_replica_may_begin_at_a_later_file_and_its_queues_then_begin_later_too
     trio.run(run)
 
 
-async def test_what_is_no_record_is_refused_and_nothing_of_it_is_kept() -> None:
+async def test_an_invalid_record_is_refused_and_nothing_of_it_kept() -> None:
     master, slave = await opened(MemoryDisk(page_size=128)), await opened(MemoryDisk(page_size=128))
     master.put(message("TopicA", 0, b"hello"))
     replica = slave.follow(no_bits)
@@ -144,12 +144,12 @@ async def test_what_is_no_record_is_refused_and_nothing_of_it_is_kept() -> None:
 
 
 @pytest.mark.parametrize("count", [3, 40])
-async def test_a_queue_that_begins_anew_at_the_master_begins_anew_here(count: int) -> None:
+async def test_a_queue_restarted_at_the_master_restarts_at_the_replica(count: int) -> None:
     master = await opened(MemoryDisk(page_size=128), LARGER)
     for number in range(count):
         master.put(message("TopicA", 0, b"old %d" % number))
     master.settle()
-    master.delete_topic("TopicA")
+    master.drop_topic("TopicA")
     for _ in range(count):
         master.put(message("TopicA", 0, b"new"))
     master.settle()
@@ -160,7 +160,7 @@ async def test_a_queue_that_begins_anew_at_the_master_begins_anew_here(count: in
 
 
 @given(seed=st.integers(0, 1 << 32), config=CONFIGS)
-def test_what_is_not_confirmed_yet_is_not_filed(seed: int, config: StoreConfig) -> None:
+def test_unconfirmed_records_are_not_dispatched(seed: int, config: StoreConfig) -> None:
     model, random = filled(seed, 80, config), Random(seed)
 
     async def run() -> None:
@@ -185,7 +185,7 @@ def test_what_is_not_confirmed_yet_is_not_filed(seed: int, config: StoreConfig) 
 
 
 @pytest.mark.parametrize(("config", "most"), [(CONFIG, 300), (LARGER, 300), (LARGER, 12_000)])
-async def test_a_full_disk_stops_it_and_it_goes_on_when_there_is_room(config: StoreConfig, most: int) -> None:
+async def test_a_full_disk_stops_a_replica_until_there_is_room(config: StoreConfig, most: int) -> None:
     master = await opened(MemoryDisk(page_size=128), config)
     for number in range(40 if most == 300 else 400):
         master.put(message("TopicA", number % 2, b"x" * 200, (b"k%d" % number,)))

@@ -1,4 +1,4 @@
-"""Reserving changes no byte, of small files or large ones, whether what is reserved is known to be zeros or not."""
+"""Reserving changes no byte, in small or large files, whether the range is known to be zeros or not."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_reserving_stays_inside_the_file(tmp_path: Path) -> None:
     assert Path(region.path).stat().st_size == 5000
 
 
-def test_a_file_that_is_gone(tmp_path: Path) -> None:
+def test_reserving_a_missing_file(tmp_path: Path) -> None:
     disk = RealDisk()
     region = disk.create(str(tmp_path / "file"), 5 * PAGE)
     disk.remove(region.path)

@@ -47,14 +47,14 @@ def test_pressure(used_percent: int, total: int, expected: Pressure) -> None:
 
 @pytest.mark.parametrize("total", [10 * GIB, 100 * GIB, 250 * GIB, 1000 * GIB, 10_000 * GIB])
 def test_forced_cleaning_begins_well_before_sends_are_refused(total: int) -> None:
-    """Files of a GiB go ten a second then, which takes a log that is cleaned away from the point of refusal."""
+    """Ten 1 GiB files per second are deleted then, which keeps a log away from the point of refusal."""
     forced = [free for free in range(0, total // 2, total // 20_000)
               if pressure_of(Usage(total, free), StoreConfig()) is Pressure.FORCED]  # fmt: skip
     assert max(forced) - min(forced) >= min(total // 25, 3 * GIB) - total // 10_000
 
 
 @given(st.integers(1, 1 << 45), st.integers(0, 1 << 40), st.integers(0, 1 << 36), st.data())
-def test_no_step_is_left_out(total: int, enough: int, floor: int, data: st.DataObject) -> None:
+def test_no_pressure_step_is_skipped(total: int, enough: int, floor: int, data: st.DataObject) -> None:
     config = StoreConfig(disk_free_enough=enough, disk_free_floor=floor)
     frees = sorted(data.draw(st.lists(st.integers(0, total), min_size=2, max_size=9)), reverse=True)
     found = [pressure_of(Usage(total, free), config) for free in frees]
@@ -62,7 +62,7 @@ def test_no_step_is_left_out(total: int, enough: int, floor: int, data: st.DataO
 
 
 @given(st.integers(0, 100), st.integers(1, 1 << 50))
-def test_a_fuller_disk_never_presses_less(percent: int, total: int) -> None:
+def test_a_fuller_disk_never_lowers_the_pressure(percent: int, total: int) -> None:
     config = StoreConfig(disk_free_enough=0, disk_free_floor=0)
     less = pressure_of(Usage(total, total * (100 - percent) // 100), config)
     more = pressure_of(Usage(total, total * (100 - percent) // 200), config)
@@ -82,11 +82,11 @@ def test_a_fuller_disk_never_presses_less(percent: int, total: int) -> None:
         (0, NOON, Pressure.FULL, False, True),
     ],
 )
-def test_when_a_file_goes(age_days: int, now: int, pressure: Pressure, asked: bool, goes: bool) -> None:
+def test_when_a_file_is_deleted(age_days: int, now: int, pressure: Pressure, asked: bool, goes: bool) -> None:
     assert bool(reason_to_go(age_days * DAYS, now, pressure, asked, StoreConfig())) is goes
 
 
-def test_files_never_go_before_their_time_where_that_is_forbidden() -> None:
+def test_files_are_never_deleted_early_if_forbidden() -> None:
     assert not reason_to_go(0, NOON, Pressure.FULL, False, StoreConfig(clean_file_forcibly_enable=False))
 
 
@@ -140,13 +140,13 @@ async def test_one_file_a_tick_and_queues_and_index_follow(caplog: pytest.LogCap
     assert again.queue_begin("T", 0) == store.queue_begin("T", 0)
 
 
-async def test_young_files_stay() -> None:
+async def test_young_files_are_kept() -> None:
     store = await store_with(40, MemoryDisk(page_size=64, now=NOW - 2 * DAYS))
     assert not await store._retention.tick()
     assert await store.delete_expired() == 0
 
 
-async def test_what_a_recovery_might_need_stays() -> None:
+async def test_what_a_recovery_might_need_is_kept() -> None:
     disk = MemoryDisk(page_size=64)
     store = MessageStore(disk, small_config(), lambda: NOW, on_progress=lambda _: None)
     await store.open()
@@ -160,7 +160,7 @@ async def test_what_a_recovery_might_need_stays() -> None:
     assert await store._retention.tick()
 
 
-async def test_a_nearly_full_disk_takes_the_oldest_and_then_refuses(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_nearly_full_disk_deletes_the_oldest_and_then_refuses(caplog: pytest.LogCaptureFixture) -> None:
     disk = MemoryDisk(page_size=64, now=NOW)
     store = await store_with(40, disk)
     used = disk.statistics().reserved_bytes
@@ -181,20 +181,20 @@ async def test_a_nearly_full_disk_takes_the_oldest_and_then_refuses(caplog: pyte
     store.put(message("T", 0, b""))
 
 
-async def test_it_runs_beside_the_store(autojump_clock: trio.testing.MockClock) -> None:
+async def test_retention_runs_beside_the_store(autojump_clock: trio.testing.MockClock) -> None:
     clock = TrioWallClock(NOW, autojump_clock)
     disk = MemoryDisk(page_size=64, now=NOW - 4 * DAYS)
     store = await store_with(40, disk, clock)
     async with trio.open_nursery() as nursery:
         await nursery.start(store.run)
-        await trio.sleep(5)  # all in one go, a tenth of a second apart
+        await trio.sleep(5)  # all in one pass, a tenth of a second apart
         assert len(store.log.files.files) == 1
         nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("stamp", [1 << 62, 253_402_300_800_000, -5, 0])
-async def test_a_file_with_a_damaged_time_goes_as_others(stamp: int, caplog: pytest.LogCaptureFixture) -> None:
-    """No checksum covers a store timestamp, and each start came to this file again."""
+async def test_a_file_with_a_damaged_time_expires_like_others(stamp: int, caplog: pytest.LogCaptureFixture) -> None:
+    """No checksum covers a store timestamp, and each start met this file again."""
     disk = MemoryDisk(page_size=64, now=NOW - 4 * DAYS)
     store = await store_with(40, disk)
     store.log.files.files[0].buffer[56:64] = stamp.to_bytes(8, "big", signed=True)
@@ -203,12 +203,12 @@ async def test_a_file_with_a_damaged_time_goes_as_others(stamp: int, caplog: pyt
     assert "messages stored from" in caplog.text
 
 
-def test_an_index_file_of_a_damaged_time_has_a_name() -> None:
+def test_an_index_file_with_a_damaged_time_gets_a_name() -> None:
     assert index_name(1 << 62)[:4] == "9999"
 
 
 @pytest.mark.parametrize("folder", ["commitlog", "consumequeue/T/0"])
-async def test_a_directory_that_is_removed_ends_a_store_at_its_next_flush(folder: str, tmp_path: Path) -> None:
+async def test_removing_the_directory_fails_the_next_flush(folder: str, tmp_path: Path) -> None:
     config = small_config(store_path_root_dir=str(tmp_path), flush_interval_commit_log=1)
     store = MessageStore(RealDisk(), config, lambda: NOW, on_progress=lambda _: None)
     await store.open()
@@ -223,4 +223,4 @@ async def test_a_directory_that_is_removed_ends_a_store_at_its_next_flush(folder
         await store._thorough.save()
     with suppress(FlushFailed):
         await store.close()
-    assert (tmp_path / "abort").exists()  # so that the next start looks at all of it
+    assert (tmp_path / "abort").exists()  # so that the next start reads all of it

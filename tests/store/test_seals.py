@@ -23,7 +23,7 @@ def seal_on(disk: MemoryDisk, log_offset: int) -> Seal | None:
 
 
 @given(st.binary(min_size=1, max_size=400), st.integers(1, 100), st.data())
-def test_any_changed_byte_is_seen_in_its_block(content: bytes, block_size: int, data: st.DataObject) -> None:
+def test_any_changed_byte_is_detected_in_its_block(content: bytes, block_size: int, data: st.DataObject) -> None:
     def read(source: bytes):
         return lambda at, size: source[at : at + size]
 
@@ -39,7 +39,7 @@ def test_any_changed_byte_is_seen_in_its_block(content: bytes, block_size: int, 
 
 
 @given(st.binary(max_size=100), st.data())
-def test_a_damaged_seal_is_none(content: bytes, data: st.DataObject) -> None:
+def test_a_damaged_seal_is_ignored(content: bytes, data: st.DataObject) -> None:
     raw = bytearray(encode(seal_of(0, len(content), lambda at, size: content[at : at + size], 10)))
     raw[data.draw(st.integers(0, len(raw) - 1))] ^= data.draw(st.integers(1, 255))
     assert decode(bytes(raw)) is None
@@ -96,7 +96,7 @@ async def test_damage_is_not_sealed(caplog: pytest.LogCaptureFixture) -> None:
     assert await store._seals.seal_all() == 0
 
 
-async def test_no_seals_where_they_are_switched_off(autojump_clock: trio.testing.MockClock) -> None:
+async def test_no_seals_when_disabled(autojump_clock: trio.testing.MockClock) -> None:
     disk = MemoryDisk(page_size=64)
     store = MessageStore(disk, small_config(seal_enable=False), lambda: 0, on_progress=lambda _: None)
     await store.open()
@@ -111,7 +111,7 @@ async def test_no_seals_where_they_are_switched_off(autojump_clock: trio.testing
 
 
 class TestASealIsProofThatTheLogWasFlushed:
-    """Even where no checkpoint was written yet: what follows damage in a sealed file stays."""
+    """Even without a checkpoint: records after damage in a sealed file are kept."""
 
     @staticmethod
     def model() -> StoreModel:
@@ -127,7 +127,7 @@ class TestASealIsProofThatTheLogWasFlushed:
 
     @pytest.mark.parametrize("file", [0, 1, 2])
     @pytest.mark.parametrize("at", [0, 512, 2048, 8192 - 1024])
-    def test_zeros_inside_of_it_cost_what_stood_there(self, file: int, at: int) -> None:
+    def test_zeros_inside_a_sealed_file_lose_only_their_records(self, file: int, at: int) -> None:
         model = self.model()
         model.kill()
         path = f"{ROOT}/commitlog/{file * 8192:020d}"
@@ -159,7 +159,7 @@ class TestASealIsProofThatTheLogWasFlushed:
         assert store.log.end == 3 * 8192
         assert store.put(message("T", 0, b"goes on")).log_offset == 3 * 8192
 
-    def test_what_is_cut_is_kept_aside(self) -> None:
+    def test_truncated_bytes_are_kept_aside(self) -> None:
         model = StoreModel(small_config(mapped_file_size_commit_log=8192), page_size=512)
         for number in range(20):
             model.put(message("T", 0, b"message %d " % number * 8))

@@ -52,7 +52,7 @@ def test_checkpoint() -> None:
 
 
 @given(st.tuples(int64, int64, int64, int64, int64))
-def test_any_checkpoint_both_ways(longs: tuple[int, int, int, int, int]) -> None:
+def test_any_checkpoint_round_trips(longs: tuple[int, int, int, int, int]) -> None:
     assert checkpoint_layout.decode(checkpoint_layout.encode(Checkpoint(*longs))) == Checkpoint(*longs)
 
 

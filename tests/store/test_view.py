@@ -14,7 +14,7 @@ from tests.support.stores import expected_of, files_of, store_of, unpacked
 
 
 @pytest.mark.parametrize("case", ["clean", "retained", "slave", "ext"])
-def test_a_store_of_javas_in_arrays(case: str, tmp_path: Path) -> None:
+def test_a_java_store_in_arrays(case: str, tmp_path: Path) -> None:
     config = unpacked(case, tmp_path)
     before = files_of(config, "")
     expected = expected_of(case)
@@ -56,12 +56,12 @@ async def test_beside_a_running_store(tmp_path: Path) -> None:
     await store.close()
 
 
-def test_no_store_there(tmp_path: Path) -> None:
+def test_a_missing_store(tmp_path: Path) -> None:
     with pytest.raises(CorruptStore):
         StoreView(str(tmp_path))
 
 
-def test_a_store_is_found_below_a_directory_of_several_things(tmp_path: Path) -> None:
+def test_a_store_is_found_below_a_mixed_directory(tmp_path: Path) -> None:
     with pytest.raises(CorruptStore, match=r"no store there$"):
         open_store(tmp_path)
     for name in ("broker-a", "broker-b"):

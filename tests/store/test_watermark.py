@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rocketlet.store.watermark import Watermark
 
 
-async def test_who_waits_is_woken_in_order() -> None:
+async def test_waiters_are_woken_in_order() -> None:
     mark, woken = Watermark(10), []
 
     async def wait(offset: int) -> None:
@@ -34,13 +34,13 @@ async def test_who_waits_is_woken_in_order() -> None:
     assert repr(mark) == "<Watermark 100, 0 waiting>"
 
 
-async def test_what_is_reached_does_not_wait() -> None:
+async def test_a_reached_offset_does_not_wait() -> None:
     mark = Watermark(10)
     with trio.testing.assert_checkpoints():
         await mark.reach(10)
 
 
-async def test_who_is_cancelled_leaves_nothing() -> None:
+async def test_a_cancelled_waiter_leaves_nothing() -> None:
     mark = Watermark()
     async with trio.open_nursery() as nursery:
         for offset in range(1, 101):
@@ -52,7 +52,7 @@ async def test_who_is_cancelled_leaves_nothing() -> None:
     assert mark._heap == []
 
 
-async def test_a_failure_reaches_who_waits_and_who_comes_later() -> None:
+async def test_a_failure_reaches_present_and_later_waiters() -> None:
     mark, seen = Watermark(5), []
 
     async def wait(offset: int) -> None:
@@ -84,7 +84,7 @@ def test_functions_are_called_lowest_first_and_once() -> None:
     assert called == [1, 0, 2, 3]
 
 
-def test_cancelling_after_the_call_does_nothing() -> None:
+def test_cancelling_after_the_call_has_no_effect() -> None:
     mark, called = Watermark(), []
     waiter = mark.call_at(1, lambda: called.append(1))
     mark.advance(1)
@@ -96,7 +96,7 @@ def test_cancelling_after_the_call_does_nothing() -> None:
         mark.call_at(1, lambda: None)
 
 
-def test_a_function_may_wait_again() -> None:
+def test_a_callback_may_wait_again() -> None:
     mark, called = Watermark(), []
 
     def again() -> None:
@@ -111,8 +111,8 @@ def test_a_function_may_wait_again() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["wait", "cancel", "advance"]), st.integers(0, 30)), max_size=60))
-def test_against_a_list(steps: list[tuple[str, int]]) -> None:
-    """Invariant: who waits for at most the value was called, once; nobody else; the cancelled never."""
+def test_agrees_with_a_simple_list(steps: list[tuple[str, int]]) -> None:
+    """Invariant: exactly the waiters at or below the value were called, once; cancelled ones never."""
     mark = Watermark()
     waiting: dict[int, tuple[int, object]] = {}
     called: list[int] = []

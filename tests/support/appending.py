@@ -1,4 +1,4 @@
-"""A process that appends to a store and prints what is acknowledged, until it is killed.
+"""A process that appends to a store and prints acknowledgements, until it is killed.
 
 python -m tests.support.appending DIRECTORY SYNC_FLUSH|ASYNC_FLUSH FIRST
 """
@@ -18,7 +18,7 @@ from tests.support.store_model import message
 
 
 def config_of(directory: str, flush: str) -> StoreConfig:
-    """Files so small that all kinds of them are made and filled many times a second."""
+    """Files so small that all kinds of them are created and filled many times a second."""
     return StoreConfig(
         store_path_root_dir=directory,
         flush_disk_type=FlushDiskType(flush),

@@ -1,7 +1,7 @@
-"""Reads a source tree without running it, and finds what its imports and calls do against a set of rules.
+"""Reads a source tree without running it, and finds imports and calls that violate a set of rules.
 
-The rules themselves stand in tests/test_architecture.py; here is only how one looks. Each finding is one line: where,
-what, and what to do about it.
+The rules themselves are in tests/test_architecture.py; here are only the checks. Each finding is one line: where, what,
+and what to do about it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-PARENT = "rocketlet"  # everything of ours is imported below this one name
+PARENT = "rocketlet"  # all our modules are imported below this name
 LOOKED_AT = (ast.Import, ast.ImportFrom, ast.Call, ast.ClassDef, ast.If)
 
 Node = TypeVar("Node", bound=ast.AST)
@@ -23,7 +23,7 @@ Node = TypeVar("Node", bound=ast.AST)
 
 @dataclass(frozen=True)
 class Import:
-    """One imported name. `target` is the module of ours that it comes from, or the full name of a foreign one."""
+    """One imported name. `target` is our module that it comes from, or the full name of a foreign one."""
 
     target: str
     name: str | None  # None for `import a.b`
@@ -43,13 +43,13 @@ class Module:
         return f"{self.path}:{line}: {self.name}"
 
     def nodes(self, kind: type[Node]) -> list[Node]:
-        """All nodes of one of the kinds that rules look at."""
+        """All nodes of one of the kinds that rules inspect."""
         return self._by_kind[kind]
 
     @cached_property
     def _by_kind(self) -> dict[type[ast.AST], list[Any]]:
         found: dict[type[ast.AST], list[Any]] = {kind: [] for kind in LOOKED_AT}
-        for node in ast.walk(self.tree):  # once: it takes longer than all rules together
+        for node in ast.walk(self.tree):  # cached: it takes longer than all rules together
             if type(node) in found:
                 found[type(node)].append(node)
         return found
@@ -69,7 +69,7 @@ class SourceTree:
 
     @cached_property
     def imports(self) -> dict[str, list[Import]]:
-        """By module; late ones, inside functions, too."""
+        """Imports by module, including late ones inside functions."""
         return {module.name: list(self._imports(module)) for module in self.modules.values()}
 
     def is_ours(self, target: str) -> bool:
@@ -89,7 +89,7 @@ class SourceTree:
                 yield Import(target, name, node.lineno, node.lineno in typing_only, node.level > 0)
 
     def _module_of(self, dotted: str) -> str:
-        """The longest beginning that is a module of ours; foreign names stay as they are."""
+        """The longest prefix that is one of our modules; foreign names are returned unchanged."""
         if not self.is_ours(dotted):
             return dotted
         parts = dotted.split(".")
@@ -98,7 +98,7 @@ class SourceTree:
 
 
 def against_the_arrows(tree: SourceTree, arrows: Mapping[str, set[str]]) -> Iterator[str]:
-    """Imports from one room into another that it may not enter. A room is a package, or a part of one, in `arrows`."""
+    """Imports from one room into another that it may not import. A room is a package, or a part of one, in `arrows`."""
     for module in tree.modules.values():
         room = _room(module.name, arrows)
         for one in tree.imports[module.name]:
@@ -114,7 +114,7 @@ def against_the_arrows(tree: SourceTree, arrows: Mapping[str, set[str]]) -> Iter
 
 
 def cycles(tree: SourceTree) -> Iterator[str]:
-    """The first circle of imports among modules, if there is one."""
+    """The first import cycle among modules, if there is one."""
     graph = {
         name: {one.target for one in imports if one.target in tree.modules and one.target != name}
         for name, imports in tree.imports.items()
@@ -130,7 +130,7 @@ def cycles(tree: SourceTree) -> Iterator[str]:
 
 
 def impure(tree: SourceTree, pure: Iterable[str], but_for: Iterable[str], impure_names: Iterable[str]) -> Iterator[str]:
-    """Pure modules that import what acts on the world. What is imported for type checkers alone does not count."""
+    """Pure modules that import modules with effects. Imports for type checkers do not count."""
     banned = set(impure_names)
     for module in tree.modules.values():
         if not _matches(module.name, pure) or _matches(module.name, but_for):
@@ -162,7 +162,7 @@ def through_another_door(tree: SourceTree, doors: Mapping[str, Iterable[str]]) -
 def forbidden_calls(
     tree: SourceTree, calls: Iterable[str], doors: Iterable[str], advice: str, *, within: Iterable[str] = ("*",)
 ) -> Iterator[str]:
-    """Calls such as `time.time` or `open`, also where the name was imported on its own, outside the door modules."""
+    """Calls such as `time.time` or `open`, also by an imported name, outside the door modules."""
     wanted = set(calls)
     for module in tree.modules.values():
         if _matches(module.name, doors) or not _matches(module.name, within):
@@ -176,7 +176,7 @@ def forbidden_calls(
 
 
 def composition_roots_known(tree: SourceTree, roots: Mapping[str, Iterable[str]]) -> Iterator[str]:
-    """Modules that import a composition root and are not among those that may."""
+    """Modules that import a composition root without permission."""
     for module in tree.modules.values():
         for one in tree.imports[module.name]:
             if one.target in roots and not _matches(module.name, roots[one.target]):
@@ -205,7 +205,7 @@ def through_a_facade(tree: SourceTree, facades: Iterable[str], users: Iterable[s
 
 
 def by_a_general_name(tree: SourceTree) -> Iterator[str]:
-    """Imports of ours without the parent: in a stranger's project `common` or `tools` is the stranger's."""
+    """Our imports without the parent: in another project `common` or `tools` is that project's."""
     for module in tree.modules.values():
         named = [(alias.name, node.lineno) for node in module.nodes(ast.Import) for alias in node.names]
         named += [(node.module or "", node.lineno) for node in module.nodes(ast.ImportFrom) if node.level == 0]
@@ -228,7 +228,7 @@ def inhabited_packages(tree: SourceTree, except_for: Iterable[str]) -> Iterator[
 
 
 def badly_named_classes(tree: SourceTree, suffixes: Iterable[str]) -> Iterator[str]:
-    """Classes whose name ends in a word that says nothing."""
+    """Classes whose name ends in a meaningless word."""
     endings = tuple(suffixes)
     for module in tree.modules.values():
         for node in module.nodes(ast.ClassDef):
@@ -267,7 +267,7 @@ def _room_name(dotted: str) -> str:
 
 
 def _dotted(function: ast.expr) -> str:
-    """`os.path.join`; empty where what is called has no such name."""
+    """`os.path.join`; empty if the callee has no such name."""
     parts: list[str] = []
     while isinstance(function, ast.Attribute):
         parts.append(function.attr)

@@ -1,9 +1,9 @@
-"""Takes functions away that some platforms lack, before the modules that use them are imported.
+"""Removes functions that some platforms lack, before the modules that use them are imported.
 
     ROCKETLET_TEST_WITHOUT="os.fdatasync os.posix_fallocate fcntl" make quick
 
-is how the suite runs on macOS (no fdatasync, no posix_fallocate) and on Windows (no fcntl either), as far as Linux can
-show it. A name without a dot is a module. Instead of fcntl there is a fake of msvcrt, with a lock of the same kind.
+runs the suite as on macOS (no fdatasync, no posix_fallocate) and on Windows (no fcntl either), as far as Linux can show
+it. A name without a dot is a module. Instead of fcntl there is a fake of msvcrt, with a lock of the same kind.
 """
 
 from __future__ import annotations

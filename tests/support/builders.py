@@ -1,4 +1,4 @@
-"""Values as tests need them: whole and lawful by default, with what matters to the test given by name."""
+"""Values for tests: complete and valid by default, with the fields that matter given by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HOST = pack_host("127.0.0.1", 10911)
 
 
 def record(number: int = 0, *, properties: dict[str, str] | None = None, **fields: Any) -> Record:
-    """The record of a message `number` of topic T, queue 0; its body and key tell its number."""
+    """The record of a message `number` of topic T, queue 0; its body and key contain its number."""
     given = {"UNIQ_KEY": f"{number:032X}", "KEYS": f"key-{number}"} if properties is None else properties
     whole = Record(
         topic="T",
@@ -34,7 +34,7 @@ def record(number: int = 0, *, properties: dict[str, str] | None = None, **field
 
 
 def log_of(*records: Record, start: int = 0) -> bytes:
-    """The records one after the other, each with the log offset that it then has."""
+    """Consecutive records, each with its resulting log offset."""
     log = bytearray()
     for one in records:
         log += encode(replace(one, log_offset=start + len(log)))

@@ -1,10 +1,10 @@
-"""A chromium of this machine, driven by Playwright: for tests of pages as a person meets them. Nothing is downloaded.
+"""A chromium of this machine, driven by Playwright: for tests of pages as users see them. Nothing is downloaded.
 
     with Chromium.started() as chromium, chromium.visitor(base, "en") as visitor:      # Missing: skip with its text
         visitor.open("/topics")
 
-A visitor fails the test on any script error, refused resource or dialog. Its hands are those of somebody with a mouse,
-or of somebody with a keyboard alone: then everything that is pressed must be reachable by Tab.
+A visitor fails the test on any script error, refused resource or dialog. It uses the mouse, or only the keyboard: then
+everything pressed must be reachable by Tab.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Missing(Exception):
 
 @dataclass(slots=True)
 class Visitor:
-    """One browser window of its own, with cookies of its own."""
+    """One browser window with its own cookies."""
 
     page: Page
     base: str
@@ -50,7 +50,7 @@ class Visitor:
             self.problems.append(f"{message.type} at {self.page.url}: {message.text}")
 
     def t(self, text: str, /, **values: object) -> str:
-        """What the pages call it in the visitor's language."""
+        """The text in the visitor's language."""
         from rocketlet.console.texts import translated
 
         return translated(text, self.language).format(**values)
@@ -61,7 +61,7 @@ class Visitor:
         self.page.goto(self.base + path)
 
     def go(self, name: str, key: str) -> None:
-        """To a page of the menu: by its link, or by its keys."""
+        """Open a page of the menu: by its link, or by its keys."""
         if self.by_keyboard:
             self.page.keyboard.press("g")
             self.page.keyboard.press(key)
@@ -72,7 +72,7 @@ class Visitor:
             self.page.locator("nav").get_by_role("link", name=self.t(name), exact=True).click()
 
     def press(self, locator: Locator) -> None:
-        """A link, a button, a box."""
+        """Press a link, a button, a box."""
         locator.wait_for()
         if not self.by_keyboard:
             locator.click()
@@ -82,7 +82,7 @@ class Visitor:
         self.page.keyboard.press("Space" if kind.startswith(("SUMMARY", "INPUT checkbox")) else "Enter")
 
     def write(self, locator: Locator, text: str) -> None:
-        """Into a field, over what stands there."""
+        """Fill a field, replacing its content."""
         if self.by_keyboard:
             self.reach(locator)
             self.page.keyboard.press("Control+a")
@@ -91,7 +91,7 @@ class Visitor:
             locator.fill(text)
 
     def reach(self, locator: Locator) -> None:
-        """By Tab alone. What has the focus must be seen to have it."""
+        """Move there by Tab only. The focus must be visible."""
         here = "one => one === document.activeElement"
         for _ in range(MOST_TABS):
             if locator.evaluate(here):
@@ -108,7 +108,7 @@ class Visitor:
     # ---- eyes
 
     def sees(self, text: str) -> None:
-        """In the page's own part, as text."""
+        """Expect the text in the page's main part."""
         from playwright.sync_api import TimeoutError as Waited
 
         try:
@@ -120,7 +120,7 @@ class Visitor:
         return self.page.locator("main").inner_text()[:4000]
 
     def reads_in_time(self, text: str) -> None:
-        """`reads`, of a page that tells how things stand at the moment: it is loaded again until it says so."""
+        """`reads` for a page with changing state: it is reloaded until it shows the text."""
         wanted = self.page.locator("main").get_by_text(self.t(text)).first
         deadline = time.monotonic() + PATIENCE_MS / 1000
         while not wanted.is_visible():
@@ -129,7 +129,7 @@ class Visitor:
             self.page.reload()
 
     def reads(self, text: str, /, **values: object) -> None:
-        """Something that the console says, in the visitor's language."""
+        """Expect one of the console's texts, in the visitor's language."""
         self.sees(self.t(text, **values))
 
 

@@ -1,4 +1,4 @@
-"""A browser of no more than requests: it keeps cookies, fills forms as they came, and reads pages as text.
+"""A browser made of requests only: it keeps cookies, submits forms as served, and reads pages as text.
 
 It speaks ASGI with the console directly, so a whole cluster and its console run in memory and virtual time.
 """
@@ -18,7 +18,7 @@ from starlette.applications import Starlette
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What came back."""
+    """A response."""
 
     status: int
     headers: Mapping[str, str]
@@ -26,7 +26,7 @@ class Page:
 
     @property
     def text(self) -> str:
-        """As a person reads it."""
+        """The visible text."""
         body = re.sub(r"<(script|style)\b.*?</\1>", " ", self.html, flags=re.S)
         return " ".join(unescape(re.sub(r"<[^>]*>", " ", body)).split())
 
@@ -50,13 +50,13 @@ class Browser:
         return await self._followed("GET", path, b"", {}, seconds)
 
     async def post(self, path: str, fields: Mapping[str, Any], *, headers: Mapping[str, str] | None = None) -> Page:
-        """A form with what it was given, and the code of the page that was seen last."""
+        """Post a form with the given fields, and the code of the last page."""
         form = "application/x-www-form-urlencoded"
         body = urlencode(fields, doseq=True).encode()
         return await self._followed("POST", path, body, {"content-type": form, **(headers or {})}, 30.0)
 
     async def submit(self, seen: str, path: str, **fields: Any) -> Page:
-        """Look at a page, and send a form from it."""
+        """Load a page, and submit a form from it."""
         page = await self.get(seen)
         return await self.post(path, {"csrf": page.csrf, **fields})
 

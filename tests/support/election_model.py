@@ -1,11 +1,11 @@
-"""The whole of leading and electing as one model: some replicas, a coordinator, any order of events.
+"""Leadership and elections as one model: some replicas, a coordinator, any order of events.
 
 Invariants, held after every step:
-- what was acknowledged is in the log of every later leader, at the same place;
-- at most one leader an epoch acknowledges;
-- what was visible to a consumer stays in every later leader's log.
+- acknowledged messages are in the log of every later leader, at the same offset;
+- at most one leader per epoch acknowledges;
+- messages visible to a consumer stay in every later leader's log.
 
-What happens is chosen by a `Random`, or read from bytes that hypothesis draws (`Drawn`).
+Events are chosen by a `Random`, or read from bytes drawn by hypothesis (`Drawn`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TIMEOUT = 2.0
 
 
 class Choices(Protocol):
-    """What the model asks of chance."""
+    """The model's source of randomness."""
 
     def random(self) -> float: ...
 
@@ -58,12 +58,12 @@ class Drawn:
         return of[self.randrange(len(of))]
 
 
-Entry = tuple[int, int]  # epoch, serial number: what stands in a log
+Entry = tuple[int, int]  # a log entry: epoch, serial number
 
 
 @dataclass
 class Hub:
-    """The coordinator: one value, replaced by who has seen the present one."""
+    """The coordinator: one value, replaced by compare-and-set."""
 
     state: GroupState = field(default_factory=GroupState)
     revision: int = 0
@@ -89,9 +89,9 @@ class Node:
     follows: tuple[str, int] | None = None  # leader and epoch of the open stream
     view: View = field(default_factory=View)
     candidacy: Candidacy = field(init=False)
-    acks: list[tuple[str, int, int]] = field(default_factory=list)  # on their way to this leader: who, epoch, end
-    asked: Proposal | None = None  # of the coordinator, and not answered yet
-    landed: int | None = None  # what it did, once it did something
+    acks: list[tuple[str, int, int]] = field(default_factory=list)  # in flight to this leader: who, epoch, end
+    asked: Proposal | None = None  # at the coordinator, and not answered yet
+    landed: int | None = None  # its outcome, once it took effect
 
     def __post_init__(self) -> None:
         self.candidacy = Candidacy(self.name, LEASE, "g")
@@ -104,7 +104,7 @@ class Node:
 
 class Cluster:
     def __init__(self, random: Choices, size: int, trouble: float = 1.0) -> None:
-        """`trouble`: how often something goes wrong, for short runs more than 1."""
+        """`trouble`: the frequency of failures, above 1 for short runs."""
         self.random = random
         self.trouble = trouble
         self.now = 0.0
@@ -187,7 +187,7 @@ class Cluster:
             self.decide(node)
 
     def land_stray(self) -> None:
-        """A request of which its sender has heard nothing reaches the coordinator late."""
+        """An unanswered request reaches the coordinator late."""
         if self.stray:
             proposal, _ = self.stray.pop(self.random.randrange(len(self.stray)))
             self.hub.put(proposal.state, proposal.revision)
@@ -216,7 +216,7 @@ class Cluster:
         epoch = node.follows[1]
         node.follows = None
         if leader.lead is not None and leader.lead.state.epoch == epoch and node.name in leader.lead.replicas:
-            if self.random.random() < 0.5:  # what it had said may be read before the end of the connection, or never
+            if self.random.random() < 0.5:  # its last messages may be read before the end of the connection, or never
                 leader.acks = [one for one in leader.acks if one[0] != node.name]
             leader.lead.left(node.name, self.now)
 
@@ -276,7 +276,7 @@ class Cluster:
                 self.hub.holder, self.hub.lease_until = node.name, self.now + LEASE
                 if self.random.random() < 0.1:
                     self.hang_up(node)
-                    node.up = False  # it dies before it hears of its election
+                    node.up = False  # it dies before it learns of its election
                     return
                 self.leave(node)
                 node.epochs = node.epochs.begun(decision.state.epoch, len(node.log))

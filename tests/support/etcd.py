@@ -25,7 +25,7 @@ _START_SECONDS = 120.0
 
 
 def etcd_program() -> str | None:
-    """Where etcd is; None where there is none."""
+    """The path of etcd; None if there is none."""
     beside = Path(sys.executable).parent / "etcd"
     return str(beside) if beside.exists() else shutil.which("etcd")
 
@@ -36,7 +36,7 @@ needs_etcd = pytest.mark.skipif(
 
 
 class EtcdCluster:
-    """So many members, each in a directory of its own. `flags` are added to each one's."""
+    """That many members, each in its own directory. `flags` are added to each."""
 
     def __init__(self, directory: Path, size: int, flags: tuple[str, ...] = (), scheme: str = "http") -> None:
         self._directory = directory
@@ -66,7 +66,7 @@ class EtcdCluster:
             self.processes[number] = subprocess.Popen(command, stdout=out, stderr=out)
 
     def wait(self) -> None:
-        """Until the members that run serve."""
+        """Wait until the running members serve."""
         deadline = time.monotonic() + _START_SECONDS
         for number, process in enumerate(self.processes):
             while process is not None:

@@ -1,4 +1,4 @@
-"""Runs an example as a user would: its own process, the name server in the environment."""
+"""Runs an example as a user would: in its own process, with the name server in the environment."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 
 
-def said(namesrv: str, *command: str) -> list[str]:
-    """What it prints, line by line. It must end well and complain of nothing."""
+def output(namesrv: str, *command: str) -> list[str]:
+    """Its output, line by line. It must succeed and print nothing to stderr."""
     done = subprocess.run(
         [sys.executable, *command],
         cwd=ROOT,

@@ -31,7 +31,7 @@ _VECTORS = Path(__file__).parents[1] / "vectors" / "frames"
 
 @dataclass(frozen=True)
 class Recorded:
-    """One line of a recording. `asked`: the code of the request that this answers, or that it is."""
+    """One line of a recording. `asked`: the code of this request, or of the request that this answers."""
 
     place: str
     data: bytes
@@ -53,7 +53,7 @@ class Recorded:
 
 @lru_cache(1)
 def recorded() -> tuple[Recorded, ...]:
-    """Every recorded frame: 3,000 or so."""
+    """Every recorded frame: about 3,000."""
     return tuple(_read())
 
 
@@ -75,7 +75,7 @@ def _read() -> Iterator[Recorded]:
             )
 
 
-# Fields that may stand in any request and that no typed header knows.
+# Fields that any request may have and that no typed header knows.
 ANYWHERE = {"ReqT", "AccessKey", "Signature", "SecurityToken", "OnsChannel", "bname", "unknownField", "x"}
 
 REQUEST_HEADERS: dict[int, type[Header]] = {

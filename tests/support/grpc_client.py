@@ -1,7 +1,7 @@
-"""A gRPC client for tests, over any network: whole calls, and bare frames for what no client would send.
+"""A gRPC client for tests, over any network: complete calls, and raw frames that no client would send.
 
-It has an HTTP/2 of its own, so that the server's is not tested against itself: hpack encodes the headers, and what
-comes is cut into frames here.
+It has its own HTTP/2, so that the server's is not tested against itself: hpack encodes the headers, and input is split
+into frames here.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def framed(message: bytes) -> bytes:
 
 
 def body(stream: int, data: bytes, *, end: bool = True) -> bytes:
-    """The DATA frames of so much."""
+    """The DATA frames of a payload."""
     pieces = [data[at : at + (1 << 16)] for at in range(0, len(data), 1 << 16)] or [b""]
     last = len(pieces) - 1
     return b"".join(frame(DATA, int(end and at == last), stream, piece) for at, piece in enumerate(pieces))
 
 
 class CallFailed(Exception):
-    """The call ended with another gRPC status than OK, or the stream was reset."""
+    """The call ended with a gRPC status other than OK, or the stream was reset."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(f"{status}: {why}")
@@ -70,7 +70,7 @@ class RawConnection:
             await self.stream.send_all(data)
 
     async def greet(self, window: int = WINDOW) -> None:
-        """The preface, and windows that are never in the way unless a test wants them small."""
+        """Send the preface, with large windows unless a test needs small ones."""
         settings = (4).to_bytes(2, "big") + window.to_bytes(4, "big")
         await self.send(PREFACE + frame(SETTINGS, 0, 0, settings))
         await self.send(frame(WINDOW_UPDATE, 0, 0, WINDOW.to_bytes(4, "big")))
@@ -90,7 +90,7 @@ class RawConnection:
         return Frame(head[3], head[4], int.from_bytes(head[5:], "big"), payload)
 
     async def goaway(self) -> tuple[int, str]:
-        """Read until the server ends the connection; its code and reason."""
+        """Read until the server ends the connection. Returns its code and reason."""
         while (found := await self.frame()) is not None:
             if found.kind == GOAWAY:
                 return int.from_bytes(found.payload[4:8], "big"), found.payload[8:].decode()
@@ -115,7 +115,7 @@ class RawConnection:
 
 @dataclass
 class _Answer:
-    """What has come of one call."""
+    """The state of one call."""
 
     data: bytearray = field(default_factory=bytearray)
     headers: dict[str, str] = field(default_factory=dict)
@@ -161,7 +161,7 @@ class GrpcClient:
         self._next = 1
 
     async def read(self) -> None:
-        """Take what comes, until the end."""
+        """Read until the end."""
         while (found := await self.raw.frame()) is not None:
             if found.kind == SETTINGS and not found.flags & 1:
                 await self.raw.send(frame(SETTINGS, 1, 0))

@@ -1,9 +1,8 @@
-"""A peer that sends whatever may hurt: every request code that a server serves, with header fields and bodies at their
-worst.
+"""A hostile peer: every request code that a server serves, with malicious header fields and bodies.
 
-What it sends follows from the server's own table of handlers, so a new entry is attacked without a change here: fields
-of its typed header are filled by name and type, and its body comes from the bodies that the protocol knows. Values are
-drawn from few names, so that requests meet each other: one registers what the next one deletes.
+Requests are derived from the server's own table of handlers, so a new entry is attacked without a change here: fields
+of its typed header are filled by name and type, and its body is one of the protocol's bodies. Values are drawn from few
+names, so that requests interact: one registers what the next one deletes.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ PROPERTIES = (
     "TIMER_DELAY_MS", "REAL_TOPIC", "REAL_QID", "DELAY", "TRAN_MSG", "PGROUP",
 )  # fmt: skip
 
-# What each of these codes reads; the others get the bodies of anything.
+# The body that each of these codes reads; the others get any body.
 _SENDS = {RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.CONSUMER_SEND_MSG_BACK}
 _SETTINGS = {RequestCode.UPDATE_BROKER_CONFIG, RequestCode.UPDATE_NAMESRV_CONFIG}
 _BODIES = {
@@ -119,7 +118,7 @@ def all_bodies() -> dict[str, type[Body]]:
 
 
 class HostilePeer:
-    """Makes frames. `settings` are those of the server; `log_offsets` is told where messages lie."""
+    """Makes frames. `settings` are those of the server; `log_offsets` gets the offsets of messages."""
 
     def __init__(self, table: HandlerTable, settings: list[Setting], chance: Random, recorded: list[bytes]) -> None:
         self._table = table
@@ -131,7 +130,7 @@ class HostilePeer:
         self.log_offsets: Callable[[], int] = lambda: 0
 
     def frame(self) -> tuple[int, bytes]:
-        """(request code, a frame): mostly whole, sometimes with bytes changed."""
+        """(request code, a frame): mostly intact, sometimes with bytes changed."""
         chance = self._chance
         if self._recorded and chance.random() < 0.1:
             frame = mutated(chance.choice(self._recorded), chance)
@@ -322,7 +321,7 @@ def _deep(chance: Random) -> bytes:
 
 
 def _json_frame(command: Command) -> bytes:
-    """A frame whose header may hold what is no Unicode, as an escape."""
+    """A frame whose header may contain invalid Unicode, as an escape."""
     header = {
         "code": command.code, "flag": command.flag, "language": "JAVA", "opaque": command.opaque, "version":
         command.version, "serializeTypeCurrentRPC": "JSON", "extFields": command.ext, "remark": command.remark,

@@ -1,5 +1,5 @@
-"""Long runs of a hostile peer against a broker or a name server in memory: sequences of requests, time that passes with
-the background tasks at work, and a restart after each, in order or as after `kill -9`.
+"""Long runs of a hostile peer against a broker or a name server in memory: sequences of requests, passing time with
+background tasks, and a restart after each, clean or as after `kill -9`.
 
     python -m tests.support.hostile_runs broker 1000000 SEED        # figures on stdout, an exit code of 1 at a failure
 
@@ -55,7 +55,7 @@ CONFIG = "broker.conf"
 LONGEST_RECORDED = 2000
 PAUSES = (0.0, 0.0, 0.001, 0.5, 3.0, 11.0, 61.0, 200.0)
 LONGEST_LIFE = 6000.0  # s of virtual time, stopping included
-# After which a broker must take and hand out messages again, whatever it was set to.
+# After these a broker must accept and deliver messages again, whatever its settings were.
 USABLE = {
     "brokerPermission": "6", "autoCreateTopicEnable": "true", "startAcceptSendRequestTimeStamp": "0",
     "diskFreeFloor": "0", "diskSpaceWarningLevelRatio": "99", "maxMessageSize": "65536",
@@ -67,7 +67,7 @@ USABLE = {
 
 @dataclass
 class Figures:
-    """What a run did."""
+    """The figures of a run."""
 
     frames: int = 0
     restarts: int = 0
@@ -112,7 +112,7 @@ class Watching(Faults):
 
 
 class Mistakes(logging.Handler):
-    """Handlers that failed, by what was logged."""
+    """Failed handlers, from the log."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -134,7 +134,7 @@ class Mistakes(logging.Handler):
 async def attack(
     network: MemoryNetwork, address: str, peer: HostilePeer, chance: Random, count: int, figures: Figures
 ) -> None:
-    """Frames on a few connections, some of which read, end or fall silent; and time passes."""
+    """Send frames on a few connections, some of which read, close or fall silent, while time passes."""
     async with trio.open_nursery() as nursery:
         streams: list[Any] = []
         for _ in range(count):
@@ -178,7 +178,7 @@ async def _read(stream: Any, figures: Figures) -> None:
 
 
 def broker_settings(disk: MemoryDisk) -> Loaded:
-    """As its file says, the changes of the last run among it. Raises SettingsError."""
+    """The settings in its file, including changes by the last run. Raises SettingsError."""
     text = disk.read_file(CONFIG) or b""
     small = {one.key: str(SMALL_STORE[one.field]) for one in settings_of(StoreConfig) if one.field in SMALL_STORE}
     return load(
@@ -191,7 +191,8 @@ def broker_settings(disk: MemoryDisk) -> Loaded:
 async def broker_life(
     disk: MemoryDisk, now: int, chance: Random, count: int, figures: Figures
 ) -> tuple[MemoryDisk, int]:
-    """One life of a broker: it starts, serves, is attacked, serves, and stops or is killed. What is left, and when."""
+    """One run of a broker: it starts, serves, is attacked, serves, and stops or is killed. Returns its disk and the
+    time."""
     network, watching, clock = MemoryNetwork(), Watching(figures), TrioWallClock(now)
     broker = Broker(broker_settings(disk), network, disk, clock=clock, chance=chance, faults=watching)
     with trio.fail_after(LONGEST_LIFE):
@@ -220,7 +221,7 @@ def _some_record(broker: Broker, chance: Random) -> int:
 
 
 async def _usable(client: Client) -> None:
-    """Set back what refuses on purpose; then it takes a message and hands it out."""
+    """Reset settings that refuse by design; then it must accept and deliver a message."""
     text = "\n".join(f"{key}={value}" for key, value in USABLE.items())
     answer = await client.call(RequestCode.UPDATE_BROKER_CONFIG, None, text.encode())
     assert answer.code == 0, answer.remark

@@ -1,8 +1,8 @@
 """RocketMQ's own programs, for the tests marked `interop`: the official client's scenarios, and a Java broker.
 
 They come from the folder that the variable INTEROP names (else ../shared/interop beside this repository), with a JDK 17
-and Maven. They are copied and built once a machine, into ${XDG_CACHE_HOME:-~/.cache}/rocketlet-java, under a name made
-of the sources' digest; later runs, and runs at the same time, use what is there. `Missing` says what a machine lacks.
+and Maven. They are copied and built once per machine, into ${XDG_CACHE_HOME:-~/.cache}/rocketlet-java, under a name
+derived from the sources' digest; later and concurrent runs reuse the result. `Missing` says what a machine lacks.
 
     programs = JavaPrograms.prepare()                            # Missing: skip with its text
     outcomes = programs.scenarios("127.0.0.1:9876", "routes")    # name → Outcome
@@ -17,9 +17,11 @@ import os
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -30,12 +32,12 @@ from tests.support.ports import free_broker_port, free_port
 
 REPOSITORY = Path(__file__).parents[2]
 
-# Groups of scenarios that take about as long as each other. They mostly wait, so they run at once, each in a JVM of its
-# own. The last ones register brokers that do not exist, which the others would count.
+# Groups of scenarios of about equal length. They mostly wait, so they run at once, each in its own JVM. The last ones
+# register brokers that do not exist, which the others would count.
 SHARES = [["dialects"], ["admin"], ["consuming", "pulling"], ["waiting", "agreeing"]]
 ALONE = ["sending", "routes"]
 
-# Settings of a broker, ours or Java's, with which scenarios have nothing to wait for.
+# Settings of a broker, ours or Java's, with short waits for the scenarios.
 QUICK_BROKER = {
     "transactionCheckInterval": 2000,
     "transactionTimeOut": 1000,
@@ -46,6 +48,7 @@ QUICK_BROKER = {
 # Maven without its jars at hand downloads 60 MB; a scenario group runs for up to three minutes.
 BUILD_TIMEOUT_S = 600
 RUN_TIMEOUT_S = 900
+START_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 120
 
 
@@ -120,7 +123,7 @@ class JavaPrograms:
         return {one["name"]: Outcome(one["verdict"], one["why"]) for one in told["scenarios"]}
 
     def all_scenarios(self, namesrv: str, *, binary: bool = False, slow: int = 1) -> dict[str, Outcome]:
-        """Every scenario that there is, each once."""
+        """All scenarios, each once."""
         outcomes: dict[str, Outcome] = {}
         with ThreadPoolExecutor(len(SHARES)) as pool:
             runs = [pool.submit(self.scenarios, namesrv, *share, binary=binary, slow=slow) for share in SHARES]
@@ -132,7 +135,7 @@ class JavaPrograms:
     def name_server(self, folder: Path) -> Iterator[str]:
         """A Java name server, killed at the end; its address."""
         port = free_port()
-        _run([str(self.stack), "namesrv", str(folder), str(port)])
+        _launch([str(self.stack), "namesrv", str(folder), str(port)], folder, "namesrv", port)
         try:
             yield f"127.0.0.1:{port}"
         finally:
@@ -147,10 +150,6 @@ class JavaPrograms:
             yield broker
         finally:
             broker.kill()
-
-    def admin(self, *arguments: str) -> str:
-        """mqadmin's output."""
-        return _run([str(self.stack), "admin", *arguments])
 
 
 @dataclass(slots=True)
@@ -170,14 +169,15 @@ class JavaBroker:
     def start(self) -> None:
         """Returns when it serves (which comes after its first registration)."""
         words = [f"{key}={value}" for key, value in self.settings.items()]
-        _run([str(self.stack), "broker", str(self.folder), self.namesrv, str(self.port), *words])
+        command = [str(self.stack), "broker", str(self.folder), self.namesrv, str(self.port), *words]
+        _launch(command, self.folder, "broker", self.port)
 
     def kill(self) -> None:
-        """As a power cut would, except that its connections close. Returns when it is gone; it may be gone already."""
+        """Kill it. Returns when it is gone; it may be gone already."""
         _kill(self.folder / "broker.pid")
 
     def stop(self) -> None:
-        """Cleanly; it says goodbye to its name servers. It may be gone already."""
+        """Stop it cleanly; it unregisters. It may be gone already."""
         _run([str(self.stack), "stop", str(self.folder)])
 
 
@@ -194,7 +194,7 @@ def _kill(pid_file: Path) -> None:
 
 
 def _digest(folder: Path) -> str:
-    """Of all sources, so that changed ones are built again."""
+    """A digest of all sources, so that changed ones are rebuilt."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         if path.is_file() and "target" not in path.parts:
@@ -203,7 +203,7 @@ def _digest(folder: Path) -> str:
 
 
 def _build(source: Path, built: Path) -> None:
-    """In a folder beside it that gets its name at the end, so that a build which was cut short is none."""
+    """Build in a temporary folder that is renamed at the end, so that an interrupted build leaves nothing."""
     work = built.with_suffix(".work")
     shutil.rmtree(work, ignore_errors=True)
     shutil.copytree(source, work, ignore=shutil.ignore_patterns("target"))
@@ -222,8 +222,30 @@ def _only_one(lock: Path) -> Iterator[None]:
         yield
 
 
+def _launch(command: list[str], folder: Path, name: str, port: int) -> None:
+    """Start a server by the script. Returns when it serves."""
+    try:
+        _run(command)
+    except AssertionError:
+        # The script takes a process for one that ended if it looks before that has become Java.
+        pid_file, out = folder / f"{name}.pid", folder / f"{name}.out"
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while (
+            time.monotonic() < deadline and pid_file.exists() and Path("/proc", pid_file.read_text().strip()).exists()
+        ):
+            if "boot success" in out.read_text() and _listens(port):
+                return
+            time.sleep(0.1)
+        raise
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 def _run(command: list[str]) -> str:
-    # The script knows its servers by their command line, of which ps shows 80 signs where it finds no terminal.
+    # The script knows its servers by their command line, of which ps shows 80 characters without a terminal.
     wide = {**os.environ, "COLUMNS": "100000"}
     ended = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False, env=wide)
     if ended.returncode:

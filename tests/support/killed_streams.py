@@ -1,6 +1,6 @@
-"""What the tests have in common that kill a stream's driver, executors and broker while it runs.
+"""Shared by the tests that kill a stream's driver, executors and broker while it runs.
 
-By default one run kills each of them once. `KILL_ROUNDS=20` makes a run for each, which kills it so many times.
+By default one run kills each of them once. `KILL_ROUNDS=20` makes a run for each, which kills it that many times.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def master_for(run: str) -> str:
 
 
 class KilledStream:
-    """A process with a stream in it, that is started again where it was killed or has given up."""
+    """A process with a stream, which is restarted when it was killed or has given up."""
 
     def __init__(self, command: list[str], log: Path, batches: Callable[[], int], broker: Broker, seed: str) -> None:
         self._command = command
@@ -110,7 +110,7 @@ class KilledStream:
             kill_group(self._process)
 
     def wait_for_batches(self, count: int) -> None:
-        """Until so many more batches are done."""
+        """Wait until that many more batches are done."""
         wanted = self._batches() + count
         deadline = time.monotonic() + _WAIT_SECONDS
         while self._batches() < wanted:

@@ -1,4 +1,4 @@
-"""Processes that are killed again and again, and messages whose acknowledgements are counted meanwhile."""
+"""Processes that are killed repeatedly, and messages whose acknowledgements are counted meanwhile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 class Sending:
-    """Sends numbered messages until it is told to stop, and knows which of them were acknowledged."""
+    """Sends numbered messages until stopped, and records which of them were acknowledged."""
 
     def __init__(self, namesrv: str, topic: str) -> None:
         self.acknowledged: list[str] = []
@@ -48,7 +48,7 @@ class Sending:
 
 
 def start(words: list[str], log: Path) -> subprocess.Popen[bytes]:
-    """In a process group of its own, with which its children die too."""
+    """Start in its own process group, so that its children are killed too."""
     with log.open("ab") as file:
         return subprocess.Popen(words, cwd=REPOSITORY, stdout=file, stderr=file, start_new_session=True)
 

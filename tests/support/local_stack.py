@@ -1,6 +1,6 @@
 """A name server and a broker on real loopback ports, in a thread of this process, on a disk in memory.
 
-For what only plain threads show: the blocking clients, asyncio, and the hand-over between threads and loop.
+For tests that need plain threads: the blocking clients, asyncio, and passing work between threads and loop.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.support.memory_broker import loaded_settings
 
 @contextmanager
 def local_stack(**settings: object) -> Iterator[str]:
-    """Gives the name server's address; `settings` are the broker's, by field name."""
+    """Yields the name server's address; `settings` are the broker's, by field name."""
     started: list[str] = []
     ready = threading.Event()
     token: list[trio.lowlevel.TrioToken] = []

@@ -66,7 +66,8 @@ CONFIGS = (
 
 def loaded_settings(**settings: object) -> Loaded:
     """Settings of a broker by the names of their fields, whichever dataclass has them."""
-    given: dict[str, object] = {"broker_name": NAME, **SMALL_STORE, **settings}
+    # Real time goes on in a test of virtual time: a machine that stood still would have requests refused as stale.
+    given = {"broker_name": NAME, "broker_fast_failure_enable": False, **SMALL_STORE, **settings}
     configs = []
     for config_type in (
         BrokerConfig,
@@ -102,7 +103,7 @@ class Pulled:
 
 @dataclass
 class Client:
-    """One connection to the broker; `heard` are the requests that the broker sent on it."""
+    """One connection to the broker; `heard` are the broker's requests on it."""
 
     pool: ConnectionPool
     address: str
@@ -173,11 +174,11 @@ class Client:
 
 @dataclass
 class RunningBroker(Client):
-    """The broker, with a first client of its own."""
+    """The broker, with a first client."""
 
     @property
     def bound(self) -> str:
-        """Where it listens, whatever clients are told."""
+        """The address it listens on, whatever address clients get."""
         return self.address
 
     broker: Broker = None  # type: ignore[assignment]
@@ -222,11 +223,11 @@ async def memory_broker(
 
 
 def tags(topic: str, expression: str = "*", version: int = 1) -> SubscriptionData:
-    """What a client says of a topic that it wants by tags."""
+    """A subscription by tags."""
     parsed = parse_tags(topic, expression, version)
     return SubscriptionData(topic, parsed.expression, sorted(parsed.tags), sorted(parsed.codes), version)
 
 
 def sql(topic: str, expression: str, version: int = 1) -> SubscriptionData:
-    """And by an SQL92 expression."""
+    """A subscription by an SQL92 expression."""
     return SubscriptionData(topic, expression, subVersion=version, expressionType="SQL92")

@@ -54,7 +54,7 @@ class Cluster:
         self._clients = 0
 
     def world(self) -> World:
-        """The seams of one more client, which is a host of its own."""
+        """The seams of another client, on its own host."""
         self._clients += 1
         return World(network=self.network, clock=self.clock, random=Random(self._clients), ip=f"10.3.0.{self._clients}")
 
@@ -107,7 +107,7 @@ class Cluster:
         await trio.sleep(5)
 
     async def kill(self, broker: str, *, power_cut: bool = False) -> None:
-        """As `kill -9`: connections break. With a power cut what was not flushed is lost, in any part."""
+        """As `kill -9`: connections break. A power cut also loses any part of what was not flushed."""
         self.network.isolate(self.address(broker))
         disk = self._disks[broker]
         self._disks[broker] = disk.crash(self.random) if power_cut else disk.copy()

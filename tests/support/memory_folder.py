@@ -8,7 +8,7 @@ HOME = "/conf"
 
 
 class MemoryFolder:
-    """See access.folder.Folder. `held` is by path; each write counts as a newer file."""
+    """See access.folder.Folder. `held` is by path; each write creates a newer file."""
 
     blocking = False
     default_path = f"{HOME}/plain_acl.yml"
@@ -40,7 +40,7 @@ class MemoryFolder:
         self._times[path] = self._writes
 
     def write(self, text: str, path: str = "") -> None:
-        """As by hand, with an editor."""
+        """Write as with an editor."""
         self.replace(path or self.default_path, text.encode())
 
 

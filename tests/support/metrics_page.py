@@ -1,4 +1,4 @@
-"""A page of metrics as a scraper reads it, and the names that rocketmq-exporter has for a broker."""
+"""A page of metrics as read by a scraper, and rocketmq-exporter's names for a broker."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from prometheus_client.parser import text_string_to_metric_families
 
-# All of rocketmq-exporter's, without those that only consumers know.
+# All of rocketmq-exporter's names, except those that only consumers know.
 EXPORTER = [
     "rocketmq_broker_commitlog_diff",
     "rocketmq_broker_qps",
@@ -117,9 +117,9 @@ _DURATIONS = {"0ms": "<=0ms", "500to1s": "500ms~1s", "10stomore": "10s~"}
 
 
 def runtime_value(name: str, table: dict[str, str]) -> float:
-    """What a broker's runtime info says of one of the exporter's rocketmq_brokeruntime_*.
+    """The value in a broker's runtime info for one of the exporter's rocketmq_brokeruntime_*.
 
-    They are the table's keys, without capitals and with underscores of no rule; some are one number of several.
+    The names are the table's keys in lower case with irregular underscores; some are one of several numbers.
     """
     name = name.removeprefix("rocketmq_brokeruntime_")
     plain = {key.lower(): value for key, value in table.items()}

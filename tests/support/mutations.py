@@ -1,4 +1,4 @@
-"""Frames that went wrong on their way, or were made by a peer that means no good; and a connection that brings them."""
+"""Frames that were corrupted in transit, or made by a hostile peer; and a connection that sends them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NUMBERS = [
 
 
 def mutated(frame: bytes, chance: Random) -> bytes:
-    """One to four changes: flipped bits, bytes as they lie at borders, pieces cut out, doubled or put in, wrong lengths
+    """One to four changes: flipped bits, boundary bytes, pieces removed, duplicated or inserted, wrong lengths
     and header types, numbers out of range."""
     data = bytearray(frame)
     for _ in range(chance.randint(1, 4)):
@@ -60,13 +60,13 @@ def mutated(frame: bytes, chance: Random) -> bytes:
 
 
 def mended(frame: bytes) -> bytes:
-    """The same with a first length that is right, so that what is wrong inside is met as well."""
+    """The same with a correct first length, so that errors inside are reached as well."""
     return (len(frame) - 4).to_bytes(4, "big") + frame[4:] if len(frame) >= 8 else frame
 
 
 @lru_cache
 def frames_to(receiver: str, vectors: Path, longest: int) -> list[bytes]:
-    """What was recorded to be sent to a `broker` or a `namesrv`, in both header types, up to a length."""
+    """Recorded frames to a `broker` or a `namesrv`, in both header types, up to a length."""
     found = set()
     for path in sorted((vectors / "frames").rglob("*.jsonl")):
         for line in path.read_text("utf-8").splitlines():
@@ -77,13 +77,13 @@ def frames_to(receiver: str, vectors: Path, longest: int) -> list[bytes]:
 
 
 async def feed(network: MemoryNetwork, address: str, data: bytes) -> None:
-    """Over a connection of its own, which the peer closes afterwards."""
+    """Send on a separate connection, which is then closed."""
     stream = await network.dial(address)
     try:
         await stream.send_all(data)
         with trio.move_on_after(0.001):
             await stream.receive_some()
     except trio.BrokenResourceError:
-        pass  # closed before all was sent: what a frame that is none deserves
+        pass  # closed before everything was sent: right for an invalid frame
     finally:
         await stream.aclose()

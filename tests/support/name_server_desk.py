@@ -55,7 +55,7 @@ class Desk:
         self.connections: dict[int, Any] = {}
 
     def connection(self, conn: int, local: str, peer: str) -> None:
-        """Give a connection its ends; others have two hosts of 10.0.0.0."""
+        """Set the ends of a connection; by default two hosts in 10.0.0.0."""
         self.connections[conn] = FakeConnection(local, peer)
 
     async def answer(self, frame: bytes, conn: int = 0) -> Command | None:

@@ -90,7 +90,7 @@ class Pair:
         return self.members[f"slave-{number}"]
 
     async def start(self, name: str, **more: object) -> Member:
-        """Start a member on the disk that it had; a name not seen before gets an empty one."""
+        """Start a member on the disk that it had; a new name gets an empty one."""
         known = self.members.get(name)
         if known is None:
             known = self.members[name] = Member(name, len(self.members), self._pool)
@@ -121,7 +121,7 @@ class Pair:
         return member
 
     def doom(self, name: str, after: int, *, power_cut: bool) -> None:
-        """Have a member die after so many more calls that change its disk: killed, or by a power cut."""
+        """Make a member die after that many more calls that change its disk: by a kill, or by a power cut."""
         member = self.members[name]
         disk = member.disk
 
@@ -135,7 +135,7 @@ class Pair:
         disk.power_cut_in, disk.on_power_cut = after, die
 
     async def _host(self, member: Member, broker: Broker, ready: trio.Event) -> None:
-        """`ready` is set when it serves, or when its disk ended it before."""
+        """`ready` is set when it serves, or when its disk has ended it before."""
         try:
             async with trio.open_nursery() as nursery:
                 member.scope = nursery.cancel_scope
@@ -149,14 +149,14 @@ class Pair:
             member.over.set()
 
     async def stop(self, name: str) -> None:
-        """End it in order."""
+        """Stop it cleanly."""
         member = self.members[name]
         member.scope.cancel()
         await trio.sleep(5)
         member.broker = None
 
     async def kill(self, name: str, *, power_cut: bool = False) -> None:
-        """As `kill -9`: nothing more gets out of it. With a power cut what was not flushed is lost, in any part."""
+        """As `kill -9`: nothing more is sent. A power cut also loses any part of what was not flushed."""
         member = self.members[name]
         self.network.separate(member.host, "*")
         disk = member.disk
@@ -169,14 +169,14 @@ class Pair:
         self.network.cut_host(member.host)
 
     async def caught_up(self, seconds: float = 60) -> None:
-        """Wait until all running slaves have all of the master's log, filed."""
+        """Wait until all running slaves have the master's whole log, dispatched."""
         with trio.fail_after(seconds):
             for member in self.members.values():
                 if member is not self.master and member.broker is not None:
                     await member.store.dispatched.reach(self.master.store.dispatched.value)
 
     def same_log(self) -> None:
-        """The logs of all running members are the same bytes."""
+        """Assert that the logs of all running members are identical."""
         expected = self.master.log()
         for member in self.members.values():
             if member.broker is not None:
@@ -187,7 +187,7 @@ class Pair:
 async def pair(
     *, slaves: int = 1, client: PoolConfig | None = None, namesrv: ServerConfig | None = None, **settings: object
 ) -> AsyncIterator[Pair]:
-    """A master and so many slaves of it. `settings` are all members', but `broker_role` is the master's."""
+    """A master and that many slaves. `settings` apply to all members, `broker_role` to the master."""
     network = MemoryNetwork(host="10.2.0.1")
     async with trio.open_nursery() as nursery, ConnectionPool(network, client or PoolConfig()) as pool:
         servers = NamesrvConfig(bind_address="10.1.0.1", listen_port=9876)

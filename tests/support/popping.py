@@ -1,4 +1,4 @@
-"""A consumer that pops, for tests of a broker: messages with their handles, and what to do with them."""
+"""A popping consumer for tests of a broker: messages with their handles, acks and changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our own commands as real processes, for tests that need one: started, read along, stopped or killed by their pid."""
+"""Our own commands as real processes, for tests that need one: started, read, stopped or killed by pid."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import IO
 
 REPOSITORY = Path(__file__).parents[2]
 
-# Only what hangs takes so long. A loaded machine takes its time to start Python.
+# Only a hanging program takes that long. A loaded machine starts Python slowly.
 READY_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 120.0
 
 
 class Program:
-    """A running `python -m rocketlet.MODULE`. Everything that it says on either stream is one sequence of lines."""
+    """A running `python -m rocketlet.MODULE`. Its output on both streams is one sequence of lines."""
 
     def __init__(self, module: str, arguments: Sequence[str] = (), environment: dict[str, str] | None = None) -> None:
         self.module = module
@@ -45,7 +45,7 @@ class Program:
         self._lines.put(None)
 
     def line_with(self, text: str, timeout: float = READY_TIMEOUT_S) -> str:
-        """The next line that holds the text. AssertionError with all that was said, if it ends or says nothing."""
+        """The next line that holds the text. AssertionError with all output, if it ends or is silent."""
         while True:
             try:
                 line = self._lines.get(timeout=timeout)
@@ -58,7 +58,7 @@ class Program:
                 return line
 
     def ended(self, timeout: float = STOP_TIMEOUT_S) -> int:
-        """Wait for its end; the exit code, and everything in `said`."""
+        """Wait for its end. Returns the exit code; `said` has all output."""
         code = self.process.wait(timeout)
         self._reader.join(timeout)
         while (line := self._lines.get(timeout=timeout)) is not None:
@@ -106,7 +106,7 @@ def name_server(folder: Path, **settings: object) -> Iterator[tuple[Program, str
 
 @contextmanager
 def broker(folder: Path, **settings: object) -> Iterator[tuple[Program, str]]:
-    """Our broker and the address that it tells clients. `settings` by RocketMQ's keys."""
+    """Our broker and its address for clients. `settings` by RocketMQ's keys."""
     given: dict[str, object] = {
         "brokerName": "broker-a",
         "listenPort": 0,

@@ -1,4 +1,4 @@
-"""How many examples hypothesis draws, and what is left of a property that failed.
+"""How many examples hypothesis draws, and what is kept of a failing property.
 
     HYPOTHESIS_PROFILE=quick       10 examples: `make quick`
     HYPOTHESIS_PROFILE=default     40: all other runs
@@ -33,7 +33,7 @@ def is_thorough() -> bool:
 
 
 def examples(count: int) -> int:
-    """`count` in the default profile; fewer and more in the others, in proportion."""
+    """`count` in the default profile; proportionally fewer or more in the others."""
     return max(1, count * COUNTS[profile()] // DEFAULT)
 
 
@@ -55,7 +55,7 @@ def load_profile() -> None:
 
 
 class FailuresAreKept:
-    """A plugin of pytest: what a failing property printed, its steps among it, goes into a file of its own."""
+    """A plugin of pytest: the output of a failing property, including its steps, is kept in a file."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

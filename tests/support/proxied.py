@@ -1,4 +1,4 @@
-"""A whole stack in memory with the gRPC endpoint before it, in virtual time."""
+"""A whole stack in memory with the gRPC endpoint in front of it, in virtual time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.memory_folder import MemoryFolder
 
 @dataclass
 class Proxied:
-    """What a test needs of it."""
+    """The parts that tests use."""
 
     network: MemoryNetwork
     stack: LocalStack

@@ -1,4 +1,4 @@
-"""A client of bare frames: what no proper client would send, and every answer as it came."""
+"""A client of raw frames: frames that no proper client would send, and every answer unchanged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rocketlet.remoting.transport import ByteStream
 
 
 class RawClient:
-    """Speaks on a stream that somebody has dialled."""
+    """Uses an already connected stream."""
 
     def __init__(self, stream: ByteStream) -> None:
         self.stream = stream
@@ -31,12 +31,12 @@ class RawClient:
         return self._received.pop(0)
 
     async def ask(self, command: Command | bytes) -> Command:
-        """Send one and take the next frame for its answer."""
+        """Send one frame and return the next one as its answer."""
         await self.send(command)
         return await self.receive()
 
     async def until_closed(self) -> None:
-        """Wait for the other side to close, whatever it still sends."""
+        """Wait for the peer to close, whatever it still sends."""
         try:
             while await self.stream.receive_some():
                 pass

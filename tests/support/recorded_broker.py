@@ -1,8 +1,9 @@
-"""Plays what clients once sent to a Java 4.9.8 broker to ours, connection by connection, and collects the answers.
+"""Replays clients' recorded requests to a Java 4.9.8 broker to ours, connection by connection, and collects the
+answers.
 
-Each recorded request goes out as the bytes that it was. Where a client answered something that the broker had asked
-(307, say), our broker's own question is waited for, and gets the recorded answer. `Pair` holds what Java answered and
-what we did. Virtual time follows the recording, so that delays, time-outs and checks happen as they did.
+Each recorded request is sent byte for byte. If a client answered a request of the broker (307, say), our broker's own
+request is awaited, and gets the recorded answer. `Pair` holds Java's answer and ours. Virtual time follows the
+recording, so that delays, timeouts and checks happen as they did.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from rocketlet.remoting.memory_network import MemoryNetwork
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.transport import ByteStream
 
-# A held pull is answered within 15 s; all else at once, or never: recordings lack some of the requests that were sent.
+# A parked pull is answered within 15 s; everything else at once, or never: recordings lack some requests.
 PATIENCE = {True: 20.0, False: 0.5}
 
 
@@ -59,7 +60,7 @@ def frames_of(path: Path) -> Iterator[Frame]:
 
 @dataclass
 class Pair:
-    """A recorded request, what Java answered, and what we did."""
+    """A recorded request, Java's answer, and ours."""
 
     request: Frame
     java: Command
@@ -87,7 +88,7 @@ class Peer:
                 async with self.news:
                     self.news.notify_all()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass  # closed by either side; whoever waits runs into his time-out
+            pass  # closed by either side; waiters run into their timeout
 
     async def answer_to(self, opaque: int) -> Command:
         async with self.news:
@@ -174,7 +175,7 @@ class Player:
 
 
 def differences(pair: Pair, ignored: frozenset[str]) -> list[str]:
-    """What differs in code, header fields and remark; of `ignored` fields only that they are there counts."""
+    """Differences in code, header fields and remark; `ignored` fields must only be present."""
     java, ours = pair.java, pair.ours
     found = []
     if java.code != ours.code:

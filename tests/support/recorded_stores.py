@@ -9,7 +9,7 @@ STORES = Path(__file__).parent.parent / "vectors" / "stores"
 
 
 def unpack(case: str, into: Path) -> Path:
-    """The store directory of a case (`clean`, `damaged/crash-torn-tail`), its files with the times they had."""
+    """The store directory of a case (`clean`, `damaged/crash-torn-tail`), its files with their original times."""
     with tarfile.open(STORES / case / "store.tar.gz") as archive:
         if hasattr(tarfile, "data_filter"):
             archive.extractall(into, filter="data")

@@ -1,4 +1,4 @@
-"""Records as tests read and make them, beside what the code itself needs (`common/message_record.py`)."""
+"""Reading and making records in tests, beyond what the code itself needs (`common/message_record.py`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from rocketlet.common.message_record import CRC_PROPERTY, CRC_PROPERTY_SIZE, Buf
 
 
 def decode_all(buffer: Buffer) -> list[Record]:
-    """The records of a pull's body, one after another. Raises RecordError at the first that is not whole."""
+    """The records of a pull's body, one after another. Raises RecordError at the first incomplete one."""
     found = []
     at, end = 0, len(buffer)
     while at < end:

@@ -18,7 +18,7 @@ import trio
 
 from rocketlet.access.config import AccessConfig
 from rocketlet.broker.broker import Broker
-from rocketlet.broker.lives import run_lives
+from rocketlet.broker.lives import run_restarting
 from rocketlet.common.clock import TrioWallClock
 from rocketlet.common.config_file import Loaded
 from rocketlet.common.settings import settings_of
@@ -99,7 +99,7 @@ class Replicas:
         self._settings = settings
 
     async def start(self, number: int) -> Member:
-        """Start a replica on the disk that it had; one not seen before gets an empty one."""
+        """Start a replica on the disk that it had; a new one gets an empty disk."""
         member = self.members.setdefault(number, Member(number, self._pool))
         await member.over.wait()
         member.over = trio.Event()
@@ -137,7 +137,7 @@ class Replicas:
         try:
             with trio.CancelScope() as member.scope:
                 async with trio.open_nursery() as nursery:
-                    await nursery.start(run_lives, make)
+                    await nursery.start(run_restarting, make)
                     ready.set()
         except* PowerCut:
             self._heard_again(member, self._silenced.pop(member.number, ""))
@@ -146,7 +146,7 @@ class Replicas:
             member.over.set()
 
     def doom(self, number: int, after: int, *, power_cut: bool) -> None:
-        """Have a replica die after so many more calls that change its disk: killed, or by a power cut."""
+        """Make a replica die after that many more calls that change its disk: by a kill, or by a power cut."""
         member = self.members[number]
         disk = member.disk
 
@@ -160,7 +160,7 @@ class Replicas:
         disk.power_cut_in, disk.on_power_cut = after, die
 
     async def kill(self, number: int, *, power_cut: bool = False, seconds: float = 5) -> None:
-        """As `kill -9`: nothing more gets out of it. With a power cut what was not flushed is lost, in any part."""
+        """As `kill -9`: nothing more is sent. A power cut also loses any part of what was not flushed."""
         member = self.members[number]
         name = self._silence(member)
         disk = member.disk
@@ -173,7 +173,7 @@ class Replicas:
         self._heard_again(member, name)
 
     def _silence(self, member: Member) -> str:
-        """Nothing gets out of it any more; its name at the coordinator, empty where it has none yet."""
+        """Stop all its output. Returns its name at the coordinator, empty if it has none yet."""
         self.network.separate(member.host, "*")
         name = member.driver.status().member if member.driver is not None else ""
         self.coordination.cut_off.add(name)
@@ -185,13 +185,13 @@ class Replicas:
         self.coordination.cut_off.discard(name)
 
     async def stop(self, number: int) -> None:
-        """End it in order."""
+        """Stop it cleanly."""
         self.members[number].scope.cancel()
         await trio.sleep(5)
         self.members[number].broker = None
 
     def leading(self) -> list[Member]:
-        """Those that take themselves for the leader."""
+        """The replicas that consider themselves the leader."""
         return [member for member in self.members.values() if member.leads]
 
     async def leader(self, seconds: float = 30) -> Member:
@@ -216,14 +216,14 @@ class Replicas:
                 await trio.sleep(0.1)
 
     def same_log(self) -> None:
-        """The logs of all running replicas are the same bytes."""
+        """Assert that the logs of all running replicas are identical."""
         logs = {member.number: member.log() for member in self.members.values() if member.broker is not None}
         assert len(set(logs.values())) == 1, {number: len(log) for number, log in logs.items()}
 
 
 @asynccontextmanager
 async def replicas(size: int = 3, *, seed: int = 7, **settings: object) -> AsyncIterator[Replicas]:
-    """A name server, and so many replicas, numbered from 1 on."""
+    """A name server and that many replicas, numbered from 1."""
     network = MemoryNetwork(host="10.2.0.1")
     async with trio.open_nursery() as nursery, ConnectionPool(network, PoolConfig()) as pool:
         configs = (

@@ -1,13 +1,13 @@
-"""A broker and name server in one whose answers a test decides: for what no real broker does on demand.
+"""A broker and name server in one with scripted answers, for behaviour that no real broker shows on demand.
 
     async with scripted_brokers("a", "b") as script:
         script.next("a", RequestCode.SEND_MESSAGE_V2, Reply(2, remark="busy"))
         script.next("a", RequestCode.SEND_MESSAGE_V2, DROP)      # never answered
         script.next("a", RequestCode.PULL_MESSAGE, CUT)          # the connection breaks
 
-What is not scripted is answered as a broker without messages does: sends are stored nowhere and get the next offset,
-pulls are held until they are scripted or their time is up, every group has the members that told it so by heartbeats.
-`asked` are all requests in order, as (broker, code, header fields).
+Other requests are answered as by an empty broker: sends are not stored and get the next offset, pulls are parked until
+scripted or timed out, groups have the members known from heartbeats. `asked` are all requests in order, as (broker,
+code, header fields).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NAMESRV = f"{HOST}:9876"
 
 
 class Fate:
-    """What becomes of a request that is not answered."""
+    """The fate of an unanswered request."""
 
 
 DROP: Final = Fate()
@@ -50,7 +50,7 @@ Answer = Reply | Fate | Callable[[Request], Reply]
 
 @dataclass
 class Script:
-    """The brokers, and what they shall answer."""
+    """The brokers and their scripted answers."""
 
     network: MemoryNetwork
     clock: TrioWallClock
@@ -82,7 +82,7 @@ class Script:
         self._scripted[broker, int(code)].extend(answers)
 
     def count(self, code: RequestCode, broker: str | None = None) -> int:
-        """How often a code was asked."""
+        """How many requests of a code were made."""
         return sum(asked == code and broker in (None, name) for name, asked, _ in self.asked)
 
     def headers(self, code: RequestCode) -> list[dict[str, str]]:
@@ -190,7 +190,7 @@ class Script:
 
 
 def send_reply(script: Script, broker: str, request: Request, code: int = 0) -> Reply:
-    """The answer of a broker that has stored the message."""
+    """The answer to a stored send."""
     queue = request.ext["e"]
     offset = script._offsets[broker, request.ext["b"], queue]
     count = len(decode_batch(request.body)) if request.ext.get("m") == "true" else 1

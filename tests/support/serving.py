@@ -1,4 +1,4 @@
-"""A remoting server on a network in memory, for tests of what goes over a connection."""
+"""A remoting server on a network in memory, for tests of the protocol."""
 
 from __future__ import annotations
 

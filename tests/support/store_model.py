@@ -1,8 +1,8 @@
-"""A store in memory beside a plain list of what was put into it, and the comparison of the two.
+"""A store in memory, compared with a plain list of what was put into it.
 
-`StoreModel` drives a real MessageStore on a MemoryDisk, remembers every record as it was appended, and after each
-crash demands: the log is a beginning of the list; nothing that was flushed is missing; each record is the same byte for
-byte; queues, index and zeros after the ends are what the list says.
+`StoreModel` drives a real MessageStore on a MemoryDisk, records every appended message, and after each crash requires:
+the log is a prefix of the list; no flushed message is missing; each record is identical byte for byte; queues, index
+and zeros after the ends agree with the list.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def small_config(**changes: Any) -> StoreConfig:
 def message(
     topic: str, queue_id: int, body: bytes, keys: tuple[bytes, ...] = (), tags: bytes = b"", **more: Any
 ) -> Put:
-    """A message whose properties say what its keys and tags are."""
+    """A message with these keys and tags in its properties."""
     properties = []
     if keys:
         properties.append(b"UNIQ_KEY\x01" + keys[0])
@@ -73,7 +73,7 @@ class Kept:
 
 
 class StoreModel:
-    """See the module's docstring. Times go up by 7 ms a message."""
+    """See the module's docstring. Times increase by 7 ms per message."""
 
     def __init__(self, config: StoreConfig, page_size: int = 128) -> None:
         self.config = config
@@ -81,22 +81,27 @@ class StoreModel:
         self.now = 1_700_000_000_000
         self.kept: list[Kept] = []
         self.durable = 0  # how many of them are known to be flushed
-        self.begin_seen = 0  # where the log began at most: behind it retention may have taken queue and index files
+        self.begin_seen = 0  # the highest begin of the log: before it retention may have deleted queue and index files
         self.crashes = 0
+        self.written = False  # since the store was opened
+        self.empty_lives = 0  # before this one, in a row: openings that nothing was written after
+        self.is_checked = False  # all of it, with nothing done since
         self.store = self._new()
         self.report = self.run(self.store.open)
 
     def run(self, function: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
+        self.is_checked = False
         return trio.run(function, *arguments)
 
     def _new(self) -> MessageStore:
         return MessageStore(self.disk, self.config, lambda: self.now, on_progress=lambda _: None)
 
-    # ---- what can happen
+    # ---- events
 
     def put(self, *puts: Put) -> list[Appended]:
-        """Append one message, or several as a batch, without settling."""
+        """Append one message, or several as a batch, without dispatch."""
         self.now += 7
+        self.written, self.is_checked = True, False
         try:
             found = [self.store.put(puts[0])] if len(puts) == 1 else self.store.put_batch(puts)
         except PutRefused:
@@ -121,15 +126,18 @@ class StoreModel:
         self.note_flushed()
 
     def open(self) -> RecoveryReport:
-        """Open the directory as it is; a power cut on the way is a crash."""
+        """Open the directory as it is; a power cut meanwhile is a crash."""
+        self.empty_lives = 0 if self.written else self.empty_lives + 1
+        self.written = False
         self.store = self._new()
         self.report = self.run(self.store.open)
         self.check()
+        self.is_checked = True
         self.durable = len(self.kept)
         return self.report
 
     def crash(self, random: Random) -> None:
-        """The power goes; any subset of what was not flushed is lost."""
+        """A power cut; any subset of what was not flushed is lost."""
         self.note_flushed()
         self.crashes += 1
         self.disk = self.disk.crash(random)
@@ -139,7 +147,7 @@ class StoreModel:
         self.disk = self.disk.copy()
 
     def crash_and_open(self, random: Random, cuts: tuple[int, ...] = ()) -> RecoveryReport:
-        """A crash, perhaps with more of them while recovering, until a recovery gets through."""
+        """A crash, possibly with more of them during recovery, until a recovery succeeds."""
         self.crash(random)
         for after in cuts:
             self.disk.power_cut_in = after
@@ -156,7 +164,7 @@ class StoreModel:
         return self.open()
 
     def retain(self) -> bool:
-        """Retention takes the oldest log file, if it may."""
+        """Retention deletes the oldest log file, if it may."""
         deleted = self.run(self._tick)
         self.begin_seen = max(self.begin_seen, self.store.log.begin)
         return deleted
@@ -164,10 +172,10 @@ class StoreModel:
     async def _tick(self) -> bool:
         return await self.store._retention.tick(asked=True)
 
-    # ---- what must hold
+    # ---- invariants
 
     def check(self) -> None:
-        """The store against the list; cuts the list where the store ends."""
+        """Compare the store with the list; truncate the list where the store ends."""
         store = self.store
         end = store.log.end
         assert not self.report.losses, self.report.lines()
@@ -186,7 +194,7 @@ class StoreModel:
         self._check_pulls()
 
     def _check_pulls(self) -> None:
-        """What a consumer gets who pulls each queue from its beginning."""
+        """Check what a consumer gets when pulling each queue from its beginning."""
         begin = self.store.log.begin
         for queue in self.store.queues:
             offset, pulled = queue.begin, b""
@@ -251,7 +259,7 @@ class StoreModel:
         assert there == entries, f"{there} index entries where {entries} should be"
 
     def verify(self) -> None:
-        """A running store against the list, everything being settled."""
+        """Compare a running store with the list, after dispatch."""
         self._check_end(self.store.log.end)
         self._check_queues()
         self._check_index()

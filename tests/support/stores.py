@@ -1,4 +1,4 @@
-"""Stores that a Java RocketMQ 4.9.8 left, unpacked, with the settings they were made with."""
+"""Stores of a Java RocketMQ 4.9.8, unpacked, with their original settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOW = 1_800_000_000_000
 
 
 def manifest_of(name: str) -> dict[str, Any]:
-    """What was sent and with which settings; a damaged store has those of the one it was made of."""
+    """What was sent and with which settings; a damaged store has those of its original."""
     folder = STORES / name
     if not (folder / "manifest.json").exists():
         folder = STORES / json.loads((folder / "java.json").read_text())["base"]
@@ -28,13 +28,13 @@ def manifest_of(name: str) -> dict[str, Any]:
 
 
 def expected_of(name: str) -> dict[str, Any]:
-    """What a reader written from the format page found in the files."""
+    """The results of a reader written from the format page."""
     found: dict[str, Any] = json.loads((STORES / name / "expected.json").read_text("utf-8"))
     return found
 
 
 def java_of(name: str) -> dict[str, Any]:
-    """What a Java broker did with a damaged store."""
+    """A Java broker's treatment of a damaged store."""
     found: dict[str, Any] = json.loads((STORES / "damaged" / name / "java.json").read_text("utf-8"))
     return found
 

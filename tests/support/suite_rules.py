@@ -4,9 +4,9 @@ A test without a mark takes at most a second and stays in this process. `slow` a
 programs; `spark` and `interop` allow both. `make quick` runs the tests without a mark, `make fast` those marked
 `process` too, `make test` everything.
 
-A busy machine does not break the rule, because time in which a task waited for a processor or a disk is not counted. Of
-that the kernel keeps account (pressure stall information, Linux 4.20). Without the account only CPU time is measured,
-and a test that sleeps goes unnoticed.
+A busy machine does not break the rule, because time in which a task waited for a processor or a disk is not counted.
+The kernel records it (pressure stall information, Linux 4.20). Without that record only CPU time is measured, and a
+sleeping test goes unnoticed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.support import properties
 
 # Three times as much in continuous integration, which runs every Python on machines of any speed.
 LIMIT_SECONDS = 3.0 if os.environ.get("CI") else 1.0
-# On a machine with more work than processors the same work costs more of their time: caches and cores are shared.
+# On an overloaded machine the same work costs more CPU time, because caches and cores are shared.
 BUSY_FACTOR = 3
 FREE_OF_RULES = {"slow", "spark", "interop"}
 PRESSURE = [Path("/proc/pressure/cpu"), Path("/proc/pressure/io")]
@@ -32,18 +32,18 @@ STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.sys
 
 
 class Stopwatch:
-    """Time that this process used or slept, as far as that can be told from time spent waiting for the machine."""
+    """Time that this process used or slept, without time spent waiting for the machine, as far as known."""
 
     def __init__(self) -> None:
         self._wall, self._cpu, self._stalled = time.monotonic(), time.process_time(), stalled_seconds()
 
     def seconds(self) -> float:
-        """A lower bound of what an idle machine takes."""
+        """A lower bound of the time on an idle machine."""
         wall, cpu = time.monotonic() - self._wall, time.process_time() - self._cpu
         if self._stalled is None or (now := stalled_seconds()) is None:
             return cpu
         stalled = min(now - self._stalled, wall)
-        # Waits count half: a disk that flushes for a second is not always told as a stall.
+        # Waits count half: a disk that flushes for a second is not always reported as a stall.
         return max(cpu / (1 + (BUSY_FACTOR - 1) * stalled / max(wall, 0.001)), (wall - stalled) / 2)
 
 

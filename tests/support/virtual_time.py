@@ -1,13 +1,13 @@
-"""Time that tests move: nobody sleeps for real, and wall time keeps step with waiting.
+"""Time under the test's control: nothing really sleeps, and wall time follows.
 
     async def test_expiry(autojump_clock: MockClock, wall_clock: TrioWallClock) -> None:
         broker = Liveness(wall_clock)
         await trio.sleep(121)  # passes at once, for waiting and wall time alike
 
-Both fixtures must be asked for: pytest-trio looks for the clock among the test's own arguments.
+Both fixtures must be requested: pytest-trio looks for the clock among the test's own arguments.
 
-Under the autojump clock time leaps as soon as every task waits. A worker thread does not count as a task at work, so
-time-outs would fire while it runs: such tests use disk and network in memory, which need no threads.
+Under the autojump clock time jumps as soon as every task waits. A worker thread does not count as a running task, so
+timeouts would fire while it runs: such tests use disk and network in memory, which need no threads.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ START_MS = 1_700_000_000_000
 
 
 class ManualClock:
-    """A WallClock for tests without an event loop: stands still until told."""
+    """A WallClock for tests without an event loop: stands still until advanced."""
 
     def __init__(self, now: int = START_MS) -> None:
         self.now = now
@@ -26,5 +26,5 @@ class ManualClock:
         return self.now
 
     def advance(self, *, ms: int = 0, seconds: float = 0, hours: float = 0) -> None:
-        """Also backwards, as a clock that somebody sets."""
+        """May go backwards, like a clock that is set."""
         self.now += ms + round(1000 * (seconds + 3600 * hours))

@@ -5,8 +5,8 @@
         await trio.sleep(10)
         assert parts.bodies("T") == [b"later"]
 
-Leaving the block closes the store cleanly. For a process that was killed take `disk.copy()`, for a machine without
-power `disk.crash(random)`, before that, and go on with what they return.
+Leaving the block closes the store cleanly. For a kill take `disk.copy()`, for a power cut `disk.crash(random)`, before
+that, and continue with what they return.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def no_bits(topic: str, properties: bytes) -> bytes:
 
 
 def small_config(**settings: object) -> StoreConfig:
-    """Files that a test fills in no time."""
+    """Files that a test fills quickly."""
     given: dict[str, object] = {
         "store_path_root_dir": ROOT,
         "mapped_file_size_commit_log": 1 << 16,
@@ -68,7 +68,7 @@ def small_config(**settings: object) -> StoreConfig:
 
 
 class Producer:
-    """The connection of a live producer of group P: remembers what it was asked."""
+    """The connection of a live producer of group P: records the checks it gets."""
 
     def __init__(self) -> None:
         self.asked: list[Command] = []
@@ -82,7 +82,7 @@ class Producer:
 
 @dataclass
 class WaitingParts:
-    """What runs in such a broker, and what a test does with it."""
+    """The waiting parts of a broker, and a test's operations on them."""
 
     disk: MemoryDisk
     store: MessageStore
@@ -98,7 +98,7 @@ class WaitingParts:
     born: int = 0
 
     def put(self, topic: str, body: bytes, queue_id: int = 0, **properties: str) -> Appended:
-        """As a send: straight into its queue, or on the way that its properties ask for. Not settled."""
+        """As a send: straight into its queue, or redirected by its properties. Not dispatched."""
         self.born += 1
         properties.setdefault("UNIQ_KEY", f"{self.born:032X}")
         raw = message_properties.encode(properties).encode()
@@ -133,7 +133,7 @@ class WaitingParts:
         return ended
 
     def records(self, topic: str, queue_id: int = 0) -> list[Record]:
-        """All that stands in a queue."""
+        """All records of a queue."""
         queue = self.store.queue(topic, queue_id)
         found = []
         for offset in range(queue.begin, queue.end) if queue is not None else ():

@@ -1,4 +1,4 @@
-"""mqadmin against a stack in this process: every command, as RocketMQ's users type it."""
+"""mqadmin against a stack in this process: every command, as typed by RocketMQ's users."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def sent(stack: ThreadStack, topic: str, count: int = 4) -> list[SendResult]:
 
 
 def consumed(stack: ThreadStack, group: str, topic: str, count: int) -> None:
-    """A group consumes so many, says so, and leaves."""
+    """A group consumes that many, commits, and leaves."""
     with LitePullConsumer(
         group, topics={topic: "*"}, namesrv=stack.namesrv, consume_from=ConsumeFrom.FIRST_OFFSET
     ) as consumer:
@@ -83,7 +83,7 @@ def consumed(stack: ThreadStack, group: str, topic: str, count: int) -> None:
 
 @pytest.fixture(scope="module")
 def online(rocketmq_of_module: ThreadStack) -> Iterator[PushConsumer]:
-    """A member of group `admin-online` on topic `admin-online`, which has consumed what is there."""
+    """A member of group `admin-online` on topic `admin-online`, which has consumed everything."""
     done = threading.Semaphore(0)
     sent(rocketmq_of_module, "admin-online")
     with PushConsumer(
@@ -119,7 +119,7 @@ OURS = {
 }  # fmt: skip
 
 
-def test_every_command_of_rocketmq_is_there_and_few_besides() -> None:
+def test_every_rocketmq_command_exists_and_few_others() -> None:
     assert set(COMMANDS) - OURS == set(options_of_rocketmq())
 
 
@@ -131,7 +131,7 @@ def test_every_command_of_rocketmq_is_there_and_few_besides() -> None:
         if module != "rocketlet.tools.admin.access" and name not in OURS
     ],
 )
-def test_options_are_those_of_rocketmq(name: str) -> None:
+def test_options_are_rocketmqs(name: str) -> None:
     module, attribute, _ = COMMANDS[name]
     command = getattr(importlib.import_module(module), attribute)
     ours = {option: one for one in command.params for option in one.opts}
@@ -173,7 +173,7 @@ def test_help_has_every_command_and_so_has_each_command(admin: Admin) -> None:
         (["topicList", "-n", "127.0.0.1:1"], EXIT_FAILED, "127.0.0.1:1"),
     ],
 )
-def test_what_goes_wrong_is_one_line_and_an_exit_code(admin: Admin, arguments: list[str], code: int, says: str) -> None:
+def test_an_error_is_one_line_and_an_exit_code(admin: Admin, arguments: list[str], code: int, says: str) -> None:
     ran = admin(*arguments)
     assert ran.code == code
     assert says in ran.err.replace("2026-01-31", "yyyy")
@@ -183,7 +183,7 @@ def test_what_goes_wrong_is_one_line_and_an_exit_code(admin: Admin, arguments: l
 # ---- topics
 
 
-def test_a_topic_from_its_creation_to_its_end(admin: Admin) -> None:
+def test_a_topic_from_creation_to_deletion(admin: Admin) -> None:
     made = admin("updateTopic", "-c", "DefaultCluster", "-t", "admin-topic", "-r", 3, "-w", 2)
     assert re.match(r"create topic to 127\.0\.0\.1:\d+ success\.", made.lines[0])
     assert "TopicConfig [topicName=admin-topic, readQueueNums=3, writeQueueNums=2, perm=RW-" in made.out
@@ -218,14 +218,14 @@ def test_an_ordered_topic_and_its_configuration(admin: Admin, broker: str) -> No
     assert admin("updateOrderConf", "-t", "admin-order", "-m", "put").code == EXIT_USAGE
 
 
-def test_queues_are_shared_out_as_consumers_do(admin: Admin) -> None:
+def test_queues_are_allocated_as_consumers_do(admin: Admin) -> None:
     admin("updateTopic", "-c", "DefaultCluster", "-t", "admin-shares", "-r", 3)
     (found,) = admin("allocateMQ", "-t", "admin-shares", "-i", "10.0.0.2, 10.0.0.1", "--json").rows
     ids = {member: [queue["queueId"] for queue in queues] for member, queues in found["result"].items()}
     assert ids == {"10.0.0.1": [0, 1], "10.0.0.2": [2]}
 
 
-def test_status_says_what_each_queue_holds(admin: Admin, rocketmq_session: ThreadStack) -> None:
+def test_status_shows_what_each_queue_holds(admin: Admin, rocketmq_session: ThreadStack) -> None:
     results = sent(rocketmq_session, "admin-status")
     rows = admin("topicStatus", "-t", "admin-status", "--json").rows
     assert len(rows) == 4
@@ -237,7 +237,7 @@ def test_status_says_what_each_queue_holds(admin: Admin, rocketmq_session: Threa
 # ---- groups and offsets
 
 
-def test_a_group_from_its_creation_to_its_end(admin: Admin, broker: str) -> None:
+def test_a_group_from_creation_to_deletion(admin: Admin, broker: str) -> None:
     made = admin("updateSubGroup", "-b", broker, "-g", "admin-group", "-r", 3, "-d", "true")
     assert (
         "groupName=admin-group, consumeEnable=true, consumeFromMinEnable=false, consumeBroadcastEnable=true" in made.out
@@ -276,7 +276,7 @@ def lag_of(admin: Admin, group: str, topic: str) -> int:
     return sum(row["diff"] for row in rows if row["topic"] == topic)
 
 
-def test_a_group_that_nobody_is_in_is_moved_by_hand(admin: Admin, rocketmq_session: ThreadStack) -> None:
+def test_a_group_without_members_is_reset_directly(admin: Admin, rocketmq_session: ThreadStack) -> None:
     sent(rocketmq_session, "admin-reset", 4)
     consumed(rocketmq_session, "admin-resetting", "admin-reset", 4)
     back = admin("resetOffsetByTime", "-g", "admin-resetting", "-t", "admin-reset", "-s", 0)
@@ -296,7 +296,7 @@ def test_a_group_that_nobody_is_in_is_moved_by_hand(admin: Admin, rocketmq_sessi
 # ---- clients
 
 
-def test_who_consumes(admin: Admin, online: PushConsumer) -> None:
+def test_consumer_connections(admin: Admin, online: PushConsumer) -> None:
     (found,) = admin("consumerConnection", "-g", "admin-online", "--json").rows
     assert [one["clientId"] for one in found["connectionSet"]] == [online.client_id]
     assert found["subscriptionTable"]["admin-online"]["subString"] == "*"
@@ -307,7 +307,7 @@ def test_who_consumes(admin: Admin, online: PushConsumer) -> None:
     assert {row["client"] for row in shown if row["topic"] == "admin-online"} == {online.client_id.partition("@")[0]}
 
 
-def test_what_a_consumer_says_of_itself(admin: Admin, online: PushConsumer) -> None:
+def test_consumer_running_info(admin: Admin, online: PushConsumer) -> None:
     status = admin("consumerStatus", "-g", "admin-online")
     assert "Same subscription in the same group of consumer" in status.lines
     (one,) = admin("consumerStatus", "-g", "admin-online", "-i", online.client_id, "--json").rows
@@ -317,7 +317,7 @@ def test_what_a_consumer_says_of_itself(admin: Admin, online: PushConsumer) -> N
     assert admin("consumerStatus", "-g", "admin-online", "-i", "nobody").code == EXIT_FAILED
 
 
-def test_who_produces(admin: Admin, rocketmq_session: ThreadStack, broker: str) -> None:
+def test_producer_connections(admin: Admin, rocketmq_session: ThreadStack, broker: str) -> None:
     with Producer("admin-producers", namesrv=rocketmq_session.namesrv) as producer:
         producer.send(Message("admin-produced", b"1"))
         rows = admin("producerConnection", "-g", "admin-producers", "-t", "admin-produced", "--json").rows
@@ -328,7 +328,7 @@ def test_who_produces(admin: Admin, rocketmq_session: ThreadStack, broker: str) 
     assert admin("producerConnection", "-g", "admin-nobody", "-t", "admin-produced").code == EXIT_FAILED
 
 
-def test_a_group_with_members_is_moved_by_the_broker(admin: Admin, online: PushConsumer) -> None:
+def test_a_group_with_members_is_reset_by_the_broker(admin: Admin, online: PushConsumer) -> None:
     rows = admin("resetOffsetByTime", "-g", "admin-online", "-t", "admin-online", "-s", "now", "--json").rows
     assert sum(row["offset"] for row in rows) == 4
 
@@ -336,7 +336,7 @@ def test_a_group_with_members_is_moved_by_the_broker(admin: Admin, online: PushC
 # ---- messages
 
 
-def test_a_message_is_found_by_each_of_its_names(admin: Admin, rocketmq_session: ThreadStack) -> None:
+def test_a_message_is_found_by_each_id_and_key(admin: Admin, rocketmq_session: ThreadStack) -> None:
     one = sent(rocketmq_session, "admin-find")[1]
     by_id = admin("queryMsgById", "-i", one.offset_message_id, "--json").rows
     by_unique = admin("queryMsgByUniqueKey", "-t", "admin-find", "-i", one.message_id, "--json").rows
@@ -354,7 +354,7 @@ def test_a_message_is_found_by_each_of_its_names(admin: Admin, rocketmq_session:
     assert (beyond.code, "has no message at 99" in beyond.err) == (EXIT_FAILED, True)
 
 
-def test_what_became_of_a_message(admin: Admin, rocketmq_session: ThreadStack, online: PushConsumer) -> None:
+def test_the_track_of_a_message(admin: Admin, rocketmq_session: ThreadStack, online: PushConsumer) -> None:
     (row,) = admin("queryMsgByKey", "-t", "admin-online", "-k", "k2", "--json").rows
     (found,) = admin("queryMsgById", "-i", row["offsetMsgId"], "--json").rows
     assert found["tracks"] == [{"consumerGroup": "admin-online", "trackType": "CONSUMED"}]
@@ -441,7 +441,7 @@ def test_statistics_by_topic(admin: Admin, rocketmq_session: ThreadStack) -> Non
     assert admin("statsAll", "-a").code == 0
 
 
-def test_write_permission_goes_and_comes_back(admin: Admin, rocketmq_session: ThreadStack) -> None:
+def test_write_permission_is_removed_and_restored(admin: Admin, rocketmq_session: ThreadStack) -> None:
     sent(rocketmq_session, "admin-wipe")
     assert "wipe write perm of broker[broker-a]" in admin("wipeWritePerm", "-b", "broker-a").out
     try:
@@ -507,7 +507,7 @@ def test_exports(admin: Admin, rocketmq_session: ThreadStack, broker: str, tmp_p
 # ---- traces
 
 
-def test_traces_of_java_clients_are_read() -> None:
+def test_java_clients_traces_are_read() -> None:
     pub = "\x01".join(
         ["Pub", "1700", "region", "pg", "T", "ID1", "tag", "key", "1.2.3.4:10911", "7", "12", "0", "OID", "true"]
     )
@@ -523,7 +523,7 @@ def test_traces_of_java_clients_are_read() -> None:
     ]
 
 
-def test_the_trace_of_our_own_clients_is_found(admin: Admin, rocketmq_session: ThreadStack) -> None:
+def test_our_own_clients_traces_are_found(admin: Admin, rocketmq_session: ThreadStack) -> None:
     consumed_one = threading.Event()
     settings: dict[str, Any] = {"namesrv": rocketmq_session.namesrv, "trace": True}
     with Producer("admin-tracing", **settings) as producer:
@@ -548,7 +548,7 @@ def test_a_trace_is_found_by_the_id_of_its_message(admin: Admin, rocketmq_sessio
     assert "no trace of IDY" in admin("queryMsgTraceById", "-t", "admin-trace", "-i", "IDY").err
 
 
-def test_what_is_in_flight_and_delayed(rocketmq_session: ThreadStack, admin: Admin, broker: str) -> None:
+def test_messages_in_flight_and_delayed(rocketmq_session: ThreadStack, admin: Admin, broker: str) -> None:
     assert admin("updateTopic", "-b", broker, "-t", "popped", "-w", 2, "-r", 2, "-a", "+message.type=NORMAL").code == 0
     sent(rocketmq_session, "popped")
     group = "popping"

@@ -1,4 +1,4 @@
-"""The rocketlet command against a stack in this process: what it prints, and the exit code it ends with."""
+"""The rocketlet command against a stack in this process: its output and exit codes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def command(
     return call
 
 
-def test_what_is_sent_is_shown_by_tail(command: Command) -> None:
+def test_tail_shows_what_is_sent(command: Command) -> None:
     sent = command("send", "cli-tail", "Hello, world", "-t", "A", "-k", "k1", "-k", "k2", "-p", "colour=blue", "--json")
     assert sent.code == 0
     assert sent.rows[0]["status"] == "SEND_OK"
@@ -89,13 +89,13 @@ def test_a_file_is_sent_whole_or_line_by_line(command: Command, tmp_path: Path) 
         (["dead-letters", "list", "nobody"], "no broker knows consumer group nobody"),
     ],
 )
-def test_names_of_nothing_end_with_1(command: Command, arguments: list[str], said: str) -> None:
+def test_unknown_names_exit_with_1(command: Command, arguments: list[str], said: str) -> None:
     ended = command(*arguments)
     assert (ended.code, ended.out) == (EXIT_FAILED, "")
     assert said in ended.err
 
 
-def test_topics_and_groups_show_messages_and_lag(command: Command, rocketmq_session: ThreadStack) -> None:
+def test_topics_and_groups_are_listed_with_messages_and_lag(command: Command, rocketmq_session: ThreadStack) -> None:
     for number in range(5):
         command("send", "cli-lag", str(number), "--sharding-key", "one")
     with LitePullConsumer("cli-lag-group", topics={"cli-lag": "*"}, namesrv=rocketmq_session.namesrv) as consumer:
@@ -128,7 +128,7 @@ def test_the_brokers_own_topics_are_listed_only_on_demand(command: Command) -> N
     assert {"cli-own", "TBW102"} <= {row["topic"] for row in command("topics", "--all", "--json").rows}
 
 
-def test_export_writes_a_line_a_message_and_says_how_many(command: Command, tmp_path: Path) -> None:
+def test_export_writes_one_line_per_message_and_counts_them(command: Command, tmp_path: Path) -> None:
     for number in range(7):
         command("send", "cli-export", str(number))
     target = tmp_path / "out.jsonl"
@@ -154,16 +154,14 @@ def test_export_writes_a_line_a_message_and_says_how_many(command: Command, tmp_
         (["up", "--set", "flushDiskTyp=SYNC_FLUSH", "--memory"], EXIT_USAGE, "flushDiskType"),
     ],
 )
-def test_what_goes_wrong_is_one_line_and_an_exit_code(
-    command: Command, arguments: list[str], code: int, says: str
-) -> None:
+def test_an_error_is_one_line_and_an_exit_code(command: Command, arguments: list[str], code: int, says: str) -> None:
     ran = command(*arguments)
     assert ran.code == code
     assert says in ran.err
     assert "Traceback" not in ran.err
 
 
-def test_help_lists_every_command_and_each_has_its_own(command: Command) -> None:
+def test_help_lists_every_command_and_each_has_help(command: Command) -> None:
     listed = command("--help").out
     for name in COMMANDS:
         assert name in listed

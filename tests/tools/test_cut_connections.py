@@ -1,4 +1,4 @@
-"""A connection that is closed while frames are due: its writer ends instead of going round without a pause."""
+"""A connection closed while frames are due: its writer ends instead of spinning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rocketlet dead-letters`: what is listed, and that a dead letter comes again to whom it should."""
+"""`rocketlet dead-letters`: listing, and resending to the right consumers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def namesrv() -> Iterator[str]:
 
 
 def until_known(consumer: PullConsumer, topic: str) -> None:
-    """Ask until the broker has told the name server of a topic that it has just made."""
+    """Poll until the broker has registered a topic that it has just created."""
     for _ in range(1000):
         try:
             consumer.queues(topic)
@@ -84,12 +84,12 @@ def test_a_group_without_dead_letters(namesrv: str) -> None:
 
 
 @pytest.mark.parametrize("command", [("list",), ("resend", "--all")])
-def test_a_group_that_nobody_knows(namesrv: str, command: tuple[str, ...]) -> None:
+def test_an_unknown_group(namesrv: str, command: tuple[str, ...]) -> None:
     with pytest.raises(NoSuchGroup, match="no broker knows consumer group Nobody"):
         run(namesrv, *command, "Nobody")
 
 
-def test_resend_to_the_group_alone(namesrv: str) -> None:
+def test_resend_to_the_group_only(namesrv: str) -> None:
     _, out, _ = run(namesrv, "list", "CG", "--json", "--key", "k0")
     letter = json.loads(out)
     code, out, said = run(namesrv, "resend", "CG", "--id", letter["id"], "--dry-run")
@@ -122,7 +122,7 @@ def test_without_a_name_server() -> None:
             run("127.0.0.1:1", *command)
 
 
-def test_what_is_wrong(namesrv: str) -> None:
+def test_errors_are_reported(namesrv: str) -> None:
     with pytest.raises(click.UsageError, match="--all"):
         run(namesrv, "resend", "CG")
     code, _, said = run(namesrv, "resend", "CG", "--id", "nonsense")

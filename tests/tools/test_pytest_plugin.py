@@ -1,4 +1,4 @@
-"""The fixtures as a user meets them: in a test suite of his own, run by pytest inside this one."""
+"""The fixtures as users see them: in their own test suite, run by pytest inside this one."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ def run_suite(pytester: pytest.Pytester, text: str, *arguments: str) -> pytest.R
     return pytester.runpytest_inprocess("-p", "no:cacheprovider", *arguments)
 
 
-def test_each_test_has_a_stack_of_its_own(rocketmq: ThreadStack) -> None:
+def test_each_test_has_its_own_stack(rocketmq: ThreadStack) -> None:
     with Producer("g", namesrv=rocketmq.namesrv) as producer:
         assert producer.send(Message("plugin", b"1"), queue=None).queue_offset == 0
 
 
-def test_and_so_has_the_next(rocketmq: ThreadStack) -> None:
+def test_the_next_test_has_its_own_stack(rocketmq: ThreadStack) -> None:
     with Producer("g", namesrv=rocketmq.namesrv) as producer:
         assert producer.send(Message("plugin", b"1")).offset_message_id.endswith("0" * 16)
 
 
-def test_clients_of_rocketmq_5_have_an_endpoint_once_it_is_asked_for(rocketmq: ThreadStack) -> None:
+def test_rocketmq_5_clients_get_an_endpoint_on_request(rocketmq: ThreadStack) -> None:
     with socket.create_connection(("127.0.0.1", int(rocketmq.endpoints.rpartition(":")[2])), 10) as client:
         client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000"))
         assert client.recv(9)[3] == 4  # its SETTINGS
     assert rocketmq.endpoints == rocketmq.endpoints
 
 
-def test_a_scripted_answer_is_met_so_often_and_then_no_more(rocketmq: ThreadStack) -> None:
+def test_a_scripted_answer_applies_a_given_number_of_times(rocketmq: ThreadStack) -> None:
     fault = rocketmq.on(RequestCode.SEND_MESSAGE_V2, reply=ResponseCode.SYSTEM_BUSY, times=2)
     with Producer("g", namesrv=rocketmq.namesrv) as producer:
         for _ in range(2):
@@ -68,7 +68,7 @@ def test_a_dropped_request_times_out(rocketmq: ThreadStack) -> None:
         producer.send(Message("plugin", b"2"))
 
 
-def test_a_broken_connection_is_healed_by_the_next_try(rocketmq: ThreadStack) -> None:
+def test_a_broken_connection_is_replaced_by_the_next_attempt(rocketmq: ThreadStack) -> None:
     with Producer("g", namesrv=rocketmq.namesrv) as producer:
         producer.send(Message("plugin", b"0"))
         fault = rocketmq.on(RequestCode.SEND_MESSAGE_V2, disconnect=True)
@@ -108,7 +108,7 @@ def test_a_cluster_spreads_a_topic_over_its_brokers(rocketmq_cluster: Callable[.
 
 
 @pytest.mark.rocketmq(autoCreateTopicEnable=False)
-def test_settings_go_by_a_marker(rocketmq: ThreadStack) -> None:
+def test_a_marker_sets_the_settings(rocketmq: ThreadStack) -> None:
     with Producer("g", namesrv=rocketmq.namesrv) as producer, pytest.raises(Exception, match="no broker serves"):
         producer.send(Message("not-there", b"1"))
 
@@ -131,16 +131,14 @@ def test_retries_come_after_a_second(rocketmq: ThreadStack) -> None:
         assert [tries.get(timeout=120) for _ in range(3)] == [0, 1, 2]
 
 
-def test_what_was_sent_can_be_found_at_once(rocketmq: ThreadStack) -> None:
+def test_sent_messages_can_be_found_at_once(rocketmq: ThreadStack) -> None:
     with Producer("g", namesrv=rocketmq.namesrv) as producer, PullConsumer("h", namesrv=rocketmq.namesrv) as consumer:
         for number in range(5):
             sent = producer.send(Message(f"new-{number}", b"1"))
             assert sent.queue in consumer.queues(f"new-{number}")
 
 
-def test_a_client_left_open_is_an_error_that_says_what_to_do(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_client_left_open_is_an_error_with_advice(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pytest_plugin, "LEAK_GRACE_SECONDS", 0.1)
     result = run_suite(
         pytester,
@@ -162,7 +160,7 @@ def test_end():
     result.stdout.fnmatch_lines(["*producer 'g*' made at *.py:*"])
 
 
-def test_a_closed_client_is_none(pytester: pytest.Pytester) -> None:
+def test_a_closed_client_is_not_an_error(pytester: pytest.Pytester) -> None:
     result = run_suite(
         pytester,
         """
@@ -181,6 +179,6 @@ def test_shares_without_the_fault(rocketmq_session):
 
 
 @pytest.mark.parametrize("wrong", [{}, {"times": 0, "drop": True}, {"drop": True, "at": "moon"}])
-def test_a_fault_that_makes_no_sense_is_refused(rocketmq_session: ThreadStack, wrong: dict[str, object]) -> None:
+def test_an_invalid_fault_is_refused(rocketmq_session: ThreadStack, wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"fault|times|at="):
         rocketmq_session.on(RequestCode.HEART_BEAT, **wrong)  # type: ignore[arg-type]

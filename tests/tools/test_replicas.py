@@ -68,7 +68,7 @@ def test_a_master_that_is_killed_is_replaced_and_nothing_acknowledged_is_lost(ro
     assert found >= {b"%d" % number for number in range(20)} | {b"goes on"}
 
 
-def test_a_broker_that_is_none_or_cannot_be_broken_is_named(rocketmq: ThreadStack) -> None:
+def test_an_unknown_or_unbreakable_broker_is_named(rocketmq: ThreadStack) -> None:
     with pytest.raises(ValueError, match="no broker is called broker-z; there are broker-a"):
         rocketmq.restart("broker-z")
     with pytest.raises(RuntimeError, match="rocketmq_cluster"):
@@ -110,7 +110,7 @@ async def test_in_virtual_time_a_master_is_paused_parted_and_killed(
         assert list(ends) == ["broker-a-1"]
 
 
-async def test_consumers_go_on_from_the_slave_and_back(rocketmq_virtual: Virtual, autojump_clock: MockClock) -> None:
+async def test_consumers_continue_at_the_slave_and_back(rocketmq_virtual: Virtual, autojump_clock: MockClock) -> None:
     got: list[bytes] = []
 
     async def listener(message: ReceivedMessage) -> None:
@@ -127,14 +127,15 @@ async def test_consumers_go_on_from_the_slave_and_back(rocketmq_virtual: Virtual
         assert len(got) == 10
         cluster.kill("broker-a")
         await trio.sleep(200)
-        # At the slave: another group from the begin, and the first one with nothing to do, for its offsets came too.
+        # At the slave: another group from the beginning, and the first one with nothing to do, since its offsets were
+        # replicated.
         for group in ("g", "other"):
             async with AsyncPushConsumer(group, listener, world=cluster.world(), **reading):
                 await trio.sleep(40)
         assert len(got) == 20
         await cluster.start("broker-a")
         await trio.sleep(60)
-        # What was committed at the slave has come to the master.
+        # Offsets committed at the slave have reached the master.
         async with AsyncProducer("p", namesrv=cluster.namesrv, world=cluster.world()) as producer:
             assert (await producer.send(Message("T", b"back"))).status.name == "SEND_OK"
         async with AsyncPushConsumer("other", listener, world=cluster.world(), **reading):

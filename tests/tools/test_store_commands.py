@@ -17,7 +17,7 @@ def call(*arguments: object, answer: str = "") -> Result:
     return CliRunner().invoke(store, [str(one) for one in arguments], input=answer, standalone_mode=False)
 
 
-def test_a_sound_store(tmp_path: Path) -> None:
+def test_an_intact_store(tmp_path: Path) -> None:
     unpacked("clean", tmp_path)
     result = call("check", tmp_path / "store")
     assert result.return_value == 0
@@ -55,7 +55,7 @@ def test_a_repair_for_machines(tmp_path: Path) -> None:
     assert again["repaired"] == []
 
 
-def test_settings_from_a_brokers_file(tmp_path: Path) -> None:
+def test_settings_are_read_from_a_brokers_file(tmp_path: Path) -> None:
     unpacked("clean", tmp_path)
     config = tmp_path / "broker.conf"
     config.write_text("brokerName=broker-a\nmaxMessageSize=32768\n")
@@ -112,5 +112,5 @@ def test_a_store_that_is_open_is_not_emptied(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["check", "dump", "reseed"])
-def test_what_is_not_there(command: str, tmp_path: Path) -> None:
+def test_missing_files(command: str, tmp_path: Path) -> None:
     assert call(command, tmp_path / "nothing").exception is not None

@@ -1,4 +1,4 @@
-"""Commands and clients connect by TLS where the environment says so."""
+"""Commands and clients connect over TLS if the environment says so."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_commands_without(text: str) -> None:
     assert pool_of(ENVIRONMENT | {"ROCKETLET_TLS": text}) == PoolConfig()
 
 
-def test_no_file_verifies_nobody() -> None:
+def test_without_a_file_nobody_is_verified() -> None:
     assert not pool_of({"ROCKETLET_TLS": "true"}).tls_auth_server
 
 

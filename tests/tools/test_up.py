@@ -1,4 +1,4 @@
-"""`rocketlet up` as a process: what it says, whom it serves, what survives it, and what it costs."""
+"""`rocketlet up` as a process: its output, its clients, what survives it, and its cost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FREE_PORTS = ("--port", "0", "--broker-port", "0")
 
 @contextmanager
 def up(*arguments: str, directory: Path) -> Iterator[subprocess.Popen[str]]:
-    """A running `rocketlet up`, which has said nothing that was read yet; stopped at the end unless it is over."""
+    """A running `rocketlet up` with unread output; stopped at the end unless it has ended."""
     process = subprocess.Popen(
         [sys.executable, "-m", "rocketlet.tools", "up", *arguments],
         cwd=directory,
@@ -60,7 +60,7 @@ def first_line(process: subprocess.Popen[str]) -> str:
 
 
 def greeting(process: subprocess.Popen[str], until: str) -> str:
-    """What a person is told, up to the line that has these words."""
+    """The greeting for people, up to the line with these words."""
     lines = [first_line(process)]
     while until not in lines[-1]:
         lines.append(first_line(process))
@@ -68,7 +68,7 @@ def greeting(process: subprocess.Popen[str], until: str) -> str:
 
 
 def ready(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """What `--json` says."""
+    """The output of `--json`."""
     found: dict[str, Any] = json.loads(first_line(process))
     return found
 
@@ -85,7 +85,7 @@ def bodies(namesrv: str, topic: str, count: int) -> list[bytes]:
     return sorted(found)
 
 
-def test_what_a_person_is_told(tmp_path: Path) -> None:
+def test_the_greeting_for_people(tmp_path: Path) -> None:
     with up(*FREE_PORTS, directory=tmp_path) as process:
         said = greeting(process, "--listen")
         process.send_signal(signal.SIGINT)
@@ -117,7 +117,7 @@ def test_brokers_in_processes_of_their_own_serve_one_cluster_and_end_together(tm
                 socket.create_connection((host, int(port)), timeout=60)
 
 
-def test_a_broker_process_that_dies_ends_all_and_is_named(tmp_path: Path) -> None:
+def test_a_dying_broker_process_ends_all_and_is_named(tmp_path: Path) -> None:
     if not Path("/proc/self/task").exists():
         pytest.skip("no /proc on this machine to find the broker's process in")
     with up(*FREE_PORTS, "--brokers", "2", "--processes", "--json", directory=tmp_path) as process:
@@ -129,7 +129,7 @@ def test_a_broker_process_that_dies_ends_all_and_is_named(tmp_path: Path) -> Non
         assert f"process {first}, has ended with -9" in said
 
 
-def test_metrics_of_all_that_runs_are_on_one_page(tmp_path: Path) -> None:
+def test_all_metrics_are_on_one_page(tmp_path: Path) -> None:
     with up(*FREE_PORTS, "--memory", "--brokers", "2", "--json", directory=tmp_path) as process:
         told = ready(process)
         with Producer("up", namesrv=told["namesrv"]) as producer:
@@ -144,7 +144,7 @@ def test_metrics_of_all_that_runs_are_on_one_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool (of Prometheus) is not on this machine")
-def test_promtool_finds_nothing_wrong_with_the_names_that_we_chose(tmp_path: Path) -> None:
+def test_promtool_accepts_our_metric_names(tmp_path: Path) -> None:
     with (
         up(*FREE_PORTS, "--memory", "--json", directory=tmp_path) as process,
         urllib.request.urlopen(ready(process)["metrics"], timeout=300) as answer,
@@ -152,17 +152,17 @@ def test_promtool_finds_nothing_wrong_with_the_names_that_we_chose(tmp_path: Pat
         text = answer.read()
     checked = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, check=False)
     assert checked.returncode in (0, 3)  # 3: it reads the page, and dislikes some names
-    # Those of the exporter are as they are.
+    # The exporter's names are given.
     complaints = [line for line in checked.stderr.decode().splitlines() if "rocketmq_" not in line.partition(" ")[0]]
     assert complaints == []
 
 
-def test_no_page_of_metrics_where_none_is_wanted(tmp_path: Path) -> None:
+def test_metrics_can_be_disabled(tmp_path: Path) -> None:
     with up(*FREE_PORTS, "--memory", "--metrics-port", "-1", "--json", directory=tmp_path) as process:
         assert ready(process)["metrics"] == ""
 
 
-def test_a_test_suite_in_any_language_gets_the_address_alone(tmp_path: Path) -> None:
+def test_a_test_suite_in_any_language_gets_only_the_address(tmp_path: Path) -> None:
     with up(*FREE_PORTS, "--memory", "--print-addr", directory=tmp_path) as process:
         namesrv = first_line(process)
         with Producer("up", namesrv=namesrv) as producer:
@@ -173,7 +173,7 @@ def test_a_test_suite_in_any_language_gets_the_address_alone(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_after_kill_9_nothing_that_was_acknowledged_is_lost(tmp_path: Path) -> None:
+def test_after_kill_9_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
     with up(*FREE_PORTS, "--json", directory=tmp_path) as process:
         producer = Producer("up", namesrv=ready(process)["namesrv"])
         producer.start()
@@ -183,7 +183,7 @@ def test_after_kill_9_nothing_that_was_acknowledged_is_lost(tmp_path: Path) -> N
         process.wait(300)
         producer.shutdown()
     with up(*FREE_PORTS, directory=tmp_path) as process:
-        # What is said first depends on whether the last queue entry was written before the kill.
+        # The first line depends on whether the last queue entry was written before the kill.
         assert "recovered     broker-a: " in greeting(process, "--listen")
     with up(*FREE_PORTS, "--json", directory=tmp_path) as process:
         told = ready(process)
@@ -201,7 +201,7 @@ def test_after_kill_9_nothing_that_was_acknowledged_is_lost(tmp_path: Path) -> N
         (["--listen", "0.0.0.0", "--advertise", "127.0.0.3"], "127.0.0.2"),
     ],
 )
-def test_clients_reach_it_by_the_address_that_they_are_told(tmp_path: Path, arguments: list[str], host: str) -> None:
+def test_clients_reach_it_by_the_address_they_get(tmp_path: Path, arguments: list[str], host: str) -> None:
     with up(*FREE_PORTS, "--memory", "--json", *arguments, directory=tmp_path) as process:
         told = ready(process)
         namesrv = f"{host}:{told['namesrv'].rpartition(':')[2]}"
@@ -212,14 +212,14 @@ def test_clients_reach_it_by_the_address_that_they_are_told(tmp_path: Path, argu
             assert told["brokers"]["broker-a"].startswith(f"{arguments[-1]}:")
 
 
-def test_an_open_one_says_how_to_reach_it_from_elsewhere(tmp_path: Path) -> None:
+def test_an_open_stack_says_how_to_reach_it_from_elsewhere(tmp_path: Path) -> None:
     with up(*FREE_PORTS, "--memory", "--listen", "0.0.0.0", "--advertise", "10.1.2.3", directory=tmp_path) as process:
         said = greeting(process, "stop")
     assert "clients are told broker-a at 10.1.2.3:" in said
     assert "from elsewhere NAMESRV_ADDR=10.1.2.3:" in said
 
 
-def test_an_address_that_is_taken_is_one_line_with_what_to_do(tmp_path: Path) -> None:
+def test_an_address_in_use_is_one_line_with_advice(tmp_path: Path) -> None:
     with up(*FREE_PORTS, "--memory", "--print-addr", directory=tmp_path) as process:
         port = first_line(process).rpartition(":")[2]
         with up("--port", port, "--broker-port", "0", "--memory", directory=tmp_path) as second:
@@ -241,7 +241,7 @@ def test_a_directory_is_used_by_one_at_a_time(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_start_takes_little_memory(tmp_path: Path) -> None:
-    """What it takes of time, benchmarks/startup.py measures."""
+    """benchmarks/startup.py measures the time it takes."""
     with up(*FREE_PORTS, "--print-addr", directory=tmp_path) as process:
         first_line(process)
         most = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())
@@ -272,7 +272,7 @@ def test_a_start_imports_nothing_heavy(tmp_path: Path) -> None:
     assert not set(done.stdout.split()) & {"numpy", "pyspark", "asyncio", "pytest", "cProfile"}
 
 
-def test_the_console_comes_up_beside_it_and_ends_with_it(tmp_path: Path) -> None:
+def test_the_console_starts_and_ends_with_the_stack(tmp_path: Path) -> None:
     pytest.importorskip("hypercorn", reason="the extra console is not installed")
     with up(*FREE_PORTS, "--metrics-port", "-1", "--console", directory=tmp_path) as process:
         said = greeting(process, "  console ")

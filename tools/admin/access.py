@@ -1,6 +1,6 @@
 """mqadmin: accounts. updateAclConfig deleteAclConfig clusterAclConfigVersion updateGlobalWhiteAddr getAclConfig.
 
-Secrets go to brokers and come back from none. One given with `-s` is visible to others on this machine while the
+Secrets are sent to brokers, which never return them. One given with `-s` is visible to others on this machine while the
 command runs: leave `-s` out, and the command asks for it, or takes it from ROCKETLET_NEW_SECRET_KEY.
 
 Java: tools/command/acl/UpdateAccessConfigSubCommand.java and its neighbours
@@ -86,7 +86,7 @@ async def update_acl_config(
         topicPerms=topics,
         groupPerms=groups,
     )
-    told = await _tell(calls, broker, cluster, RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, header)
+    told = await _send_to_all(calls, broker, cluster, RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, header)
     return _done("create or update plain access config to", told, {"accessKey": access_key})
 
 
@@ -98,7 +98,7 @@ async def delete_acl_config(calls: Admin, broker: str | None, cluster: str | Non
     """Delete an account."""
     one_of(broker, cluster)
     header = DeleteAclConfigHeader(accessKey=access_key)
-    told = await _tell(calls, broker, cluster, RequestCode.DELETE_ACL_CONFIG, header)
+    told = await _send_to_all(calls, broker, cluster, RequestCode.DELETE_ACL_CONFIG, header)
     return _done("delete plain access config account from", told, {"accessKey": access_key})
 
 
@@ -117,7 +117,7 @@ async def update_global_white_addr(
     """Set the global white addresses. A broker with aclStrict=true keeps them and lets nobody in by them."""
     one_of(broker, cluster)
     header = UpdateGlobalWhiteAddrsHeader(globalWhiteAddrs=addresses, aclFileFullPath=path)
-    told = await _tell(calls, broker, cluster, RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, header)
+    told = await _send_to_all(calls, broker, cluster, RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, header)
     return _done("update global white remote addresses to", told, {"globalWhiteRemoteAddresses": addresses})
 
 
@@ -131,7 +131,7 @@ async def cluster_acl_config_version(calls: Admin, broker: str | None, cluster: 
     for address in (await brokers_chosen(calls, broker, cluster)).values():
         answer = await calls.ask(address, RequestCode.GET_BROKER_CLUSTER_ACL_INFO)
         found = from_ext(AclInfoAnswerHeader, answer.ext)
-        # A broker of 4.9.1 or older tells of one file alone.
+        # A broker of 4.9.1 or older reports only one file.
         versions = json.loads(found.allAclFileVersion or "null") or {"": json.loads(found.version)}
         rows += [
             {
@@ -166,7 +166,9 @@ async def get_acl_config(calls: Admin, broker: str | None, cluster: str | None) 
     )
 
 
-async def _tell(calls: Admin, broker: str | None, cluster: str | None, code: RequestCode, header: Header) -> list[str]:
+async def _send_to_all(
+    calls: Admin, broker: str | None, cluster: str | None, code: RequestCode, header: Header
+) -> list[str]:
     addresses = list((await brokers_chosen(calls, broker, cluster)).values())
     for address in addresses:
         await calls.ask(address, code, header)

@@ -1,11 +1,11 @@
-"""Typed administrative requests to name servers and brokers, for `mqadmin` and for the commands that list things.
+"""Typed administrative requests to name servers and brokers, for `mqadmin` and for listing commands.
 
     async with admin(namesrv) as calls:
         for topic in await calls.topics():
             stats = await calls.topic_stats(topic)
 
-Questions about a topic go to every master that serves it, and the answers are joined; what changes something goes to
-all masters of a cluster, or to one broker by its address. An answer that is an error raises `AdminRefused`.
+Queries about a topic go to every master that serves it, and the answers are merged; changes go to all masters of a
+cluster, or to one broker by its address. An error answer raises `AdminRefused`.
 
 Java: tools/admin/DefaultMQAdminExtImpl.java, client/impl/MQClientAPIImpl.java
 """
@@ -82,9 +82,10 @@ async def admin(
     hooks: Sequence[ClientHook] = (),
     pool: PoolConfig | None = None,
 ) -> AsyncIterator[Admin]:
-    """Calls over connections of their own, which end with the block. `namesrv`: `host:port;host:port`.
+    """Calls over separate connections, which end with the block. `namesrv`: `host:port;host:port`.
 
-    `hooks` see every request, and may sign it. `pool` says how to connect; else the environment says whether by TLS.
+    `hooks` see every request, and may sign it. `pool` configures connections; by default the environment decides about
+    TLS.
     """
     pool = pool or pool_of(os.environ)
     async with ConnectionPool(network or TcpNetwork(), pool, hooks=hooks) as connections:
@@ -92,7 +93,7 @@ async def admin(
 
 
 def chosen_name_servers(flag: str | None, environment: Mapping[str, str]) -> str:
-    """Those of the flag, else NAMESRV_ADDR, else this machine's."""
+    """The name servers of the flag, else NAMESRV_ADDR, else this machine's."""
     return flag or environment.get(NAMESRV_VARIABLE) or DEFAULT_NAMESRV
 
 
@@ -106,7 +107,7 @@ class Admin:
         self.use(namesrvs)
 
     def use(self, namesrvs: Sequence[str]) -> None:
-        """Ask these name servers from now on."""
+        """Use these name servers from now on."""
         self.namesrvs = tuple(namesrvs)
         self.namesrv = NamesrvCalls(self._pool, namesrvs, Random(), self._timeout)
 
@@ -130,7 +131,7 @@ class Admin:
         return answer
 
     async def ask_namesrv(self, code: RequestCode, header: Header | None = None) -> Command:
-        """One request to any name server that answers; the one that answered last is asked first."""
+        """One request to any name server that answers; the one that answered last is tried first."""
         others = [address for address in self.namesrvs if address != self.namesrv.current]
         for address in (self.namesrv.current, *others[:-1]):
             try:
@@ -141,11 +142,11 @@ class Admin:
         return await self.ask(others[-1], code, header)
 
     async def tell_all_namesrvs(self, code: RequestCode, header: Header | None = None, body: bytes = b"") -> None:
-        """The same request to every name server; they do not share what they know."""
+        """The same request to every name server; they share no state."""
         for address in self.namesrvs:
             await self.ask(address, code, header, body)
 
-    # ---- where things are
+    # ---- locations
 
     async def cluster(self) -> ClusterInfo:
         """All brokers."""
@@ -179,7 +180,7 @@ class Admin:
         route = await self.route(topic)
         return {one.brokerName: one.brokerAddrs[MASTER] for one in route.brokerDatas if MASTER in one.brokerAddrs}
 
-    # ---- what exists
+    # ---- listings
 
     async def topics(self) -> list[str]:
         """All topics, retry and dead-letter topics among them."""
@@ -203,7 +204,7 @@ class Admin:
         return sorted(name for name in found if not is_system_group(name))
 
     async def check_group(self, group: str) -> None:
-        """Raise NoSuchGroup where no broker knows the group, nor dead letters of it."""
+        """Raise NoSuchGroup if no broker knows the group or its dead letters."""
         if is_system_group(group) or group in await self.groups() or DLQ_PREFIX + group in await self.topics():
             return
         raise NoSuchGroup(f"no broker knows consumer group {group}; `rocketlet groups` lists those there are")
@@ -219,7 +220,7 @@ class Admin:
             return await self.masters()
 
     async def topic_stats(self, topic: str) -> TopicStatsTable:
-        """What each queue of a topic holds, over all brokers."""
+        """The offsets of each queue of a topic, over all brokers."""
         joined = TopicStatsTable()
         for address in (await self.masters_of(topic)).values():
             answer = await self.ask(address, RequestCode.GET_TOPIC_STATS_INFO, TopicHeader(topic=topic))
@@ -227,7 +228,7 @@ class Admin:
         return joined
 
     async def consume_stats(self, group: str, topic: str = "") -> ConsumeStats:
-        """How far a group is in each queue, over all brokers."""
+        """A group's progress in each queue, over all brokers."""
         joined = ConsumeStats()
         for address in (await self.masters_of_group(group)).values():
             header = GetConsumeStatsHeader(consumerGroup=group, topic=topic or None)
@@ -237,7 +238,7 @@ class Admin:
         return joined
 
     async def consumers(self, group: str) -> ConsumerConnection | None:
-        """The consumers of a group; None where none is online."""
+        """The consumers of a group; None if none is online."""
         for address in (await self.masters_of_group(group)).values():
             try:
                 answer = await self.ask(
@@ -251,7 +252,7 @@ class Admin:
         return None
 
     async def groups_of(self, topic: str) -> list[str]:
-        """Groups that consume a topic, or have."""
+        """Groups that consume or have consumed a topic."""
         found: set[str] = set()
         for address in (await self.masters_of(topic)).values():
             answer = await self.ask(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicHeader(topic=topic))

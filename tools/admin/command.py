@@ -1,11 +1,11 @@
-"""What all mqadmin commands share: `-n` and `--json`, a connection, and how a result is printed.
+"""Shared by all mqadmin commands: `-n` and `--json`, a connection, and printing results.
 
     @command("topicStatus")
     @click.option("-t", "--topic", required=True)
     async def topic_status(calls: Admin, topic: str) -> Result: ...
 
-A command gives back a Table or something Said, or yields several; both are printed as RocketMQ's mqadmin prints them,
-in columns that scripts know, or as JSON lines with --json. Options that take a word in RocketMQ (`-o true`) do so here.
+A command returns a Table or Said, or yields several; both are printed as by RocketMQ's mqadmin, in columns that scripts
+know, or as JSON lines with --json. Options with a value in RocketMQ (`-o true`) have one here.
 
 Java: tools/command/SubCommand.java, tools/command/MQAdminStartup.java
 """
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 
 class AdminError(RocketletError):
-    """A command cannot do what was requested, for a reason found here and not at a server."""
+    """A command failed for a reason found here and not at a server."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows by key; `heads` are key -> heading, in order. `after` is for people only."""
+    """Rows by key; `heads` are key -> heading, in order. `after` is printed for people only."""
 
     heads: Mapping[str, str]
     rows: Sequence[Mapping[str, Any]]
@@ -45,7 +45,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Lines for people, and for machines one JSON object, or a list of them, a line each."""
+    """Lines for people, and for machines one JSON object or a list of them, one per line."""
 
     lines: Sequence[str]
     data: Any = field(default_factory=lambda: {"done": True})
@@ -55,7 +55,7 @@ Result = Table | Said
 Answering = Callable[..., Awaitable[Result]]
 Yielding = Callable[..., AsyncIterator[Result]]
 
-# Of the brokers that a command goes to, one or those of a cluster.
+# Options that select one broker or those of a cluster.
 BROKER = click.option("-b", "--brokerAddr", "broker", metavar="HOST:PORT", help="This broker.")
 CLUSTER = click.option("-c", "--clusterName", "cluster", metavar="NAME", help="All masters of this cluster.")
 TOPIC = click.option("-t", "--topic", required=True, metavar="TOPIC", help="The topic.")
@@ -63,12 +63,12 @@ GROUP = click.option("-g", "--groupName", "group", required=True, metavar="GROUP
 
 
 class AdminCommand(click.Command):
-    """A command that others may use without a command line: the console does what mqadmin does."""
+    """A command that can be used without a command line, by the console."""
 
     answering: Answering
 
     async def run(self, calls: Admin, **chosen: Any) -> Result:
-        """What the command does with these options; the others have their defaults. Raises AdminError."""
+        """Run the command with these options; the others have their defaults. Raises AdminError."""
         options = self.make_context(self.name, [], resilient_parsing=True).params
         del options["namesrv"], options["as_json"]
         unknown = chosen.keys() - options.keys()
@@ -80,7 +80,7 @@ class AdminCommand(click.Command):
 
 
 def command(name: str) -> Callable[[Answering | Yielding], AdminCommand]:
-    """Make a click command of a function of (calls, **options). Its docstring is the help."""
+    """Turn a function of (calls, **options) into a click command. Its docstring is the help."""
 
     def made(function: Answering | Yielding) -> AdminCommand:
         @functools.wraps(function)
@@ -157,20 +157,20 @@ def _cell(value: Any) -> str:
 
 
 async def brokers_chosen(calls: Admin, broker: str | None, cluster: str | None) -> dict[str, str]:
-    """Name -> address of the brokers that -b and -c name; of all masters where both are missing."""
+    """Name -> address of the brokers selected by -b and -c; of all masters without them."""
     if broker:
         return {await calls.broker_name(broker) or broker: broker}
     return await calls.masters(cluster or "")
 
 
 def one_of(broker: str | None, cluster: str | None) -> None:
-    """Raise UsageError unless -b or -c is there, and only one of them."""
+    """Raise UsageError unless exactly one of -b and -c is given."""
     if bool(broker) == bool(cluster):
         raise click.UsageError("give -b, one broker's address, or -c, a cluster's name")
 
 
 def properties_lines(title: str, properties: Mapping[str, str]) -> list[str]:
-    """Names and values as mqadmin prints settings."""
+    """Settings in mqadmin's format."""
     return [title, *(f"{key:<50}=  {value}" for key, value in properties.items()), ""]
 
 

@@ -1,7 +1,7 @@
 """The account that our commands sign as: ROCKETLET_ACCESS_KEY and ROCKETLET_SECRET_KEY, else RocketMQ's tools.yml; and
-whether they connect by TLS: ROCKETLET_TLS=true, with ROCKETLET_TLS_CA_FILE and its like, as all clients of ours.
+whether they use TLS: ROCKETLET_TLS=true, with ROCKETLET_TLS_CA_FILE and the like, as for all our clients.
 
-`tools.yml` lies in conf/ of ROCKETMQ_HOME, as for RocketMQ's mqadmin. Without either nothing is signed.
+`tools.yml` is in conf/ of ROCKETMQ_HOME, as for RocketMQ's mqadmin. Without either, nothing is signed.
 
 Java: acl/common/AclUtils.java (getAclRPCHook), tools/command/MQAdminStartup.java
 """
@@ -42,7 +42,7 @@ def signer(environment: Mapping[str, str]) -> list[Signer]:
 
 
 def pool_of(environment: Mapping[str, str]) -> PoolConfig:
-    """How to connect."""
+    """The settings of connections."""
     if not is_true(environment.get(TLS_VARIABLE, "")):
         return PoolConfig()
     found = {name: environment.get(variable, "") for name, variable in TLS_VARIABLES.items()}

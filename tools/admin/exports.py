@@ -1,4 +1,4 @@
-"""mqadmin: the state of a cluster in files, to copy or to report it. exportMetadata exportConfigs exportMetrics.
+"""mqadmin: the state of a cluster in files, for copies or reports. exportMetadata exportConfigs exportMetrics.
 
 Java: tools/command/export/ExportMetadataCommand.java, ExportConfigsCommand.java, ExportMetricsCommand.java
 """
@@ -26,7 +26,7 @@ _PATH = click.option(
     "-f", "--filePath", "folder", default="/tmp/rocketmq/export", show_default=True, metavar="DIR", help="Where to."
 )
 _NEEDED_CLUSTER = click.option("-c", "--clusterName", "cluster", required=True, metavar="NAME", help="The cluster.")
-# What exportConfigs keeps of a broker's settings: what must be the same where its data goes.
+# The settings exported by exportConfigs: those that must be equal wherever the data goes.
 _CONFIGS = (
     "brokerClusterName", "brokerId", "brokerName", "brokerRole", "fileReservedTime", "filterServerNums",
     "flushDiskType", "maxMessageSize", "messageDelayLevel", "msgTraceTopicName", "slaveReadEnable", "traceOn",

@@ -167,7 +167,7 @@ async def _write_permission(calls: Admin, broker: str, what: str) -> Said:
     return Said(lines, rows)
 
 
-async def _have_all(calls: Admin, code: RequestCode, broker: str | None, cluster: str | None) -> Said:
+async def _ask_all(calls: Admin, code: RequestCode, broker: str | None, cluster: str | None) -> Said:
     brokers = await brokers_chosen(calls, broker, cluster)
     for address in brokers.values():
         await calls.ask(address, code, timeout=60.0)
@@ -182,7 +182,7 @@ _CLUSTER = click.option("-c", "--cluster", metavar="NAME", help="All masters of 
 @_CLUSTER
 async def clean_expired_cq(calls: Admin, broker: str | None, cluster: str | None) -> Result:
     """Delete queue files that refer only to deleted messages."""
-    return await _have_all(calls, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, broker, cluster)
+    return await _ask_all(calls, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, broker, cluster)
 
 
 @command("deleteExpiredCommitLog")
@@ -190,7 +190,7 @@ async def clean_expired_cq(calls: Admin, broker: str | None, cluster: str | None
 @_CLUSTER
 async def delete_expired_commit_log(calls: Admin, broker: str | None, cluster: str | None) -> Result:
     """Delete log files older than fileReservedTime now, not at deleteWhen."""
-    return await _have_all(calls, RequestCode.DELETE_EXPIRED_COMMITLOG, broker, cluster)
+    return await _ask_all(calls, RequestCode.DELETE_EXPIRED_COMMITLOG, broker, cluster)
 
 
 @command("cleanUnusedTopic")
@@ -198,7 +198,7 @@ async def delete_expired_commit_log(calls: Admin, broker: str | None, cluster: s
 @_CLUSTER
 async def clean_unused_topic(calls: Admin, broker: str | None, cluster: str | None) -> Result:
     """Delete queue files of topics that no longer exist."""
-    return await _have_all(calls, RequestCode.CLEAN_UNUSED_TOPIC, broker, cluster)
+    return await _ask_all(calls, RequestCode.CLEAN_UNUSED_TOPIC, broker, cluster)
 
 
 @command("statsAll")

@@ -1,8 +1,8 @@
 """mqadmin: changing a group's offsets. resetOffsetByTime skipAccumulatedMessage cloneGroupOffset.
 
-The broker resets the offsets of a group with members, and tells them (222). If there are none, the broker answers 206,
-and the offsets are written from here: for each queue the offset of the time, but unless forced at most the
-group's present offset.
+The broker resets the offsets of a group with members, and notifies them (222). If there are none, the broker answers
+206, and the offsets are written from here: for each queue the offset of the time, but unless forced at most the group's
+present offset.
 
 Java: tools/command/offset/ResetOffsetByTimeCommand.java, ResetOffsetByTimeOldCommand.java, CloneGroupOffsetCommand.java
 """
@@ -120,7 +120,7 @@ async def _by_hand(calls: Admin, group: str, topic: str, at: int, force: bool) -
 async def _positions(
     calls: Admin, broker_name: str, address: str, group: str, topic: str
 ) -> dict[MessageQueue, tuple[int, int]]:
-    """Queue -> its end, and where the group is; at its begin in a topic that it has never consumed."""
+    """Queue -> its end and the group's offset; the begin in a topic that the group has never consumed."""
     header = GetConsumeStatsHeader(consumerGroup=group, topic=topic)
     stats = ConsumeStats.from_json((await calls.ask(address, RequestCode.GET_CONSUME_STATS, header)).body)
     if stats.offsetTable:

@@ -1,6 +1,6 @@
 """mqadmin: pop and delayed messages. setConsumeMode inFlight delayedMessages.
 
-The last two ask what only our brokers tell.
+The last two work only with our brokers.
 
 Java: tools/command/consumer/SetConsumeModeSubCommand.java
 """

@@ -168,7 +168,7 @@ async def query_msg_trace_by_id(calls: Admin, message_id: str, topic: str) -> Re
         found = await by_key(calls, topic, message_id, _MOST)
     except NoSuchTopic:
         raise AdminError(
-            f"there is no topic {topic}: no client has recorded a trace, which each does only if told to"
+            f"there is no topic {topic}: no client has recorded a trace, which each does only if enabled"
         ) from None
     views = [view for one in found for view in trace.decode(one.body.decode()) if message_id == view["msgId"]]
     if not views:

@@ -1,4 +1,4 @@
-"""Messages for mqadmin: found by key, id or offset, or pulled queue by queue, and how they are shown.
+"""Messages for mqadmin: found by key, id or offset, or pulled queue by queue, and their display.
 
 Java: tools/admin/DefaultMQAdminExtImpl.java (viewMessage, queryMessage)
 """
@@ -48,7 +48,7 @@ async def span(calls: Admin, address: str, queue: MessageQueue, begin: int | Non
     if begin is not None:
         first = max(first, await calls.brokers.offset_at(address, queue, begin))
     if end is not None:
-        # The offset nearest to the time is the last one still wanted; the messages themselves decide exactly.
+        # The offset nearest to the time is the last candidate; the messages themselves decide exactly.
         behind = min(behind, await calls.brokers.offset_at(address, queue, end) + 1)
     return first, behind
 
@@ -100,7 +100,8 @@ async def at_offset(calls: Admin, broker_name: str, topic: str, queue_id: int, o
 
 
 async def by_offset_id(calls: Admin, message_id: str) -> tuple[ReceivedMessage, str]:
-    """The message of an offset id, and the address of its broker. Raises AdminError, also for an id of another kind."""
+    """The message of an offset id, and the address of its broker. Raises AdminError, including for an id of another
+    kind."""
     try:
         ip, port, log_offset = parse_offset_message_id(message_id)
     except InvalidMessageId as error:

@@ -1,7 +1,7 @@
 """mqadmin: masters and slaves. haStatus (of RocketMQ 5's mqadmin); promoteSlave demoteMaster, and for replicas that
 elect their master switchMaster resignMaster addInSync removeInSync (ours).
 
-Java: tools/command/ha/HAStatusSubCommand.java (5.x); the rest is nothing of RocketMQ's
+Java: tools/command/ha/HAStatusSubCommand.java (5.x); the rest has no counterpart
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.tools.admin.calls import MASTER, Admin
 from rocketlet.tools.admin.command import BROKER, Result, Said, command, one_of, wire_time
 
-# A hand-over waits for what the slave lacks, at most 10 s at each of its three steps.
+# A hand-over waits for the slave to catch up, at most 10 s in each of its three steps.
 _SWITCH_SECONDS = 40.0
 _ONE = click.option("-b", "--brokerAddr", "address", required=True, metavar="HOST:PORT", help="The broker's address.")
 
@@ -82,7 +82,7 @@ def _of_master(address: str, info: HARuntimeInfo) -> list[str]:
 
 
 def _of_group(info: HARuntimeInfo) -> list[str]:
-    """Where replicas elect their master."""
+    """For replicas that elect their master."""
     told = [
         ("#State", "failoverState"), ("#Replica", "replica"), ("#Epoch", "epoch"), ("#Leader", "leader"),
         ("#InSync", "inSyncReplicas"), ("#ConfirmedOffset", "confirmedOffset"), ("#Coordinator", "coordinatorTrouble"),
@@ -135,7 +135,7 @@ async def promote_slave(calls: Admin, address: str, force: bool, sync: bool) -> 
     lines = [f"{address} is the master now; its log ends at {told.logEnd}."]
     if force:
         if missing is None:
-            lines.append("How far the old master's log went is not known, so neither is what may be missing.")
+            lines.append("The end of the old master's log is unknown, and so is what may be missing.")
         else:
             lines.append(
                 f"{missing} bytes of the old master's log may be missing, besides what it wrote in the"
@@ -193,7 +193,7 @@ async def switch_master(calls: Admin, address: str, replica: str) -> Result:
                 try:
                     told = await _failover_of(calls, other)
                 except RocketletError:
-                    continue  # it begins anew at this moment
+                    continue  # it is restarting at this moment
                 if told.get("failoverState") == "leading" and int(told["epoch"]) > before:
                     leader = other
                     if number == MASTER:
@@ -245,13 +245,13 @@ async def _failover_of(calls: Admin, address: str) -> dict[str, str]:
 
 
 async def _name_of(calls: Admin, address: str) -> str:
-    """The brokerName that this address is registered under; empty where it is under none."""
+    """The brokerName under which this address is registered; empty if none."""
     table = (await calls.cluster()).brokerAddrTable
     return next((name for name, one in table.items() if address in one.brokerAddrs.values()), "")
 
 
 async def _replicas_of(calls: Admin, name: str) -> list[tuple[int, str]]:
-    """Ids and addresses of the brokers of a name; of all names where it is empty."""
+    """Ids and addresses of the brokers of a name; of all names if it is empty."""
     table = (await calls.cluster()).brokerAddrTable
     chosen = [one for other, one in table.items() if name in ("", other)]
     return sorted(pair for one in chosen for pair in one.brokerAddrs.items())

@@ -25,7 +25,7 @@ from rocketlet.tools.admin.sending import Send, sender
 
 
 async def _timed(send: Send, topic: str, size: int, queue: MessageQueue | None = None) -> dict[str, Any]:
-    """One send: what came of it, and its time in milliseconds."""
+    """One send: its result, and its time in milliseconds."""
     began = time.perf_counter()
     try:
         row = await send(topic, b"a" * size, queue=queue)
@@ -40,7 +40,7 @@ async def _timed(send: Send, topic: str, size: int, queue: MessageQueue | None =
 
 
 def _mean(rows: list[dict[str, Any]]) -> float:
-    """Without the first, which connects."""
+    """The mean without the first, which connects."""
     times = [row["rt"] for row in rows[1:] or rows]
     return round(sum(times) / len(times), 2) if times else 0.0
 

@@ -1,4 +1,4 @@
-"""How mqadmin sends: with the producer that every client has inside, in the loop that the command runs in.
+"""How mqadmin sends: with the producer inside every client, in the command's own loop.
 
 Java: tools/command/message/SendMessageCommand.java
 """
@@ -19,7 +19,7 @@ Send = Callable[..., Awaitable[dict[str, Any]]]
 async def sender(
     namesrvs: Sequence[str], group: str = "rocketlet-admin", world: World | None = None, **settings: Any
 ) -> AsyncIterator[Send]:
-    """A function that sends one message: `await send(topic, body, tags=…, keys=…, queue=…)`; gives what came of it."""
+    """A function that sends one message: `await send(topic, body, tags=…, keys=…, queue=…)`; returns the result."""
     from rocketlet.client import AsyncProducer, Message, MessageQueue
 
     async with AsyncProducer(group, namesrv=";".join(namesrvs), world=world, **settings) as producer:

@@ -5,7 +5,7 @@
     SubAfter       request msgId cost success keys [code [time group]]
     EndTransaction time region group topic msgId tags keys storeHost type client transactionId state fromCheck
 
-A SubAfter of old clients has no time and group of its own; those are its SubBefore's, which has the same request id.
+An old client's SubAfter has no time and group; they are taken from its SubBefore, which has the same request id.
 
 Java: client/trace/TraceDataEncoder.java
 """
@@ -27,7 +27,7 @@ def decode(text: str) -> list[dict[str, Any]]:
         try:
             view = _view(fields, begun)
         except (IndexError, ValueError):
-            continue  # of a version that we do not know
+            continue  # of an unknown version
         if view is not None:
             views.append(view)
     return views + [one for one in begun.values() if one.pop("open", False)]

@@ -1,4 +1,4 @@
-"""The table of SQL92 filters: versions, leaving and coming back, and its file."""
+"""The table of SQL92 filters: versions, groups that leave and return, and its file."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def expression_of(filters: ConsumerFilters, topic: str = "t", group: str = "g") 
     return known.selector.expression if known else None
 
 
-def test_tags_have_no_entry() -> None:
+def test_tag_subscriptions_have_no_entry() -> None:
     assert len(table(Subscription("t", "*"), Subscription("u", "A", tags={"A"}, codes={65}))) == 0
 
 
-def test_a_newer_version_replaces_and_an_older_does_not() -> None:
+def test_only_a_newer_version_replaces_a_filter() -> None:
     filters = table(sql("t", "a = 1", 5))
     filters.register("g", [sql("t", "a = 2", 4)], 1001)
     filters.register("g", [sql("t", "a = 3", 5)], 1002)
@@ -49,7 +49,7 @@ def test_a_newer_version_replaces_and_an_older_does_not() -> None:
     assert (known.selector.expression, known.client_version, known.born) == ("a = 4", 6, 1003)
 
 
-def test_the_same_expression_keeps_its_birth() -> None:
+def test_the_same_expression_keeps_its_creation_time() -> None:
     filters = table(sql("t", "a = 1", 5))
     before = filters.version
     filters.register("g", [sql("t", "a = 1", 9)], 2000)
@@ -59,7 +59,7 @@ def test_the_same_expression_keeps_its_birth() -> None:
     assert filters.version > before
 
 
-def test_what_does_not_compile_takes_the_old_away(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_expression_that_does_not_compile_removes_the_old_one(caplog: pytest.LogCaptureFixture) -> None:
     filters = table(sql("t", "a = 1", 5))
     filters.register("g", [sql("t", "a !", 6)], 2000)
     assert filters.get("t", "g") is None
@@ -76,7 +76,7 @@ def test_leaving_and_coming_back() -> None:
     assert gone is not None
     assert gone.dead
     filters.group_left("g", 3000)
-    assert [known.left for known in filters.of_group("g")] == [3000, 2000]
+    assert {known.topic: known.left for known in filters.of_group("g")} == {"t": 3000, "u": 2000}
     filters.register("g", [sql("t", "a = 1", 5)], 4000)
     back = filters.get("t", "g")
     assert back is not None
@@ -94,7 +94,7 @@ def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch, caplog: pytest.Lo
     assert expression_of(filters) == "a = 2"
 
 
-def test_the_file_of_a_java_broker(vectors: Path) -> None:
+def test_a_java_brokers_file_is_read(vectors: Path) -> None:
     text = (vectors / "config" / "sql" / "consumerFilter.json").read_bytes()
     filters = ConsumerFilters(BLOOM)
     filters.load(fastjson.loads(text), now=1795006400000)
@@ -114,7 +114,7 @@ def test_loaded_filters_wait_for_their_group() -> None:
     assert not known.dead
 
 
-def test_other_bit_maps_make_the_file_worthless(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_for_other_bit_maps_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
     other = ConsumerFilters(Bloom.for_groups(64, 20))
     other.register("g", [sql("t", "a = 1", 5)], 1000)
     filters = ConsumerFilters(BLOOM)
@@ -126,7 +126,7 @@ def test_other_bit_maps_make_the_file_worthless(caplog: pytest.LogCaptureFixture
 @pytest.mark.parametrize(
     "change", [{"expression": "a !"}, {"topic": "../x"}, {"bornTime": "x"}, {"bloomFilterData": 1}]
 )
-def test_nonsense_in_the_file_is_left_out(change: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+def test_nonsense_in_the_file_is_skipped(change: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
     body = table(sql("t", "a = 1", 5), sql("u", "b = 1", 5)).to_body()
     body["filterDataByTopic"]["t"]["groupFilterData"]["g"].update(change)
     filters = ConsumerFilters(BLOOM)
@@ -136,14 +136,14 @@ def test_nonsense_in_the_file_is_left_out(change: dict[str, Any], caplog: pytest
 
 
 @pytest.mark.parametrize("body", [None, [], {}, {"filterDataByTopic": 3}, {"filterDataByTopic": {"t": {}}}])
-def test_an_empty_or_foreign_file(body: Any) -> None:
+def test_an_empty_or_unrelated_file_is_ignored(body: Any) -> None:
     filters = ConsumerFilters(BLOOM)
     filters.load(body, now=1)
     assert len(filters) == 0
 
 
-def test_bit_maps_as_a_java_broker_stored_them(vectors: Path, tmp_path: Path) -> None:
-    """Every unit of the recorded extension files, computed again from the log and the table of filters."""
+def test_bit_maps_match_those_of_a_java_broker(vectors: Path, tmp_path: Path) -> None:
+    """Every unit of the recorded extension files, recomputed from the log and the table of filters."""
     case = vectors / "stores" / "ext"
     unpack("ext", tmp_path)
     log = (tmp_path / "store" / "commitlog" / "00000000000000000000").read_bytes()

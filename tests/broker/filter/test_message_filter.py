@@ -25,7 +25,7 @@ def filters(expression: str = "a = 1", topic: str = "t", born: int = 1000) -> Co
     return table
 
 
-def test_tags_are_asked_by_their_hash() -> None:
+def test_tags_are_matched_by_hash() -> None:
     wanted = by_tags(parse_tags("t", "A || B", 1))
     assert wanted.by_code is not None
     assert wanted.by_code(string_hash("B"))
@@ -34,7 +34,7 @@ def test_tags_are_asked_by_their_hash() -> None:
     assert by_tags(parse_tags("t", "*", 1)) is EVERYTHING
 
 
-def test_an_expression_is_asked_of_the_record() -> None:
+def test_an_expression_is_evaluated_on_the_record() -> None:
     wanted = by_selector(Selector("a = 1"))
     assert wanted.by_record is not None
     assert wanted.by_record(record(a="1"))
@@ -46,7 +46,7 @@ def test_an_expression_is_asked_of_the_record() -> None:
         )
 
 
-def test_bits_answer_for_messages_that_knew_the_filter() -> None:
+def test_the_bit_map_answers_for_messages_stored_with_the_filter() -> None:
     table = filters()
     known = table.get("t", "g")
     assert known is not None
@@ -64,7 +64,7 @@ def test_bits_answer_for_messages_that_knew_the_filter() -> None:
     assert not wanted.by_record(record(a="2"))
 
 
-def test_a_retried_message_is_asked_by_where_it_came_from() -> None:
+def test_a_retried_message_is_filtered_by_its_original_topic() -> None:
     wanted = by_origin("%RETRY%g", filters(topic="origin")).by_record
     assert wanted is not None
     assert wanted(record(RETRY_TOPIC="origin", a="1"))

@@ -1,4 +1,4 @@
-"""SQL92 selectors: the grammar's table of cases, what RocketMQ's own parser says, and a slow evaluator beside ours."""
+"""SQL92 selectors: a table of cases, RocketMQ's own parser, and a slow evaluator for comparison."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def verdict(expression: str, **properties: str) -> str:
 @pytest.mark.parametrize(
     ("expression", "properties", "expected"),
     [
-        # A bare property is no condition, only present or not.
+        # A bare property is not a condition, only present or absent.
         ("a", {"a": "true"}, "F"),
         ("a", ABSENT, "N"),
         ("NOT a", {"a": "x"}, "T"),
-        # What follows a complete condition is not read.
+        # Text after a complete condition is not read.
         ("a LIKE 'x'", {"a": "x"}, "F"),
         ("a + 1 = 3", {"a": "2"}, "F"),
         ("a > 007", {"a": "1"}, "T"),
@@ -46,7 +46,7 @@ def verdict(expression: str, **properties: str) -> str:
         # NOT binds tighter than `=`.
         ("NOT a = 3", {"a": "4"}, "F"),
         ("NOT (a = 3)", {"a": "4"}, "T"),
-        # A whole number demands one of its range, a float any number.
+        # A whole number requires one in its range, a float any number.
         ("a > 3", {"a": "4"}, "T"),
         ("a > 3", {"a": "abc"}, "X"),
         ("a > 3", {"a": "4.5"}, "X"),
@@ -62,7 +62,7 @@ def verdict(expression: str, **properties: str) -> str:
         ("a = 3L", {"a": "3"}, "T"),
         ("a = -3", {"a": "-3"}, "T"),
         ("-a = 3", {"a": "-3"}, "N"),
-        # Text is equal or not, and has no order; two properties are compared as doubles.
+        # Text is equal or not, without an order; two properties are compared as doubles.
         ("a = '3'", {"a": "3.0"}, "F"),
         ("a = 'it''s'", {"a": "it's"}, "T"),
         ("a > b", {"a": "10", "b": "9.5"}, "T"),
@@ -84,7 +84,7 @@ def verdict(expression: str, **properties: str) -> str:
         ("a > 3 AND b = 'x'", {"b": "y"}, "F"),
         ("a > 3 AND b = 'x'", {"b": "x"}, "N"),
         ("NOT (a > 3)", ABSENT, "N"),
-        # Terms behind the one that decides are not looked at, nor are their errors.
+        # Terms after the deciding one are not evaluated, so their errors do not occur.
         ("b = 'x' OR a > 3", {"a": "abc", "b": "x"}, "T"),
         ("a > 3 OR b = 'x'", {"a": "abc", "b": "x"}, "X"),
         ("b = 'y' AND a > 3", {"a": "abc", "b": "x"}, "F"),
@@ -216,7 +216,7 @@ def test_reads_the_property_bytes_of_a_record() -> None:
     assert not Selector("size > 3").matches(b"size\x01big")
 
 
-def test_is_compiled_once() -> None:
+def test_an_expression_is_compiled_once() -> None:
     assert compiled("a = 'once'") is compiled("a = 'once'")
     with pytest.raises(FilterSyntaxError):
         compiled("a =")

@@ -1,4 +1,4 @@
-"""Facts about pops: read as they were written, and nothing else is taken for one."""
+"""Facts about pops: written facts are read back, and nothing else is accepted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "formats" / "state_log.md"
 
 
 @given(keys, long, long, offsets, entries, st.none() | names)
-def test_what_was_written_is_read(
+def test_written_facts_are_read_back(
     key: Key, one: int, other: int, some: list[int], table: list[Entry], attempt: str | None
 ) -> None:
     given = [entry._replace(due=other if entry.times else 0, popped=one if entry.times else 0) for entry in table]
@@ -41,7 +41,7 @@ def test_what_was_written_is_read(
 
 
 @given(st.binary(max_size=80))
-def test_other_bytes_raise_nothing_else(data: bytes) -> None:
+def test_arbitrary_bytes_raise_only_the_documented_error(data: bytes) -> None:
     try:
         for fact in facts.read(data):
             facts.apply(fact, InFlight())
@@ -50,13 +50,13 @@ def test_other_bytes_raise_nothing_else(data: bytes) -> None:
 
 
 @given(keys, offsets, st.data())
-def test_a_fact_that_is_cut_is_none(key: Key, some: list[int], data: st.DataObject) -> None:
+def test_a_truncated_fact_is_rejected(key: Key, some: list[int], data: st.DataObject) -> None:
     whole = facts.done(key, some)
     with pytest.raises(FactError):
         list(facts.read(whole[: data.draw(st.integers(1, len(whole) - 1))]))
 
 
-def test_the_example_of_the_page() -> None:
+def test_the_documented_example_holds() -> None:
     text = re.search(r"Example, two messages.*?: `([0-9a-f\s]+)`", PAGE.read_text(), re.DOTALL)
     assert text is not None
     raw = bytes.fromhex(text[1])

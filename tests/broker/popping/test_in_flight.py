@@ -1,4 +1,4 @@
-"""The table of what is in flight, against a dictionary."""
+"""The table of messages in flight, compared with a dictionary."""
 
 from __future__ import annotations
 
@@ -8,18 +8,38 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from rocketlet.broker.popping import in_flight
 from rocketlet.broker.popping.in_flight import NEVER, Entry, InFlight, in_order
 
-in_flight_block = in_flight._BLOCK
+SIZES = {"_BLOCK": 8, "_SHORTEST_RUN": 2, "_MOST_RUNS": 3}
+usual_sizes = {name: getattr(in_flight, name) for name in SIZES}
 
 
 class Model(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        in_flight._BLOCK = 8  # type: ignore[misc]
+        for name, size in SIZES.items():
+            setattr(in_flight, name, size)
         self.table = InFlight()
         self.model: dict[int, Entry] = {}
+        self.rows: list[range] = []
 
     def teardown(self) -> None:
-        in_flight._BLOCK = in_flight_block  # type: ignore[misc]
+        for name, size in usual_sizes.items():
+            setattr(in_flight, name, size)
+
+    @rule(count=st.integers(1, 20), due=st.integers(0, 3))
+    def deliver(self, count: int, due: int) -> None:
+        offsets = range(self.table.next, self.table.next + count)
+        self.table.append(offsets, due * 15, due)
+        self.model |= {offset: Entry(offset, due * 15, due, 1, 0) for offset in offsets}
+        self.rows.append(offsets)
+
+    @rule(data=st.data(), cut=st.integers(-2, 2))
+    def done_row(self, data: st.DataObject, cut: int) -> None:
+        if self.rows:
+            row = data.draw(st.sampled_from(self.rows))
+            offsets = row[max(cut, 0) : min(len(row) + cut, len(row))]
+            assert list(self.table.done_all(offsets)) == [
+                offset for offset in offsets if self.model.pop(offset, None) is not None
+            ]
 
     @rule(count=st.integers(1, 20), due=st.integers(0, 50), times=st.integers(0, 3))
     def append(self, count: int, due: int, times: int) -> None:
@@ -61,11 +81,14 @@ class Model(RuleBasedStateMachine):
 
     @invariant()
     def they_agree(self) -> None:
+        assert len(self.table) == len(self.model)
+        assert self.table.floor == min(self.model, default=self.table.next)
+
+    @rule()
+    def look(self) -> None:
         expected = [entry for _, entry in sorted(self.model.items())]
         assert list(self.table) == expected
         assert [entry for piece in self.table.pieces() for entry in piece] == expected
-        assert len(self.table) == len(expected)
-        assert self.table.floor == min(self.model, default=self.table.next)
         counts = self.table.counts(25)
         assert counts.invisible + counts.due + counts.held >= len(expected)
         for offset in range(0, 120, 7):
@@ -75,7 +98,7 @@ class Model(RuleBasedStateMachine):
 TestInFlight = Model.TestCase
 
 
-def test_a_group_that_somebody_has_waits() -> None:
+def test_a_message_group_in_flight_waits() -> None:
     table = [Entry(0, 100, 1, 1, 7), Entry(1, 0, 0, 0, 7), Entry(2, 40, 1, 1, 8), Entry(3, 0, 0, 0, 8)]
     found = in_order(table, 50, 10)
     assert [entry.offset for entry in found.entries] == [2, 3]

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+from random import Random
+
 import pytest
 import trio
 from trio.testing import MockClock
 
 from rocketlet.broker import fact_log
 from rocketlet.broker.filter.selector import Selector
+from rocketlet.broker.handlers import pop_message
+from rocketlet.broker.popping import waiting
 from rocketlet.common.topic import STATE_TOPIC
+from rocketlet.remoting.faults import Faults
 from rocketlet.remoting.protocol.header import from_ext
 from rocketlet.remoting.protocol.offsets import QueryConsumerOffsetHeader
 from rocketlet.remoting.protocol.popping import (
@@ -20,6 +26,8 @@ from rocketlet.remoting.protocol.popping import (
     parse_info,
 )
 from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.response_codes import POLLING_FULL, POLLING_TIMEOUT
+from rocketlet.store.config import FlushDiskType
 from rocketlet.store.errors import DiskFull
 from rocketlet.store.memory_disk import MemoryDisk
 from tests.support.memory_broker import RunningBroker, memory_broker
@@ -37,7 +45,7 @@ async def send_some(one: RunningBroker, count: int, *, queues: int = 4, **proper
         assert answer.code == 0
 
 
-async def test_what_was_acknowledged_never_comes_again_and_the_rest_does(autojump_clock: MockClock) -> None:
+async def test_acknowledged_messages_never_return_and_the_rest_do(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await send_some(one, 8)
         popper = Popper(one)
@@ -62,7 +70,7 @@ async def test_two_consumers_share_a_queue(autojump_clock: MockClock) -> None:
         assert bodies(left) + bodies(right) == [b"m%d" % number for number in range(8)]
 
 
-async def test_a_restart_after_a_crash_knows_who_has_what(autojump_clock: MockClock) -> None:
+async def test_a_restart_after_a_crash_restores_in_flight_messages(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await send_some(one, 6, queues=1)
         popper = Popper(one)
@@ -80,7 +88,7 @@ async def test_a_restart_after_a_crash_knows_who_has_what(autojump_clock: MockCl
         assert b"m0" not in bodies(await popper.pop())
 
 
-async def test_a_pop_waits_and_is_woken_by_a_message(autojump_clock: MockClock) -> None:
+async def test_a_parked_pop_is_woken_by_a_message(autojump_clock: MockClock) -> None:
     async with memory_broker() as one, one.client() as other, trio.open_nursery() as nursery:
         await send_some(one, 1)
         popper = Popper(one)
@@ -99,7 +107,7 @@ async def test_a_pop_waits_and_is_woken_by_a_message(autojump_clock: MockClock) 
         assert trio.current_time() == began
 
 
-async def test_a_pop_that_waits_is_woken_when_a_message_comes_again(autojump_clock: MockClock) -> None:
+async def test_a_parked_pop_is_woken_when_a_message_becomes_visible_again(autojump_clock: MockClock) -> None:
     async with memory_broker() as one, one.client() as other:
         await send_some(one, 1)
         popper = Popper(one, invisible_ms=3_000)
@@ -109,7 +117,7 @@ async def test_a_pop_that_waits_is_woken_when_a_message_comes_again(autojump_clo
         assert 3.0 <= trio.current_time() - began < 3.01
 
 
-async def test_a_change_to_now_wakes_who_waits(autojump_clock: MockClock) -> None:
+async def test_changing_the_invisible_time_to_zero_wakes_a_parked_pop(autojump_clock: MockClock) -> None:
     async with memory_broker() as one, one.client() as other, trio.open_nursery() as nursery:
         await send_some(one, 1)
         popper = Popper(one)
@@ -128,7 +136,7 @@ async def test_a_change_to_now_wakes_who_waits(autojump_clock: MockClock) -> Non
         assert trio.current_time() - began < 0.01
 
 
-async def test_polling_ends_in_time(autojump_clock: MockClock) -> None:
+async def test_a_parked_pop_ends_at_its_deadline(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await send_some(one, 1)
         popper = Popper(one)
@@ -140,7 +148,7 @@ async def test_polling_ends_in_time(autojump_clock: MockClock) -> None:
         assert (await popper.answer(poll_ms=1_000, bornTime=START_MS - 5_000)).code == 210
 
 
-async def test_messages_die_after_as_many_deliveries_as_their_group_allows(autojump_clock: MockClock) -> None:
+async def test_messages_become_dead_letters_after_the_groups_maximum_deliveries(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await send_some(one, 1)
         popper = Popper(one, invisible_ms=1_000)
@@ -170,7 +178,7 @@ async def test_an_old_handle_acknowledges_but_changes_nothing(autojump_clock: Mo
         assert await popper.pop() == []
 
 
-async def test_message_groups_wait_for_their_own_alone(autojump_clock: MockClock) -> None:
+async def test_a_message_group_waits_only_for_its_own_messages(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         for number, group in enumerate("aabab"):
             await one.send("T", f"{group}{number}".encode(), 0, __SHARDINGKEY=group)
@@ -184,7 +192,7 @@ async def test_message_groups_wait_for_their_own_alone(autojump_clock: MockClock
         assert [got.body for got in await popper.pop()] == [b"a1", b"a3"]
 
 
-async def test_an_attempt_that_comes_again_gets_the_same_again(autojump_clock: MockClock) -> None:
+async def test_a_repeated_attempt_id_gets_the_same_messages(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         for number in range(4):
             await one.send("T", b"m%d" % number, 0)
@@ -199,7 +207,7 @@ async def test_an_attempt_that_comes_again_gets_the_same_again(autojump_clock: M
         assert [(got.body, got.times) for got in await popper.pop(2, attemptId="x")] == [(b"m0", 0), (b"m1", 0)]
 
 
-async def test_an_ack_in_order_wakes_who_waits_for_the_next(autojump_clock: MockClock) -> None:
+async def test_an_orderly_ack_wakes_the_pop_waiting_for_the_next_message(autojump_clock: MockClock) -> None:
     async with memory_broker() as one, one.client() as other, trio.open_nursery() as nursery:
         await send_some(one, 2, queues=1)
         popper = Popper(one, order=True)
@@ -219,7 +227,7 @@ async def test_an_ack_in_order_wakes_who_waits_for_the_next(autojump_clock: Mock
         assert trio.current_time() - began < 0.01
 
 
-async def test_a_filter_that_comes_with_a_pop(autojump_clock: MockClock) -> None:
+async def test_a_pop_may_carry_a_filter(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         for number in range(6):
             await one.send("T", b"m%d" % number, 0, TAGS="AB"[number % 2], n=str(number))
@@ -228,7 +236,7 @@ async def test_a_filter_that_comes_with_a_pop(autojump_clock: MockClock) -> None
         assert (await Popper(one, "G3").answer(exp="n >", expType="SQL92")).code == 23
 
 
-async def test_a_long_filter_looks_at_few_records_at_once(
+async def test_a_long_filter_examines_few_records_at_once(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_once: list[int] = []
@@ -292,7 +300,7 @@ async def test_notification_peek_and_polling_info(autojump_clock: MockClock) -> 
         assert (answer.ext or {})["pollingNum"] == "0"
 
 
-async def test_the_committed_offset_is_the_first_that_is_not_done(autojump_clock: MockClock) -> None:
+async def test_the_committed_offset_is_the_first_unfinished_one(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await send_some(one, 4, queues=1)
         popper = Popper(one)
@@ -303,7 +311,7 @@ async def test_the_committed_offset_is_the_first_that_is_not_done(autojump_clock
         assert ((await one.call(RequestCode.QUERY_CONSUMER_OFFSET, header)).ext or {})["offset"] == "1"
 
 
-async def test_a_group_that_is_set_back_begins_there_again(autojump_clock: MockClock) -> None:
+async def test_a_reset_group_starts_again_at_the_new_offset(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await send_some(one, 3, queues=1)
         popper = Popper(one)
@@ -313,7 +321,7 @@ async def test_a_group_that_is_set_back_begins_there_again(autojump_clock: MockC
         assert bodies(await popper.pop()) == [b"m1", b"m2"]
 
 
-async def test_a_group_that_is_set_back_stays_there_over_a_crash_at_once(autojump_clock: MockClock) -> None:
+async def test_a_reset_survives_an_immediate_crash(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await send_some(one, 3, queues=1)
         popper = Popper(one)
@@ -325,7 +333,7 @@ async def test_a_group_that_is_set_back_stays_there_over_a_crash_at_once(autojum
         assert bodies(await Popper(two).pop()) == [b"m1", b"m2"]
 
 
-async def test_pops_and_acks_of_one_turn_are_one_record(autojump_clock: MockClock) -> None:
+async def test_pops_and_acks_of_one_turn_share_a_record(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await send_some(one, 40, queues=1)
         popper = Popper(one)
@@ -335,11 +343,35 @@ async def test_pops_and_acks_of_one_turn_are_one_record(autojump_clock: MockCloc
             for message in got:
                 nursery.start_soon(popper.ack, message)
             nursery.start_soon(popper.pop, 4)
-        # The first call leaves alone, the others together.
+        # The first call is sent alone, the others together.
         assert one.broker.store.queue_end(STATE_TOPIC, 0) == before + 2
 
 
-async def test_what_a_full_disk_refuses_is_written_when_it_has_room_again(
+async def test_an_ack_is_answered_when_it_is_flushed(autojump_clock: MockClock) -> None:
+    async with memory_broker(flush_disk_type=FlushDiskType.SYNC_FLUSH) as one:
+        await send_some(one, 2, queues=1)
+        popper = Popper(one)
+        (got,) = await popper.pop(1)
+        assert await popper.ack(got) == 0
+        disk = one.disk.copy().crash(Random(1))
+    async with memory_broker(disk=disk) as two:
+        await trio.sleep(40)
+        assert bodies(await Popper(two).pop()) == [b"m1"]
+
+
+async def test_a_pop_and_an_ack_that_a_fault_delays_are_answered(autojump_clock: MockClock) -> None:
+    faults = Faults(lambda: one.broker.settle())
+    async with memory_broker(faults=faults) as one:
+        await send_some(one, 1)
+        popper = Popper(one)
+        for code in (RequestCode.POP_MESSAGE, RequestCode.ACK_MESSAGE):
+            faults.on(code, delay=0.2)
+        (got,) = await popper.pop()
+        assert await popper.ack(got) == 0
+        assert trio.current_time() < 1, "answered by their own turns, not by the next one's"
+
+
+async def test_what_a_full_disk_refuses_is_written_once_it_has_room(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(message: object) -> None:
@@ -360,7 +392,7 @@ async def test_what_a_full_disk_refuses_is_written_when_it_has_room_again(
         assert bodies(await Popper(two).pop()) == [b"m1"]
 
 
-async def test_snapshots_and_what_follows_them_make_the_same_tables(
+async def test_a_snapshot_and_the_later_records_restore_the_same_tables(
     autojump_clock: MockClock, monkeypatch: object
 ) -> None:
     monkeypatch.setattr(fact_log, "SNAPSHOT_RECORDS", 10)  # type: ignore[attr-defined]
@@ -382,7 +414,7 @@ async def test_snapshots_and_what_follows_them_make_the_same_tables(
         assert bodies(await popper.pop()) == bodies(kept)
 
 
-async def test_the_state_topic_is_nobodys_business(autojump_clock: MockClock) -> None:
+async def test_the_state_topic_is_hidden_from_clients(autojump_clock: MockClock) -> None:
     disk = MemoryDisk()
     async with memory_broker(disk=disk) as one:
         await send_some(one, 1)
@@ -390,3 +422,38 @@ async def test_the_state_topic_is_nobodys_business(autojump_clock: MockClock) ->
         for topic in ("rmq_sys_rocketlet_state", "rmq_sys_wheel_timer"):
             assert (await one.send(topic, b"forged")).code == 16
             assert (await one.pull(topic, 0, 0)).code == 17
+
+
+async def test_a_pop_from_any_of_very_many_queues_is_refused(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pop_message, "MOST_QUEUES", 3)
+    async with memory_broker() as one:
+        await send_some(one, 4)
+        popper = Popper(one)
+        refused = await popper.answer()
+        assert refused.code == 1
+        assert "a pop looks into 3 at most" in (refused.remark or "")
+        assert bodies(await popper.pop(queueId=2)) == [b"m2"]
+
+
+async def test_the_queues_that_pops_wait_for_are_bounded(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes 300 bytes for each group that waits: 100,000 groups at 1,024 queues would take 30 GB."""
+    monkeypatch.setattr(waiting, "MOST_WATCHED", 6)
+    async with memory_broker() as one, trio.open_nursery() as nursery:
+        await send_some(one, 4)
+        first, second = Popper(one, "G1"), Popper(one, "G2")
+        for popper in (first, second):
+            assert len(await popper.pop()) == 4
+        nursery.start_soon(partial(first.answer, 32, poll_ms=5_000))
+        await trio.sleep(1)
+        assert (await second.answer(poll_ms=5_000)).code == POLLING_FULL
+        notice = NotificationHeader(consumerGroup="G2", topic="T", queueId=-1, pollTime=5_000)
+        found = from_ext(NotificationAnswerHeader, (await one.call(RequestCode.NOTIFICATION, notice)).ext)
+        assert found.pollingFull
+        await trio.sleep(5)
+        began = trio.current_time()
+        assert (await second.answer(poll_ms=5_000)).code == POLLING_TIMEOUT
+        assert trio.current_time() - began >= 5

@@ -1,4 +1,4 @@
-"""Delayed messages against a model, over crashes: each is delivered once, at its moment or later, or was recalled.
+"""Delayed messages compared with a model, across crashes: each is delivered once, when due or later, or was recalled.
 
 DELAY_CRASHES=10000 pytest tests/broker/timing/test_delay_model.py
 """
@@ -29,7 +29,7 @@ RUNS = max(2, min(CRASHES // 20, 500))
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """The process is killed here."""
 
 
 @dataclass
@@ -38,7 +38,7 @@ class World:
     disk: MemoryDisk = field(default_factory=lambda: MemoryDisk(page_size=256))
     now: int = 10_000_000
     sent: dict[str, int] = field(default_factory=dict)  # moments by unique key
-    unsure: set[str] = field(default_factory=set)  # sent or recalled by a step that was not answered
+    unsure: set[str] = field(default_factory=set)  # sent or recalled by an unanswered step
     recalled: set[str] = field(default_factory=set)
     found: set[str] = field(default_factory=set)  # delivered
     number: int = 0

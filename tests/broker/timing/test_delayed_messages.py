@@ -1,4 +1,4 @@
-"""Messages for any moment, with a broker in virtual time: when they come, what survives, how they are recalled."""
+"""Messages with any delivery time, with a broker in virtual time: delivery, crashes, recalls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def arrived(one: RunningBroker, topic: str = "T", queue_id: int = 0) -> li
     return [record.body for record in (await one.pull(topic, queue_id, 0)).records]
 
 
-async def test_each_way_to_name_a_moment(autojump_clock: MockClock) -> None:
+async def test_each_way_to_set_a_delivery_time(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await one.send("T", b"now")
         for name, value in (
@@ -35,7 +35,7 @@ async def test_each_way_to_name_a_moment(autojump_clock: MockClock) -> None:
         assert decode_bytes(pulled[0].properties)["TIMER_DELIVER_MS"] == str(START_MS + 5_000)
 
 
-async def test_a_moment_that_has_passed_is_now(autojump_clock: MockClock) -> None:
+async def test_a_delivery_time_in_the_past_means_now(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         answer = await one.send("T", b"late", TIMER_DELIVER_MS=str(START_MS - 1))
         assert "recallHandle" not in (answer.ext or {})
@@ -43,20 +43,20 @@ async def test_a_moment_that_has_passed_is_now(autojump_clock: MockClock) -> Non
 
 
 @pytest.mark.parametrize("value", ["soon", "1.5", "9" * 400, str(START_MS + 259_200_000 + 1000), "٣"])
-async def test_a_moment_that_is_none_or_too_far(autojump_clock: MockClock, value: str) -> None:
+async def test_an_invalid_or_too_distant_delivery_time(autojump_clock: MockClock, value: str) -> None:
     async with memory_broker() as one:
         assert (await one.send("T", b"x", TIMER_DELIVER_MS=value)).code == 13
         assert await arrived(one) == []
 
 
-async def test_a_delay_level_beside_a_moment_counts_alone(autojump_clock: MockClock) -> None:
+async def test_a_delay_level_overrides_a_delivery_time(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await one.send("T", b"x", DELAY="1", TIMER_DELAY_SEC="100")
         await trio.sleep(1.1)
         assert await arrived(one) == [b"x"]
 
 
-async def test_moments_in_any_order(autojump_clock: MockClock) -> None:
+async def test_delivery_times_in_any_order(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         delays = [3, 1, 70, 2, 200, 69, 0.5, 300.25]
         for delay in delays:
@@ -65,7 +65,7 @@ async def test_moments_in_any_order(autojump_clock: MockClock) -> None:
         assert await arrived(one) == [str(delay).encode() for delay in sorted(delays)]
 
 
-async def test_none_is_lost_or_doubled_by_a_crash_at_any_moment(autojump_clock: MockClock) -> None:
+async def test_a_crash_at_any_moment_loses_or_duplicates_nothing(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         for number in range(40):
             await one.send("T", b"%d" % number, TIMER_DELAY_MS=str(1000 + 100 * number))
@@ -118,7 +118,7 @@ async def test_what_cannot_be_recalled(autojump_clock: MockClock) -> None:
         assert (await one.call(RequestCode.RECALL_MESSAGE, RecallMessageHeader("PG", "T", str(handle)))).code == 604
 
 
-async def test_messages_stay_in_the_log_as_long_as_they_wait(autojump_clock: MockClock) -> None:
+async def test_waiting_messages_keep_their_log_files(autojump_clock: MockClock) -> None:
     settings = {"timer_max_delay_sec": 31_622_400, "file_reserved_time": 4}
     async with memory_broker(**settings) as one:
         await one.send("T", b"x", TIMER_DELAY_SEC=str(5 * 3600))
@@ -128,7 +128,7 @@ async def test_messages_stay_in_the_log_as_long_as_they_wait(autojump_clock: Moc
         assert await arrived(one) == [b"x"]
 
 
-async def test_a_message_that_can_go_nowhere_is_passed_over(autojump_clock: MockClock) -> None:
+async def test_an_undeliverable_message_is_skipped(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await one.send("T", b"long" * 10_000, TIMER_DELAY_SEC="5")
         await one.send("T", b"short", TIMER_DELAY_SEC="5")

@@ -1,4 +1,4 @@
-"""The table of what waits, against a sorted list."""
+"""The table of waiting messages, compared with a sorted list."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ TestPending = Model.TestCase
 
 
 @given(st.lists(st.tuples(dues, st.integers(0, 1 << 40)), unique_by=lambda pair: pair[1]))
-def test_all_come_out_in_order(pairs: list[tuple[int, int]]) -> None:
+def test_all_messages_come_out_in_order(pairs: list[tuple[int, int]]) -> None:
     pending = Pending()
     pending.add_many(numpy.array(pairs, numpy.int64).reshape(-1, 2))
     taken = []

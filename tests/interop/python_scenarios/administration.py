@@ -1,4 +1,4 @@
-"""What an administrator asks of brokers, and what our consumers answer through them."""
+"""Administrators' requests to brokers, and our consumers' answers through them."""
 
 from __future__ import annotations
 
@@ -392,7 +392,7 @@ def track(lab: Lab) -> None:
     address = dict(lab.brokers())[sent.queue.broker_name]
 
     def passed(group: str) -> bool:
-        """Whether the group has gone past the message; whether it wanted it is in its subscription."""
+        """Whether the group has passed the message; its subscription decides whether it matched."""
         table = lab.progress(group, topic).offsetTable
         return sent.queue in table and table[sent.queue].consumerOffset > sent.queue_offset
 

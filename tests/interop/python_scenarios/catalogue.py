@@ -12,7 +12,7 @@ Body = Callable[[Lab], None]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One promise, shown by our own client."""
+    """One guarantee, shown by our own client."""
 
     group: str
     name: str
@@ -25,7 +25,7 @@ SCENARIOS: list[Scenario] = []
 
 
 def scenario(group: str, name: str, seconds: int) -> Callable[[Body], Body]:
-    """Enters a function; what it shows is its docstring."""
+    """Register a function; its docstring says what it shows."""
 
     def enter(body: Body) -> Body:
         SCENARIOS.append(Scenario(group, name, seconds, (body.__doc__ or "").strip(), body))
@@ -35,7 +35,7 @@ def scenario(group: str, name: str, seconds: int) -> Callable[[Body], Body]:
 
 
 def all_scenarios() -> list[Scenario]:
-    """Complete once the modules that hold them are imported."""
+    """Complete once their modules are imported."""
     from tests.interop.python_scenarios import (
         administration,
         agreeing,

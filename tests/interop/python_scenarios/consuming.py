@@ -36,7 +36,7 @@ def tags(lab: Lab) -> None:
     producer = lab.producer()
     for n in range(90):
         ok(producer.send(Message(topic, b"%d" % n, tags="ABC"[n % 3])))
-    # "Aa" and "BB" have the same hash, which is all that the broker compares.
+    # "Aa" and "BB" have the same hash, and the broker compares only that.
     ok(producer.send(Message(topic, b"twin", tags="Aa")))
     inbox, twins = Inbox(), Inbox()
     lab.collect(lab.group, topic, "A || C", inbox)
@@ -87,7 +87,7 @@ def orderly(lab: Lab) -> None:
             key, count = text(message).split(":")
             with lock:
                 took_part.add(number)
-                # A queue that changes hands may repeat its last few messages.
+                # A queue that moves may repeat its last few messages.
                 if int(count) not in by_key[key]:
                     by_key[key].append(int(count))
 
@@ -181,7 +181,7 @@ def rebalance(lab: Lab) -> None:
 
 
 def await_partition(members: Sequence[PushConsumer], topic: str, queues: int) -> None:
-    """Until they own disjoint shares of all queues that differ by one at most; on notice, so within 15 s."""
+    """Wait until they own disjoint shares of all queues that differ by at most one; by notification, so within 15 s."""
 
     def shared() -> bool:
         shares = [own_queues(member, topic) for member in members]
@@ -233,7 +233,7 @@ def consume_from(lab: Lab) -> None:
 
     def starting(where: ConsumeFrom) -> Inbox:
         inbox = Inbox()
-        # Broadcasting consumers keep their offsets themselves, so a new one always starts by this.
+        # Broadcasting consumers keep their offsets themselves, so a new one always starts like this.
         settings = broadcasting(lab, where.name) | {"consume_from": where, "consume_timestamp": since}
         lab.collect(lab.name(where.name), topic, "*", inbox, **settings)
         return inbox
@@ -294,7 +294,7 @@ def subscription_changes(lab: Lab) -> None:
     inbox.await_distinct(10, 15)
     consumer.unsubscribe(second)
     consumer.suspend()
-    # Pulls that are held already still deliver, one for each queue.
+    # Pulls already parked still deliver, one for each queue.
     queues = producer.publish_queues(topic)
     for queue in queues:
         ok(producer.send(Message(topic, f"held {queue}".encode()), queue=queue))

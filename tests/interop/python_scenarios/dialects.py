@@ -1,4 +1,4 @@
-"""Ways of speaking that not every client uses."""
+"""Protocol variants that not every client uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one scenario works with: names of its own, clients that end with it, an administrator, and checks."""
+"""The tools of a scenario: its own names, clients that end with it, an administrator, and checks."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ from tests.support.ports import free_port
 
 _ASK = 5.0
 _POLL = 0.02
-_OURS = "py-"  # how every name that a scenario gives begins
+_OURS = "py-"  # the prefix of all names in a scenario
 
 
 class Skip(Exception):
@@ -74,7 +74,7 @@ class RefusedByServer(Exception):
 
 
 class Admin:
-    """Asks servers anything, from a plain thread."""
+    """Sends any request to servers, from a plain thread."""
 
     def __init__(self, header_type: int) -> None:
         self._engine = EngineThread.acquire()
@@ -102,7 +102,7 @@ class Admin:
 
 
 class Inbox:
-    """What a listener received, in the order of arrival; a listener itself."""
+    """The messages a listener received, in order of arrival; itself a listener."""
 
     def __init__(self) -> None:
         self._messages: list[ReceivedMessage] = []
@@ -135,7 +135,7 @@ class Inbox:
 
 
 class Lab:
-    """One scenario's."""
+    """The tools of one scenario."""
 
     def __init__(self, namesrv: str, scenario: str, run: str, header_type: int) -> None:
         self.namesrv = namesrv
@@ -212,7 +212,7 @@ class Lab:
         self._stack.close()
 
     def await_queues(self, consumer: PushConsumer, topic: str) -> None:
-        """Until the consumer holds queues of the topic on every broker."""
+        """Wait until the consumer holds queues of the topic on every broker."""
         brokers = len(self.brokers())
         until(
             35,
@@ -226,7 +226,7 @@ class Lab:
         return ClusterInfo.from_json(self.admin.ask(self.name_servers[0], RequestCode.GET_BROKER_CLUSTER_INFO).body)
 
     def brokers(self) -> list[tuple[str, str]]:
-        """Name and address of each master, by name. Ghosts are none: other scenarios, which run now, may have some."""
+        """Name and address of each master, by name, without ghosts, which concurrent scenarios may have."""
         table = self.cluster_info().brokerAddrTable
         masters = ((name, data.brokerAddrs[0]) for name, data in table.items() if 0 in data.brokerAddrs)
         return sorted((name, address) for name, address in masters if not name.startswith(_OURS))
@@ -290,7 +290,7 @@ class Lab:
 
 
 class GhostBroker:
-    """A broker that only registers, by a name of `Lab.name`: its address accepts connections and never answers."""
+    """A broker that only registers, with a name from `Lab.name`: its address accepts connections and never answers."""
 
     def __init__(self, lab: Lab, cluster: str, name: str, number: int = 0) -> None:
         self.lab = lab
@@ -299,7 +299,7 @@ class GhostBroker:
         self.number = number
         self._listening = socket.create_server(("127.0.0.1", free_port()))  # nobody else gets it, once it is dead
         self.address = f"127.0.0.1:{self._listening.getsockname()[1]}"
-        # Its own connections: they are what it is known by.
+        # Its own connections, by which it is known.
         self._admin = Admin(lab.header_type)
         self._alive = True
         self._version = DataVersion(counter=1, timestamp=int(time.time() * 1000))
@@ -348,7 +348,7 @@ class GhostBroker:
         self._listening.close()
 
     def die(self) -> None:
-        """Without a word: its connections close."""
+        """Die silently: its connections close."""
         if self._alive:
             self._alive = False
             self._listening.close()
@@ -381,7 +381,7 @@ def pause(seconds: float) -> None:
 
 
 def until(seconds: float, what: str | Callable[[], str], condition: Callable[[], object]) -> None:
-    """Look again and again; an error counts as not yet, and the last one is told if the time runs out."""
+    """Poll the condition; an error counts as not yet, and the last one is reported at the timeout."""
     end = time.monotonic() + seconds
     last: Exception | None = None
     while time.monotonic() < end:

@@ -90,7 +90,7 @@ def assign(lab: Lab) -> None:
     same(poll(consumer, 1, 10), ["20"], "after seek to a time")
     consumer.pause([queue])
     ok(producer.send(Message(topic, b"21"), queue=queue))
-    # A pull that is held already still delivers, but none follows.
+    # A pull already parked still delivers, but none follows.
     held = poll(consumer, 1, 1)
     ok(producer.send(Message(topic, b"22"), queue=queue))
     same(poll(consumer, 1, 1), [], "while paused")
@@ -179,7 +179,7 @@ def offset_by_time(lab: Lab) -> None:
         times.append(int(time.time() * 1000))
         ok(producer.send(Message(topic, b"%d" % n), queue=queue))
         pause(0.4)
-    # Closer to message 3 than to message 2: nearest and first-not-earlier agree.
+    # Closer to message 3 than to message 2, so that nearest and first-not-earlier agree.
     same(producer.offset_at(queue, times[3] - 100), 3, "offset of a time just before message 3")
     same(producer.offset_at(queue, 0), 0, "offset of a time before all")
     between(producer.offset_at(queue, int(time.time() * 1000) + 100_000), 4, 5, "offset of a time after all")

@@ -1,4 +1,4 @@
-"""The name server: who serves what. Asked by the administrator's raw requests, used by our producer."""
+"""The name server: routes, by the administrator's raw requests and by our producer."""
 
 from __future__ import annotations
 

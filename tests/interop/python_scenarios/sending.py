@@ -322,7 +322,7 @@ def retries(lab: Lab) -> None:
     pending = [producer.send_soon(Message(topic, b"s%d" % n)) for n in range(20)]
     for one in pending:
         check(ok(one.result()).queue.broker_name != ghost.name, "acknowledged by a live broker")
-    # The consumer asks any broker of the route for the members; ours asks the next one if one is dead.
+    # The consumer asks any broker of the route for the members; ours asks the next one if that is dead.
     inbox = Inbox()
     lab.collect(lab.group, topic, "*", inbox)
     inbox.await_distinct(40, 15)
@@ -354,7 +354,7 @@ def many_in_flight(lab: Lab) -> None:
 
 
 def _patiently(producer: Producer, message: Message) -> SendResult | ClientError:
-    """A broker may refuse what waited too long in its queue, with code 2; another try is the user's."""
+    """A broker may refuse a request that waited too long in its queue, with code 2; retrying is up to the user."""
     error: ClientError | None = None
     for _ in range(5):
         try:

@@ -1,4 +1,4 @@
-"""Messages that wait, and messages that come back."""
+"""Delayed messages, and retries."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def orderly_dead_letters(lab: Lab) -> None:
     lab.enter(lab.consumer(lab.group, listener, {topic: "*"}, orderly=True, max_reconsume_times=1, suspend=0.2))
     until(20, lambda: f"the queue goes on, calls {calls}", lambda: "good" in calls)
     same(calls, ["bad", "bad", "good"], "calls of the listener")
-    # Sent to the retry topic with level 3 + 1, which a Java broker also applies on the way to the dead letters.
+    # Sent to the retry topic with level 3 + 1, which a Java broker also applies to dead letters.
     same(text(await_dead_letter(lab, lab.delay_levels()[3] + 15)), "bad", "the dead letter")
 
 

@@ -1,4 +1,4 @@
-"""The server's side of HTTP/2: what it makes of bytes, whole and cut, and what a hostile peer gets from it."""
+"""The server's side of HTTP/2: events from bytes, whole and in pieces, and hostile peers."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def written(server: Http2Server) -> list[tuple[int, int, int, bytes]]:
     return found
 
 
-def told(events: list[Event]) -> Iterator[tuple[str, int, bytes, bool]]:
-    """Events as plain values; what came in several pieces is one."""
+def plain(events: list[Event]) -> Iterator[tuple[str, int, bytes, bool]]:
+    """Events as plain values; data in several pieces is joined."""
     bodies: dict[int, bytes] = {}
     for event in events:
         number = event.stream.id
@@ -74,17 +74,17 @@ def told(events: list[Event]) -> Iterator[tuple[str, int, bytes, bool]]:
             yield "gone", number, b"", True
 
 
-def test_a_greeting_is_answered_with_our_limits() -> None:
+def test_a_preface_is_answered_with_our_limits() -> None:
     server = Http2Server(0.0)
     server.receive(GREETING, 0.0)
     kinds = [(kind, flags, number) for kind, flags, number, _ in written(server)]
     assert kinds == [(frames.SETTINGS, 0, 0), (frames.WINDOW_UPDATE, 0, 0), (frames.SETTINGS, frames.ACK, 0)]
 
 
-def test_a_request_is_its_headers_and_its_body() -> None:
+def test_a_request_yields_its_headers_and_body() -> None:
     server = greeted()
     events = server.receive(opening(1) + data(1, b"abc") + data(1, b"def", end=True), 0.0)
-    assert list(told(events)) == [("opened", 1, b"", False), ("body", 1, b"abcdef", True)]
+    assert list(plain(events)) == [("opened", 1, b"", False), ("body", 1, b"abcdef", True)]
     assert isinstance(events[0], Opened)
     assert [(name.decode(), value.decode()) for name, value in events[0].headers] == HEADERS
 
@@ -106,21 +106,21 @@ CONVERSATION = (
 
 
 @given(st.lists(st.integers(1, 200), max_size=20))
-def test_however_the_bytes_are_cut_the_events_are_the_same(sizes: list[int]) -> None:
-    whole = list(told(Http2Server(0.0).receive(CONVERSATION, 0.0)))
+def test_events_do_not_depend_on_chunking(sizes: list[int]) -> None:
+    whole = list(plain(Http2Server(0.0).receive(CONVERSATION, 0.0)))
     server = Http2Server(0.0)
     events: list[Event] = []
     rest = CONVERSATION
     for size in [*sizes, len(rest)]:
         events += server.receive(rest[:size], 0.0)
         rest = rest[size:]
-    assert list(told(events)) == whole
+    assert list(plain(events)) == whole
     assert ("body", 5, b"padded", True) in whole
     assert ("body", 1, b"x" * 300 + b"y", True) in whole
     assert ("gone", 3, b"", True) in whole
 
 
-def test_a_body_goes_out_as_the_peer_grants_it_and_others_take_turns() -> None:
+def test_bodies_are_sent_within_the_window_in_turns() -> None:
     server = Http2Server(0.0)
     small = frames.settings({frames.INITIAL_WINDOW_SIZE: 10})
     events = server.receive(frames.PREFACE + small + opening(1) + opening(3), 0.0)
@@ -132,7 +132,7 @@ def test_a_body_goes_out_as_the_peer_grants_it_and_others_take_turns() -> None:
         (frames.DATA, 1, b"a" * 10),
         (frames.DATA, 3, b"b" * 5),
         (frames.HEADERS, 3, b"end"),
-        (frames.RST_STREAM, 3, bytes(4)),  # the request was not whole: the rest of it is not wanted
+        (frames.RST_STREAM, 3, bytes(4)),  # the request was incomplete: the rest of it is not wanted
     ]
     assert server.queued == 15
     server.receive(frames.window_update(1, 100), 0.0)
@@ -144,7 +144,7 @@ def test_a_body_goes_out_as_the_peer_grants_it_and_others_take_turns() -> None:
     assert not server.streams
 
 
-def test_the_window_of_the_connection_holds_for_all_streams_together() -> None:
+def test_the_connection_window_limits_all_streams_together() -> None:
     server = Http2Server(0.0)
     events = server.receive(GREETING + opening(1) + opening(3), 0.0)
     one, three = (event.stream for event in events if isinstance(event, Opened))
@@ -158,7 +158,7 @@ def test_the_window_of_the_connection_holds_for_all_streams_together() -> None:
     assert server.queued == 0
 
 
-def test_a_smaller_window_set_later_stops_what_is_under_way() -> None:
+def test_a_smaller_window_set_later_stops_a_body_in_progress() -> None:
     server = Http2Server(0.0)
     events = server.receive(GREETING + opening(1), 0.0)
     (stream,) = (event.stream for event in events if isinstance(event, Opened))
@@ -171,7 +171,7 @@ def test_a_smaller_window_set_later_stops_what_is_under_way() -> None:
     assert server.queued == 0
 
 
-def test_what_is_held_is_granted_again_when_it_is_released() -> None:
+def test_window_is_granted_again_when_data_is_released() -> None:
     server = greeted()
     (event,) = server.receive(opening(1), 0.0)
     stream = event.stream
@@ -187,11 +187,11 @@ def test_what_is_held_is_granted_again_when_it_is_released() -> None:
     assert updates == {0: sent, 1: sent}
 
 
-def test_the_end_of_a_stream_releases_what_it_held() -> None:
+def test_the_end_of_a_stream_releases_its_data() -> None:
     server = greeted()
     server.receive(opening(1) + data(1, bytes(1000)) + frames.reset(1, 8), 0.0)
     assert server.held == 0
-    server.receive(data(1, bytes(1000)), 0.0)  # was on its way
+    server.receive(data(1, bytes(1000)), 0.0)  # was in flight
     assert server.held == 0
 
 
@@ -203,7 +203,7 @@ def test_more_data_than_granted_ends_the_connection() -> None:
             server.receive(data(1, bytes(OUR_MAX_FRAME)), 0.0)
 
 
-def test_streams_above_the_limit_are_refused_and_their_headers_keep_the_tables_in_step() -> None:
+def test_refused_streams_keep_the_header_tables_in_sync() -> None:
     server = Http2Server(0.0, most_streams=2)
     encoder = Encoder()
     raw = GREETING
@@ -214,7 +214,7 @@ def test_streams_above_the_limit_are_refused_and_their_headers_keep_the_tables_i
     assert [event.stream.id for event in events] == [1, 3]
     assert (frames.RST_STREAM, 0, 5, b"\0\0\0\x07") in written(server)
     server.receive(frames.reset(1, 8), 0.0)
-    head = encoder.encode([*HEADERS, ("number", "5")])  # refers to what the refused one has put into the table
+    head = encoder.encode([*HEADERS, ("number", "5")])  # refers to an entry added by the refused one
     (event,) = server.receive(frames.frame(frames.HEADERS, frames.END_HEADERS, 7, head), 0.0)
     assert isinstance(event, Opened)
     assert (b"number", b"5") in event.headers
@@ -235,7 +235,7 @@ FLOODS = {
 
 
 @pytest.mark.parametrize("flood", FLOODS)
-def test_a_flood_ends_its_connection_and_costs_little_until_then(flood: str) -> None:
+def test_a_flood_ends_its_connection_at_little_cost(flood: str) -> None:
     server = greeted()
     with pytest.raises(Breach) as breach:
         for number in range(10_000):
@@ -248,7 +248,7 @@ def test_a_flood_ends_its_connection_and_costs_little_until_then(flood: str) -> 
 
 
 @pytest.mark.slow
-def test_a_client_that_works_may_ping_and_open_windows_with_each_message() -> None:
+def test_pings_and_window_updates_with_each_message_are_no_flood() -> None:
     server = greeted()
     server.receive(frames.window_update(0, 1 << 30), 0.0)
     for number in range(1, 8_001, 2):
@@ -284,7 +284,7 @@ def test_a_client_that_works_may_ping_and_open_windows_with_each_message() -> No
         ),
     ],
 )
-def test_a_breach_of_the_protocol_ends_the_connection(sent: bytes, code: ErrorCode) -> None:
+def test_a_protocol_violation_ends_the_connection(sent: bytes, code: ErrorCode) -> None:
     server = greeted()
     with pytest.raises(Breach) as breach:
         server.receive(sent, 0.0)
@@ -292,7 +292,7 @@ def test_a_breach_of_the_protocol_ends_the_connection(sent: bytes, code: ErrorCo
     assert written(server)[-1][0] == frames.GOAWAY
 
 
-def test_headers_that_grow_when_they_are_unpacked_end_the_connection() -> None:
+def test_headers_that_expand_too_much_end_the_connection() -> None:
     server = greeted()
     bomb = Encoder().encode([("x", "y" * 4000)]) + b"\xbe" * 8000  # an entry of the table, 8,000 times
     with pytest.raises(Breach) as breach:
@@ -300,7 +300,7 @@ def test_headers_that_grow_when_they_are_unpacked_end_the_connection() -> None:
     assert breach.value.code is ErrorCode.COMPRESSION_ERROR
 
 
-def test_what_is_no_http2_is_told_so() -> None:
+def test_a_peer_that_does_not_speak_http2_is_told() -> None:
     with pytest.raises(Breach, match="no HTTP/2 preface"):
         Http2Server(0.0).receive(b"GET / HTTP/1.1\r\n", 0.0)
 
@@ -326,7 +326,7 @@ FRAMES = st.builds(
 @pytest.mark.slow
 @given(st.lists(FRAMES, max_size=40), st.binary(max_size=30))
 @settings(max_examples=examples(200))
-def test_any_frames_are_events_or_a_breach(sent: list[bytes], rest: bytes) -> None:
+def test_any_frames_yield_events_or_a_protocol_error(sent: list[bytes], rest: bytes) -> None:
     server = greeted()
     try:
         for one in [*sent, rest]:

@@ -1,4 +1,4 @@
-"""The table of clients: who produces what, for as long as a telemetry is open, within its bounds."""
+"""The table of clients: their topics, while a telemetry stream is open, within bounds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def end(call: Call) -> None:
     call.when_over(call)
 
 
-def test_producers_are_those_whose_settings_name_the_topic() -> None:
+def test_producers_are_found_by_the_topics_in_their_settings() -> None:
     clients = Clients(Random(1))
     one, two = telemetry("a"), telemetry("b")
     clients.told(one, producing("T", "U"))
@@ -45,7 +45,7 @@ def test_producers_are_those_whose_settings_name_the_topic() -> None:
     assert (len(clients), clients.size, clients.topics()) == (0, 0, set())
 
 
-def test_a_client_that_has_opened_another_telemetry_outlives_the_first() -> None:
+def test_a_client_with_a_second_telemetry_stream_outlives_the_first() -> None:
     clients = Clients(Random(1))
     first, second = telemetry("a"), telemetry("a")
     clients.told(first, producing("T"))
@@ -55,13 +55,13 @@ def test_a_client_that_has_opened_another_telemetry_outlives_the_first() -> None
     assert client.telemetry is second
 
 
-def test_names_that_are_none_are_not_remembered() -> None:
+def test_invalid_names_are_not_remembered() -> None:
     clients = Clients(Random(1))
     clients.told(telemetry("a"), producing("x" * 1000, "a/b", "T"))
     assert clients.topics() == {"T"}
 
 
-def test_all_settings_together_have_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_settings_together_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_BYTES", 10_000)
     clients = Clients(Random(1))
     with pytest.raises(Refusal):
@@ -69,3 +69,10 @@ def test_all_settings_together_have_a_size(monkeypatch: pytest.MonkeyPatch) -> N
             clients.told(telemetry(str(number)), producing(*(f"topic-{n}" for n in range(10))))
     assert clients.size <= 10_000
     assert len(clients) == number
+
+
+def test_short_names_count_for_what_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic with one producer takes half a kilobyte, however short its name is."""
+    clients = Clients(Random(1))
+    clients.told(telemetry("a"), producing(*(f"{number}" for number in range(1000))))
+    assert clients.size > 400_000

@@ -1,4 +1,4 @@
-"""What a gRPC client may send, and what it becomes for a broker."""
+"""What a gRPC client may send, and the resulting message for a broker."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def at(ms: int) -> m.Timestamp:
     return m.Timestamp(seconds=ms // 1000, nanos=ms % 1000 * 1_000_000)
 
 
-def test_what_a_message_carries_becomes_properties() -> None:
+def test_system_properties_become_properties() -> None:
     sent = message(
         user={"colour": "blue"}, tag="red", keys=["a", "b"], born_timestamp=at(NOW - 5), trace_context="00-1-2-01"
     )
@@ -56,7 +56,7 @@ def test_what_a_message_carries_becomes_properties() -> None:
     assert (found.type, found.sys_flag, found.born_timestamp) == ("NORMAL", 0, NOW - 5)
 
 
-def test_the_kind_of_a_message_follows_from_what_it_carries() -> None:
+def test_a_messages_type_follows_from_its_properties() -> None:
     fifo = outgoing(message(message_group="g"), CONFIG, "", NOW)
     assert (fifo.type, fifo.message_group, decode(fifo.properties)["__SHARDINGKEY"]) == ("FIFO", "g", "g")
     later = outgoing(message(delivery_timestamp=at(NOW + 1500)), CONFIG, "", NOW)
@@ -103,13 +103,13 @@ def test_the_kind_of_a_message_follows_from_what_it_carries() -> None:
         ),
     ],
 )
-def test_what_breaks_a_rule_is_refused_with_the_rule_s_code(sent: m.Message, code: Code) -> None:
+def test_each_broken_rule_is_refused_with_its_code(sent: m.Message, code: Code) -> None:
     with pytest.raises(Refusal) as refusal:
         outgoing(sent, CONFIG, "", NOW)
     assert refusal.value.code is code
 
 
-def test_a_topic_takes_its_type_or_all() -> None:
+def test_a_topic_takes_its_type_or_any() -> None:
     check_type("NORMAL", "NORMAL")
     check_type("MIXED", "FIFO")
     with pytest.raises(Refusal):
@@ -117,14 +117,14 @@ def test_a_topic_takes_its_type_or_all() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a b", "../x", "TBW102", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRACE_TOPIC", "x" * 128])
-def test_topics_that_nobody_may_name(name: str) -> None:
+def test_forbidden_topics(name: str) -> None:
     with pytest.raises(Refusal) as refusal:
         check_topic(name)
     assert refusal.value.code is Code.ILLEGAL_TOPIC
 
 
 @pytest.mark.parametrize("name", ["", "a b", "no/group", "CID_RMQ_SYS_TRANS", "x" * 256])
-def test_groups_that_nobody_may_name(name: str) -> None:
+def test_forbidden_groups(name: str) -> None:
     with pytest.raises(Refusal) as refusal:
         check_group(name)
     assert refusal.value.code is Code.ILLEGAL_CONSUMER_GROUP
@@ -138,13 +138,13 @@ def test_messages_of_a_group_go_to_one_queue_and_others_in_turn() -> None:
 
 
 @given(st.integers(-(1 << 31), (1 << 31) - 1), st.integers(1, 100))
-def test_one_queue_more_moves_a_group_there_or_nowhere(key: int, queues: int) -> None:
+def test_adding_a_queue_moves_a_group_only_to_it(key: int, queues: int) -> None:
     before, after = consistent_hash(key, queues), consistent_hash(key, queues + 1)
     assert 0 <= before < queues
     assert after in (before, queues)
 
 
-def test_a_large_send_has_to_be_large_by_its_bodies() -> None:
+def test_a_large_send_must_be_large_by_its_bodies() -> None:
     check_bytes(m.SendMessageRequest(messages=[message(bytes(4 << 20))]).SerializeToString())
     check_bytes(m.SendMessageRequest(messages=[message(bytes(1 << 20)) for _ in range(4)]).SerializeToString())
     many = m.SendMessageRequest(messages=[message()] * (MOST_MESSAGES + 1)).SerializeToString()
@@ -161,7 +161,7 @@ def test_a_large_send_has_to_be_large_by_its_bodies() -> None:
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_are_looked_through(data: bytes) -> None:
+def test_any_bytes_can_be_scanned(data: bytes) -> None:
     try:
         check_bytes(data)
     except Refusal:

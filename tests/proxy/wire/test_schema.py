@@ -1,4 +1,5 @@
-"""The table of messages: the bytes are protobuf's, the types for mypy are current, and nothing is registered twice."""
+"""The table of messages: the bytes are protobuf's, the types for mypy are up to date, and nothing is registered
+twice."""
 
 from __future__ import annotations
 
@@ -12,16 +13,16 @@ from rocketlet.proxy.wire import messages as m
 from scripts import grpc_stubs
 
 
-def test_the_types_for_mypy_are_those_of_the_table() -> None:
+def test_the_stub_types_match_the_table() -> None:
     assert grpc_stubs.TARGET.read_text("utf-8") == grpc_stubs.stubs(), "run: make stubs"
 
 
-def test_nothing_enters_the_pool_that_clients_in_this_process_use() -> None:
+def test_the_descriptor_pool_of_clients_is_left_alone() -> None:
     with pytest.raises(KeyError):
         descriptor_pool.Default().FindFileByName("rocketlet/proxy.proto")
 
 
-def test_a_message_has_the_bytes_that_its_numbers_say() -> None:
+def test_a_message_is_encoded_by_its_field_numbers() -> None:
     sent = m.SendMessageRequest(
         messages=[
             m.Message(
@@ -37,7 +38,7 @@ def test_a_message_has_the_bytes_that_its_numbers_say() -> None:
     assert sent.SerializeToString(deterministic=True).hex() == wanted
 
 
-def test_presence_tells_an_empty_value_from_none() -> None:
+def test_presence_distinguishes_an_empty_value_from_none() -> None:
     assert m.SystemProperties(tag="").HasField("tag")
     assert not m.SystemProperties().HasField("tag")
     told = m.TelemetryCommand(settings=m.Settings(publishing=m.Publishing(max_body_size=5)))
@@ -47,7 +48,7 @@ def test_presence_tells_an_empty_value_from_none() -> None:
     assert not again.HasField("status")
 
 
-def test_fields_of_newer_clients_are_passed_over() -> None:
+def test_unknown_fields_of_newer_clients_are_ignored() -> None:
     newer = m.Status(code=20000, message="OK").SerializeToString() + b"\xba\x06\x03new"
     assert m.Status.FromString(newer).code == 20000
 

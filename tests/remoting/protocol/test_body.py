@@ -1,5 +1,5 @@
-"""Bodies: the profile they are written in, the tolerance they are read with, and that nothing else than BodyError comes
-of bytes that are no body."""
+"""Bodies: the form in which they are written, the leniency with which they are read, and that invalid bytes raise only
+BodyError."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_lists_and_tables() -> None:
 
 
 def test_a_cpp_heartbeat() -> None:
-    """Ordinals, numbers as text, missing sets, a line end after it."""
+    """Ordinals, numbers as text, missing sets, a trailing line end."""
     body = HeartbeatData.from_json(
         b'{"clientID":"c","consumerDataSet":[{"consumeFromWhere":4,"consumeType":1,"groupName":"CG","messageModel":1,'
         b'"subscriptionDataSet":[{"codeSet":["2598919"],"subString":"","subVersion":"17","tagsSet":null,"topic":"T"}]}]}\n'
@@ -116,7 +116,7 @@ def test_a_heartbeat_is_written_with_names() -> None:
     assert HeartbeatData.from_json(body.to_json()) == body
 
 
-def test_references_are_followed() -> None:
+def test_references_are_resolved() -> None:
     stats = BrokerStatsData.from_json(
         b'{"statsDay":{"avgpt":3.0,"sum":1,"tps":2.0},"statsHour":{"$ref":"$.statsDay"},"statsMinute":{"$ref":"$.statsDay"}}'
     )
@@ -148,7 +148,7 @@ def test_raw_object_keys(body: Body, text: bytes) -> None:
     assert type(body).from_json(expected) == body
 
 
-def test_lists_of_consume_stats_and_running_info_come_back() -> None:
+def test_consume_stats_and_running_info_round_trip() -> None:
     stats = ConsumeStatsList([{"CG": [ConsumeStats({QUEUE: OffsetWrapper(10, 5, 99)}, 1.5)]}], "1.1.1.1:1", 5)
     assert ConsumeStatsList.from_json(stats.to_json()) == stats
     info = ConsumerRunningInfo(
@@ -171,7 +171,7 @@ def test_absent_parts_of_an_entry_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b"5", b"null", b'{"counter":"x"}', b'{"a":' * 3000, b"\xff\xfe"])
-def test_what_is_no_body_is_a_body_error(text: bytes) -> None:
+def test_an_invalid_body_is_a_body_error(text: bytes) -> None:
     with pytest.raises(BodyError, match="DataVersion"):
         DataVersion.from_json(text)
 
@@ -182,7 +182,7 @@ def test_any_json_is_a_body_or_a_body_error(cls: type[Body], value: Any) -> None
     try:
         assert isinstance(cls.from_json(json.dumps(value).encode()), cls)
     except BodyError:
-        pass  # the only error there is
+        pass  # the only error allowed
 
 
 @given(st.data())
@@ -199,4 +199,4 @@ def test_a_recorded_body_with_one_part_replaced_is_a_body_or_a_body_error(data: 
     try:
         assert isinstance(cls.from_json(bytes(text)), cls)
     except BodyError:
-        pass  # the only error there is
+        pass  # the only error allowed

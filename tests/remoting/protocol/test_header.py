@@ -1,4 +1,4 @@
-"""Typed headers out of maps of text and back: what real clients write, and what cannot be read."""
+"""Typed headers from maps of text and back: what real clients write, and what cannot be read."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_numbers(text: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "2147483648", "-2147483649", "0x10", "9" * 30, "--1"])
-def test_what_is_no_number(text: str) -> None:
+def test_invalid_numbers(text: str) -> None:
     with pytest.raises(HeaderError, match="must is no number"):
         from_ext(Every, {"must": text})
     odd = from_ext(Every, {"must": "1", "number": text, "maybe": text})
@@ -67,7 +67,7 @@ def test_what_is_no_number(text: str) -> None:
     ],
 )
 def test_booleans(text: str, expected: bool) -> None:
-    """`1` is a C++ client's true; Java takes it for false, and then stores that client's batches as one message."""
+    """`1` is a C++ client's true; Java reads it as false, and then stores that client's batches as one message."""
     found = from_ext(Every, {"must": "1", "yes": text, "perhaps": text})
     assert (found.yes, found.perhaps) == (expected, expected)
 
@@ -80,7 +80,7 @@ def test_a_missing_field() -> None:
         from_ext(QueryConsumerOffsetHeader, None)
 
 
-def test_texts_stay_what_they_are() -> None:
+def test_text_is_unchanged() -> None:
     for text in ("null", "5", "true", "", "\0", "\U0001f600"):
         found = from_ext(Every, {"must": "1", "text": text, "words": text})
         assert (found.text, found.words) == (text, text)
@@ -97,11 +97,11 @@ def test_texts_stay_what_they_are() -> None:
         words=st.none() | st.text(),
     )
 )
-def test_there_and_back(header: Every) -> None:
+def test_headers_round_trip(header: Every) -> None:
     assert from_ext(Every, to_ext(header)) == header
 
 
-def test_letters_and_words_say_the_same() -> None:
+def test_letters_and_full_names_are_equivalent() -> None:
     letters = SendMessageHeaderV2(3, "T", "PG", "TBW102", 4, 0, 17, 0, "p", 0, False, 16, True, "broker-a")
     words = SendMessageHeader(3, "T", "PG", "TBW102", 4, 0, 17, 0, "p", 0, False, 16, True, "broker-a")
     assert "".join(sorted(to_ext(letters))) == "abcdefghijklmn"
@@ -109,12 +109,12 @@ def test_letters_and_words_say_the_same() -> None:
     assert to_ext(words)["defaultTopicQueueNums"] == to_ext(letters)["d"] == "4"
 
 
-def test_names_that_are_no_python_names() -> None:
+def test_names_that_are_not_python_identifiers() -> None:
     assert to_ext(QueryMessageHeader("T", "k", uniqueKeyQuery=True))["_UNIQUE_KEY_QUERY"] == "true"
     assert from_ext(QueryMessageHeader, {"_UNIQUE_KEY_QUERY": "true"}).uniqueKeyQuery is True
 
 
-def test_a_registration_of_a_broker_without_checksum() -> None:
+def test_a_registration_without_a_checksum() -> None:
     found = from_ext(RegisterBrokerHeader, {"brokerId": "0", "brokerName": "b"})
     assert (found.bodyCrc32, found.compressed) == (None, False)
     assert to_ext(OffsetAnswerHeader(-1)) == {"offset": "-1"}

@@ -1,4 +1,4 @@
-"""Whatever JSON comes, a body is read or refused as what it is: no other error reaches a handler."""
+"""Whatever the JSON, a body is read or refused: no other error reaches a handler."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.hostile_peer import HostilePeer, all_bodies
 
 
 @pytest.mark.parametrize("name", sorted(all_bodies()))
-def test_a_body_is_read_or_refused(name: str) -> None:
+def test_any_odd_body_is_read_or_refused(name: str) -> None:
     kind = all_bodies()[name]
     chance = Random(name)
     peer = HostilePeer({}, [], chance, [])

@@ -17,7 +17,7 @@ JAVAS = (
 )
 
 
-def test_a_batch_of_acks_of_a_java_client() -> None:
+def test_a_java_clients_batch_of_acks() -> None:
     body = BatchAckBody.from_json(JAVAS)
     assert body.brokerName == "broker-a"
     ack = body.acks[0]
@@ -26,14 +26,14 @@ def test_a_batch_of_acks_of_a_java_client() -> None:
 
 
 @given(st.integers(0, 1 << 40), st.sets(st.integers(0, 800), max_size=32))
-def test_bits_are_read_as_they_were_written(start: int, deltas: set[int]) -> None:
+def test_bits_round_trip(start: int, deltas: set[int]) -> None:
     offsets = sorted(start + delta for delta in deltas)
     body = BatchAckBody("b", [BatchAck("g", "t", "0", start, 1, 0, 5, 6, BatchAck.bits_of(start, offsets))])
     assert list(BatchAckBody.from_json(body.to_json()).acks[0].offsets(32)) == offsets
 
 
 @pytest.mark.parametrize("bits", ["FQ=", "-_", base64.b64encode(b"\xff" * 20).decode(), "A" * 8192])
-def test_bits_that_are_none_or_too_many(bits: str) -> None:
+def test_missing_or_too_many_bits(bits: str) -> None:
     with pytest.raises(BodyError):
         BatchAck(bits=bits).offsets(32)
 
@@ -47,7 +47,7 @@ def test_info_fields() -> None:
         parse_info("0 3")
 
 
-def test_assignments_of_a_java_broker() -> None:
+def test_a_java_brokers_assignments() -> None:
     raw = (
         b'{"messageQueueAssignments":[{"messageQueue":'
         b'{"brokerName":"broker-a","queueId":-1,"topic":"T"},"mode":"POP"}]}'

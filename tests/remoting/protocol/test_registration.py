@@ -1,4 +1,4 @@
-"""The compressed form of a registration: RocketMQ's own example, the form of 5.x, and what is refused."""
+"""The compressed form of a registration: RocketMQ's own example, the form of 5.x, and refusals."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def pieces(*topics: bytes, servers: bytes = b"[]", count: int | None = None) -> 
     return zlib.compress(head + b"".join(map(sized, topics)) + sized(servers))
 
 
-def test_java_s_own() -> None:
+def test_javas_registration() -> None:
     assert RegisterBrokerBody.from_compressed(BY_JAVA) == BODY
     assert RegisterBrokerBody.from_compressed(memoryview(BY_JAVA)) == BODY
     assert RegisterBrokerBody.from_compressed(BODY.to_compressed()) == BODY
     assert body_crc32(b"123456789") == 0xCBF43926 & 0x7FFFFFFF
 
 
-def test_a_sixth_column_and_what_follows_come_from_5_x() -> None:
+def test_a_sixth_column_and_trailing_data_come_from_5_x() -> None:
     raw = zlib.decompress(pieces(b"T1 8 4 6 MULTI_TAG {}")) + bytes(4)
     (topic,) = RegisterBrokerBody.from_compressed(
         zlib.compress(raw)
@@ -62,18 +62,18 @@ def test_a_sixth_column_and_what_follows_come_from_5_x() -> None:
         pieces(b"T1 8 8 6 SINGLE_TAG", servers=b"{"),
     ],
 )
-def test_what_is_no_registration(data: bytes) -> None:
+def test_invalid_registrations(data: bytes) -> None:
     with pytest.raises(BodyError):
         RegisterBrokerBody.from_compressed(data)
 
 
-def test_a_bomb_is_not_inflated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compression_bomb_is_not_inflated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registration, "MAX_INFLATED", 1 << 16)
     with pytest.raises(BodyError, match="inflates to more"):
         RegisterBrokerBody.from_compressed(zlib.compress(sized(b"{}") + bytes(4) + bytes(1 << 20)))
 
 
-def test_a_count_of_millions_is_refused_before_they_are_inflated() -> None:
+def test_a_count_of_millions_is_refused_before_inflation() -> None:
     topics = b"".join(sized(b"T%d 8 8 6 SINGLE_TAG" % number) for number in range(10_000))
     body = zlib.compress(sized(b"{}") + (4_000_000).to_bytes(4, "big") + topics)
     with pytest.raises(BodyError, match="4000000 topics; at most 200000"):
@@ -81,7 +81,7 @@ def test_a_count_of_millions_is_refused_before_they_are_inflated() -> None:
 
 
 @pytest.mark.parametrize("compressed", [True, False])
-def test_a_large_registration_in_pieces_is_the_whole(compressed: bool) -> None:
+def test_a_large_registration_in_pieces_equals_the_whole(compressed: bool) -> None:
     topics = {f"T{number}": TopicConfig(topicName=f"T{number}") for number in range(4_321)}
     whole = RegisterBrokerBody(["f:1"], TopicConfigTable(DataVersion(3, 4), topics))
     data = whole.to_compressed() if compressed else whole.to_json()
@@ -107,4 +107,4 @@ def test_any_pieces_are_a_registration_or_a_body_error(raw: bytes) -> None:
     try:
         RegisterBrokerBody.from_compressed(zlib.compress(raw))
     except BodyError:
-        pass  # the only error there is
+        pass  # the only error allowed

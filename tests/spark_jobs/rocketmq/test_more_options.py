@@ -1,4 +1,4 @@
-"""Options with stacks of their own: certificates and accounts, compressed bodies, keys and sizes of what is written."""
+"""Options that need their own stacks: certificates and accounts, compressed bodies, keys and sizes of written rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ accounts:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[str, Any]]]:
-    """A name server, a broker with TLS alone and with accounts, and how a client of ours connects to them."""
+    """A name server and a broker with accounts that accept only TLS, and the client settings for them."""
     folder = tmp_path_factory.mktemp("guarded")
     authority = trustme.CA()
     certificate = authority.issue_cert("localhost", "127.0.0.1")
@@ -85,7 +85,7 @@ def plain() -> Iterator[ThreadStack]:
         yield stack
 
 
-def test_compressed_bodies_come_plain_where_that_is_wanted(spark: SparkSession, plain: ThreadStack) -> None:
+def test_compressed_bodies_are_inflated_if_requested(spark: SparkSession, plain: ThreadStack) -> None:
     body = b"x" * 10_000
     with Producer("p", namesrv=plain.namesrv, compress_over=1000) as producer:
         producer.send(Message("Large", body))
@@ -96,7 +96,7 @@ def test_compressed_bodies_come_plain_where_that_is_wanted(spark: SparkSession, 
     assert (inflated.compression, bytes(inflated.body)) == (None, body)
 
 
-def test_rows_are_keyed_as_wanted_and_batches_have_a_size(spark: SparkSession, plain: ThreadStack) -> None:
+def test_rows_are_keyed_as_requested_and_batches_are_bounded(spark: SparkSession, plain: ThreadStack) -> None:
     rows = spark.range(200).selectExpr("cast(id as string) as body", "0 as delay", "'shard' as sharding_key")
     for size in (1, 4096):
         writer = rows.write.format("rocketmq").option("namesrv", plain.namesrv).option("topic", f"Sized{size}")

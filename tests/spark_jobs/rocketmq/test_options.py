@@ -67,7 +67,7 @@ def test_filters_moments_group_and_connection() -> None:
         ({**AT, "topics": "A", "group": "a b"}, "option group='a b'"),
     ],
 )
-def test_what_cannot_be_used_is_named(given: dict[str, str], words: str) -> None:
+def test_unusable_options_are_named(given: dict[str, str], words: str) -> None:
     with pytest.raises(BadOption) as failed:
         read_options(given, streaming=False)
     assert words in str(failed.value)
@@ -78,7 +78,7 @@ def test_a_stream_has_no_end() -> None:
         read_options({**AT, "topics": "A", "endingOffsets": "latest"}, streaming=True)
 
 
-def test_writing() -> None:
+def test_options_for_writing() -> None:
     found = write_options({**AT, "topic": "A", "checkpointLocation": "/c"})
     assert (found.topic, found.group, found.row_key) == ("A", "SPARK_WRITER", "SPARK_ROW")
     with pytest.raises(BadOption, match="batchBytes"):

@@ -1,4 +1,4 @@
-"""Pulls that are guessed: whatever a broker gives, every offset is asked for in turn, and no wrong answer is taken."""
+"""Prefetched pulls: whatever a broker returns, every offset is requested in turn, and no wrong answer is used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rocketlet.spark_jobs.rocketmq.pulled_batches import Pulls
 
 
 def asking(gives: Callable[[int], int], asked: list[int]) -> Callable[[int], Future[Pulled]]:
-    """A broker whose answer at an offset leads so many further."""
+    """A broker whose answer at an offset advances by a given number."""
 
     def ask(offset: int) -> Future[Pulled]:
         asked.append(offset)
@@ -26,7 +26,7 @@ def asking(gives: Callable[[int], int], asked: list[int]) -> Callable[[int], Fut
 
 
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=60), st.integers(1, 200))
-def test_each_answer_is_that_of_the_offset_that_is_wanted(steps: list[int], end: int) -> None:
+def test_each_answer_belongs_to_the_wanted_offset(steps: list[int], end: int) -> None:
     asked: list[int] = []
     pulls, at, seen = Pulls(asking(lambda offset: steps[offset % len(steps)], asked), end), 0, []
     while at < end:
@@ -39,7 +39,7 @@ def test_each_answer_is_that_of_the_offset_that_is_wanted(steps: list[int], end:
     assert max(asked) < end
 
 
-def test_equal_answers_are_asked_for_ahead_and_none_twice() -> None:
+def test_pulls_are_prefetched_and_none_is_repeated() -> None:
     asked: list[int] = []
     pulls = Pulls(asking(lambda _: 32, asked), 320)
     for at in range(0, 320, 32):
@@ -49,7 +49,7 @@ def test_equal_answers_are_asked_for_ahead_and_none_twice() -> None:
     assert asked == list(range(0, 320, 32))
 
 
-def test_an_answer_that_leads_nowhere_is_asked_for_again() -> None:
+def test_an_answer_without_progress_is_requested_again() -> None:
     asked: list[int] = []
     pulls = Pulls(asking(lambda _: 0, asked), 10)
     for _ in range(3):

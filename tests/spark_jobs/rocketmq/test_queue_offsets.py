@@ -31,11 +31,11 @@ def queue(number: int = 0) -> MessageQueue:
 
 
 @given(st.dictionaries(QUEUES, st.integers(0, (1 << 63) - 1)))
-def test_a_checkpoint_gives_back_what_it_was_given(offsets: Offsets) -> None:
+def test_a_checkpoint_round_trips(offsets: Offsets) -> None:
     assert from_state(json.loads(json.dumps(to_state(offsets)))) == offsets
 
 
-def test_users_may_write_earliest_and_latest_as_numbers() -> None:
+def test_earliest_and_latest_may_be_written_as_numbers() -> None:
     found = parse('{"A": {"broker-a:0": -2, "broker-a:1": -1, "broker-a:2": 7}}')
     assert found == {queue(0): EARLIEST, queue(1): LATEST, queue(2): 7}
 
@@ -61,7 +61,7 @@ def test_offsets_that_cannot_be_read_are_named(text: str, words: str) -> None:
     assert words in str(failed.value)
 
 
-def test_a_checkpoint_holds_no_word_for_earliest() -> None:
+def test_a_checkpoint_cannot_say_earliest() -> None:
     with pytest.raises(BadOffsets):
         from_state({"A": {"b:0": -2}})
 
@@ -80,13 +80,13 @@ def test_a_limit_is_used_up_and_not_exceeded(backlogs: dict[int, tuple[int, int]
     assert taken == min(most, sum(end[one] - start[one] for one in end))
 
 
-def test_a_short_queue_is_not_held_up_by_a_long_one() -> None:
+def test_a_long_queue_does_not_hold_up_a_short_one() -> None:
     found = limited({queue(0): 0, queue(1): 5}, {queue(0): 1_000_000, queue(1): 6}, 100)
     assert found == {queue(0): 99, queue(1): 6}
 
 
 @given(BACKLOGS, st.integers(1, 40), st.integers(1, 400))
-def test_pieces_cover_the_ranges_in_order_and_once(backlogs: dict[int, tuple[int, int]], tasks: int, most: int) -> None:
+def test_pieces_cover_the_ranges_once_and_in_order(backlogs: dict[int, tuple[int, int]], tasks: int, most: int) -> None:
     start = {queue(n): begin for n, (begin, _) in backlogs.items()}
     end = {queue(n): begin + count for n, (begin, count) in backlogs.items()}
     ranges = ranges_between(start, end)
@@ -101,5 +101,5 @@ def test_pieces_cover_the_ranges_in_order_and_once(backlogs: dict[int, tuple[int
     assert joined == ranges
 
 
-def test_a_backlog_in_one_queue_is_shared_by_the_tasks_that_are_wanted() -> None:
+def test_a_backlog_in_one_queue_is_divided_among_the_wanted_tasks() -> None:
     assert len(cut([OffsetRange(queue(), 0, 1000)], 8, 1_000_000)) == 8

@@ -1,4 +1,4 @@
-"""A stream from topic to topic that is killed: nothing is lost, and who keeps the keys takes each row once."""
+"""A killed stream from topic to topic: nothing is lost, and by remembering keys each row is taken once."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def of_queue(consumer: PullConsumer, queue: MessageQueue) -> list[ReceivedMessag
 
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.usefixtures("spark_home")
-def test_a_killed_stream_loses_nothing_and_the_keys_remove_what_is_doubled(tmp_path: Path, run: str) -> None:
+def test_a_killed_stream_loses_nothing_and_keys_remove_duplicates(tmp_path: Path, run: str) -> None:
     checkpoint = tmp_path / "checkpoint"
     with name_server(tmp_path / "namesrv") as (_, namesrv), ExitStack() as held:
         broker = broker_for(run, tmp_path, namesrv, held)
@@ -92,7 +92,7 @@ def test_a_killed_stream_loses_nothing_and_the_keys_remove_what_is_doubled(tmp_p
 
     for message in copied:
         listener(message)
-    # A message whose acknowledgement was lost with a broker is sent again: then it is in both topics twice.
+    # A message whose acknowledgement was lost with a broker is sent again, and is then in both topics twice.
     assert sorted(taken) == sorted(message.body.decode() for message in sent)
     assert set(acknowledged) <= set(taken)
     log.info("%s: %d messages, %d copies, %d taken once", run, len(sent), len(copied), len(taken))

@@ -1,4 +1,4 @@
-"""The format "rocketmq" against a stack in this process: every option, what is lost, and what brokers refuse."""
+"""The format "rocketmq" against a stack in this process: every option, lost data, and refusals by brokers."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def stack() -> Iterator[ThreadStack]:
 
 @pytest.fixture(scope="module")
 def orders(stack: ThreadStack) -> list[int]:
-    """120 messages in a topic of four queues; the times at which each third of them began, in milliseconds."""
+    """120 messages in a topic of four queues; returns the times at which each third began, in milliseconds."""
     began = []
     with Producer("writers", namesrv=stack.namesrv) as producer:
         producer.create_topic("Orders", 4)
         for number in range(120):
             if number % 40 == 0:
-                time.sleep(0.01)  # store times tell the thirds apart
+                time.sleep(0.01)  # store times distinguish the thirds
                 began.append(time.time_ns() // 1_000_000)
             message = Message("Orders", b"%d" % number, tags="odd" if number % 2 else "even", keys=[f"key-{number}"])
             message.properties["number"] = str(number)
@@ -62,7 +62,7 @@ def numbers(frame: DataFrame) -> list[int]:
 
 @pytest.mark.usefixtures("orders")
 class TestTable:
-    def test_has_every_message_with_the_columns_of_the_log(self, table: Table) -> None:
+    def test_every_message_has_the_columns_of_the_log(self, table: Table) -> None:
         rows = table().orderBy("queue_id", "queue_offset").collect()
         assert len(rows) == 120
         assert [(row.queue_id, row.queue_offset) for row in rows] == [(q, n) for q in range(4) for n in range(30)]
@@ -70,25 +70,25 @@ class TestTable:
         assert (first.topic, bytes(first.body), first.tags, first["keys"]) == ("Orders", b"0", "even", ["key-0"])
         assert (first.properties["number"], first.crc_state, first.transaction) == ("0", "good", "none")
 
-    def test_filters_by_tag_at_the_broker(self, table: Table) -> None:
+    def test_tags_are_filtered_at_the_broker(self, table: Table) -> None:
         assert numbers(table(tags="odd")) == list(range(1, 120, 2))
 
-    def test_filters_by_sql_at_the_broker(self, table: Table) -> None:
+    def test_sql_is_filtered_at_the_broker(self, table: Table) -> None:
         assert numbers(table(sql="number >= 100 AND number < 110")) == list(range(100, 110))
 
-    def test_filters_of_spark_are_pushed_down(self, table: Table) -> None:
+    def test_sparks_filters_are_pushed_down(self, table: Table) -> None:
         assert numbers(table().where("queue_offset >= 28 and queue_id = 1")) == [113, 117]
 
-    def test_starts_and_ends_at_offsets(self, table: Table) -> None:
+    def test_a_table_starts_and_ends_at_offsets(self, table: Table) -> None:
         start = json.dumps({"Orders": {"broker-a:0": 28, "broker-a:1": -2}})
         end = json.dumps({"Orders": {"broker-a:0": -1, "broker-a:1": 2, "broker-a:2": 0, "broker-a:3": 0}})
         assert numbers(table(startingOffsets=start, endingOffsets=end)) == [1, 5, 112, 116]
 
-    def test_starts_and_ends_at_times(self, table: Table, orders: list[int]) -> None:
+    def test_a_table_starts_and_ends_at_times(self, table: Table, orders: list[int]) -> None:
         found = numbers(table(startingTimestamp=orders[1], endingTimestamp=orders[2]))
         assert found == list(range(40, 80))
 
-    def test_a_pattern_leaves_out_what_is_not_the_users(self, table: Table) -> None:
+    def test_a_pattern_leaves_out_system_topics(self, table: Table) -> None:
         frame = table(topicsPattern=".*rders|TBW102|rmq_sys.*|SCHEDULE.*")
         assert {row.topic for row in frame.select("topic").distinct().collect()} == {"Orders"}
 
@@ -99,21 +99,21 @@ class TestTable:
         assert split.rdd.getNumPartitions() == 12
         assert numbers(split) == list(range(120))
 
-    def test_a_topic_that_nobody_serves_is_an_error_that_says_so(self, table: Table) -> None:
+    def test_an_unserved_topic_is_an_error(self, table: Table) -> None:
         with pytest.raises(Exception, match="no broker serves the topic") as failed:
             table("Nothing", retrySeconds=0).count()
         assert "Nothing" in str(failed.value)
 
-    def test_an_offset_of_a_stranger_is_refused(self, table: Table) -> None:
+    def test_an_offset_for_another_queue_is_refused(self, table: Table) -> None:
         with pytest.raises(Exception, match="queues that no broker serves: Orders/broker-x/0"):
             table(startingOffsets='{"Orders": {"broker-x:0": 1}}').count()
 
-    def test_a_broker_that_refuses_for_a_moment_is_asked_again(self, table: Table, stack: ThreadStack) -> None:
+    def test_a_temporarily_refusing_broker_is_asked_again(self, table: Table, stack: ThreadStack) -> None:
         stack.on(RequestCode.PULL_MESSAGE, reply=ResponseCode.SYSTEM_BUSY, times=3)
         stack.on(RequestCode.PULL_MESSAGE, disconnect=True, times=2)
         assert numbers(table()) == list(range(120))
 
-    def test_what_is_beyond_the_end_of_a_queue_is_lost_data(self, table: Table) -> None:
+    def test_an_offset_beyond_the_end_of_a_queue_is_lost_data(self, table: Table) -> None:
         end = '{"Orders": {"broker-a:0": 31}}'
         with pytest.raises(Exception, match="are gone: the queue ends at 30"):
             table(startingOffsets="earliest", endingOffsets=end, retrySeconds=1).count()
@@ -121,7 +121,7 @@ class TestTable:
 
 
 class TestStream:
-    def test_reads_in_batches_of_a_limit_and_goes_on_from_its_checkpoint(
+    def test_a_stream_reads_limited_batches_and_continues_from_its_checkpoint(
         self, spark: SparkSession, stack: ThreadStack, tmp_path: Path
     ) -> None:
         send(stack, "Stream", range(50))
@@ -148,7 +148,7 @@ class TestStream:
         assert sorted(int(row.body) for row in written.collect()) == list(range(65))
         assert committed(stack, "SG", "Stream") == 65
 
-    def test_rows_go_to_topics_with_a_key_each(self, spark: SparkSession, stack: ThreadStack, tmp_path: Path) -> None:
+    def test_rows_are_sent_with_a_key_each(self, spark: SparkSession, stack: ThreadStack, tmp_path: Path) -> None:
         send(stack, "From", range(40))
         source = spark.readStream.format("rocketmq").option("namesrv", stack.namesrv).option("topics", "From")
         rows = source.option("startingOffsets", "earliest").load().selectExpr(

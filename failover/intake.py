@@ -1,0 +1,91 @@
+"""The bytes of a leader on their way into the log, and from there into queues and index.
+
+An acknowledgement promises only the log, so it does not wait for queues and index. These are filed for several turns
+together, which costs much less per record. When the connection ends, `file` must be called before anything else touches
+the replica: `Replica.drop_rest` would take unfiled records, acknowledged ones, for the rest of a partial one.
+
+With SYNC_FLUSH every turn is filed: a flush reaches only as far as what is filed, and costs more than filing.
+
+Java: none
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+from rocketlet.common.message_record import BLANK_SIZE
+from rocketlet.store.layout.log_scan import chain
+from rocketlet.store.message_store import MessageStore
+from rocketlet.store.replica import Replica
+
+_TOGETHER = 1 << 20  # takes 2 ms to file
+_GATHER_SECONDS = 0.01  # between two filings; nothing waits for more than twice that
+
+
+class Intake:
+    """One connection's."""
+
+    def __init__(self, store: MessageStore, replica: Replica, settle: Callable[[], None]) -> None:
+        self._store = store
+        self._replica = replica
+        self._settle = settle
+        self._gathers = not store.config.is_sync_flush
+        self._whole_to = store.log.end
+        self._confirmed = 0
+        self._filed_at = 0.0
+        self._more = trio.lowlevel.ParkingLot()
+
+    def write(self, piece: memoryview) -> None:
+        """Write bytes at the end of the log. Raises DiskFull, NoRecord."""
+        replica = self._replica
+        while piece:
+            begin, room = replica.end, replica.room_in_file()
+            part = piece[:room]
+            replica.write(part)
+            if begin == max(self._whole_to, self._store.log.end):
+                # The usual case. `end` would find the same, but in pages that have yet to be mapped.
+                self._whole_to = begin + chain(part, 0, min(len(part), room - BLANK_SIZE))[1]
+            piece = piece[len(part) :]
+
+    @property
+    def end(self) -> int:
+        """The end of the last whole record, filed or not."""
+        log, end = self._store.log, self._replica.end
+        at = max(self._whole_to, log.end)
+        file = log.files.find(at) if at < end else None
+        if file is not None:
+            base = file.begin
+            at = base + chain(file.buffer, at - base, min(end - base, file.size - BLANK_SIZE))[1]
+        self._whole_to = at
+        return at
+
+    def confirm(self, end: int) -> None:
+        """Call it after the writes of a turn, with the offset up to which the leader's log is confirmed: file now, or
+        leave it to `run`. Raises DiskFull, NoRecord."""
+        self._confirmed = max(self._confirmed, end)
+        unfiled = self._replica.end - self._store.log.end
+        is_early = trio.current_time() < self._filed_at + _GATHER_SECONDS
+        if unfiled and self._gathers and is_early and unfiled < _TOGETHER:
+            self._more.unpark_all()
+        else:
+            self.file()
+
+    def file(self) -> None:
+        """File the whole records, those that are confirmed into queues and index. Raises DiskFull, NoRecord."""
+        self._filed_at = trio.current_time()
+        self._replica.file()
+        self._store.confirm(min(self._confirmed, self._store.log.end), self._settle)
+
+    async def run(self) -> None:
+        """File what was left to it, until cancelled. Raises DiskFull, NoRecord.
+
+        While bytes keep coming, it is `confirm` that files, after a report: then the leader has work, and nothing that
+        arrives waits for the filing.
+        """
+        while True:
+            await self._more.park()
+            while (left := self._filed_at + 2 * _GATHER_SECONDS - trio.current_time()) > 0:
+                await trio.sleep(left)
+            self.file()
