@@ -65,6 +65,7 @@ class Intake:
         """Call it after the writes of a turn, with the offset up to which the leader's log is confirmed: file now, or
         leave it to `run`. Raises DiskFull, NoRecord."""
         self._confirmed = max(self._confirmed, end)
+        self._replica.make_room_ahead()
         unfiled = self._replica.end - self._store.log.end
         is_early = trio.current_time() < self._filed_at + _GATHER_SECONDS
         if unfiled and self._gathers and is_early and unfiled < _TOGETHER:

@@ -102,6 +102,7 @@ class Leader:
         """File what is confirmed, after those who waited for it have been answered: they are at work meanwhile."""
         while True:
             self._ground.settle()
+            self._store.log.make_room_ahead()
             await self._unfiled.park()
             await trio.lowlevel.checkpoint()  # the tasks that write the answers were woken together with this one
 

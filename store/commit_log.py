@@ -130,6 +130,13 @@ class CommitLog:
         self._ready = file.begin + ready - BLANK_SIZE
         return self.end
 
+    def make_room_ahead(self) -> None:
+        """Make room for the next turns. Call it while nobody waits for an answer: page faults take 1 ms a MiB."""
+        file = self.files.find(self.end) if self._ready else None
+        if file is not None and file.begin == self._base:
+            ready = self._ready + BLANK_SIZE - self._base
+            self._ready = file.make_room_ahead(self.end - self._base, ready) + self._base - BLANK_SIZE
+
     def _next_file(self, last: MappedFile | None, size: int) -> MappedFile:
         """Make the next file, and only then close the last one: on a full disk nothing has changed."""
         begin = last.end if last is not None else self.end - self.end % self.file_size

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from rocketlet.store.disk import PAGE, Disk, Region
 
 _LARGEST_STEP = 1 << 20  # 1 ms of page faults at a time
+_AHEAD = 512 << 10  # some turns of sends
+_STEP_AHEAD = 128 << 10
 
 
 class MappedFile:
@@ -59,6 +61,20 @@ class MappedFile:
             reserve(at, end)
             return end
         return wanted
+
+    def make_room_ahead(self, at: int, ready: int) -> int:
+        """Make room a little past `ready` if a writer at `at` will soon need it; returns up to where.
+
+        REQUIRES that everything after `ready` reads as zeros. A full disk is ignored: `make_room` will report it.
+        """
+        if not at <= ready < min(at + _AHEAD, self.size):
+            return ready
+        end = min(self.size, ready + _STEP_AHEAD)
+        try:
+            self.region.reserve_zeros(ready, end)
+        except OSError:
+            return ready
+        return end
 
     def write(self, at: int, data: bytes) -> None:
         """Write a few bytes outside the hot path."""

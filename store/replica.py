@@ -112,6 +112,11 @@ class Replica:
         if self.end == file.end:
             self.file()  # it looks at one file only
 
+    def make_room_ahead(self) -> None:
+        """Make room for the next turns. Call it while the leader does not wait for this replica."""
+        if self._file is not None and self.end < self._file.end:
+            self._ready = self._file.make_room_ahead(self.end - self._file.begin, self._ready)
+
     def file(self) -> None:
         """File the records that are whole. Raises DiskFull, NoRecord."""
         if self.end > self._log.end:

@@ -76,6 +76,7 @@ class Crashes(RuleBasedStateMachine):
     @rule()
     def settle(self) -> None:
         self.model.store.settle()
+        self.model.store.log.make_room_ahead()
 
     @rule()
     def flush(self) -> None:
