@@ -4,8 +4,6 @@ is found by its offset and its key, and queues and index agree with the log."""
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from random import Random
 
@@ -14,25 +12,24 @@ import pytest
 from rocketlet.store.check import check
 from rocketlet.store.disk import RealDisk
 from rocketlet.store.message_store import MessageStore
-from tests.support.appending import config_of
+from tests.support.appending import appending, config_of
 from tests.support.records import decode_all
 
 pytestmark = pytest.mark.process
 
-ROOT = Path(__file__).parents[2]
 AGAIN = 100  # messages of a queue that are read again, although they were found after an earlier kill
 
 
 def run_and_kill(directory: Path, flush: str, first: int, after: int) -> list[tuple[int, int, int]]:
     """Let it append until that many bytes of acknowledgements arrived, then kill it. Returns the acknowledged
     messages."""
-    command = [sys.executable, "-m", "tests.support.appending", str(directory), flush, str(first)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as process:
-        assert process.stdout is not None
-        said = process.stdout.read(after)
-        process.send_signal(signal.SIGKILL)
-        said += process.stdout.read()
-    assert process.returncode == -signal.SIGKILL, said[-300:]
+    with appending(str(directory), flush, first) as (process, lines):
+        said = b""
+        while len(said) < after and (more := lines.read(after - len(said))):
+            said += more
+        process.kill()
+        said += lines.readall()
+    assert process.exitcode == -signal.SIGKILL, said[-300:]
     whole = said[: said.rfind(b"\n") + 1]
     return [tuple(map(int, line.split())) for line in whole.splitlines()]  # type: ignore[misc]
 

@@ -1,12 +1,17 @@
-"""A process that appends to a store and prints acknowledgements, until it is killed.
+"""Processes that append to a store and write acknowledgements into a pipe, until they are killed.
 
-python -m tests.support.appending DIRECTORY SYNC_FLUSH|ASYNC_FLUSH FIRST
+They are forked from one process that has imported everything: importing would be most of their lives.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import os
-import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import FileIO
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 
 import trio
 
@@ -34,7 +39,29 @@ def config_of(directory: str, flush: str) -> StoreConfig:
     )
 
 
-async def append(directory: str, flush: str, first: int) -> None:
+@contextmanager
+def appending(directory: str, flush: str, first: int) -> Iterator[tuple[BaseProcess, FileIO]]:
+    """A process that appends messages from number `first` on, and its acknowledgements: a line for each, of number,
+    queue and offset."""
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload([__name__, "numpy"])
+    said, says = processes.Pipe(duplex=False)
+    process = processes.Process(target=_run, args=(directory, flush, first, says), daemon=True)
+    process.start()
+    says.close()
+    with said, open(said.fileno(), "rb", buffering=0, closefd=False) as lines:
+        try:
+            yield process, lines
+        finally:
+            process.kill()
+            process.join()
+
+
+def _run(directory: str, flush: str, first: int, says: Connection) -> None:
+    trio.run(_append, directory, flush, first, says.fileno())
+
+
+async def _append(directory: str, flush: str, first: int, says: int) -> None:
     store = MessageStore(RealDisk(), config_of(directory, flush), system_clock, on_progress=lambda _: None)
     await store.open()
     async with trio.open_nursery() as nursery:
@@ -52,8 +79,4 @@ async def append(directory: str, flush: str, first: int) -> None:
                 await store.flushed_to(end, 5000)
             else:
                 await trio.sleep(0)
-            os.write(1, b"".join(said))
-
-
-if __name__ == "__main__":
-    trio.run(append, sys.argv[1], sys.argv[2], int(sys.argv[3]))
+            os.write(says, b"".join(said))
