@@ -1,8 +1,9 @@
 """The store: 202 GET_TOPIC_STATS_INFO, 321 QUERY_CONSUME_QUEUE, 43 GET_ALL_CONSUMER_OFFSET,
 306 CLEAN_EXPIRED_CONSUMEQUEUE, 316 CLEAN_UNUSED_TOPIC, 329 DELETE_EXPIRED_COMMITLOG.
 
-202 returns begin, end and last store time of each write queue. 321 shows entries of a queue; a missing index is a
-success with a remark and no body, as in RocketMQ. 306 deletes queue files whose messages are gone, 316 the queues of
+202 returns begin, end and last store time of each write queue. 321 shows entries of a queue, and of those with an
+extension what it holds and whether it passes the group's filter; a missing index is a success with a remark and no
+body, as in RocketMQ. 306 deletes queue files whose messages are gone, 316 the queues of
 topics that are not in the table, 329 expired log files.
 
 Java: broker/processor/AdminBrokerProcessor.java
@@ -16,17 +17,19 @@ from functools import partial
 from rocketlet.broker.clients import Clients
 from rocketlet.broker.consumer_offsets import ConsumerOffsets
 from rocketlet.broker.filter.consumer_filters import ConsumerFilters
+from rocketlet.broker.filter.extended_entry import shown
+from rocketlet.broker.filter.message_filter import EVERYTHING, MessageFilter, by_consumer_filter, by_tags
 from rocketlet.broker.handlers.membership import data_of
 from rocketlet.broker.identity import Identity
 from rocketlet.broker.topic_table import TopicTable
 from rocketlet.common import fastjson
 from rocketlet.common.message import MessageQueue
+from rocketlet.common.subscription import TAG, Subscription
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.in_turns import Turns, made
 from rocketlet.remoting.protocol.inspection import (
     ConsumeQueueBody,
     QueryConsumeQueueHeader,
-    QueueEntry,
     TopicHeader,
     TopicOffset,
     TopicStatsTable,
@@ -95,7 +98,7 @@ class StoreAdmin:
         if not queue.begin <= header.index < queue.end:
             return Reply(remark=f"Index {header.index} of {header.queueId}@{header.topic} is not exist!")
         body = ConsumeQueueBody(queue.end, queue.begin)
-        subscription = None
+        passes: MessageFilter | None = None
         if header.consumerGroup:
             group = self._clients.consumers.get(header.consumerGroup)
             subscription = group.subscriptions.get(header.topic) if group is not None else None
@@ -104,15 +107,22 @@ class StoreAdmin:
             else:
                 body.subscriptionData = data_of(subscription)
                 body.filterData = self._filter_text(header.topic, header.consumerGroup)
+                passes = self._filter_of(subscription, header.consumerGroup)
         stop = min(queue.end, header.index + max(1, min(header.count, MAX_ENTRIES)))
         turns = Turns()
         for offset in range(header.index, stop):
             await turns.pause()
             entry = await self._store.patiently(partial(self._store.entry_at, queue, offset))
             if entry is not None:
-                passes = subscription is not None and subscription.matches_code(entry[2])
-                body.queueData.append(QueueEntry(*entry, passes))
+                body.queueData.append(shown(entry, queue.ext, passes))
         return Reply(body=body.to_json())
+
+    def _filter_of(self, subscription: Subscription, group: str) -> MessageFilter:
+        """Those tests of a group's filter that need no record."""
+        if subscription.expression_type == TAG:
+            return by_tags(subscription)
+        known = self._filters.get(subscription.topic, group)
+        return EVERYTHING if known is None else by_consumer_filter(known, self._filters.bloom)
 
     def _filter_text(self, topic: str, group: str) -> str:
         """The group's SQL92 filter as JSON, as text in JSON; null if it has none, as in RocketMQ."""

@@ -266,7 +266,7 @@ class BrokerStatsData(Body):
 
 
 class QueueEntry(Body, omit_defaults=True):
-    """One unit of a queue as 321 shows it; `eval`: the group's filter matches it."""
+    """One unit of a queue as 321 shows it; `eval`: its extension passes the group's filter."""
 
     physicOffset: Long
     physicSize: Int

@@ -16,10 +16,12 @@ from rocketlet.broker.handlers import client_relays
 from rocketlet.common import fastjson
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.message_record import decode
+from rocketlet.common.subscription import SQL92
 from rocketlet.remoting.command import Command, Language
 from rocketlet.remoting.handler import Handler, HandlerTable, Reply, Request
 from rocketlet.remoting.protocol.configuration import CreateTopicHeader, SubscriptionGroupConfig
 from rocketlet.remoting.protocol.inspection import ConsumeMessageDirectlyHeader, GetConsumerRunningInfoHeader
+from rocketlet.remoting.protocol.membership import SubscriptionData
 from rocketlet.remoting.protocol.offsets import (
     ConsumerStatusBody,
     ConsumerStatusHeader,
@@ -371,7 +373,7 @@ class TestProgress:
             request = {"topic": "T", "queueId": 0, "index": 1, "count": 2}
             body = await answer_of(one, Code.QUERY_CONSUME_QUEUE, **request, consumerGroup="CG")
             assert (body["minQueueIndex"], body["maxQueueIndex"]) == (0, 4)
-            assert [(entry["tagsCode"], entry["eval"]) for entry in body["queueData"]] == [(66, True), (65, False)]
+            assert [(entry["tagsCode"], entry["eval"]) for entry in body["queueData"]] == [(66, False), (65, False)]
             assert body["subscriptionData"]["subString"] == "B"
             offline = await answer_of(one, Code.QUERY_CONSUME_QUEUE, **request, consumerGroup="X")
             assert offline["filterData"] == "X@T is not online!"
@@ -380,6 +382,21 @@ class TestProgress:
             assert missing.remark == "Index 99 of 0@T is not exist!"
             nowhere = await ask(one, Code.QUERY_CONSUME_QUEUE, **(request | {"queueId": 9}))
             assert (nowhere.code, nowhere.remark) == (1, "9@T is not exist!")
+
+    async def test_extended_entries_are_evaluated(self, autojump_clock: MockClock) -> None:
+        async with memory_broker(enable_consume_queue_ext=True, enable_calc_filter_bit_map=True) as one:
+            sql = SubscriptionData("T", "a > 5", subVersion=1, expressionType=SQL92)
+            await one.heartbeat("c1", "CG", sql)
+            await one.heartbeat("c2", "TAGS", tags("T", "B"))
+            await trio.sleep(1)
+            for number in (3, 9):
+                await one.send("T", TAGS="AB"[number % 2], a=str(number))
+            request = {"topic": "T", "queueId": 0, "index": 0, "count": 2}
+            for group, expected in (("CG", [False, True]), ("TAGS", [True, True])):
+                body = await answer_of(one, Code.QUERY_CONSUME_QUEUE, **request, consumerGroup=group)
+                assert [entry["eval"] for entry in body["queueData"]] == expected, group
+            assert [json.loads(entry["extendDataJson"])["tagsCode"] for entry in body["queueData"]] == [66, 66]
+            assert [entry["bitMap"].count("1") for entry in body["queueData"]] == [0, 3]
 
 
 class TestNumbers:

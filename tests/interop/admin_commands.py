@@ -187,7 +187,6 @@ KNOWN = {
         r"create subscription group|SubscriptionGroupConfig",
         r"SubCommandException|the group name 'golden/bad'|For more",
     ),
-    "queryCq -b BROKER -t golden -q 0 -i 0 -c 3 -g golden-live": Known("eval false", "eval true"),
     "updateAclConfig -b BROKER -a newcomer -s battery-staple": Known('"accessValidator" is null', NO_ACCOUNTS),
     "deleteAclConfig -b BROKER -a newcomer": Known('"accessValidator" is null', NO_ACCOUNTS),
     "updateGlobalWhiteAddr -b BROKER -g 10.0.0.1": Known('"accessValidator" is null', NO_ACCOUNTS),

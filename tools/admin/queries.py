@@ -190,9 +190,9 @@ async def query_msg_trace_by_id(calls: Admin, message_id: str, topic: str) -> Re
 @TOPIC
 @click.option("-q", "--queue", type=click.IntRange(0), required=True, help="The queue.")
 @click.option("-i", "--index", type=click.IntRange(0), required=True, help="The first offset.")
-@click.option("-c", "--count", type=click.IntRange(1), default=10, show_default=True, help="Number of brokers.")
+@click.option("-c", "--count", type=click.IntRange(1), default=10, show_default=True, help="Number of entries.")
 @click.option("-b", "--broker", metavar="HOST:PORT", help="The broker [the first of the topic's].")
-@click.option("-g", "--consumer", "group", metavar="GROUP", help="Whether this group's filter passes each.")
+@click.option("-g", "--consumer", "group", metavar="GROUP", help="With this group's filter, for extended entries.")
 async def query_cq(
     calls: Admin, topic: str, queue: int, index: int, count: int, broker: str | None, group: str | None
 ) -> Result:
