@@ -5,12 +5,16 @@ Failures are 209, 210 or 211. 50 keeps what a request does not name; an empty li
 cannot choose the file that is written, except among existing account files. No answer contains a secret or says which
 accounts exist: 54, which did, is gone from 4.9.8 too (CVE-2024-23321).
 
+Without access control 50, 51 and 53 have the codes and the texts of RocketMQ, which scripts may know; the log has the
+reason. 52 RocketMQ never answers: its client waits for 5 s. Here it is refused.
+
 Java: broker/processor/AdminBrokerProcessor.java (updateAndCreateAccessConfig and its neighbours)
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -33,7 +37,20 @@ from rocketlet.remoting.protocol.access import (
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 
+log = logging.getLogger("rocketlet.access.account_requests")
+
 OFF = "this broker has no access control (aclEnable=false), so it has no accounts"
+# What RocketMQ answers with on Java 15 and later, the text of a NullPointerException; older ones have no text.
+_OFF_IN_JAVA = {
+    code: f'Cannot invoke "org.apache.rocketmq.acl.AccessValidator.{method}" because "accessValidator" is null'
+    for code, method in {
+        ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED: (
+            "updateAccessConfig(org.apache.rocketmq.common.PlainAccessConfig)"
+        ),
+        ResponseCode.DELETE_ACL_CONFIG_FAILED: "deleteAccessConfig(String)",
+        ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED: "updateGlobalWhiteAddrsConfig(java.util.List, String)",
+    }.items()
+}
 _key = re.compile(rf"[!-~]{{{KEY_LENGTH},{LONGEST_KEY}}}").fullmatch
 
 Names = Callable[[], tuple[str, str, str]]
@@ -69,7 +86,7 @@ class AccountRequests:
     async def update(self, request: Request) -> Reply:
         code = ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED
         header: UpdateAclConfigHeader = request.header
-        table = self._on(code)
+        table = self._on(request, code)
         known = header.accessKey in table.rules.accounts
         try:
             await table.set_account(header.accessKey, _values(header, known=known))
@@ -81,13 +98,13 @@ class AccountRequests:
         code = ResponseCode.DELETE_ACL_CONFIG_FAILED
         header: DeleteAclConfigHeader = request.header
         try:
-            await self._on(code).delete_account(header.accessKey)
+            await self._on(request, code).delete_account(header.accessKey)
         except AccountsRefused as error:
             raise Refused(code, str(error)) from None
         return Reply()
 
     def versions(self, request: Request) -> Reply:
-        table = self._on(ResponseCode.SYSTEM_ERROR)
+        table = self._on(request, ResponseCode.SYSTEM_ERROR)
         name, address, cluster = self._names()
         each = ",".join(
             f"{json.dumps(path)}:{version.to_json().decode()}" for path, version in table.versions().items()
@@ -99,7 +116,7 @@ class AccountRequests:
     async def set_global_addresses(self, request: Request) -> Reply:
         code = ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED
         header: UpdateGlobalWhiteAddrsHeader = request.header
-        table = self._on(code)
+        table = self._on(request, code)
         try:
             found = addresses(header.globalWhiteAddrs)
         except AddressError as error:
@@ -111,9 +128,10 @@ class AccountRequests:
             raise Refused(code, str(error)) from None
         return Reply()
 
-    def _on(self, code: ResponseCode) -> AccountTable:
+    def _on(self, request: Request, code: ResponseCode) -> AccountTable:
         if self._table is None:
-            raise Refused(code, OFF)
+            log.info("%s asks for accounts: %s", request.connection.peer, OFF)
+            raise Refused(code, _OFF_IN_JAVA.get(code, OFF))
         return self._table
 
     def _look_at_account(self, request: Request) -> Any:

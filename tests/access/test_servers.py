@@ -204,16 +204,41 @@ async def test_the_rate_of_an_account_changes_while_the_broker_runs(
         assert one.broker.access.gate.denied["rate"] >= 3  # type: ignore[index]
 
 
-async def test_without_access_control_account_requests_say_so(autojump_clock: trio.testing.MockClock) -> None:
+async def test_without_access_control_account_requests_are_answered_as_by_rocketmq(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "rocketlet.access.account_requests")
     async with memory_broker() as one:
-        for code, expected in (
-            (RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED),
-            (RequestCode.DELETE_ACL_CONFIG, ResponseCode.DELETE_ACL_CONFIG_FAILED),
-            (RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED),
+        for code, expected, method in (
+            (
+                RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
+                ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED,
+                "updateAccessConfig(org.apache.rocketmq.common.PlainAccessConfig)",
+            ),
+            (
+                RequestCode.DELETE_ACL_CONFIG,
+                ResponseCode.DELETE_ACL_CONFIG_FAILED,
+                "deleteAccessConfig(String)",
+            ),
+            (
+                RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+                ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED,
+                "updateGlobalWhiteAddrsConfig(java.util.List, String)",
+            ),
         ):
             answer = await one.call(code, {"accessKey": "webshop", "secretKey": SECRET, "globalWhiteAddrs": "*"})
-            assert answer.code == expected
-            assert "aclEnable=false" in str(answer.remark)
+            assert (answer.code, answer.remark) == (
+                expected,
+                f'Cannot invoke "org.apache.rocketmq.acl.AccessValidator.{method}" because "accessValidator" is null',
+            )
+            assert "aclEnable=false" in caplog.messages[-1]
+
+
+async def test_without_access_control_there_is_no_version(autojump_clock: trio.testing.MockClock) -> None:
+    async with memory_broker() as one:
+        answer = await one.call(RequestCode.GET_BROKER_CLUSTER_ACL_INFO)  # RocketMQ's client waits for it in vain
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert "aclEnable=false" in str(answer.remark)
 
 
 @pytest.mark.parametrize("text", ["", "accounts: []\n"])

@@ -21,7 +21,7 @@ from rocketlet.remoting.protocol.access import (
 )
 from rocketlet.remoting.protocol.header import Header, from_ext
 from rocketlet.remoting.request_codes import RequestCode
-from rocketlet.tools.admin.calls import Admin
+from rocketlet.tools.admin.calls import Admin, AdminRefused
 from rocketlet.tools.admin.command import (
     BROKER,
     CLUSTER,
@@ -36,6 +36,8 @@ from rocketlet.tools.admin.command import (
 
 _ACCOUNT = click.option("-a", "--accessKey", "access_key", required=True, metavar="NAME", help="The account.")
 _PERMISSION = "DENY, PUB, SUB or PUB|SUB"
+# In the answers of a broker without access control, RocketMQ's or ours: of a NullPointerException.
+_NO_ACCOUNTS = '"accessValidator" is null'
 
 
 @command("updateAclConfig")
@@ -171,7 +173,12 @@ async def _send_to_all(
 ) -> list[str]:
     addresses = list((await brokers_chosen(calls, broker, cluster)).values())
     for address in addresses:
-        await calls.ask(address, code, header)
+        try:
+            await calls.ask(address, code, header)
+        except AdminRefused as refused:
+            if _NO_ACCOUNTS in refused.remark:
+                raise AdminError(f"{address} has no access control (aclEnable=false), so it has no accounts") from None
+            raise
     return addresses
 
 
