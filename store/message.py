@@ -57,7 +57,11 @@ class FoundByKey:
 
 @dataclass(frozen=True, slots=True)
 class StoreStatistics:
-    """A snapshot, for the runtime info of a broker and for people."""
+    """A snapshot, for the runtime info of a broker and for people.
+
+    `puts_failed` counts what RocketMQ counts: single messages that the log refused, for their size or for lack of room,
+    and batches for lack of room; not what is refused while the store is closed, full or a slave's.
+    """
 
     log_begin: int
     log_end: int
@@ -69,6 +73,7 @@ class StoreStatistics:
     index_files: int
     index_entries: int
     puts: int
+    puts_failed: int
     put_bytes: int
     gets: int
     flush_rounds: int

@@ -49,6 +49,7 @@ from rocketlet.store.errors import (
     MessageIllegal,
     NotWritable,
     PropertiesTooLarge,
+    PutRefused,
     SystemRefuses,
 )
 from rocketlet.store.flush import LogFlush, ThoroughFlush
@@ -117,7 +118,7 @@ class MessageStore(Lookup):
         self._lock: Lock | None = None
         self._refusal: NotWritable | Closed | None = Closed(f"{self._root}: the store is not open")
         self.report = RecoveryReport()  # of the opening
-        self._puts = self._put_bytes = self._gets = 0
+        self._puts = self._puts_failed = self._put_bytes = self._gets = 0
 
     # ---- life
 
@@ -217,8 +218,14 @@ class MessageStore(Lookup):
         queue = self.queues.queues.get((message.topic, message.queue_id))
         if queue is None:
             queue = self._new_queue(message.topic, message.queue_id)
-        size = self._size_of(message, queue)
-        return self._append(message, queue, size)
+        try:
+            size = self._size_of(message, queue)
+            return self._append(message, queue, size)
+        except PutRefused:
+            # Properties of too many characters RocketMQ refuses before it counts; those of too many bytes after.
+            if _characters(message.properties) <= PROPERTIES_MAX:
+                self._puts_failed += 1
+            raise
 
     def put_batch(self, messages: Sequence[Put]) -> list[Appended]:
         """Append messages one after another in one file: all or none. Raises PutRefused, with nothing written."""
@@ -230,12 +237,12 @@ class MessageStore(Lookup):
             if queue is None:
                 queue = self._new_queue(message.topic, message.queue_id)
             sized.append((message, queue, self._size_of(message, queue)))
-        for queue, count in Counter(queue for _, queue, _ in sized).items():
-            self._prepare(queue, count)
         try:
+            for queue, count in Counter(queue for _, queue, _ in sized).items():
+                self._prepare(queue, count)
             self.log.make_room(sum(size for _, _, size in sized))
-        except DiskFull as error:
-            self._refuse(error)
+        except PutRefused as error:
+            self._has_no_room(error)
             raise
         return [self._append(message, queue, size) for message, queue, size in sized]
 
@@ -257,12 +264,12 @@ class MessageStore(Lookup):
         if is_long or run.has_zero_properties():
             for message in run.puts():
                 self._size_of(message, queue)
-        if queue.next_offset + count > queue.prepared:
-            self._prepare(queue, count)
         try:
+            if queue.next_offset + count > queue.prepared:
+                self._prepare(queue, count)
             begin = self.log.room_for(size)
-        except DiskFull as error:
-            self._refuse(error)
+        except PutRefused as error:
+            self._has_no_room(error)
             raise
         now, queue_offset = self._clock(), queue.next_offset
         log_offsets = begin + ends - sizes
@@ -318,6 +325,12 @@ class MessageStore(Lookup):
         self._puts += 1
         self._put_bytes += size
         return Appended(offset, size, queue_offset, now, offset + size)
+
+    def _has_no_room(self, error: PutRefused) -> None:
+        """A batch cannot be written. RocketMQ counts that, and no batch with an illegal message."""
+        self._puts_failed += 1
+        if isinstance(error, DiskFull):
+            self._refuse(error)
 
     def _prepare(self, queue: ConsumeQueue, count: int) -> None:
         """See that a queue has room for the entries of so many messages. Raises NotWritable; others go on."""
@@ -573,7 +586,8 @@ class MessageStore(Lookup):
         return StoreStatistics(
             self.log.begin, self.log.end, self.flushed.value, self.dispatched.value, len(self.log.files.files),
             len(self.queues.queues), self.flushed.statistics().waiting, index.files, index.entries, self._puts,
-            self._put_bytes, self._gets, self._log_flush.rounds, self._disk.usage(self._root).ratio, self.refusal,
+            self._puts_failed, self._put_bytes, self._gets, self._log_flush.rounds,
+            self._disk.usage(self._root).ratio, self.refusal,
         )  # fmt: skip
 
 
@@ -583,6 +597,11 @@ _TOO_LITTLE = {
     errno.ENFILE: "the system may not open more files: raise fs.file-max",
     errno.ENOMEM: "this process may not map more files: raise vm.max_map_count, or give topics fewer queues",
 }
+
+
+def _characters(properties: bytes) -> int:
+    """As Java counts them, two for one beyond U+FFFF."""
+    return len(properties.decode("utf-8", "replace").encode("utf-16-le")) // 2
 
 
 def _refusal_of(error: OSError, path: str) -> NotWritable:

@@ -112,7 +112,6 @@ class BrokerState:
         put, minute = numbers.put, numbers.put_times.minute()
         return {
             "putMessageTimesTotal": str(put.calls),
-            "putMessageFailedTimes": str(numbers.put_failed),
             "putMessageSizeTotal": str(put.bytes),
             "putMessageAverageSize": str(put.bytes / put.messages if put.messages else 0.0),
             "putMessageEntireTimeMax": str(int(numbers.put_times.longest_ms)),
@@ -141,6 +140,7 @@ class BrokerState:
         store, path = self._store.statistics(), self._store.config.commit_log_path
         disk = self.disk()
         return {
+            "putMessageFailedTimes": str(store.puts_failed),
             "commitLogMinOffset": str(store.log_begin),
             "commitLogMaxOffset": str(store.log_end),
             "earliestMessageTimeStamp": str(self._store.store_time_of(store.log_begin)),

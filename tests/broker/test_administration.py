@@ -418,6 +418,25 @@ class TestNumbers:
             assert table["runtime"] == "[ 0 days, 0 hours, 0 minutes, 20 seconds ]"
             assert table["brokerVersionDesc"] == "V4_9_8"
 
+    async def test_failed_puts_are_those_of_the_store(self, autojump_clock: MockClock) -> None:
+        async with memory_broker() as one:
+            await topic(one, queues=1)
+            # What a Java broker counts of these.
+            for counted, body, fields in (
+                (0, b"x", {"queueId": 9}),
+                (0, b"x", {"topic": "New", "defaultTopic": "none"}),
+                (0, b"x", {"properties": "p\x01" + "x" * 40_000}),
+                (1, b"x", {"properties": "p\x01" + "中" * 12_000}),
+                (1, b"x" * ((1 << 16) + 1), {}),
+                (1, b"x" * ((1 << 16) + 1), {"properties": "TRAN_MSG\x01true\x02PGROUP\x01p"}),
+                (1, b"x" * ((1 << 16) + 1), {"properties": "DELAY\x013"}),
+            ):
+                before = int((await answer_of(one, Code.GET_BROKER_RUNTIME_INFO))["table"]["putMessageFailedTimes"])
+                assert (await one.send("T", body, fields={"queueId": 0} | fields)).code != 0
+                after = int((await answer_of(one, Code.GET_BROKER_RUNTIME_INFO))["table"]["putMessageFailedTimes"])
+                assert after - before == counted, fields
+            assert one.broker.statistics.put_failed == 7, "which our own metrics show"
+
     async def test_runtime_info_has_every_key_of_java(self, autojump_clock: MockClock, vectors: Any) -> None:
         lines = (vectors / "frames/admin-codes.jsonl").read_text().splitlines()
         [java] = [json.loads(line) for line in lines if json.loads(line)["seq"] == 62]

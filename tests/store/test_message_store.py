@@ -468,6 +468,47 @@ class TestWaiting:
         await (await opened(disk)).close()
 
 
+class TestFailedPuts:
+    async def test_what_rocketmq_counts_is_counted(self) -> None:
+        store = await opened(max_message_size=100, mapped_file_size_commit_log=1 << 20)
+        long = message("T", 0, b"")
+        for properties, expected in ((b"p\x01" + "中".encode() * 12_000, 1), (b"p\x01" + b"x" * 40_000, 1)):
+            long.properties = properties
+            with pytest.raises(PropertiesTooLarge):
+                store.put(long)
+            assert store.statistics().puts_failed == expected, "40,000 characters are refused before it counts"
+        with pytest.raises(MessageIllegal):
+            store.put(message("T", 0, b"x" * 101))
+        assert store.statistics().puts_failed == 2
+        batch = [BatchItem(0, b"fits", b""), BatchItem(0, b"x" * 101, b"")]
+        with pytest.raises(MessageIllegal):
+            store.put_run(mixed_run(encode_batch(batch), SHARED, b""))
+        with pytest.raises(MessageIllegal):
+            store.put_batch([message("T", 0, b"x" * 101)])
+        await store.close()
+        with pytest.raises(Closed):
+            store.put(message("T", 0, b""))
+        assert store.statistics().puts_failed == 2
+
+    async def test_a_full_disk_counts_once_and_not_while_it_is_known_to_be_full(self) -> None:
+        disk = MemoryDisk(page_size=64)
+        store = await opened(disk, mapped_file_size_commit_log=8192, message_index_enable=False)
+        disk.capacity = disk.statistics().reserved_bytes
+        for number, refused in enumerate(
+            (
+                lambda: store.put(message("T", 0, b"")),
+                lambda: store.put_batch([message("T", 0, b"")] * 2),
+                lambda: store.put_run(mixed_run(encode_batch([BatchItem(0, b"", b"")] * 2), SHARED, b"")),
+            ),
+            1,
+        ):
+            for _ in range(2):
+                with pytest.raises(DiskFull):
+                    refused()
+                assert store.statistics().puts_failed == number
+            store._set_full(None)
+
+
 class TestFullDisk:
     async def test_sends_are_refused_and_reads_continue(self) -> None:
         disk = MemoryDisk(page_size=64, capacity=3000)
