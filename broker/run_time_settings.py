@@ -13,6 +13,7 @@ from typing import Any
 import trio
 
 from rocketlet.broker.config import BrokerConfig, Settings
+from rocketlet.broker.filter.bloom import Bloom
 from rocketlet.broker.json_file import BACKUP
 from rocketlet.common import rocketmq_defaults
 from rocketlet.common.config_file import Loaded
@@ -25,8 +26,11 @@ class RunTimeSettings(ChangeableSettings, Settings):
     """The holder of all settings. `taken` is called after each change."""
 
     def __init__(self, loaded: Loaded, disk: Disk, clock: Callable[[], int], taken: Callable[[Loaded], None]) -> None:
-        ChangeableSettings.__init__(self, loaded, rocketmq_defaults.BROKER)
-        Settings.__init__(self, loaded[BrokerConfig])
+        config = loaded[BrokerConfig]
+        # RocketMQ, too, computes this one at its start, whatever the file says.
+        bits = Bloom.for_groups(config.expect_consumer_num_use_filter, config.max_error_rate_of_bloom_filter).bits
+        ChangeableSettings.__init__(self, loaded, rocketmq_defaults.BROKER | {"bitMapLengthConsumeQueueExt": str(bits)})
+        Settings.__init__(self, config)
         self._disk = disk
         self._clock = clock
         self._taken = taken

@@ -28,9 +28,9 @@ MODULES = {"mqnamesrv": "namesrv", "mqbroker": "broker"}
 # Defaults that differ from RocketMQ's, and why.
 OTHER_DEFAULTS = {
     "enablePropertyFilter": "SQL92 filters are on",
-    "waitTimeMillsInSendQueue": "a send that waited 200 ms is not lost yet, for its client waits 3 s",
+    "waitTimeMillsInSendQueue": "here a stop of the process counts, and a client gives up on the answer (broker.md)",
     "haListenPort": "it is listenPort + 1, which 10912 is for the default alone",
-    "haTransferBatchSize": "each slice costs a call of the system, and RocketMQ's slaves take up to 4 MiB",
+    "haTransferBatchSize": "with slices of 32 KiB a new slave costs its master twice the CPU (replication.md)",
     # Machine-dependent, and so left out of the recorded lists.
     "rocketmqHome": "",
     "kvConfigPath": "",

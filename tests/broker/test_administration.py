@@ -223,6 +223,16 @@ class TestSettings:
             assert bool(answer.remark) == bool(code)
             assert bytes((await ask(one, Code.GET_BROKER_CONFIG)).body) == before
 
+    async def test_the_length_of_bit_maps_follows_from_other_settings(self, autojump_clock: MockClock) -> None:
+        for settings, expected in (({}, 112), ({"expect_consumer_num_use_filter": 100}, 336)):
+            async with memory_broker(**settings) as one:
+                lines = bytes((await ask(one, Code.GET_BROKER_CONFIG)).body).decode().splitlines()
+                assert f"bitMapLengthConsumeQueueExt={expected}" in lines
+                assert one.broker.tables.filters.bloom.bits == expected
+                for bits, code in ((expected, ResponseCode.SUCCESS), (64, ResponseCode.SYSTEM_ERROR)):
+                    text = f"bitMapLengthConsumeQueueExt={bits}".encode()
+                    assert (await ask(one, Code.UPDATE_BROKER_CONFIG, text)).code == code
+
 
 class TestOffsets:
     async def test_offsets_of_queues(self, autojump_clock: MockClock) -> None:

@@ -140,6 +140,8 @@ AFTER = [
 CONFIGURATIONS = ("getBrokerConfig", "getNamesrvConfig")
 """Ours show everything that RocketMQ's show, and settings of their own."""
 
+# They are addresses too: each stack has its own, and one that is not set is derived from another.
+PLACES = (r"^(\w*Path\w*|rocketmqHome|listenPort|haListenPort|brokerIP[12]) *=.*", r"\1 ADDRESS")
 MASKS = {
     "": (
         (r"\b[0-9A-F]{32}(?:[0-9A-F]{24})?\b", "ID"),
@@ -163,6 +165,8 @@ MASKS = {
         (r"\w+(?:MaxOffset|SizeTotal|AverageSize|DataToFlush) +:.*", ""),  # addresses have lengths
     ),
     "statsAll": ((r"\d+\.\d+", "RATE"), (r"^(DefaultCluster|broker-a) .*", r"\1")),
+    "getBrokerConfig": (PLACES,),
+    "getNamesrvConfig": (PLACES,),
     "export": ((r'"counter":\d+', ""),),
     "exportMetrics": ((r"[\d.]+", "NUMBER"),),
 }
@@ -177,10 +181,9 @@ class Known(NamedTuple):
 
 
 NO_ACCOUNTS = "this broker has no access control"
-PLACES = Known("Path|rocketmqHome|listenPort", "Path|rocketmqHome|listenPort")
 DEFAULTS = Known(
-    *["waitTimeMillsInSendQueue|haTransferBatchSize|bitMapLength|Path|rocketmqHome|brokerIP|haListenPort|listenPort"]
-    * 2
+    "waitTimeMillsInSendQueue 200$|haTransferBatchSize 32768$",
+    "waitTimeMillsInSendQueue 2000$|haTransferBatchSize 262144$",
 )
 KNOWN = {
     "updateSubGroup -b BROKER -g golden/bad": Known(
@@ -189,10 +192,11 @@ KNOWN = {
     ),
     "clusterAclConfigVersion -b BROKER": Known("RemotingTimeoutException", NO_ACCOUNTS + "|For more"),
     "brokerStatus -b BROKER": Known("earliestMessageTimeStamp : -1$", "earliestMessageTimeStamp : MILLISECONDS$"),
-    "brokerStatus -c DefaultCluster": Known("earliestMessageTimeStamp : -1$", "earliestMessageTimeStamp : MILLISECONDS$"),
+    "brokerStatus -c DefaultCluster": Known(
+        "earliestMessageTimeStamp : -1$", "earliestMessageTimeStamp : MILLISECONDS$"
+    ),
     "getBrokerConfig -b BROKER": DEFAULTS,
     "getBrokerConfig -c DefaultCluster": DEFAULTS,
-    "getNamesrvConfig": PLACES,
 }
 
 
