@@ -84,7 +84,15 @@ class Stack:
             ) as live:
                 assert all(seen.acquire(timeout=SECONDS) for _ in range(MESSAGES))
                 self.own["LIVE_CLIENT"] = live.client_id
+                self._wait_until_committed()
                 yield
+
+    def _wait_until_committed(self) -> None:
+        """Consumers commit every few seconds: all queues of the topic, and the one of retries."""
+        deadline = time.monotonic() + SECONDS
+        while (rows := self.admin("consumerProgress", "-g", LIVE, "-n", self.namesrv).count("broker-a")) <= QUEUES:
+            assert time.monotonic() < deadline, f"{rows} queues are committed"
+            time.sleep(0.2)
 
 
 @pytest.fixture(scope="module")
