@@ -35,7 +35,7 @@ _SETTING_PREFIX = "setting "  # of the parser's destinations, so that no key can
 
 def read(
     program: str,
-    about: str,
+    description: str,
     config_types: Iterable[type],
     *,
     arguments: Sequence[str] | None = None,
@@ -46,7 +46,7 @@ def read(
     `arguments` are sys.argv without the program's name, `environment` is os.environ, unless a test gives others.
     """
     types = [*config_types, logging_setup.LogConfig]
-    parser = _parser(program, about, types)
+    parser = _parser(program, description, types)
     parsed, unknown = parser.parse_known_args(sys.argv[1:] if arguments is None else arguments)
     try:
         _refuse(parser, unknown)
@@ -54,7 +54,7 @@ def read(
             *types,
             file=read_file(parsed.config_file) if parsed.config_file else None,
             environment=environment,
-            flags=_given(vars(parsed)),
+            flags=_settings_from(vars(parsed)),
         )
         if parsed.print_all or parsed.print_important:
             _print(loaded, important_only=not parsed.print_all)
@@ -75,11 +75,11 @@ def _print(loaded: Loaded, *, important_only: bool) -> None:
     raise SystemExit(0)
 
 
-def _parser(program: str, about: str, types: Sequence[type]) -> argparse.ArgumentParser:
+def _parser(program: str, description: str, types: Sequence[type]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=program,
         usage="%(prog)s [-c FILE] [-p | -m] [--SETTING VALUE]...",
-        description=about,
+        description=description,
         epilog="A flag is stronger than the environment (ROCKETLET_LISTEN_PORT and so on), the environment than the"
         " file, the file than the default.",
         allow_abbrev=False,
@@ -92,12 +92,12 @@ def _parser(program: str, about: str, types: Sequence[type]) -> argparse.Argumen
         "-m", "--printImportantConfig", dest="print_important", action="store_true", help="print the important ones"
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
-    seen: set[str] = set()
+    added: set[str] = set()
     for config_type in types:
         group = parser.add_argument_group(title_of(config_type).rstrip("."))
         for setting in settings_of(config_type):
-            if setting.key not in seen:
-                seen.add(setting.key)
+            if setting.key not in added:
+                added.add(setting.key)
                 _add(group, setting)
     return parser
 
@@ -114,7 +114,7 @@ def _add(group: argparse._ArgumentGroup, setting: Setting) -> None:
     )
 
 
-def _given(parsed: Mapping[str, str | None]) -> dict[str, str]:
+def _settings_from(parsed: Mapping[str, str | None]) -> dict[str, str]:
     return {
         name.removeprefix(_SETTING_PREFIX): text
         for name, text in parsed.items()
@@ -127,8 +127,8 @@ def _refuse(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> None:
         return
     flags = [flag for action in parser._actions for flag in action.option_strings if flag.startswith("--")]
     # What follows an unknown flag is most likely its value, and needs no line of its own.
-    strange = [text for text in unknown if text.startswith("-")] or unknown
-    raise SettingsError(*(_unknown_argument(text, nearest(text.partition("=")[0], flags)) for text in strange))
+    unknown_flags = [text for text in unknown if text.startswith("-")] or unknown
+    raise SettingsError(*(_unknown_argument(text, nearest(text.partition("=")[0], flags)) for text in unknown_flags))
 
 
 def _unknown_argument(text: str, suggestion: str | None) -> str:

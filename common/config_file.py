@@ -77,10 +77,10 @@ class Loaded:
         """What `-p` and `-m` print: a configuration file that may be kept, each line below its origin and meaning."""
         lines: list[str] = []
         for config in self.configs:
-            chosen = [one for one in settings_of(type(config)) if one.important or not important_only]
-            if chosen:
+            listed = [setting for setting in settings_of(type(config)) if setting.important or not important_only]
+            if listed:
                 lines += ["", f"# {title_of(type(config))}"]
-            for setting in chosen:
+            for setting in listed:
                 value = shown(setting, getattr(config, setting.field))
                 lines.append(f"# [{self.origins[setting.key]}] {_meaning(setting)}")
                 lines.append(java_properties.format_entry(setting.key, value))
@@ -167,27 +167,33 @@ class _Gathered:
             for variable in reversed(setting.variables):
                 if variable in environment:
                     self.add(setting.key, environment[variable], f"environment {variable}")
-        known = {variable for setting in self._settings for variable in setting.variables}
+        known_variables = {variable for setting in self._settings for variable in setting.variables}
         for variable in sorted(environment):
-            if variable.startswith(ENVIRONMENT_PREFIX) and variable not in known and not _is_rocketmqs(variable):
-                self._warnings.append(f"environment: {self._unknown('variable', variable, known)}")
+            if (
+                variable.startswith(ENVIRONMENT_PREFIX)
+                and variable not in known_variables
+                and not _is_rocketmqs(variable)
+            ):
+                self._warnings.append(f"environment: {self._unknown('variable', variable, known_variables)}")
 
-    def _unknown(self, what: str, name: str, served: Iterable[str]) -> str:
-        suggestion = nearest(name, served) or (nearest(name, rocketmq_keys.ALL) if what == "setting" else None)
+    def _unknown(self, kind: str, name: str, served: Iterable[str]) -> str:
+        suggestion = nearest(name, served) or (nearest(name, rocketmq_keys.ALL) if kind == "setting" else None)
         advice = f"did you mean {suggestion}?" if suggestion else "-p prints all that there are"
-        return f"unknown {what} {name}; {advice}"
+        return f"unknown {kind} {name}; {advice}"
 
     def finish(self, home: str) -> Loaded:
         values = {setting.key: self._value(setting, home) for setting in self._settings}
         configs: list[Any] = []
         for config_type in self._types:
             try:
-                configs.append(config_type(**{one.field: values[one.key] for one in settings_of(config_type)}))
+                fields = {setting.field: values[setting.key] for setting in settings_of(config_type)}
+                configs.append(config_type(**fields))
             except SettingsError as error:  # a check between fields, in __post_init__
                 self._problems.extend(error.problems)
         if self._problems:
             raise SettingsError(*dict.fromkeys(self._problems))
-        origins = {one.key: self._texts[one.key][1] if one.key in self._texts else DEFAULT for one in self._settings}
+        keys = [setting.key for setting in self._settings]
+        origins = {key: self._texts[key][1] if key in self._texts else DEFAULT for key in keys}
         return Loaded(tuple(configs), origins, tuple(self._warnings))
 
     def _value(self, setting: Setting, home: str) -> Any:

@@ -6,8 +6,8 @@ JSON text (compact, names as they came; `loads` it again to look inside), a refe
 Plain JSON goes through msgspec (30 times faster) and only what msgspec refuses through the reader below.
 
 The reader takes 2 µs a value, so a peer must not be able to choose how many values it reads: input from a peer is read
-with a budget (`most`). A reference costs what it points at, because writing or converting the value costs as much for
-every copy. Text is always Unicode: a lone surrogate, which JSON can spell and UTF-8 cannot,
+with a budget (`max_values`). A reference costs what it points at, because writing or converting the value costs as much
+for every copy. Text is always Unicode: a lone surrogate, which JSON can spell and UTF-8 cannot,
 becomes U+FFFD, so whatever was read can be written.
 
 Java: com.alibaba.fastjson 1.2.83 as common/protocol/RemotingSerializable.java uses it
@@ -46,10 +46,10 @@ class InvalidJson(RocketletError):
     """Not JSON, not even in fastjson's dialect; the text names the position."""
 
 
-def loads(text: str | bytes, *, most: int | None = None, references: bool = True) -> Any:
+def loads(text: str | bytes, *, max_values: int | None = None, references: bool = True) -> Any:
     """The value of a text. Raises InvalidJson.
 
-    `most`: how many values the tolerant reader may read and expand before it gives up; plain JSON is not counted.
+    `max_values`: how many values the tolerant reader may read and expand before it gives up; plain JSON is not counted.
     `references`: whether `$ref` stands for another value; where not, it is a key like any other.
     """
     if isinstance(text, str):
@@ -59,11 +59,11 @@ def loads(text: str | bytes, *, most: int | None = None, references: bool = True
             return _decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass  # one of fastjson's oddities, or really broken: the reader below decides
-    reader = _Reader(text.decode("utf-8", "replace"), most)
+    reader = _Reader(text.decode("utf-8", "replace"), max_values)
     value = reader.whole()
     if not (references and reader.has_references):
         return value
-    return _References(value, _REFERENCES_IN_FILES if most is None else reader.left // _VALUE).resolved()
+    return _References(value, _REFERENCES_IN_FILES if max_values is None else reader.budget // _VALUE).resolved()
 
 
 def dumps(value: Any) -> bytes:
@@ -80,13 +80,13 @@ def dumps_object_keys(pairs: Iterable[tuple[Any, Any]]) -> msgspec.Raw:
 
 
 class _Reader:
-    """Recursive descent over one text; `at` is the next character, `left` what the budget still allows."""
+    """Recursive descent over one text; `at` is the next character, `budget` what it may still spend."""
 
-    def __init__(self, text: str, most: int | None) -> None:
+    def __init__(self, text: str, max_values: int | None) -> None:
         self.text = text
         self.at = 0
-        self.most = most
-        self.left = len(text) * _VALUE if most is None else most * _VALUE
+        self.max_values = max_values
+        self.budget = len(text) * _VALUE if max_values is None else max_values * _VALUE
         self.has_references = False
         self._in_key = False
 
@@ -112,17 +112,17 @@ class _Reader:
 
     def _object(self, depth: int) -> dict[str, Any]:
         self.at += 1
-        found: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         while (mark := self._skip()) != "}":
             key = self._key(mark, depth)
             if self._skip() != ":":
                 raise self._broken("expected ':' after a key")
             self.at += 1
-            found[key] = self._value(depth + 1)
+            members[key] = self._value(depth + 1)
         self.at += 1
-        if "$ref" in found:
+        if "$ref" in members:
             self.has_references = True
-        return found
+        return members
 
     def _key(self, mark: str, depth: int) -> str:
         if mark in ("{", "["):
@@ -142,11 +142,11 @@ class _Reader:
 
     def _array(self, depth: int) -> list[Any]:
         self.at += 1
-        found = []
+        items = []
         while self._skip() != "]":
-            found.append(self._value(depth + 1))
+            items.append(self._value(depth + 1))
         self.at += 1
-        return found
+        return items
 
     def _string(self, quote: str) -> str:
         part_of = _string_part if quote == '"' else _single_part
@@ -181,10 +181,10 @@ class _Reader:
         return "\ufffd" if 0xD800 <= unit < 0xE000 else chr(unit)
 
     def _hex(self, at: int, digits: int) -> int:
-        found = _hex_digits(self.text, at, at + digits)
-        if found is None or found.end() != at + digits:
+        match = _hex_digits(self.text, at, at + digits)
+        if match is None or match.end() != at + digits:
             raise self._broken("a broken escape")
-        return int(found.group(), 16)
+        return int(match.group(), 16)
 
     def _word(self) -> Any:
         word = _bare_word(self.text, self.at)
@@ -209,9 +209,9 @@ class _Reader:
         return self.text[self.at : self.at + 1]
 
     def _spend(self, cost: int) -> None:
-        self.left -= cost
-        if self.left < 0 and self.most is not None:
-            raise self._broken(f"more than {self.most} values that are no plain JSON")
+        self.budget -= cost
+        if self.budget < 0 and self.max_values is not None:
+            raise self._broken(f"more than {self.max_values} values that are no plain JSON")
 
     def _broken(self, what: str) -> InvalidJson:
         near = self.text[max(0, self.at - 20) : self.at + 20]
@@ -221,9 +221,9 @@ class _Reader:
 class _References:
     """Replaces the references of one value, at the cost of what they point at."""
 
-    def __init__(self, root: Any, left: int) -> None:
+    def __init__(self, root: Any, budget: int) -> None:
         self._root = root
-        self._left = left
+        self._budget = budget
         self._costs: dict[int, int] = {}  # by id; the root keeps everything alive
 
     def resolved(self) -> Any:
@@ -233,11 +233,11 @@ class _References:
     def _resolve(self, value: Any) -> Any:
         if isinstance(value, dict):
             if set(value) == {"$ref"}:
-                found = _follow(value["$ref"], self._root)
-                self._left -= self._cost(found)
-                if self._left < 0:
+                target = _follow(value["$ref"], self._root)
+                self._budget -= self._cost(target)
+                if self._budget < 0:
                     raise InvalidJson("not JSON that can be used: its references stand for too many values")
-                return found
+                return target
             return {key: self._resolve(inner) for key, inner in value.items()}
         if isinstance(value, list):
             return [self._resolve(inner) for inner in value]
@@ -259,11 +259,11 @@ class _References:
 def _follow(path: Any, root: Any) -> Any:
     if not isinstance(path, str) or not path.startswith("$."):
         return None  # "$", "@" and ".." stand for a parent: a cycle, which no body of RocketMQ has
-    found = root
+    target = root
     for part in _path_part(path):
         name, number = part.groups()
         try:
-            found = found[int(number)] if name is None else found[name]
+            target = target[int(number)] if name is None else target[name]
         except (KeyError, IndexError, TypeError):
             return None
-    return found
+    return target

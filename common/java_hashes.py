@@ -54,8 +54,8 @@ def hash_of_rows(prefix: bytes, rows: NDArray[Any]) -> NDArray[Any]:
     import numpy as np
 
     size = rows.shape[1]
-    before = ascii_hash(prefix) * pow(31, size, 1 << 32) & 0xFFFFFFFF
-    hashes: NDArray[Any] = (rows.astype(np.uint32) @ _falling(size) + np.uint32(before)).view(np.int32)
+    prefix_hash = ascii_hash(prefix) * pow(31, size, 1 << 32) & 0xFFFFFFFF
+    hashes: NDArray[Any] = (rows.astype(np.uint32) @ _falling(size) + np.uint32(prefix_hash)).view(np.int32)
     return hashes
 
 
@@ -117,8 +117,8 @@ def _hashes_between(
     size = len(data)
     sums = np.zeros(size + 1, np.uint32)
     np.cumsum(data * weights[len(weights) - size :], out=sums[1:], dtype=np.uint32)
-    at = sums[offsets]
-    hashes: NDArray[Any] = at[1:] - at[:-1]
+    boundary_sums = sums[offsets]
+    hashes: NDArray[Any] = boundary_sums[1:] - boundary_sums[:-1]
     hashes *= inverse[size - offsets[1:]]
     return hashes
 

@@ -118,10 +118,10 @@ def _split(line: str) -> tuple[str, str]:
     at = 0
     while at < len(line) and line[at] not in "=:" + _BLANKS:
         at += 2 if line[at] == "\\" else 1
-    key, rest = line[:at], line[at:].lstrip(_BLANKS)
-    if rest[:1] in ("=", ":"):
-        rest = rest[1:].lstrip(_BLANKS)
-    return key, rest
+    key, value = line[:at], line[at:].lstrip(_BLANKS)
+    if value[:1] in ("=", ":"):
+        value = value[1:].lstrip(_BLANKS)
+    return key, value
 
 
 def _unescape(text: str, line: int) -> str:
@@ -155,10 +155,10 @@ def _escape(text: str, also: str) -> str:
     return "".join(_escape_sign(sign, also) for sign in text)
 
 
-def _escape_sign(sign: str, also: str) -> str:
+def _escape_sign(sign: str, extra: str) -> str:
     if sign in _WRITTEN:
         return _WRITTEN[sign]
-    if sign in also:
+    if sign in extra:
         return f"\\{sign}"
     if sign.isascii():
         return sign

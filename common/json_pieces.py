@@ -24,16 +24,16 @@ _encode = msgspec.json.Encoder().encode
 
 
 def in_pieces(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """Some of them at a time."""
-    left = iter(rows)
-    while piece := list(islice(left, PIECE)):
+    """The rows, PIECE at a time."""
+    remaining = iter(rows)
+    while piece := list(islice(remaining, PIECE)):
         yield piece
 
 
-def object_pieces(rows: Iterable[tuple[str, Any]], between: bytes = b",") -> Iterator[bytes]:
+def object_pieces(rows: Iterable[tuple[str, Any]], separator: bytes = b",") -> Iterator[bytes]:
     """An object with these names and values. A value that is JSON already is a `msgspec.Raw`."""
-    before = b"{"
+    prefix = b"{"
     for part in in_pieces(rows):
-        yield before + between.join(b"%b:%b" % (_encode(name), _encode(value)) for name, value in part)
-        before = between
-    yield b"{}" if before == b"{" else b"}"
+        yield prefix + separator.join(b"%b:%b" % (_encode(name), _encode(value)) for name, value in part)
+        prefix = separator
+    yield b"{}" if prefix == b"{" else b"}"

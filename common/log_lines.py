@@ -29,8 +29,8 @@ def visible(text: str) -> str:
     return _control.sub(_escape, text)
 
 
-def _escape(found: re.Match[str]) -> str:
-    return found.group().encode("unicode_escape").decode()
+def _escape(match: re.Match[str]) -> str:
+    return match.group().encode("unicode_escape").decode()
 
 
 def cut(text: str, longest: int) -> str:
@@ -73,14 +73,14 @@ class _Kind:
 
 
 class LineRates(logging.Filter):
-    """Lets LINES of each kind through in SECONDS. `tell` is given a record that counts what was left out.
+    """Lets LINES of each kind through in SECONDS. `report` is given a record that counts what was left out.
 
     Without a lock: where two threads log at once, a count may be off by a line.
     """
 
-    def __init__(self, tell: Callable[[logging.LogRecord], None]) -> None:
+    def __init__(self, report: Callable[[logging.LogRecord], None]) -> None:
         super().__init__()
-        self._tell = tell
+        self._report = report
         self._kinds: dict[tuple[str, int], _Kind] = {}
         self._looked_at = 0.0
 
@@ -106,7 +106,7 @@ class LineRates(logging.Filter):
             kind = self._kinds.pop(place, None)
             count = _count_of(kind) if kind is not None else None
             if count is not None:
-                self._tell(count)
+                self._report(count)
 
 
 def _count_of(kind: _Kind) -> logging.LogRecord | None:

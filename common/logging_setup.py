@@ -54,9 +54,9 @@ def set_up(config: LogConfig, stream: TextIO | None = None) -> None:
     handler.addFilter(rates)
     atexit.register(rates.log_suppressed)
     root = logging.getLogger()
-    for installed in [one for one in root.handlers if isinstance(one.formatter, JsonLines | _TextLines)]:
-        root.removeHandler(installed)
-        installed.close()
+    for old in [old for old in root.handlers if isinstance(old.formatter, JsonLines | _TextLines)]:
+        root.removeHandler(old)
+        old.close()
     root.addHandler(handler)
     root.setLevel(config.log_level.value)
     logging.captureWarnings(True)

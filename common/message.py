@@ -58,21 +58,21 @@ class Message:
 
     def all_properties(self) -> dict[str, str]:
         """The user's properties and those the fields stand for, as they travel."""
-        found = dict(self.properties)
+        properties = dict(self.properties)
         if self.keys:
-            found[names.KEYS] = self.keys if isinstance(self.keys, str) else names.KEY_SEPARATOR.join(self.keys)
+            properties[names.KEYS] = self.keys if isinstance(self.keys, str) else names.KEY_SEPARATOR.join(self.keys)
         if self.tags:
-            found[names.TAGS] = self.tags
+            properties[names.TAGS] = self.tags
         if self.delay_level:
-            found[names.DELAY] = str(self.delay_level)
+            properties[names.DELAY] = str(self.delay_level)
         if self.deliver_at is not None:
-            found[names.TIMER_DELIVER_MS] = str(round(self.deliver_at * 1000))
+            properties[names.TIMER_DELIVER_MS] = str(round(self.deliver_at * 1000))
         if self.sharding_key:
-            found[names.SHARDING_KEY] = self.sharding_key
+            properties[names.SHARDING_KEY] = self.sharding_key
         if self.reply_to:
-            found[names.REPLY_TO_CLIENT] = self.reply_to
-        found[names.WAIT] = "true" if self.wait_store else "false"
-        return found
+            properties[names.REPLY_TO_CLIENT] = self.reply_to
+        properties[names.WAIT] = "true" if self.wait_store else "false"
+        return properties
 
 
 @dataclass(slots=True, frozen=True, order=True)

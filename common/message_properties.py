@@ -136,12 +136,12 @@ def encode(properties: Mapping[str, str]) -> str:
 
 def decode(text: str) -> dict[str, str]:
     """The map of a text, by the rules above. Never raises."""
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     for piece in text.split(VALUE_END):
         name, _, value = piece.partition(NAME_END)
         if name and value:
-            found[name] = value
-    return found
+            properties[name] = value
+    return properties
 
 
 def decode_bytes(raw: bytes) -> dict[str, str]:

@@ -288,7 +288,7 @@ def places(buffer: bytes) -> list[Place]:
 
     Raises RecordError.
     """
-    found = []
+    result = []
     at, end = 0, len(buffer)
     make = Place._make
     while at < end:
@@ -311,11 +311,11 @@ def places(buffer: bytes) -> list[Place]:
             properties_at = limit - len(record[5])
             body_at = at + HEAD_SIZE - 16 + len(record[9]) + len(record[11])
             body_size = len(record[4])
-        found.append(
+        result.append(
             make((at, body_at, body_at + body_size, properties_at, limit, queue_offset, sys_flag, born, stored))
         )
         at = limit
-    return found
+    return result
 
 
 def properties_of(buffer: Buffer, at: int = 0) -> bytes:

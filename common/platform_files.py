@@ -160,7 +160,7 @@ def memory() -> int:
 def group_limits(root: str) -> list[int]:
     """The limits of memory of this process's control groups, from its own up to the outermost: of version 2 and of
     version 1, whose `no limit` is a very large number. A container sees its own group as the outermost. Linux."""
-    found = []
+    limits = []
     for line in _lines(f"{root}proc/self/cgroup"):
         _, controllers, path = line.split(":", 2)
         if controllers in ("", "memory"):
@@ -170,8 +170,8 @@ def group_limits(root: str) -> list[int]:
             parts = [part for part in path.split("/") if part]
             for depth in range(len(parts), -1, -1):
                 limit = _lines("/".join([folder, *parts[:depth], name]))
-                found += [int(text) for text in limit if text.isdecimal()]
-    return found
+                limits += [int(text) for text in limit if text.isdecimal()]
+    return limits
 
 
 def _lines(path: str) -> list[str]:
@@ -200,17 +200,17 @@ class Deleted:
     """Deletes files. Windows refuses that while a reader still has a file mapped: then it is tried again later."""
 
     def __init__(self) -> None:
-        self._again: set[str] = set()
+        self._undeleted: set[str] = set()
 
     def delete(self, path: str) -> None:
         """Delete a file; a missing one is no error. Raises OSError."""
-        for one in [*self._again, path]:
-            self._again.discard(one)
+        for name in [*self._undeleted, path]:
+            self._undeleted.discard(name)
             try:
-                os.unlink(one)
+                os.unlink(name)
             except FileNotFoundError:
                 pass
             except PermissionError:
                 if not _IS_WINDOWS:
                     raise
-                self._again.add(one)
+                self._undeleted.add(name)

@@ -14,11 +14,11 @@ FIRST = 1.0
 _AT_FIRST = 10  # tries
 
 
-def retry_pauses(most: float, first: float = FIRST) -> Iterator[float]:
-    """The seconds to wait before each further try: `first` ten times, then half as much again, up to `most`."""
-    pause = min(first, most)
+def retry_pauses(longest: float, first: float = FIRST) -> Iterator[float]:
+    """The seconds to wait before each further try: `first` ten times, then half as much again, up to `longest`."""
+    pause = min(first, longest)
     for _ in range(_AT_FIRST):
         yield pause
     while True:
-        pause = min(1.5 * pause, most)
+        pause = min(1.5 * pause, longest)
         yield pause

@@ -160,8 +160,8 @@ def setting(
         maximum = INT_MAX if maximum is None else maximum
         if not minimum <= default <= maximum:  # type: ignore[operator]
             raise TypeError(f"{doc!r}: the default {default} is not between {minimum} and {maximum}")
-    known = {name: value for name, value in locals().items() if name != "default"}
-    return dataclasses.field(default=default, repr=not secret, metadata={_METADATA: known})
+    metadata = {name: value for name, value in locals().items() if name != "default"}
+    return dataclasses.field(default=default, repr=not secret, metadata={_METADATA: metadata})
 
 
 def settings_of(config_type: type) -> tuple[Setting, ...]:
@@ -174,10 +174,10 @@ def settings_of(config_type: type) -> tuple[Setting, ...]:
 
 
 def _described(field: dataclasses.Field[Any], kind: Any) -> Setting:
-    known = dict(field.metadata[_METADATA])
-    env, flag = known.pop("env"), known.pop("flag")
-    key = known.pop("key") or camel_case(field.name)
-    choices = tuple(known.pop("choices")) or (tuple(kind) if _family(kind) is StrEnum else ())
+    metadata = dict(field.metadata[_METADATA])
+    env, flag = metadata.pop("env"), metadata.pop("flag")
+    key = metadata.pop("key") or camel_case(field.name)
+    choices = tuple(metadata.pop("choices")) or (tuple(kind) if _family(kind) is StrEnum else ())
     snake = snake_case(key)
     return Setting(
         field=field.name,
@@ -185,10 +185,10 @@ def _described(field: dataclasses.Field[Any], kind: Any) -> Setting:
         kind=kind,
         default=field.default,
         choices=choices,
-        old_keys=tuple(known.pop("old_keys")),
+        old_keys=tuple(metadata.pop("old_keys")),
         variables=(ENVIRONMENT_PREFIX + snake.upper(), *([env] if env else [])),
         flags=tuple(dict.fromkeys([*([flag] if flag else []), f"--{snake.replace('_', '-')}", f"--{key}"])),
-        **known,
+        **metadata,
     )
 
 
@@ -271,19 +271,19 @@ def _change(setting: Setting, present: Any, text: str) -> dict[str, Any]:
     return {setting.field: setting.parse(text)}
 
 
-def _unknown(key: str, known: Iterable[str]) -> str:
-    suggestion = nearest(key, known)
+def _unknown(key: str, known_keys: Iterable[str]) -> str:
+    suggestion = nearest(key, known_keys)
     return f"{key[:_LONGEST_KEY]}: no such setting" + (f"; did you mean {suggestion}?" if suggestion else "")
 
 
-def nearest(key: str, known: Iterable[str]) -> str | None:
+def nearest(key: str, known_keys: Iterable[str]) -> str | None:
     """The known key that was most likely meant."""
     if len(key) > _LONGEST_KEY:
         return None
     import difflib  # 4 ms, and only needed when something is wrong
 
     # Of two spellings that differ in case and dashes only, the first is suggested.
-    candidates = {_plain(candidate): candidate for candidate in reversed(list(known))}
+    candidates = {_plain(candidate): candidate for candidate in reversed(list(known_keys))}
     close = difflib.get_close_matches(_plain(key), candidates, n=1)
     return candidates[close[0]] if close else None
 

@@ -19,13 +19,13 @@ Value = TypeVar("Value")
 class SizedCache(Generic[Key, Value]):
     """`function` of a key, remembered. `cost_of` is the size of a key; the entry used longest ago goes first.
 
-    An entry of more than a sixteenth of `most` is not kept, so one entry cannot clear the cache of all others.
+    An entry of more than a sixteenth of `max_size` is not kept, so one entry cannot clear the cache of all others.
     """
 
-    def __init__(self, function: Callable[[Key], Value], cost_of: Callable[[Key], int], most: int) -> None:
+    def __init__(self, function: Callable[[Key], Value], cost_of: Callable[[Key], int], max_size: int) -> None:
         self._function = function
         self._cost_of = cost_of
-        self._most = most
+        self._max_size = max_size
         self._entries: dict[Key, tuple[Value, int]] = {}
         self.size = 0
 
@@ -35,14 +35,14 @@ class SizedCache(Generic[Key, Value]):
     def __call__(self, key: Key) -> Value:
         """The value of a key. Raises what the function raises, which is not remembered."""
         entries = self._entries
-        found = entries.pop(key, None)
-        if found is None:
-            found = self._function(key), self._cost_of(key)
-            if found[1] > self._most // 16:
-                return found[0]
-            self.size += found[1]
-        entries[key] = found
-        while self.size > self._most:
+        cached = entries.pop(key, None)
+        if cached is None:
+            cached = self._function(key), self._cost_of(key)
+            if cached[1] > self._max_size // 16:
+                return cached[0]
+            self.size += cached[1]
+        entries[key] = cached
+        while self.size > self._max_size:
             oldest = next(iter(entries))
             self.size -= entries.pop(oldest)[1]
-        return found[0]
+        return cached[0]

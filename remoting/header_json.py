@@ -148,7 +148,7 @@ def encode_answer(code: int, opaque: int, version: int, remark: str | None, ext:
 def _decode_odd(raw: bytes) -> Command:
     """As fastjson reads it."""
     try:
-        found = fastjson.loads(raw, most=ODD_VALUES, references=False)
+        header = fastjson.loads(raw, max_values=ODD_VALUES, references=False)
     except fastjson.InvalidJson as error:
         raise FrameError(f"an unreadable JSON header: {error}") from None
     if not isinstance(found, dict):

@@ -55,7 +55,7 @@ class Body(msgspec.Struct):
     def from_odd_json(cls, data: bytes) -> Self:
         """Decode with the lenient reader. Raises BodyError."""
         try:
-            return cls.from_builtins(without_nulls(fastjson.loads(data, most=cls.odd_values)))
+            return cls.from_builtins(without_nulls(fastjson.loads(data, max_values=cls.odd_values)))
         except (fastjson.InvalidJson, *UNDECODABLE) as error:
             raise BodyError(f"the body is no {cls.__name__}: {error}") from None
 

@@ -123,23 +123,23 @@ def test_a_lone_surrogate_becomes_the_replacement_character() -> None:
 def test_the_lenient_reader_reads_only_what_can_be_written(text: str) -> None:
     for candidate in (text, f'"{text}"', f"{{a:'{text}'}}"):
         try:
-            value = loads(candidate, most=1000)
+            value = loads(candidate, max_values=1000)
         except InvalidJson:
             continue
         dumps(value)
 
 
 def test_a_budget_counts_values_that_are_not_plain_json() -> None:
-    assert loads("[1,2,3,]", most=4) == [1, 2, 3]
+    assert loads("[1,2,3,]", max_values=4) == [1, 2, 3]
     with pytest.raises(InvalidJson, match="more than 4 values"):
-        loads("[1,2,3,4,]", most=4)
-    assert loads("[1,2,3,4]", most=4) == [1, 2, 3, 4]
+        loads("[1,2,3,4,]", max_values=4)
+    assert loads("[1,2,3,4]", max_values=4) == [1, 2, 3, 4]
 
 
 def test_a_budget_counts_escapes() -> None:
-    assert loads("'" + "\\n" * 12 + "'", most=10) == "\n" * 12
+    assert loads("'" + "\\n" * 12 + "'", max_values=10) == "\n" * 12
     with pytest.raises(InvalidJson, match="more than 10 values"):
-        loads("'" + "\\n" * 13 + "'", most=10)
+        loads("'" + "\\n" * 13 + "'", max_values=10)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_budget_counts_escapes() -> None:
 )
 def test_a_budget_holds_whatever_the_values_are(beginning: str) -> None:
     with pytest.raises(InvalidJson):
-        loads(beginning, most=8000)
+        loads(beginning, max_values=8000)
 
 
 def test_an_object_key_cannot_hold_an_object_key() -> None:
@@ -169,15 +169,15 @@ def test_an_object_key_cannot_hold_an_object_key() -> None:
 def test_references_are_charged_for_their_target() -> None:
     many = ",".join(['{"$ref":"$.a"}'] * 100)
     text = f'{{"a":[{",".join(map(str, range(100)))}],"b":[{many}]}}'
-    assert len(loads(text, most=20_000)["b"]) == 100
+    assert len(loads(text, max_values=20_000)["b"]) == 100
     with pytest.raises(InvalidJson, match="stand for too many values"):
-        loads(text, most=2_000)
+        loads(text, max_values=2_000)
 
 
 def test_references_to_long_text_are_charged_for_its_length() -> None:
     text = '{"a":"' + "x" * 1_000_000 + '","b":[' + ",".join(['{"$ref":"$.a"}'] * 100) + "]}"
     with pytest.raises(InvalidJson, match="stand for too many values"):
-        loads(text, most=8_000)
+        loads(text, max_values=8_000)
 
 
 def test_references_in_a_file_have_a_budget_too() -> None:
