@@ -483,11 +483,11 @@ class Broker:
             answers.after_turn()
 
         table = handler_table([*self._handlers(answers, pop_answers, durability, background), self._account_requests])
-        table = self.overload.around(audited(table, self._audited_changes()))
+        table = self.overload.wrap(audited(table, self._audited_changes()))
         if self.group is not None:
-            table = self.group.around(table)
+            table = self.group.wrap(table)
         if self._faults is not None:
-            table = self._faults.around(table)
+            table = self._faults.wrap(table)
         main = self._server(table, pop_answers.write, after_turn)
         again = split_address(self.bound)[1] if self.bound else 0
         self.bound = bound = await ports.start(main.serve, config.bind_address, config.listen_port or again)

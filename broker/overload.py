@@ -74,7 +74,7 @@ class Overload(trio.abc.Instrument):
                 f"{self.waited_ms}ms, size of queue: 0; the broker stalled, and {limit_ms} ms are allowed",
             )
 
-    def around(self, table: HandlerTable) -> HandlerTable:
+    def wrap(self, table: HandlerTable) -> HandlerTable:
         """The table, in which the families of LIMITS refuse stale requests."""
         return {
             code: replace(handler, function=self._guarded(cast(PlainFunction, handler.function), limit))

@@ -148,7 +148,7 @@ class ReplicaGroup:
             for member, one in in_sync.replicas.items()
         ]
 
-    def around(self, table: HandlerTable) -> HandlerTable:
+    def wrap(self, table: HandlerTable) -> HandlerTable:
         """The table, in which pulls are refused until everything the log had at the start is known to be confirmed.
 
         Opening a store dispatches everything it finds, and some of that may still be cut off.

@@ -101,7 +101,7 @@ class NameServer:
             )
             table = audited(table, AuditedChanges(self._kv, self._settings).by_code())
             if self._faults is not None:
-                table = self._faults.around(table)
+                table = self._faults.wrap(table)
             server = Server(
                 table,
                 self._network,

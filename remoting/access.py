@@ -98,4 +98,4 @@ def publish(topic: Named) -> Access:
 def subscribe(*, topic: Named | None = None, group: Named | None = None) -> Access:
     """For those who may subscribe to the topic, and consume as the group."""
     named = ((Resource.TOPIC, topic), (Resource.GROUP, group))
-    return Access(tuple(Need(Permission.SUBSCRIBE, kind, where) for kind, where in named if where is not None))
+    return Access(tuple(Need(Permission.SUBSCRIBE, kind, name) for kind, name in named if name is not None))

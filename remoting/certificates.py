@@ -36,11 +36,11 @@ class Authority:
     """Signs certificates; created for one run, so its key need not be stored."""
 
     def __init__(self, name: str, days: int, now: datetime.datetime) -> None:
-        self._until = now + datetime.timedelta(days=days)
+        self._not_after = now + datetime.timedelta(days=days)
         self._from = now - datetime.timedelta(days=1)  # for hosts whose clock is behind
         self._key = _new_key()
         self._name = _named(name)
-        builder = _builder(self._name, self._name, self._key, self._from, self._until)
+        builder = _builder(self._name, self._name, self._key, self._from, self._not_after)
         self._certificate = _signed(_as_authority(builder, self._key), self._key)
 
     @property
@@ -61,7 +61,7 @@ class Authority:
         key = _new_key()
         usage = ExtendedKeyUsageOID.SERVER_AUTH if server else ExtendedKeyUsageOID.CLIENT_AUTH
         builder = (
-            _builder(_named(name), self._name, key, self._from, self._until)
+            _builder(_named(name), self._name, key, self._from, self._not_after)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
@@ -78,8 +78,10 @@ def own_context() -> ssl.SSLContext:
     It names this host all the same, because RocketMQ's C++ client checks that and nothing else.
     """
     key, name = _new_key(), _named("rocketlet")
-    until = _BEGAN + datetime.timedelta(days=_OWN_DAYS)
-    builder = _builder(name, name, key, _BEGAN, until).add_extension(_alternative_names(_names_here()), critical=False)
+    not_after = _BEGAN + datetime.timedelta(days=_OWN_DAYS)
+    builder = _builder(name, name, key, _BEGAN, not_after).add_extension(
+        _alternative_names(_names_here()), critical=False
+    )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     # ssl reads keys only from files; this one is deleted before anybody is served.
     with tempfile.NamedTemporaryFile(prefix="rocketlet-", suffix=".pem") as file:

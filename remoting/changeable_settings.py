@@ -77,15 +77,17 @@ class ChangeableSettings(ABC):
         Raises Forbidden, SettingsError, PropertiesError (the file is damaged) or OSError; then nothing has changed.
         """
         async with self._writing:
-            served = {key for one in self._settings() for key in (one.key, *one.old_keys)}
-            shown = self.shown()
+            served = {key for setting in self._settings() for key in (setting.key, *setting.old_keys)}
+            current = self.shown()
             # An unserved setting may be sent back with the value shown, along with the rest of the list.
-            wanted = {key: text for key, text in updates.items() if key in served or shown.get(key) != text.strip()}
+            requested = {
+                key: text for key, text in updates.items() if key in served or current.get(key) != text.strip()
+            }
             self._forbid(updates)
-            not_served = sorted(key for key in wanted if key not in served and key in rocketmq_keys.ALL)
+            not_served = sorted(key for key in requested if key not in served and key in rocketmq_keys.ALL)
             if not_served:
                 raise SettingsError(*(self._why_not(key) for key in not_served[:MOST_KEYS_NAMED]))
-            loaded = self._loaded.with_updates(wanted)
+            loaded = self._loaded.with_updates(requested)
             before, after = to_properties(*self._loaded.configs), to_properties(*loaded.configs)
             changed = {key: text for key, text in after.items() if text != before[key]}
             if changed:
@@ -119,13 +121,13 @@ class ChangeableSettings(ABC):
         return changed
 
     def _forbid(self, updates: Mapping[str, str]) -> None:
-        never = {*NEVER, *self._black_list, *(one.key for one in self._settings() if one.path)}
+        forbidden = {*NEVER, *self._black_list, *(setting.key for setting in self._settings() if setting.path)}
         for key in updates:
-            if key in never:
+            if key in forbidden:
                 raise Forbidden(f"Can not update config in black list: {key}")
 
     def _settings(self) -> list[Setting]:
-        return [one for config in self._loaded.configs for one in settings_of(type(config))]
+        return [setting for config in self._loaded.configs for setting in settings_of(type(config))]
 
 
 def edited(text: bytes, changed: Mapping[str, str]) -> bytes:

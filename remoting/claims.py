@@ -25,10 +25,10 @@ class Claim:
     def __init__(self, header_type: int, raw: bytes) -> None:
         self._header_type, self._raw = header_type, raw
         self._ext: dict[str, str] | None = None
-        if header_type == 1 and (at := begin_of_map(raw)):
-            found = header_rocketmq_typed.read_claim(raw, at)
-            if found is not None:
-                self.access_key, self._signature, self._content = found
+        if header_type == 1 and (map_begin := begin_of_map(raw)):
+            claim = header_rocketmq_typed.read_claim(raw, map_begin)
+            if claim is not None:
+                self.access_key, self._signature, self._content = claim
                 return
         self._ext = (header_json.decode_ext(raw) if header_type == 0 else None) or ext_of(header_type, raw)
         self.access_key = self._ext.get(ACCESS_KEY) or ""

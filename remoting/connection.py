@@ -314,9 +314,9 @@ class Connection:
             self._count_unsent(len(data) - sent)
             self._wake_writer()
 
-    def _count_unsent(self, more: int) -> None:
-        self._unsent_size += more
-        self._limits.peers.unread += more
+    def _count_unsent(self, size: int) -> None:
+        self._unsent_size += size
+        self._limits.peers.unread += size
 
     def _take_some(self) -> bytes:
         """The first buffers that are due, up to about _JOINED bytes."""

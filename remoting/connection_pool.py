@@ -29,7 +29,7 @@ from rocketlet.remoting.config import PoolConfig
 from rocketlet.remoting.connection import Connection, Limits
 from rocketlet.remoting.dispatch import DEFAULT_LIMITS, Dispatch, FamilyLimit
 from rocketlet.remoting.errors import CallTimeout, ConnectFailed, ConnectionLost
-from rocketlet.remoting.events import ConnectionEvents, tell
+from rocketlet.remoting.events import ConnectionEvents, notify
 from rocketlet.remoting.frame_codec import HEADER_LIMIT
 from rocketlet.remoting.handler import HandlerTable
 from rocketlet.remoting.hooks import ClientHook
@@ -158,9 +158,9 @@ class ConnectionPool:
 
     async def _dial(self, address: str, dial: _Dial) -> None:
         try:
-            wanted = HeaderType.JSON if address in self._json_only else self._config.serialize_type.header_type
-            connection = await self._opened(address, wanted)
-            if wanted is HeaderType.MSGPACK and not await self._knows_msgpack(connection):
+            preferred = HeaderType.JSON if address in self._json_only else self._config.serialize_type.header_type
+            connection = await self._opened(address, preferred)
+            if preferred is HeaderType.MSGPACK and not await self._knows_msgpack(connection):
                 log.info("%s does not know msgpack headers, it gets JSON", address)
                 self._json_only.add(address)
                 connection.close()
@@ -209,14 +209,14 @@ class ConnectionPool:
 
     async def _serve(self, address: str, connection: Connection) -> None:
         try:
-            tell(self._events, "connected", connection)
+            notify(self._events, "connected", connection)
             await connection.run()
             if connection.failure is not None:
-                tell(self._events, "failed", connection)
+                notify(self._events, "failed", connection)
         finally:
             if self._connections.get(address) is connection:
                 del self._connections[address]
-            tell(self._events, "closed", connection)
+            notify(self._events, "closed", connection)
 
 
 class _Dial:

@@ -202,10 +202,10 @@ class Dispatch:
         """See `connection.Turn`."""
         if size > _LONG_FRAME:
             self._count_received(connection, size)
-            if most := self._peers.unfinished_limit_exceeded():
+            if limit := self._peers.unfinished_limit_exceeded():
                 return FrameError(
                     f"{size} bytes of a frame whose end has not come, while {self._peers.unfinished - size} bytes of"
-                    f" others wait for theirs; unfinishedFramesMax={most} allows no more"
+                    f" others wait for theirs; unfinishedFramesMax={limit} allows no more"
                 )
         return None
 
@@ -247,13 +247,13 @@ class Dispatch:
                 self._admit(request, entry.access)
             if entry.task is not None:
                 request.body = bytes(request.body)  # a view would hold the whole chunk
-                self._enter(request, entry)
+                self._begin_request(request, entry)
                 request.connection.start_task(self._run_task, entry.task, request)
                 return
             answer = entry.function(request)
         except Later as later:
             request.body = b""
-            self._enter(request, entry)
+            self._begin_request(request, entry)
             request.connection.start_task(self._serve_later, entry, request, later)
             return
         except (Refused, BodyError) as error:
@@ -263,7 +263,7 @@ class Dispatch:
             answer = _error_answer(error)
         if answer is DEFERRED:
             request.body = b""
-            self._enter(request, entry)
+            self._begin_request(request, entry)
         elif answer is not None and not request.flag & ONEWAY:
             if isinstance(answer, bytes) and not self._hooks:
                 request.connection.out.append(answer)
@@ -325,7 +325,7 @@ class Dispatch:
 
     def answer_later(self, request: Request, answer: Answer) -> list[Buffer]:
         """See `connection.Turn`."""
-        self._leave(request)
+        self._end_request(request)
         if answer is None or request.flag & ONEWAY:
             return []
         return self._buffers(request, answer)
@@ -348,7 +348,7 @@ class Dispatch:
             else:
                 buffers += self.answer_later(request, answer)
         connection.gathered += size
-        self._left(connection, entry, count, count * _HELD_BY_EACH + 2 * header_size)
+        self._subtract(connection, entry, count, count * _HELD_BY_EACH + 2 * header_size)
         return buffers
 
     def _buffers(self, request: Request, answer: Answer) -> list[Buffer]:
@@ -380,28 +380,28 @@ class Dispatch:
 
     # -- requests in progress
 
-    def _enter(self, request: Request, entry: _Entry) -> None:
+    def _begin_request(self, request: Request, entry: _Entry) -> None:
         connection, family = request.connection, entry.family
         family.in_flight += 1
         connection.in_flight += not entry.parks
-        held = connection.in_flight_by_family
-        held[family] = held.get(family, 0) + 1
+        counts = connection.in_flight_by_family
+        counts[family] = counts.get(family, 0) + 1
         size = _held_by(request, entry)
         connection.held_size += size
         self._held_size += size
 
-    def _leave(self, request: Request) -> None:
+    def _end_request(self, request: Request) -> None:
         """Requires: the connection is open; the requests of a closed one have been released."""
         entry = self._entries[request.code]
-        self._left(request.connection, entry, 1, _held_by(request, entry))
+        self._subtract(request.connection, entry, 1, _held_by(request, entry))
 
-    def _left(self, connection: Connection, entry: _Entry, count: int, size: int) -> None:
+    def _subtract(self, connection: Connection, entry: _Entry, count: int, size: int) -> None:
         """`count` requests of an entry, which held `size` bytes in all, are no longer in progress."""
         family = entry.family
         family.in_flight -= count
         connection.in_flight -= 0 if entry.parks else count
-        held = connection.in_flight_by_family
-        held[family] = held.get(family, 0) - count  # below zero if the answer was given before the handler returned
+        counts = connection.in_flight_by_family
+        counts[family] = counts.get(family, 0) - count  # below zero if the answer was given before the handler returned
         connection.held_size -= size
         self._held_size -= size
 

@@ -38,7 +38,7 @@ class ConnectionEvents(Protocol):
         return
 
 
-def tell(
+def notify(
     subscribers: Iterable[ConnectionEvents],
     event: Literal["connected", "closed", "idle", "failed"],
     connection: Connection,

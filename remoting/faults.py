@@ -95,11 +95,11 @@ class Faults:
         """Remove all faults."""
         self._by_code.clear()
 
-    def around(self, handlers: HandlerTable) -> HandlerTable:
+    def wrap(self, handlers: HandlerTable) -> HandlerTable:
         """The table, with this script in front of each handler."""
-        return {code: self._around(int(code), handler) for code, handler in handlers.items()}
+        return {code: self._wrap_handler(int(code), handler) for code, handler in handlers.items()}
 
-    def _around(self, code: int, handler: Handler) -> Handler:
+    def _wrap_handler(self, code: int, handler: Handler) -> Handler:
         if inspect.iscoroutinefunction(handler.function):
             task = cast(AsyncFunction, handler.function)
 
@@ -108,8 +108,8 @@ class Faults:
                 if fault is None:
                     return await task(request)
                 await trio.sleep(fault.delay)
-                done, answer = _done_by(fault, request)
-                return answer if done else await task(request)
+                is_done, answer = _done_by(fault, request)
+                return answer if is_done else await task(request)
 
             return replace(handler, function=run)
         function = cast(PlainFunction, handler.function)
@@ -121,8 +121,8 @@ class Faults:
             if fault.delay:
                 request.connection.start_task(self._later, fault, function, copy(request))  # DEFERRED drops the body
                 return DEFERRED
-            done, answer = _done_by(fault, request)
-            return answer if done else function(request)
+            is_done, answer = _done_by(fault, request)
+            return answer if is_done else function(request)
 
         return replace(handler, function=handle)
 
@@ -138,17 +138,17 @@ class Faults:
 
     async def _later(self, fault: Fault, function: PlainFunction, request: Request) -> None:
         await trio.sleep(fault.delay)
-        done, answer = _done_by(fault, request)
-        if not done:
+        is_done, answer = _done_by(fault, request)
+        if not is_done:
             try:
-                late = function(request)
+                outcome = function(request)
             except Refused as refused:
-                late = Reply(refused.code, refused.header, b"", refused.remark or None)
+                outcome = Reply(refused.code, refused.header, b"", refused.remark or None)
             if self._after_late_answer is not None:
                 self._after_late_answer()
-            if isinstance(late, Deferred):
+            if isinstance(outcome, Deferred):
                 return  # the handler that deferred it replies
-            answer = late
+            answer = outcome
         request.reply(answer)
 
 

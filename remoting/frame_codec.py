@@ -119,13 +119,13 @@ class FrameDecoder:
         data = self._buffer.feed(bytes(chunk))
         if data is None:
             return []
-        found = cut(data, self._frame_limit)
+        result = cut(data, self._frame_limit)
         commands = [
-            decode(header_type, data[header:body], data[body:end]) for header_type, header, body, end in found.frames
+            decode(header_type, data[header:body], data[body:end]) for header_type, header, body, end in result.frames
         ]
-        if found.error is not None and not commands:
-            raise found.error
-        self._buffer.keep(data, found.rest, found.need)
+        if result.error is not None and not commands:
+            raise result.error
+        self._buffer.keep(data, result.rest, result.need)
         return commands
 
 
@@ -156,9 +156,9 @@ def decode_header(header_type: int, header: bytes) -> Command:
 def ext_of(header_type: int, header: bytes) -> dict[str, str]:
     """The fields of a header, as by `decode`, without the rest of the command. Raises FrameError."""
     if header_type == HeaderType.JSON:
-        found = header_json.decode_ext(header)
-        if found is not None:
-            return found
+        ext = header_json.decode_ext(header)
+        if ext is not None:
+            return ext
     elif header_type == HeaderType.ROCKETMQ:
         return header_rocketmq.decode_ext(header)
     return decode_header(header_type, header).ext or {}

@@ -143,11 +143,11 @@ def handler_table(parts: Iterable[HasTable]) -> HandlerTable:
     """The table of a whole server. Raises ValueError if two parts claim one code."""
     table: dict[int, Handler] = {}
     for part in parts:
-        own = part.table()
-        twice = sorted(table.keys() & own.keys())
-        if twice:
-            raise ValueError(f"{type(part).__name__} serves what another part serves already: {twice}")
-        table.update(own)
+        served = part.table()
+        duplicates = sorted(table.keys() & served.keys())
+        if duplicates:
+            raise ValueError(f"{type(part).__name__} serves what another part serves already: {duplicates}")
+        table.update(served)
     return table
 
 

@@ -100,17 +100,17 @@ def beginnings(code: int) -> tuple[bytes, bytes]:
 def decode(raw: bytes) -> Command:
     """Any header. Raises FrameError."""
     try:
-        found = _decode(raw)
+        header = _decode(raw)
     except UNDECODABLE:
         return _decode_odd(raw)
     return Command(
-        found.code,
-        found.opaque,
-        found.flag,
-        language_of(found.language),
-        found.version,
-        found.remark,
-        found.extFields,
+        header.code,
+        header.opaque,
+        header.flag,
+        language_of(header.language),
+        header.version,
+        header.remark,
+        header.extFields,
         b"",
         HeaderType.JSON,
     )
@@ -151,17 +151,17 @@ def _decode_odd(raw: bytes) -> Command:
         header = fastjson.loads(raw, max_values=ODD_VALUES, references=False)
     except fastjson.InvalidJson as error:
         raise FrameError(f"an unreadable JSON header: {error}") from None
-    if not isinstance(found, dict):
-        raise FrameError(f"a JSON header that is no object but {type(found).__name__}")
-    language, remark, ext = found.get("language"), found.get("remark"), found.get("extFields")
+    if not isinstance(header, dict):
+        raise FrameError(f"a JSON header that is no object but {type(header).__name__}")
+    language, remark, ext = header.get("language"), header.get("remark"), header.get("extFields")
     if ext is not None and not isinstance(ext, dict):
         raise FrameError(f"a JSON header whose extFields are {type(ext).__name__}")
     return Command(
-        _number(found, "code"),
-        _number(found, "opaque"),
-        _number(found, "flag"),
+        _number(header, "code"),
+        _number(header, "opaque"),
+        _number(header, "flag"),
         language_of(language if isinstance(language, (str, int)) else None),
-        _number(found, "version"),
+        _number(header, "version"),
         None if remark is None else _text(remark),
         None if ext is None else {key: _text(value) for key, value in ext.items() if value is not None},
         b"",
@@ -169,8 +169,8 @@ def _decode_odd(raw: bytes) -> Command:
     )
 
 
-def _number(found: dict[str, Any], name: str) -> int:
-    value = found.get(name)
+def _number(header: dict[str, Any], name: str) -> int:
+    value = header.get(name)
     if value is None or value == "":
         return 0
     try:

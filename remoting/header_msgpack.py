@@ -75,19 +75,19 @@ def code_of(raw: bytes) -> int:
 def decode(raw: bytes, body: bytes | memoryview | None) -> Command:
     """Any header; the body is for the checksum (None: unchecked). Raises FrameError, ChecksumError."""
     try:
-        found = _decode(raw)
+        header = _decode(raw)
     except UNDECODABLE as error:
         raise FrameError(f"an unreadable msgpack header: {error}") from None
     if body is not None:
-        check(found.checksum, body)
+        check(header.checksum, body)
     return Command(
-        found.code,
-        found.opaque,
-        found.flag,
-        language_of(found.language),
-        found.version,
-        found.remark,
-        found.ext,
+        header.code,
+        header.opaque,
+        header.flag,
+        language_of(header.language),
+        header.version,
+        header.remark,
+        header.ext,
         bytes(body or b""),
         HeaderType.MSGPACK,
     )

@@ -60,7 +60,7 @@ def decode_ext(raw: bytes) -> dict[str, str]:
 
 def decode_map(raw: bytes, at: int, end: int) -> dict[str, str]:
     """The fields between two places. Raises FrameError if a length points beyond the end."""
-    found = {}
+    ext = {}
     try:
         while at < end:
             value_head = at + 2 + (raw[at] << 8) + raw[at + 1]
@@ -70,12 +70,12 @@ def decode_map(raw: bytes, at: int, end: int) -> dict[str, str]:
             if at > end:
                 raise FrameError("a ROCKETMQ header with a field that is longer than the map")
             try:
-                found[key.decode()] = raw[value:at].decode()
+                ext[key.decode()] = raw[value:at].decode()
             except UnicodeDecodeError:
-                found[key.decode("utf-8", "replace")] = raw[value:at].decode("utf-8", "replace")
+                ext[key.decode("utf-8", "replace")] = raw[value:at].decode("utf-8", "replace")
     except (struct.error, IndexError):
         raise FrameError("a ROCKETMQ header whose map ends inside a field") from None
-    return found
+    return ext
 
 
 def encode(command: Command) -> bytes:

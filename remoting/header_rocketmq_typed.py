@@ -90,13 +90,13 @@ def read_claim(raw: bytes, at: int) -> tuple[str, bytes, bytes] | None:
             return None
         closing, signature = _without_signature(raw[end:])
         _, opening_values = _send_openings[raw[at:time]]
-        _, (account, before, after) = _send_closings[closing]
+        _, (account, first_values, last_values) = _send_closings[closing]
         if not signature or not signature.isascii() or not account:
             return None
         properties = raw[begin:end]
         if not properties.isascii():
             properties.decode()  # what is no text is signed as the general way reads it
-        return account, signature, b"".join((before, opening_values, born, flag[-1:], properties, after))
+        return account, signature, b"".join((first_values, opening_values, born, flag[-1:], properties, last_values))
     except (_UnusualLayout, UnicodeDecodeError, KeyError, struct.error):
         return None
 
@@ -112,12 +112,12 @@ def read_pull(raw: bytes, at: int) -> PullMessageHeader | None:
         if first < 0 or middle > second or end > len(raw) or len(offset) > 18 or len(committed) > 18:
             return None
         queue, topic, group = _pull_openings[raw[at:first]]
-        most, sys_flag = _pull_middles[raw[middle:second]]
+        max_count, sys_flag = _pull_middles[raw[middle:second]]
         suspend, subscription, version, kind, broker = _pull_closings[raw[end:]]
         return PullMessageHeader(
             queue,
             int(offset),
-            most,
+            max_count,
             topic,
             group,
             sys_flag,
@@ -186,12 +186,16 @@ def _read_send_closing(
     _need(fields.keys().isdisjoint("abcdefghi"))
     h = from_ext(SendMessageHeaderV2, {**fields, "e": "0"})
     names = sorted(fields)
-    before = "".join(fields[name] for name in names if name < "a").encode()
-    after = "".join(fields[name] for name in names if name > "i").encode()
+    first_values = "".join(fields[name] for name in names if name < "a").encode()
+    last_values = "".join(fields[name] for name in names if name > "i").encode()
     # A name that sorts among the letters (`bname`) would belong between their values: the general path handles it.
     is_plain = all(name < "a" or name > "i" for name in names) and not any(name.startswith("_") for name in names)
     account = fields.get("AccessKey", "") if is_plain and "Signature" not in fields else ""
-    return (h.reconsumeTimes, h.unitMode, h.maxReconsumeTimes, h.batch, h.brokerName), (account, before, after)
+    return (h.reconsumeTimes, h.unitMode, h.maxReconsumeTimes, h.batch, h.brokerName), (
+        account,
+        first_values,
+        last_values,
+    )
 
 
 _ANY_PULL = {"queueId": "0", "queueOffset": "0", "maxMsgNums": "0"}  # required fields that are not in a run

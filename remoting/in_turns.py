@@ -56,14 +56,14 @@ async def exhausted(steps: Iterable[None]) -> None:
 
 
 async def counted(steps: Iterable[None]) -> int:
-    """The same, and how many they were."""
+    """The same; returns the number of steps."""
     count = 0
 
-    def one(_: None) -> None:
+    def count_step(_: None) -> None:
         nonlocal count
         count += 1
 
-    await in_turns(steps, one)
+    await in_turns(steps, count_step)
     return count
 
 
@@ -74,9 +74,9 @@ async def written(table: Mapping[MessageQueue, Any]) -> WrittenMap:
         await turns.pause()
         pieces.append(object_map(dict(part)))
     await trio.lowlevel.checkpoint()  # for what follows copies all of it
-    found = WrittenMap(table, pieces)
+    result = WrittenMap(table, pieces)
     await trio.lowlevel.checkpoint()
-    return found
+    return result
 
 
 class Text:

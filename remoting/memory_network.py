@@ -149,12 +149,12 @@ class MemoryNetwork:
             raise ConnectFailed(f"cannot connect to {address}: {error}") from error
         return self._listeners.get(join_address("0.0.0.0", port))
 
-    def forget(self, gone: MemoryStream | MemoryListener) -> None:
+    def forget(self, closed: MemoryStream | MemoryListener) -> None:
         """Drop closed streams."""
-        if isinstance(gone, MemoryStream):
-            self._streams.discard(gone)
-        elif self._listeners.get(gone.address) is gone:
-            del self._listeners[gone.address]
+        if isinstance(closed, MemoryStream):
+            self._streams.discard(closed)
+        elif self._listeners.get(closed.address) is closed:
+            del self._listeners[closed.address]
 
 
 class HostNetwork:
@@ -238,14 +238,14 @@ class MemoryStream:
             else:
                 await pipe.changed.park()
 
-    def _take(self, most: int) -> bytes:
+    def _take(self, limit: int) -> bytes:
         pipe = self._incoming
         due, chunk = pipe.chunks.popleft()
-        if len(chunk) > most:
-            pipe.chunks.appendleft((due, chunk[most:]))
-        pipe.size -= min(len(chunk), most)
+        if len(chunk) > limit:
+            pipe.chunks.appendleft((due, chunk[limit:]))
+        pipe.size -= min(len(chunk), limit)
         pipe.changed.unpark_all()
-        return chunk[:most]
+        return chunk[:limit]
 
     def send_now(self, data: Buffer) -> int:
         """See ByteStream."""
@@ -253,20 +253,20 @@ class MemoryStream:
         self._check(pipe)
         if pipe.finished:
             raise trio.BrokenResourceError("the other side has closed")
-        taken = bytes(data[: max(0, CAPACITY - pipe.size)])
-        if taken and self._network.is_isolated(self):
+        accepted = bytes(data[: max(0, CAPACITY - pipe.size)])
+        if accepted and self._network.is_isolated(self):
             self.lost_bytes = True
-        elif taken:
-            pipe.chunks.append((trio.current_time() + self._network.delay, taken))
-            pipe.size += len(taken)
+        elif accepted:
+            pipe.chunks.append((trio.current_time() + self._network.delay, accepted))
+            pipe.size += len(accepted)
             pipe.changed.unpark_all()
-        return len(taken)
+        return len(accepted)
 
     async def send_all(self, data: Buffer) -> None:
         """See ByteStream."""
         await trio.lowlevel.checkpoint()
-        left = memoryview(data)
-        while left := left[self.send_now(left) :]:
+        remaining = memoryview(data)
+        while remaining := remaining[self.send_now(remaining) :]:
             await self._outgoing.changed.park()
 
     async def aclose(self) -> None:
@@ -299,8 +299,10 @@ class MemoryStream:
 
 
 def _stream_pair(network: MemoryNetwork, client: str, server: str) -> tuple[MemoryStream, MemoryStream]:
-    there, back = _Pipe(), _Pipe()
-    return MemoryStream(network, client, server, back, there), MemoryStream(network, server, client, there, back)
+    requests, answers = _Pipe(), _Pipe()
+    return MemoryStream(network, client, server, answers, requests), MemoryStream(
+        network, server, client, requests, answers
+    )
 
 
 def _hosts(stream: MemoryStream) -> tuple[str, str]:

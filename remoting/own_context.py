@@ -24,15 +24,15 @@ class OwnContext:
     """A stand-in for `tls.TlsContexts`."""
 
     def __init__(self) -> None:
-        self._made: ssl.SSLContext | None = None
+        self._context: ssl.SSLContext | None = None
         self._making = trio.Lock()
 
     async def ready(self) -> ssl.SSLContext | None:
         """The context for the next handshake; None if it cannot be created: the log says what to do."""
         async with self._making:
-            if self._made is None:
+            if self._context is None:
                 try:
-                    self._made = await trio.to_thread.run_sync(_make)
+                    self._context = await trio.to_thread.run_sync(_make)
                 except (ImportError, OSError) as error:
                     log.error(
                         "a TLS client cannot be served, for no certificate can be made here (%s): set"
@@ -44,7 +44,7 @@ class OwnContext:
                     "TLS is served with a certificate made by ourselves, which no client can check;"
                     " tls.server.certPath names another, and `rocketlet tls make-certs` makes some"
                 )
-            return self._made
+            return self._context
 
 
 def _make() -> ssl.SSLContext:

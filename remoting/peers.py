@@ -51,15 +51,15 @@ class Peers:
     def connected(self, host: str) -> str | None:
         """Count one more. Returns the setting that forbids it, as `name=value`; nothing is counted then."""
         config = self._config
-        for setting, most, now in (
+        for setting, limit, now in (
             ("maxConnections", config.max_connections, self.connections),
             ("maxConnectionsByAddress", config.max_connections_by_address, self._by_host[host]),
         ):
-            if now >= most:
+            if now >= limit:
                 self.refused[setting] += 1
                 if not self._by_host[host]:
                     del self._by_host[host]
-                return f"{setting}={most}"
+                return f"{setting}={limit}"
         self.connections += 1
         self._by_host[host] += 1
         return None
@@ -75,21 +75,21 @@ class Peers:
 
     def may_ask(self, host: str, now: float) -> str | None:
         """None, or the setting that forbids more requests from that address in this second, as `name=value`."""
-        most = self._config.requests_per_second_by_address
-        if not most or self._requests.take(host, most, now):
+        limit = self._config.requests_per_second_by_address
+        if not limit or self._requests.take(host, limit, now):
             return None
         self.refused["requestsPerSecondByAddress"] += 1
-        return f"requestsPerSecondByAddress={most}"
+        return f"requestsPerSecondByAddress={limit}"
 
     # -- memory
 
     def unfinished_limit_exceeded(self) -> int:
         """unfinishedFramesMax if it is exceeded, else 0."""
-        most = self._config.unfinished_frames_max
-        if self.unfinished <= most:
+        limit = self._config.unfinished_frames_max
+        if self.unfinished <= limit:
             return 0
         self.refused["unfinishedFramesMax"] += 1
-        return most
+        return limit
 
     @property
     def is_short_of_memory(self) -> bool:

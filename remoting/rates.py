@@ -35,6 +35,6 @@ class Rates:
 
     def _forget_idle(self, now: float) -> None:
         """A bucket that nothing was taken from for a second is full again."""
-        self._buckets = {name: one for name, one in self._buckets.items() if now - one[1] < 1.0}
+        self._buckets = {name: bucket for name, bucket in self._buckets.items() if now - bucket[1] < 1.0}
         if len(self._buckets) >= _MOST_BUCKETS:
             self._buckets.clear()  # this limit is not meant for so many peers at once

@@ -43,9 +43,9 @@ class SendAnswer:
         region_and_trace = {"MSG_REGION": region, "TRACE_ON": "true" if trace_on else "false"}
         self._json = _json_template(host, region_and_trace, b"%016X")
         self._json_of_ids = _json_template("", region_and_trace, b"%b")
-        self._before = b"\0\x05msgId" + (len(host) + 16).to_bytes(4, "big") + host.encode()
-        self._after = encode_map(region_and_trace)
-        self._fixed = len(self._before) + 16 + _TWO_HEADS + len(self._after)
+        self._prefix = b"\0\x05msgId" + (len(host) + 16).to_bytes(4, "big") + host.encode()
+        self._suffix = encode_map(region_and_trace)
+        self._fixed = len(self._prefix) + 16 + _TWO_HEADS + len(self._suffix)
 
     def frame(self, header_type: int, opaque: int, log_offset: int, queue_id: int, queue_offset: int) -> bytes | None:
         """The frame; None for a header type that is not formatted here."""
@@ -58,13 +58,13 @@ class SendAnswer:
             size = _BEFORE_MAP + map_size
             return b"%b%b%016X\0\x07queueId\0\0\0%c%b\0\x0bqueueOffset\0\0\0%c%b%b" % (
                 _pack_frame(size + 4, _ROCKETMQ | size, 0, 0, VERSION, opaque, 1, 0, map_size),
-                self._before,
+                self._prefix,
                 log_offset,
                 len(queue),
                 queue,
                 len(offset),
                 offset,
-                self._after,
+                self._suffix,
             )
         return None
 
@@ -77,7 +77,7 @@ class SendAnswer:
         if header_type == 1:
             queue, offset = b"%d" % queue_id, b"%d" % queue_offset
             body = b"\0\x05msgId%b%b\0\x07queueId\0\0\0%c%b\0\x0bqueueOffset\0\0\0%c%b%b" % (
-                len(raw).to_bytes(4, "big"), raw, len(queue), queue, len(offset), offset, self._after,
+                len(raw).to_bytes(4, "big"), raw, len(queue), queue, len(offset), offset, self._suffix,
             )  # fmt: skip
             size = _BEFORE_MAP + len(body)
             return _pack_frame(size + 4, _ROCKETMQ | size, 0, 0, VERSION, opaque, 1, 0, len(body)) + body
@@ -136,12 +136,12 @@ def pop_answer(
         header = _pop_json() % (opaque, *numbers, start, all_offsets)
         return [pack_head(4 + len(header) + size, len(header)) + header, *bodies]
     if header_type == 1:
-        popped, invisible, revive, rest = [b"%d" % number for number in numbers]
+        popped, invisible, revive, remaining = [b"%d" % number for number in numbers]
         fields = (
             b"\0\x07popTime\0\0\0%c%b\0\rinvisibleTime\0\0\0%c%b\0\treviveQid\0\0\0%c%b\0\x07restNum\0\0\0%c%b"
             b"\0\x0fstartOffsetInfo\0\0\0%c%b\0\rmsgOffsetInfo%b%b"
         ) % (
-            len(popped), popped, len(invisible), invisible, len(revive), revive, len(rest), rest,
+            len(popped), popped, len(invisible), invisible, len(revive), revive, len(remaining), remaining,
             len(start), start, len(all_offsets).to_bytes(4, "big"), all_offsets,
         )  # fmt: skip
         head = HEAD.pack(0, 0, VERSION, opaque, 1, len(_POP_REMARK)) + _POP_REMARK.encode()
@@ -207,8 +207,8 @@ def _json_template(host: str, region_and_trace: dict[str, str], id_place: bytes)
     ext["queueId"], ext["queueOffset"] = _QUEUE, _OFFSET
     header = header_json.encode_answer(0, _OPAQUE, VERSION, None, ext).replace(b"%", b"%%")
     places = [(str(_OPAQUE), b"%d"), (_ID, id_place), (_QUEUE, b"%d"), (_OFFSET, b"%d")]
-    found = [header.find(word.encode()) for word, _ in places]
-    assert sorted(found) == found, "the places have to stand in the order of the arguments"
+    positions = [header.find(word.encode()) for word, _ in places]
+    assert sorted(positions) == positions, "the places have to stand in the order of the arguments"
     for word, place in places:
         header = header.replace(word.encode(), place, 1)
     return header

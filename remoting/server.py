@@ -27,7 +27,7 @@ from rocketlet.remoting.accepting import accepted
 from rocketlet.remoting.config import ServerConfig, TlsMode
 from rocketlet.remoting.connection import Connection, Limits
 from rocketlet.remoting.dispatch import DEFAULT_LIMITS, Admit, Dispatch, FamilyLimit
-from rocketlet.remoting.events import ConnectionEvents, tell
+from rocketlet.remoting.events import ConnectionEvents, notify
 from rocketlet.remoting.first_byte import detect_tls
 from rocketlet.remoting.handler import HandlerTable, ServerHook
 from rocketlet.remoting.idle import close_idle
@@ -138,9 +138,9 @@ class Server:
     async def _greet(self, raw: ByteStream, host: str, ours: set[Connection]) -> None:
         try:
             idle = self._config.server_channel_max_idle_time_seconds
-            found = await detect_tls(raw, self._config.tls_mode, self._tls, idle, log, self.peers)
-            if found is not None:
-                await self._serve_one(*found, ours)
+            detected = await detect_tls(raw, self._config.tls_mode, self._tls, idle, log, self.peers)
+            if detected is not None:
+                await self._serve_one(*detected, ours)
         finally:
             self.peers.gone(host)
             with trio.CancelScope(shield=True):
@@ -151,14 +151,14 @@ class Server:
         self.connections.add(connection)
         ours.add(connection)
         try:
-            tell(self._events, "connected", connection)
+            notify(self._events, "connected", connection)
             await connection.run(first)
             if connection.failure is not None:
-                tell(self._events, "failed", connection)
+                notify(self._events, "failed", connection)
         finally:
             self.connections.discard(connection)
             ours.discard(connection)
-            tell(self._events, "closed", connection)
+            notify(self._events, "closed", connection)
             self._connection_closed.unpark_all()
 
     async def _drain(self, ours: set[Connection]) -> None:

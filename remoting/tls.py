@@ -40,8 +40,8 @@ class TlsContexts:
         """Raises SettingsError if the files cannot be loaded at start."""
         self._make = make
         self._paths = [path for path in paths if path]
-        self._seen = self._look()
-        self._current = _made(make)
+        self._file_states = self._stat_files()
+        self._current = _load_context(make)
 
     async def ready(self) -> ssl.SSLContext:
         """The same, for callers that may wait: see OwnContext."""
@@ -49,18 +49,18 @@ class TlsContexts:
 
     def current(self) -> ssl.SSLContext:
         """The context for a handshake that begins now."""
-        seen = self._look()
-        if seen != self._seen:
+        file_states = self._stat_files()
+        if file_states != self._file_states:
             try:
-                self._current = _made(self._make)
-                self._seen = seen
+                self._current = _load_context(self._make)
+                self._file_states = file_states
                 log.info("TLS certificates read again: %s", ", ".join(self._paths))
             except SettingsError as error:
                 log.warning("the new TLS certificates are not used, the old ones stay: %s", error)
         return self._current
 
-    def _look(self) -> list[tuple[int, int, int] | None]:
-        return [_state_of(path) for path in self._paths]
+    def _stat_files(self) -> list[tuple[int, int, int] | None]:
+        return [_stat(path) for path in self._paths]
 
 
 def server_contexts(config: ServerConfig) -> TlsContexts | None:
@@ -107,26 +107,26 @@ def client_contexts(config: PoolConfig) -> TlsContexts | None:
     return TlsContexts(make, (config.tls_trust_path, config.tls_cert_path, config.tls_key_path))
 
 
-def _made(make: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
+def _load_context(make: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
     try:
         return make()
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise SettingsError(f"the TLS certificates or keys cannot be loaded: {error}") from error
 
 
-def _state_of(path: str) -> tuple[int, int, int] | None:
+def _stat(path: str) -> tuple[int, int, int] | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None  # between the removal of the old file and the arrival of the new one
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 async def secured(
     stream: ByteStream, context: ssl.SSLContext, *, server_side: bool, server_name: str | None = None
 ) -> ByteStream:
     """The stream inside TLS, after the handshake. Raises trio.BrokenResourceError; the stream is closed then."""
-    inside = trio.SSLStream(
+    encrypted = trio.SSLStream(
         cast(trio.abc.Stream, stream),
         context,
         server_side=server_side,
@@ -135,14 +135,14 @@ async def secured(
     )
     try:
         with trio.fail_after(HANDSHAKE_SECONDS):
-            await inside.do_handshake()
+            await encrypted.do_handshake()
     except trio.TooSlowError:
-        await trio.aclose_forcefully(inside)
+        await trio.aclose_forcefully(encrypted)
         raise trio.BrokenResourceError(f"no TLS handshake within {HANDSHAKE_SECONDS:g} s") from None
     except BaseException:
-        await trio.aclose_forcefully(inside)
+        await trio.aclose_forcefully(encrypted)
         raise
-    return TlsStream(inside, stream)
+    return TlsStream(encrypted, stream)
 
 
 class TlsStream:

@@ -153,8 +153,8 @@ class TcpStream:
 
     async def send_all(self, data: Buffer) -> None:
         """See ByteStream."""
-        left = memoryview(data)
-        while left := left[self.send_now(left) :]:
+        remaining = memoryview(data)
+        while remaining := remaining[self.send_now(remaining) :]:
             await trio.lowlevel.wait_writable(self._socket)
 
     async def send_file(self, head: bytes, descriptor: int, at: int, size: int) -> None:

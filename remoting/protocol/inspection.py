@@ -145,8 +145,8 @@ class ProducerTableInfo(Body):
         """Its JSON, in pieces. A group with many producers is repeated with the next of them."""
         last = None
         for group, producers in groups:
-            before = b"," if group == last else (b'{"data":{' if last is None else b"],") + _encode(group) + b":["
-            yield before + _encode(producers)[1:-1]
+            prefix = b"," if group == last else (b'{"data":{' if last is None else b"],") + _encode(group) + b":["
+            yield prefix + _encode(producers)[1:-1]
             last = group
         yield b'{"data":{}}' if last is None else b"]}}"
 
@@ -216,7 +216,7 @@ class ConsumeStatsList(QueueKeyedBody):
 
     def builtins(self) -> Any:
         groups = [
-            {group: [one.builtins() for one in stats] for group, stats in entry.items()}
+            {group: [topic_stats.builtins() for topic_stats in stats] for group, stats in entry.items()}
             for entry in self.consumeStatsList
         ]
         return {"brokerAddr": self.brokerAddr, "consumeStatsList": groups, "totalDiff": self.totalDiff}
@@ -227,23 +227,26 @@ class ConsumeStatsList(QueueKeyedBody):
         return b'{"brokerAddr":%b,"consumeStatsList":[' % _encode(broker)
 
     @staticmethod
-    def end(behind: int) -> bytes:
+    def end(total_lag: int) -> bytes:
         """And from the last one on."""
-        return b'],"totalDiff":%d}' % behind
+        return b'],"totalDiff":%d}' % total_lag
 
     @staticmethod
     def entry(group: str, stats: Iterable[ConsumeStats]) -> Iterator[bytes]:
         """One entry, a piece at a time."""
         yield b"{%b:[" % _encode(group)
-        for number, one in enumerate(stats):
+        for number, topic_stats in enumerate(stats):
             yield b"," if number else b""
-            yield from one.pieces()
+            yield from topic_stats.pieces()
         yield b"]}"
 
     @classmethod
     def from_builtins(cls, value: Any) -> Self:
         groups = [
-            {group: [ConsumeStats.from_builtins(one) for one in stats] for group, stats in entry.items()}
+            {
+                group: [ConsumeStats.from_builtins(topic_stats) for topic_stats in stats]
+                for group, stats in entry.items()
+            }
             for entry in part(value, "consumeStatsList", list[dict[str, list[Any]]], [])
         ]
         return cls(groups, part(value, "brokerAddr", str, ""), part(value, "totalDiff", int, 0))
@@ -309,10 +312,10 @@ class ConsumeTimeSpanBody(Body):
     def pieces(spans: Iterable[list[QueueTimeSpan]]) -> Iterator[bytes]:
         """Its JSON, in pieces."""
         yield b'{"consumeTimeSpanSet":['
-        between = b""
+        separator = b""
         for piece in spans:
-            yield between + _encode(piece)[1:-1]
-            between = b","
+            yield separator + _encode(piece)[1:-1]
+            separator = b","
         yield b"]}"
 
 

@@ -115,14 +115,14 @@ class ResetOffsetBody(QueueKeyedBody):
     def list_json(pieces: Iterable[Iterable[tuple[MessageQueue, int]]]) -> Iterator[bytes]:
         """The form for C++ clients, in pieces."""
         yield b'{"offsetTable":['
-        between = b""
+        separator = b""
         for piece in pieces:
             entries = [
                 {"brokerName": queue.broker_name, "offset": offset, "queueId": queue.queue_id, "topic": queue.topic}
                 for queue, offset in piece
             ]
-            yield between + msgspec.json.encode(entries)[1:-1]
-            between = b","
+            yield separator + msgspec.json.encode(entries)[1:-1]
+            separator = b","
         yield b"]}"
 
     @classmethod

@@ -171,25 +171,25 @@ class BatchAck(Body, rename={
     invisibleTime: Long = 0
     bits: str = ""
 
-    def offsets(self, most: int) -> Sequence[int]:
-        """The acknowledged offsets; a range if they are consecutive. Raises BodyError for more than `most`, or invalid
+    def offsets(self, limit: int) -> Sequence[int]:
+        """The acknowledged offsets; a range if they are consecutive. Raises BodyError for more than `limit`, or invalid
         base64."""
         try:
             raw = base64.b64decode(self.bits, validate=True) if len(self.bits) <= _LONGEST_BITS else b""
         except (binascii.Error, ValueError):
             raise BodyError(f"the bits {self.bits[:40]!r} of a batch of acks are no base64") from None
         number = int.from_bytes(raw, "little")
-        if len(self.bits) > _LONGEST_BITS or number.bit_count() > most:
-            raise BodyError(f"a batch of more than {most} acks")
+        if len(self.bits) > _LONGEST_BITS or number.bit_count() > limit:
+            raise BodyError(f"a batch of more than {limit} acks")
         first = (number & -number).bit_length() - 1
         if number and not number >> first & (number >> first) + 1:
             return range(self.startOffset + first, self.startOffset + number.bit_length())
-        found = []
+        result = []
         while number:
             lowest = number & -number
-            found.append(self.startOffset + lowest.bit_length() - 1)
+            result.append(self.startOffset + lowest.bit_length() - 1)
             number ^= lowest
-        return found
+        return result
 
     @staticmethod
     def bits_of(start: int, offsets: Iterable[int]) -> str:
@@ -302,10 +302,10 @@ def info_text(values: Mapping[tuple[int, int], object] | Iterable[tuple[tuple[in
 
 def parse_info(text: str | None) -> dict[tuple[int, int], str]:
     """The values of an `...Info` field by (retry, queue id). Raises BodyError."""
-    found = {}
+    result = {}
     for part in filter(None, (text or "").split(";")):
         words = part.split(" ")
         if len(words) != 3 or not (words[0].isdigit() and words[1].isdigit()):
             raise BodyError(f"{part[:80]!r} in the answer to a pop does not consist of three words")
-        found[int(words[0]), int(words[1])] = words[2]
-    return found
+        result[int(words[0]), int(words[1])] = words[2]
+    return result

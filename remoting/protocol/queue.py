@@ -40,11 +40,11 @@ class WireQueue(msgspec.Struct, frozen=True, order=True):
 
 def object_map_pieces(table: Mapping[MessageQueue, Any]) -> Iterator[bytes]:
     """What `object_map` writes, a piece at a time."""
-    before = b"{"
+    prefix = b"{"
     for part in in_pieces(table.items()):
-        yield before + bytes(object_map(dict(part)))[1:-1]
-        before = b","
-    yield b"{}" if before == b"{" else b"}"
+        yield prefix + bytes(object_map(dict(part)))[1:-1]
+        prefix = b","
+    yield b"{}" if prefix == b"{" else b"}"
 
 
 class WrittenMap(dict[MessageQueue, Any]):

@@ -100,10 +100,10 @@ class RegisterBrokerBody(Body):
     def from_compressed(cls, data: bytes | memoryview) -> RegisterBrokerBody:
         """Decode the zlib form. Raises BodyError."""
         pieces = list(in_pieces(data, compressed=True))
-        whole = pieces[-1]
+        body = pieces[-1]
         for piece in pieces[:-1]:
-            whole.topicConfigSerializeWrapper.topicConfigTable |= piece.topicConfigSerializeWrapper.topicConfigTable
-        return whole
+            body.topicConfigSerializeWrapper.topicConfigTable |= piece.topicConfigSerializeWrapper.topicConfigTable
+        return body
 
 
 def json_pieces(table: Iterable[bytes]) -> Iterator[bytes]:
@@ -119,8 +119,8 @@ def compressed_pieces(
     """The zlib form of one, a piece for each of some topics. REQUIRES: `count` topics in all."""
     deflate = zlib.compressobj(9)
     yield deflate.compress(_sized(version.to_json()) + count.to_bytes(4, "big"))
-    for some in topics:
-        yield deflate.compress(b"".join(map(_line_of, some)))
+    for part in topics:
+        yield deflate.compress(b"".join(map(_line_of, part)))
     yield deflate.compress(_sized(msgspec.json.encode(servers))) + deflate.flush()
 
 
@@ -154,7 +154,7 @@ def _json_pieces(data: bytes) -> Iterator[RegisterBrokerBody]:
     entries = list(topics.items())
     for begin in range(0, len(entries), _PIECE):
         try:
-            piece = {name: _decode_topic(one) for name, one in entries[begin : begin + _PIECE]}
+            piece = {name: _decode_topic(value) for name, value in entries[begin : begin + _PIECE]}
         except UNDECODABLE as error:
             raise BodyError(f"a topic of a registration cannot be read: {error}") from None
         yield RegisterBrokerBody([], TopicConfigTable(version, piece))
@@ -229,9 +229,9 @@ def _cut(raw: bytes, at: int) -> tuple[bytes, int]:
     return raw[begin:end], end
 
 
-def _inflate_some(inflate: zlib._Decompress, data: bytes | memoryview, most: int) -> bytes:
+def _inflate_some(inflate: zlib._Decompress, data: bytes | memoryview, limit: int) -> bytes:
     try:
-        return inflate.decompress(data, most)
+        return inflate.decompress(data, limit)
     except zlib.error as error:
         raise BodyError(f"a compressed registration is no zlib stream: {error}") from None
 

@@ -80,10 +80,10 @@ class TopicList(Body):
     def pieces(parts: Iterable[list[str]]) -> Iterator[bytes]:
         """Its JSON without an address, a piece for each part of the topics."""
         yield b'{"topicList":['
-        before = b""
+        prefix = b""
         for part in parts:
-            yield before + msgspec.json.encode(part)[1:-1] if part else b""
-            before = b"," if part else before
+            yield prefix + msgspec.json.encode(part)[1:-1] if part else b""
+            prefix = b"," if part else prefix
         yield b"]}"
 
 

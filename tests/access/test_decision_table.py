@@ -39,9 +39,9 @@ class Seen(Faults):
 
     table: HandlerTable = {}  # noqa: RUF012
 
-    def around(self, table: HandlerTable) -> HandlerTable:
+    def wrap(self, table: HandlerTable) -> HandlerTable:
         self.table = table
-        return super().around(table)
+        return super().wrap(table)
 
 
 @pytest.fixture

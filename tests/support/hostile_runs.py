@@ -93,7 +93,7 @@ class Watching(Faults):
         self.table: HandlerTable = {}
         self._figures = figures
 
-    def around(self, table: HandlerTable) -> HandlerTable:
+    def wrap(self, table: HandlerTable) -> HandlerTable:
         self.table = table
         return {code: self._measured(int(code), handler) for code, handler in table.items()}
 
