@@ -53,7 +53,7 @@ class Endpoint:
         self._sources = (*sources, self._delay)
         self._most_series = most_series
         self._making = trio.Lock()
-        self._made: tuple[float, _Answer] | None = None
+        self._cached: tuple[float, _Answer] | None = None
         self._connections = 0
         self.address = ""
 
@@ -122,14 +122,14 @@ class Endpoint:
 
     async def _metrics(self) -> _Answer:
         async with self._making:
-            if self._made is not None and trio.current_time() - self._made[0] < FRESH_SECONDS:
-                return self._made[1]
+            if self._cached is not None and trio.current_time() - self._cached[0] < FRESH_SECONDS:
+                return self._cached[1]
             try:
                 answer = await self._make()
             except Exception:
                 log.exception("the page of metrics cannot be made")
                 return _Answer(500, b"the page cannot be made; the log has the reason\n")
-            self._made = trio.current_time(), answer
+            self._cached = trio.current_time(), answer
             return answer
 
     async def _make(self) -> _Answer:

@@ -52,10 +52,10 @@ def pieces(page: Page) -> Iterator[bytes]:
 
 def _family(family: Family) -> Iterator[bytes]:
     samples = list(family.samples.items())
-    for at in range(0, max(len(samples), 1), _PIECE):
-        text = generate_latest(_One(_metric(family, samples[at : at + _PIECE])))
+    for begin in range(0, max(len(samples), 1), _PIECE):
+        text = generate_latest(_One(_metric(family, samples[begin : begin + _PIECE])))
         # HELP and TYPE appear once, at the head of the family.
-        yield text if at == 0 else text.split(b"\n", 2)[2]
+        yield text if begin == 0 else text.split(b"\n", 2)[2]
 
 
 def _metric(family: Family, samples: Sequence[tuple[tuple[str, tuple[str, ...]], float]]) -> Metric:

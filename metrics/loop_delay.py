@@ -31,11 +31,11 @@ class LoopDelay:
             await trio.sleep_until(due)
             self.note(trio.current_time() - due)
 
-    def note(self, late: float) -> None:
+    def note(self, delay: float) -> None:
         """One measurement, in seconds."""
-        late = max(late, 0.0)
-        self._counts[bisect_left(BOUNDS, late)] += 1
-        self._total += late
+        delay = max(delay, 0.0)
+        self._counts[bisect_left(BOUNDS, delay)] += 1
+        self._total += delay
 
     def fill(self, page: Page) -> Iterator[None]:
         """See Source."""

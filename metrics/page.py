@@ -39,19 +39,19 @@ class Family:
 
     def add_histogram(self, values: Sequence[str], buckets: Mapping[float, int], total: float) -> None:
         """`buckets`: how many fell into each bucket, not cumulative; the last bound is infinite."""
-        seen = 0
+        cumulative = 0
         labels = tuple(values)
         for bound, count in buckets.items():
-            seen += count
-            self._add("_bucket", (*labels, "+Inf" if bound == float("inf") else repr(bound)), seen)
+            cumulative += count
+            self._add("_bucket", (*labels, "+Inf" if bound == float("inf") else repr(bound)), cumulative)
         self._add("_sum", labels, total)
-        self._add("_count", labels, seen)
+        self._add("_count", labels, cumulative)
 
     def _add(self, suffix: str, labels: Labels, value: float) -> None:
         key = (suffix, labels)
-        known = self.samples.get(key)
-        if known is not None:
-            self.samples[key] = known + value
+        present = self.samples.get(key)
+        if present is not None:
+            self.samples[key] = present + value
         elif self._page.has_room():
             self.samples[key] = value
 

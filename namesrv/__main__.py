@@ -16,7 +16,7 @@ from rocketlet.access.config import AccessConfig
 from rocketlet.common import command_line
 from rocketlet.metrics.config import MetricsConfig
 from rocketlet.namesrv.advertised import is_loopback
-from rocketlet.namesrv.config import NamesrvConfig, kept_in_its_file
+from rocketlet.namesrv.config import NamesrvConfig, with_config_store_path
 from rocketlet.remoting import server_process
 from rocketlet.remoting.config import ServerConfig
 
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         arguments=arguments,
         environment=os.environ,
     )
-    loaded = kept_in_its_file(loaded)
+    loaded = with_config_store_path(loaded)
     sys.exit(server_process.run(PROGRAM, lambda nursery: _start(nursery, loaded)))
 
 

@@ -60,12 +60,12 @@ class NamesrvConfig:
     namesrv_domain_subgroup: str = setting("nsaddr", "Last part of the path of that request.")
 
 
-def kept_in_its_file(loaded: Loaded) -> Loaded:
+def with_config_store_path(loaded: Loaded) -> Loaded:
     """With `-c` a change is saved in that file, whatever configStorePath says, so that it holds at the next start."""
     if not loaded.file_name:
         return loaded
     configs = tuple(
-        dataclasses.replace(one, config_store_path=loaded.file_name) if isinstance(one, NamesrvConfig) else one
-        for one in loaded.configs
+        dataclasses.replace(config, config_store_path=loaded.file_name) if isinstance(config, NamesrvConfig) else config
+        for config in loaded.configs
     )
     return dataclasses.replace(loaded, configs=configs)

@@ -82,8 +82,8 @@ class KvConfig:
         """Raises OSError. A missing key is no error."""
         async with self._writing:
             if self.get(namespace, key) is not None:
-                left = {name: value for name, value in self._tables[namespace].items() if name != key}
-                await self._change({**self._tables, namespace: left})
+                remaining = {name: value for name, value in self._tables[namespace].items() if name != key}
+                await self._change({**self._tables, namespace: remaining})
 
     async def _change(self, tables: Tables) -> None:
         data = fastjson.dumps({"configTable": tables})
@@ -102,9 +102,9 @@ class KvConfig:
             rows = ((name, *row) for name, table in self._tables.items() for row in table.items())
             for row in islice(rows, PRINT_MOST):
                 log.info("kv config of namespace %s: %s = %s", *row)
-            left = sum(map(len, self._tables.values())) - PRINT_MOST
-            if left > 0:
-                log.info("kv config: and %d more", left)
+            remaining = sum(map(len, self._tables.values())) - PRINT_MOST
+            if remaining > 0:
+                log.info("kv config: and %d more", remaining)
             await trio.sleep(PRINT_EVERY_S)
 
 
@@ -138,10 +138,10 @@ def _load(file: DurableFile) -> Tables:
 def _parse(data: bytes) -> Tables:
     """Raises ValueError."""
     try:
-        whole: Any = fastjson.loads(data)
+        content: Any = fastjson.loads(data)
     except fastjson.InvalidJson as error:
         raise ValueError(str(error)) from error
-    tables = whole.get("configTable") if isinstance(whole, dict) else None
+    tables = content.get("configTable") if isinstance(content, dict) else None
     if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
         raise ValueError('no object with an object "configTable" of objects')
     return {

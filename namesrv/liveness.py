@@ -31,29 +31,29 @@ class Liveness(ConnectionEvents):
 
     def __init__(self, table: RouteTable) -> None:
         self._table = table
-        self._left = trio.Event()
+        self._departed = trio.Event()
         table.on_stale = self._has_left
 
     def connected(self, connection: Connection) -> None:
         pass  # nothing to do: a connection becomes a broker's by registering
 
     def closed(self, connection: Connection) -> None:
-        self._gone(connection, "closed")
+        self._forget(connection, "closed")
 
     def idle(self, connection: Connection) -> None:
-        self._gone(connection, "is idle")
+        self._forget(connection, "is idle")
 
     def failed(self, connection: Connection) -> None:
-        self._gone(connection, "failed")
+        self._forget(connection, "failed")
 
     def _has_left(self) -> None:
-        self._left.set()
+        self._departed.set()
 
     async def sweep(self) -> None:
         """Remove the topics of brokers that have left, in turns, until cancelled."""
         while True:
-            await self._left.wait()
-            self._left = trio.Event()
+            await self._departed.wait()
+            self._departed = trio.Event()
             await exhausted(self._table.sweep())
 
     async def scan(self) -> None:
@@ -61,13 +61,13 @@ class Liveness(ConnectionEvents):
         due = trio.current_time() + FIRST_SCAN_S
         while True:
             await trio.sleep_until(due)
-            late = trio.current_time() - due
+            delay = trio.current_time() - due
             # A process that was stopped, or a machine that slept, finds every lease expired while the registrations
             # that would renew them are still unread. They are read before the next scan.
-            if late < SCAN_EVERY_S:
+            if delay < SCAN_EVERY_S:
                 self._expire()
             else:
-                log.warning("the scan for silent brokers is %d s late; giving them until the next", late)
+                log.warning("the scan for silent brokers is %d s late; giving them until the next", delay)
             due = trio.current_time() + SCAN_EVERY_S
 
     def _expire(self) -> None:
@@ -81,6 +81,6 @@ class Liveness(ConnectionEvents):
             assert isinstance(expired.connection, Connection)
             expired.connection.close()
 
-    def _gone(self, connection: Connection, how: str) -> None:
+    def _forget(self, connection: Connection, reason: str) -> None:
         for address in self._table.forget(connection):
-            log.warning("broker %s is gone: its connection from %s %s", address, connection.peer, how)
+            log.warning("broker %s is gone: its connection from %s %s", address, connection.peer, reason)

@@ -89,12 +89,12 @@ class NameServer:
         """
         self._kv.load()
         await self.access.open()
-        async with AsyncExitStack() as held:
+        async with AsyncExitStack() as stack:
             routes = RouteHandlers(self._table, self._kv, self._settings)
             table = handler_table(
                 [
                     RegistrationHandlers(self._table, self._kv, monotonic_ms),
-                    await self._cluster_test(routes, held) if self._config.cluster_test else routes,
+                    await self._cluster_test(routes, stack) if self._config.cluster_test else routes,
                     KvHandlers(self._kv),
                     ConfigurationHandlers(self._settings),
                 ]
@@ -131,11 +131,11 @@ class NameServer:
             address: str = await nursery.start(endpoint.serve, host, config.metrics_prom_exporter_port)
             log.info("metrics are at http://%s/metrics, health at /healthz and /readyz", address)
 
-    async def _cluster_test(self, routes: RouteHandlers, held: AsyncExitStack) -> ClusterTestHandlers:
+    async def _cluster_test(self, routes: RouteHandlers, stack: AsyncExitStack) -> ClusterTestHandlers:
         # Imported here: no other mode needs the client side of remoting.
         from rocketlet.namesrv.product_environment import ProductEnvironment
         from rocketlet.remoting.connection_pool import ConnectionPool
 
         log.info("clusterTest: routes that are missing here are asked of environment %s", self._config.product_env_name)
-        pool = await held.enter_async_context(ConnectionPool(self._network))
+        pool = await stack.enter_async_context(ConnectionPool(self._network))
         return ClusterTestHandlers(routes, ProductEnvironment(self._config, self._network, pool))

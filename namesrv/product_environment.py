@@ -69,9 +69,9 @@ class ProductEnvironment:
         return None
 
     async def _name_servers(self) -> list[str]:
-        given = bool(self._config.namesrv_addr)
+        is_configured = bool(self._config.namesrv_addr)
         due = self._looked_up_at is None or trio.current_time() - self._looked_up_at >= LOOKUP_EVERY_S
-        if not given and due:
+        if not is_configured and due:
             self._looked_up_at = trio.current_time()  # also on failure: not once per request
             try:
                 self._addresses = await self._look_up()

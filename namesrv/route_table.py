@@ -131,8 +131,8 @@ class RouteTable:
         self._check_room(registration, topics)
         self._settle_address(registration)
         if registration.epoch:
-            known = self._epochs.get(registration.broker_name, 0)
-            self._epochs[registration.broker_name] = max(known, registration.epoch)
+            current = self._epochs.get(registration.broker_name, 0)
+            self._epochs[registration.broker_name] = max(current, registration.epoch)
         self._drop_lease(registration.address)
         self._live[registration.address] = Lease(
             registration.broker_name,
@@ -161,10 +161,10 @@ class RouteTable:
     def forget(self, connection: Hashable) -> list[str]:
         """A connection has closed, and with it go the brokers whose last registration came over it. Returns their
         addresses."""
-        gone = sorted(self._addresses_of.get(connection, ()))
-        for address in gone:
+        addresses = sorted(self._addresses_of.get(connection, ()))
+        for address in addresses:
             self._remove(address)
-        return gone
+        return addresses
 
     def expire(self, now: int, lease_ms: int = LEASE_MS) -> list[Expired]:
         """Remove the brokers that have been silent for longer than a lease."""
@@ -174,17 +174,17 @@ class RouteTable:
         return [Expired(address, lease.broker_name, lease.connection) for address, lease in silent]
 
     def known_version(
-        self, address: str, asked: DataVersion, connection: Hashable, now: int
+        self, address: str, queried: DataVersion, connection: Hashable, now: int
     ) -> tuple[bool, DataVersion | None]:
-        """Whether `asked` differs from the version stored for the address, and that version. If it does not, the lease
-        is renewed."""
+        """Whether `queried` differs from the version stored for the address, and that version. If it does not, the
+        lease is renewed."""
         lease = self._live.get(address)
         if lease is None:
             return True, None
-        news = lease.version != asked or lease.connection != connection
-        if not news:
+        has_changed = lease.version != queried or lease.connection != connection
+        if not has_changed:
             lease.last_seen = now
-        return news, lease.version
+        return has_changed, lease.version
 
     # ---- operators' requests
 
@@ -307,10 +307,10 @@ class RouteTable:
             raise TableFull(
                 f"{address} cannot register: {MAX_ADDRESSES} brokers are registered already (MAX_ADDRESSES)"
             )
-        beside = self._addresses_of.get(registration.connection, set()) - {address}
-        if len(beside) >= MAX_ADDRESSES_OF_CONNECTION:
+        others = self._addresses_of.get(registration.connection, set()) - {address}
+        if len(others) >= MAX_ADDRESSES_OF_CONNECTION:
             raise TableFull(
-                f"{address} cannot register: its connection has registered {len(beside)} brokers already"
+                f"{address} cannot register: its connection has registered {len(others)} brokers already"
                 " (MAX_ADDRESSES_OF_CONNECTION)"
             )
         new = sum(1 for topic in topics if name not in self._topics.get(topic, ()))
@@ -322,8 +322,8 @@ class RouteTable:
     def _settle_address(self, registration: Registration) -> None:
         """Make the address the holder of its name and id, and of nothing else."""
         name, broker_id, address = registration.broker_name, registration.broker_id, registration.address
-        known = self._live.get(address)
-        if known is not None and known.broker_name != name:
+        current = self._live.get(address)
+        if current is not None and current.broker_name != name:
             self._remove(address)
         broker = self._brokers.get(name)
         if broker is None:
@@ -334,14 +334,14 @@ class RouteTable:
         self._clusters.setdefault(registration.cluster, set()).add(name)
         # The broker data may lose its last address here for a moment and still keep its topics: to clients, a promoted
         # slave or a broker that moved to another address is the same broker.
-        if known is not None and known.broker_name == name and known.broker_id != broker_id:
-            self._vacate(broker, known.broker_id)
+        if current is not None and current.broker_name == name and current.broker_id != broker_id:
+            self._vacate(broker, current.broker_id)
         if broker.addresses.get(broker_id, address) != address:
             self._vacate(broker, broker_id)
         if broker.addresses.get(broker_id) != address:
             broker.addresses[broker_id] = address
             self.changes += 1
-        elif known is not None and known.loopback_address != registration.loopback_address:
+        elif current is not None and current.loopback_address != registration.loopback_address:
             self.changes += 1
 
     def _apply_topics(self, name: str, topics: Mapping[str, QueueData], version: DataVersion) -> None:
@@ -352,11 +352,11 @@ class RouteTable:
         live, stale = self._topics_of.setdefault(name, set()), self._stale.get(name, set())
         for topic, data in topics.items():
             assert data.broker_name == name
-            shown = order.over(data) if order else data
+            effective = order.over(data) if order else data
             queues = self._topics.setdefault(topic, {})
-            if topic not in live or queues[name] != shown:
+            if topic not in live or queues[name] != effective:
                 self._entries += name not in queues
-                queues[name] = shown
+                queues[name] = effective
                 live.add(topic)
                 stale.discard(topic)
                 self.changes += 1
@@ -396,9 +396,9 @@ class RouteTable:
             self._epochs.pop(broker.broker_name, None)
             topics = self._topics_of.pop(broker.broker_name, None)
             if topics:
-                before = self._stale.setdefault(broker.broker_name, topics)
-                if before is not topics:
-                    before |= topics
+                stale = self._stale.setdefault(broker.broker_name, topics)
+                if stale is not topics:
+                    stale |= topics
                 self.on_stale()
 
     def _vacate(self, broker: BrokerData, broker_id: int) -> None:

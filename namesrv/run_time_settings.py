@@ -28,8 +28,8 @@ class RunTimeSettings(ChangeableSettings):
     def listens_on(self, port: int) -> None:
         """The bound port if listenPort is 0: requests for the settings show it."""
         configs = tuple(
-            dataclasses.replace(one, listen_port=port) if isinstance(one, NamesrvConfig) else one
-            for one in self._loaded.configs
+            dataclasses.replace(config, listen_port=port) if isinstance(config, NamesrvConfig) else config
+            for config in self._loaded.configs
         )
         self._take(dataclasses.replace(self._loaded, configs=configs))
 

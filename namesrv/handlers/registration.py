@@ -77,21 +77,21 @@ class RegistrationHandlers:
             connection.attributes[REGISTERING] = True
             connection.start_task(self._register_large, request, bytes(request.body))
             return DEFERRED
-        return self._answer(self._apply(request, *_whole(header, request)))
+        return self._answer(self._apply(request, *_topics_and_filters(header, request)))
 
     async def _register_large(self, request: Request, body: bytes) -> None:
         header: RegisterBrokerHeader = request.header
         connection = request.connection
         try:
             master = None
-            begun = False
+            is_registered = False
             for piece in in_pieces(body, compressed=header.compressed):
-                if begun and not self._table.is_held(header.brokerAddr, connection):
+                if is_registered and not self._table.is_held(header.brokerAddr, connection):
                     return  # the connection has closed, or another one has taken over the address
                 table = piece.topicConfigSerializeWrapper
                 if table.topicConfigTable or table.dataVersion != configuration.DataVersion() or piece.filterServerList:
                     master = self._apply(request, tuple(piece.filterServerList), table)
-                    begun = True
+                    is_registered = True
                 await trio.lowlevel.checkpoint()
             request.reply(self._answer(master))
         except (Refused, BodyError) as error:
@@ -135,8 +135,10 @@ class RegistrationHandlers:
     def query_data_version(self, request: Request) -> Reply:
         """322."""
         header: QueryDataVersionHeader = request.header
-        asked = configuration.DataVersion.from_json(request.body) if request.body else configuration.DataVersion()
-        changed, known = self._table.known_version(header.brokerAddr, _version(asked), request.connection, self._now())
+        queried = configuration.DataVersion.from_json(request.body) if request.body else configuration.DataVersion()
+        changed, known = self._table.known_version(
+            header.brokerAddr, _version(queried), request.connection, self._now()
+        )
         return Reply(
             header=QueryDataVersionAnswerHeader(changed),
             body=b"" if known is None else _wire_version(known).to_json(),
@@ -159,7 +161,9 @@ def _check(header: RegisterBrokerHeader, body: bytes | memoryview) -> None:
         raise Refused(ResponseCode.SYSTEM_ERROR, "crc32 not match", RegisterBrokerAnswerHeader())
 
 
-def _whole(header: RegisterBrokerHeader, request: Request) -> tuple[tuple[str, ...] | None, TopicConfigTable]:
+def _topics_and_filters(
+    header: RegisterBrokerHeader, request: Request
+) -> tuple[tuple[str, ...] | None, TopicConfigTable]:
     """The filter servers and topics of a registration; None keeps those of the last one."""
     if request.version < V3_0_11:
         return None, TopicConfigTable.from_json(request.body) if request.body else TopicConfigTable()

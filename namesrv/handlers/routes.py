@@ -115,7 +115,7 @@ class RouteHandlers:
     def _encoded(self, route: Route, topic: str, standard: bool, local: bool) -> bytes:
         enabled = self._settings.namesrv.order_message_enable or self._settings.namesrv.cluster_test
         body = TopicRouteData(
-            [self._shown(broker, local) for broker in route.brokers],
+            [self._with_local_addresses(broker, local) for broker in route.brokers],
             {address: list(servers) for address, servers in route.filter_servers.items()},
             self._kv.get(ORDER_TOPIC_CONFIG, topic) if enabled else None,
             [
@@ -127,7 +127,7 @@ class RouteHandlers:
         )
         return standard_json(body) if standard else fastjson_route(body)
 
-    def _shown(self, broker: BrokerData, local: bool) -> routing.BrokerData:
+    def _with_local_addresses(self, broker: BrokerData, local: bool) -> routing.BrokerData:
         addresses = broker.addresses
         if local:
             addresses = {id_: self._table.local_address(address) for id_, address in addresses.items()}
@@ -139,7 +139,7 @@ class RouteHandlers:
         """106."""
         info = self._table.cluster_info()
         local = is_loopback(request.connection.peer)
-        brokers = {broker.broker_name: self._shown(broker, local) for broker in info.brokers}
+        brokers = {broker.broker_name: self._with_local_addresses(broker, local) for broker in info.brokers}
         return Reply(body=ClusterInfo(brokers, info.clusters).to_json())
 
     def broker_members(self, request: Request) -> Reply:
@@ -148,7 +148,9 @@ class RouteHandlers:
         broker = self._table.broker(header.brokerName)
         if broker is None or broker.cluster != header.clusterName:
             broker = BrokerData(header.clusterName, header.brokerName, {})
-        return Reply(body=BrokerMembers(self._shown(broker, is_loopback(request.connection.peer))).to_json())
+        return Reply(
+            body=BrokerMembers(self._with_local_addresses(broker, is_loopback(request.connection.peer))).to_json()
+        )
 
     async def all_topics(self, _: Request) -> Reply:
         """206."""
@@ -176,15 +178,15 @@ class RouteHandlers:
 
     async def unit_subscription_plain_topics(self, _: Request) -> Reply:
         """313: those of them that are no unit topics themselves."""
-        both = HAS_UNIT_SUBSCRIPTION | UNIT
-        return await self._list(lambda topic: self._table.flags_of(topic) & both == HAS_UNIT_SUBSCRIPTION)
+        mask = HAS_UNIT_SUBSCRIPTION | UNIT
+        return await self._list(lambda topic: self._table.flags_of(topic) & mask == HAS_UNIT_SUBSCRIPTION)
 
-    async def _list(self, wanted: Callable[[str], object]) -> Reply:
+    async def _list(self, is_listed: Callable[[str], object]) -> Reply:
         """The topics that are wanted, in turns: there may be a million."""
         topics = self._table.all_topics()
         if len(topics) <= MOST_SORTED:
             topics.sort()
-        parts = ([topic for topic in part if wanted(topic)] for part in in_pieces(topics))
+        parts = ([topic for topic in part if is_listed(topic)] for part in in_pieces(topics))
         return Reply(body=await made(TopicList.pieces(parts)))
 
     # ---- operators' changes

@@ -32,7 +32,7 @@ async def test_put_get_list_delete_and_read_again() -> None:
     await config.put("NS1", "k", "v")
     await config.delete("NS1", "no such")
     await config.delete("no such", "k")
-    assert json.loads(files.held["kv.json"]) == {"configTable": {"NS1": {"k": "v", "ключ": "wért=✓;x"}}}
+    assert json.loads(files.files["kv.json"]) == {"configTable": {"NS1": {"k": "v", "ключ": "wért=✓;x"}}}
     assert opened(files).namespace("NS1") == {"k": "v", "ключ": "wért=✓;x"}
     await config.delete("NS1", "k")
     await config.delete("NS1", "ключ")
@@ -54,8 +54,8 @@ async def test_the_file_equals_javas(vectors: Path) -> None:
     config = opened(files)
     await config.put("NSadm", "k", "v")
     await config.delete("NSadm", "k")
-    assert files.held["kv.json"] == written
-    assert files.held["kv.json.bak"] == (vectors / "config/namesrv/kvConfig.json.bak").read_bytes()
+    assert files.files["kv.json"] == written
+    assert files.files["kv.json.bak"] == (vectors / "config/namesrv/kvConfig.json.bak").read_bytes()
 
 
 async def test_a_failed_write_changes_nothing() -> None:

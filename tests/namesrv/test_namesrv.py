@@ -305,7 +305,7 @@ async def test_the_order_configuration_is_returned_while_enabled(
         assert shown == [None, "broker-a:2", None]
         registered = await peer.register("T")
         assert json.loads(bytes(registered.body)) == {"table": {"T": "broker-a:2"}}
-    assert files.held["conf"] == b"orderMessageEnable=false\n"
+    assert files.files["conf"] == b"orderMessageEnable=false\n"
 
 
 @pytest.mark.parametrize(

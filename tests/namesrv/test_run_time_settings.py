@@ -8,7 +8,7 @@ import pytest
 
 from rocketlet.common.config_file import Loaded, load, read_file
 from rocketlet.common.settings import SettingsError
-from rocketlet.namesrv.config import NamesrvConfig, kept_in_its_file
+from rocketlet.namesrv.config import NamesrvConfig, with_config_store_path
 from rocketlet.namesrv.durable_file import DurableFile
 from rocketlet.namesrv.run_time_settings import RunTimeSettings
 from rocketlet.remoting.changeable_settings import Forbidden
@@ -19,7 +19,7 @@ CONF = "# ours\nlistenPort = 19876\n\norderMessageEnable=false  \n! the end\n"
 def started(tmp_path: Path, text: str = CONF) -> RunTimeSettings:
     path = tmp_path / "namesrv.conf"
     path.write_text(text)
-    loaded = kept_in_its_file(load(NamesrvConfig, file=read_file(path), environment={"HOME": "/home/x"}))
+    loaded = with_config_store_path(load(NamesrvConfig, file=read_file(path), environment={"HOME": "/home/x"}))
     return RunTimeSettings(loaded, DurableFile(loaded[NamesrvConfig].config_store_path))
 
 
@@ -41,7 +41,7 @@ async def test_changes_are_saved_to_the_file_of_c(tmp_path: Path) -> None:
 
 
 async def test_without_c_a_change_goes_to_config_store_path(tmp_path: Path) -> None:
-    loaded: Loaded = kept_in_its_file(
+    loaded: Loaded = with_config_store_path(
         load(NamesrvConfig, flags={"configStorePath": f"{tmp_path}/new/namesrv.properties"})
     )
     settings = RunTimeSettings(loaded, DurableFile(loaded[NamesrvConfig].config_store_path))

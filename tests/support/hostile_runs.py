@@ -30,7 +30,7 @@ from rocketlet.common.clock import TrioWallClock
 from rocketlet.common.config_file import ConfigFile, Loaded, load
 from rocketlet.common.settings import settings_of
 from rocketlet.metrics.config import MetricsConfig
-from rocketlet.namesrv.config import NamesrvConfig, kept_in_its_file
+from rocketlet.namesrv.config import NamesrvConfig, with_config_store_path
 from rocketlet.namesrv.memory_files import MemoryFiles
 from rocketlet.namesrv.namesrv import NameServer
 from rocketlet.remoting.command import Command
@@ -297,7 +297,7 @@ async def namesrv_life(held: dict[str, bytes], chance: Random, count: int, figur
         file=ConfigFile(CONFIG, java_properties.parse(java_properties.decode(text))),
         flags={"kvConfigPath": "kv.json"},
     )  # fmt: skip
-    server = NameServer(kept_in_its_file(loaded), network, files=MemoryFiles(held), faults=watching)
+    server = NameServer(with_config_store_path(loaded), network, files=MemoryFiles(held), faults=watching)
     with trio.fail_after(LONGEST_LIFE):
         async with trio.open_nursery() as nursery:
             address: str = await nursery.start(server.run)

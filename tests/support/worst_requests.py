@@ -28,7 +28,7 @@ from trio.testing import MockClock
 from rocketlet.common.config_file import Loaded
 from rocketlet.common.logging_setup import LogConfig, set_up
 from rocketlet.common.message_record import BatchItem, encode_batch
-from rocketlet.namesrv.config import NamesrvConfig, kept_in_its_file
+from rocketlet.namesrv.config import NamesrvConfig, with_config_store_path
 from rocketlet.namesrv.memory_files import MemoryFiles
 from rocketlet.namesrv.namesrv import NameServer
 from rocketlet.remoting.command import V4_9_4, Command
@@ -476,7 +476,7 @@ async def bodies(worst: Worst) -> None:
 @asynccontextmanager
 async def name_server(worst: Worst, network: MemoryNetwork) -> AsyncIterator[Peer]:
     loaded = Loaded((NamesrvConfig(kv_config_path="kv.json"), *_server_configs()), {})
-    server = NameServer(kept_in_its_file(loaded), network, files=MemoryFiles({}), faults=worst.watching)
+    server = NameServer(with_config_store_path(loaded), network, files=MemoryFiles({}), faults=worst.watching)
     async with trio.open_nursery() as nursery:
         worst.address = await nursery.start(server.run)
         worst.server = server
