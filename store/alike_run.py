@@ -60,14 +60,14 @@ class AlikeRun:
 
         batch = self.batch
         count, size, body_size = len(batch.table), int(sizes[0]), batch.body_size
-        between = topic_field + self.longest_properties.to_bytes(2, "big")
+        separator = topic_field + self.longest_properties.to_bytes(2, "big")
         head = self.shared.head(timestamp, size, batch.flag, body_size)
-        record = b"%b%b%b%b%b" % (head, bytes(body_size), between, batch.properties, self.more)
+        record = b"%b%b%b%b%b" % (head, bytes(body_size), separator, batch.properties, self.more)
         body_end = batch.body_at + body_size
         records = bytearray(record * count)
         table = numpy.frombuffer(records, numpy.uint8).reshape(count, size)
         table[:, HEAD_SIZE : HEAD_SIZE + body_size] = batch.table[:, batch.body_at : body_end]
-        properties_at = HEAD_SIZE + body_size + len(between)
+        properties_at = HEAD_SIZE + body_size + len(separator)
         for begin, end in batch.key_places:
             place = properties_at + begin - batch.properties_at
             table[:, place : place + end - begin] = batch.table[:, begin:end]

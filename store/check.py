@@ -77,29 +77,29 @@ class CheckReport:
     def lines(self) -> list[str]:
         """For people: the findings, worst first, then what was checked."""
         order = [DAMAGE, REPAIRABLE, NOTE]
-        said = [
+        lines = [
             f"{finding.severity}: {finding.where}: {finding.what}"
             for finding in sorted(self.findings, key=lambda finding: order.index(finding.severity))
         ]
         state = "in use" if self.in_use else "closed" if self.is_clean else "not cleanly closed"
-        said.append(
+        lines.append(
             f"{self.root} ({state}): log {self.log_begin} to {self.log_end}, {self.records} records,"
             f" {self.queues} queues, {self.index_entries} index entries, {self.sealed_files} seals, looked at in"
             f" {self.seconds:.1f} s: {'sound' if self.is_sound else 'NOT SOUND'}"
         )
-        return said
+        return lines
 
 
 def check(
     disk: Disk, config: StoreConfig, on_progress: Progress = _log.info, *, find_sizes: bool = True
 ) -> CheckReport:
     """Check a store. Changes nothing. With `find_sizes` the sizes are taken from the files themselves."""
-    began = perf_counter()
+    start = perf_counter()
     root = config.store_path_root_dir
     check_is_store(disk, root)
     if find_sizes:
         config = found_config(disk, config)
-    return _Check(disk, config, on_progress).run(began)
+    return _Check(disk, config, on_progress).run(start)
 
 
 def repair(
@@ -132,17 +132,17 @@ class _Check:
         self._report = CheckReport(self._root)
         self._newest = 0
 
-    def run(self, began: float) -> CheckReport:
+    def run(self, start: float) -> CheckReport:
         report = self._report
         report.in_use = self._is_in_use()
         report.is_clean = not self._disk.exists(f"{self._root}/{ABORT}")
         if report.in_use:
             self._add(NOTE, "store", "a broker has it open; what it wrote meanwhile may seem to be missing")
-        self._look_at_seals()
-        queues = self._look_at_log()
-        self._look_at_checkpoint()
-        self._look_at_tables(queues)
-        report.seconds = perf_counter() - began
+        self._check_seals()
+        queues = self._check_log()
+        self._check_checkpoint()
+        self._check_tables(queues)
+        report.seconds = perf_counter() - start
         return report
 
     def _add(self, severity: str, where: str, what: str, log_offset: int | None = None) -> None:
@@ -161,48 +161,48 @@ class _Check:
 
     # ---- log, queues, index
 
-    def _look_at_log(self) -> ConsumeQueueTable:
+    def _check_log(self) -> ConsumeQueueTable:
         disk = DryDisk(self._disk)
         config = self._config
         log = CommitLog(disk, config.commit_log_path, config.mapped_file_size_commit_log)
         queues, index = ConsumeQueueTable(disk, config), MessageIndex(disk, config)
         recovery = Recovery(disk, config, log, queues, index, CheckpointFile(disk, self._root), self._on_progress)
-        found = recovery.run(whole=True)
+        recovered = recovery.run(whole=True)
         report = self._report
-        report.log_begin, report.log_end, report.records = found.log_begin, found.log_end, found.records
+        report.log_begin, report.log_end, report.records = recovered.log_begin, recovered.log_end, recovered.records
         report.queues, report.index_entries = len(queues.queues), index.statistics().entries
-        self._newest = found.last.store_timestamp if found.last is not None else 0
-        self._tell_of_log(found)
-        self._tell_of_files(found)
+        self._newest = recovered.last.store_timestamp if recovered.last is not None else 0
+        self._report_log(recovered)
+        self._report_files(recovered)
         return queues
 
-    def _tell_of_log(self, found: RecoveryReport) -> None:
-        for loss in found.losses:
-            what = f"{loss.size} bytes at offset {loss.log_offset}: {loss.fault.value}; what was there is lost"
-            self._add(DAMAGE, "log", what, loss.log_offset)
-        if found.cut_bytes:
-            what = f"{found.cut_bytes} bytes after its end at {found.log_end} ({found.cut_why}) will be cut"
-            self._add(REPAIRABLE if found.was_clean else NOTE, "log", what, found.log_end)
-        for lack in found.lacks:
+    def _report_log(self, recovered: RecoveryReport) -> None:
+        for loss in recovered.losses:
+            text = f"{loss.size} bytes at offset {loss.log_offset}: {loss.fault.value}; what was there is lost"
+            self._add(DAMAGE, "log", text, loss.log_offset)
+        if recovered.cut_bytes:
+            text = f"{recovered.cut_bytes} bytes after its end at {recovered.log_end} ({recovered.cut_why}) will be cut"
+            self._add(REPAIRABLE if recovered.was_clean else NOTE, "log", text, recovered.log_end)
+        for lack in recovered.lacks:
             self._add(DAMAGE, "log", lack)
-        for note in found.notes:
+        for note in recovered.notes:
             self._add(REPAIRABLE, "store", note)
-        for stray in found.strays:
+        for stray in recovered.strays:
             self._add(NOTE, "store", f"{stray} does not belong to the store; a Java broker would not start")
 
-    def _tell_of_files(self, found: RecoveryReport) -> None:
-        for queue in found.queues:
+    def _report_files(self, recovered: RecoveryReport) -> None:
+        for queue in recovered.queues:
             name = f"{queue.topic}:{queue.queue_id}"
-            what = f"{name}: {queue.differing} entries missing or wrong, {queue.surplus} too many"
-            self._add(REPAIRABLE, "queue", what)
-        if found.index:
-            index = found.index
-            what = f"{index.differing} entries missing or wrong, {index.surplus} too many, {index.chains} chains wrong"
-            self._add(REPAIRABLE, "index", what)
+            text = f"{name}: {queue.differing} entries missing or wrong, {queue.surplus} too many"
+            self._add(REPAIRABLE, "queue", text)
+        if recovered.index:
+            index = recovered.index
+            text = f"{index.differing} entries missing or wrong, {index.surplus} too many, {index.chains} chains wrong"
+            self._add(REPAIRABLE, "index", text)
 
     # ---- the rest
 
-    def _look_at_seals(self) -> None:
+    def _check_seals(self) -> None:
         folder = f"{self._root}/{SEALS}"
         for entry in self._disk.entries(folder):
             offset = parse_offset(entry.name)
@@ -219,10 +219,10 @@ class _Check:
             region = self._disk.open_private(path, seal.file_size)
             for number in seal_layout.broken_blocks(seal, region.read):
                 begin, end = seal.block(number)
-                what = f"{path}: bytes {begin} to {end} are not what they were when the file was sealed"
-                self._add(DAMAGE, "seal", what, offset + begin)
+                text = f"{path}: bytes {begin} to {end} are not what they were when the file was sealed"
+                self._add(DAMAGE, "seal", text, offset + begin)
 
-    def _look_at_checkpoint(self) -> None:
+    def _check_checkpoint(self) -> None:
         data = self._disk.read_file(f"{self._root}/{CHECKPOINT}")
         if data is None:
             self._add(NOTE, "checkpoint", "there is none; a recovery reads the whole log")
@@ -236,7 +236,7 @@ class _Check:
                 f" {self._newest}: the end of the log is lost",
             )  # fmt: skip
 
-    def _look_at_tables(self, queues: ConsumeQueueTable) -> None:
+    def _check_tables(self, queues: ConsumeQueueTable) -> None:
         folder = f"{self._root}/{CONFIG}"
         for entry in self._disk.entries(folder):
             if entry.is_directory or not entry.name.endswith((".json", ".json.bak")):
@@ -247,18 +247,18 @@ class _Check:
             except fastjson.InvalidJson as error:
                 spare = entry.name + ".bak"
                 is_spared = entry.name.endswith(".bak") or self._disk.exists(f"{folder}/{spare}")
-                what = f"{folder}/{entry.name} is no JSON: {error}"
-                self._add(REPAIRABLE if is_spared else DAMAGE, "table", what)
+                text = f"{folder}/{entry.name} is no JSON: {error}"
+                self._add(REPAIRABLE if is_spared else DAMAGE, "table", text)
                 continue
             if entry.name == "consumerOffset.json" and isinstance(table, dict):
-                self._look_at_offsets(table.get("offsetTable") or {}, queues)
+                self._check_offsets(table.get("offsetTable") or {}, queues)
 
-    def _look_at_offsets(self, table: dict[str, Any], queues: ConsumeQueueTable) -> None:
+    def _check_offsets(self, table: dict[str, Any], queues: ConsumeQueueTable) -> None:
         for name, offsets in table.items():
             topic, _, group = name.partition("@")
             for queue_id, offset in offsets.items():
                 queue = queues.find(topic, int(queue_id))
                 end = queue.end if queue is not None else 0
                 if int(offset) > end:
-                    what = f"group {group} has consumed {topic}:{queue_id} up to {offset}, which ends at {end}"
-                    self._add(NOTE, "table", what)
+                    text = f"group {group} has consumed {topic}:{queue_id} up to {offset}, which ends at {end}"
+                    self._add(NOTE, "table", text)

@@ -87,9 +87,9 @@ def read_progress(disk: Disk, root: str) -> Progress | None:
     if data is None:
         return None
     try:
-        known = json.loads(data)
-        if known.pop("version") != _VERSION:
+        fields = json.loads(data)
+        if fields.pop("version") != _VERSION:
             return None
-        return Progress(**known)
+        return Progress(**fields)
     except (ValueError, TypeError, KeyError, AttributeError):
         return None  # torn, or of another version: the recovery reads everything instead

@@ -75,8 +75,8 @@ class ConsumeQueue:
         end = at + count * ENTRY_SIZE
         while at < end:
             file = self._file_for(at)
-            inside = at - file.begin
-            ready = file.make_room(inside, min(inside + end - at, size)) // ENTRY_SIZE * ENTRY_SIZE
+            position = at - file.begin
+            ready = file.make_room(position, min(position + end - at, size)) // ENTRY_SIZE * ENTRY_SIZE
             at = file.begin + ready
             self.prepared = at // ENTRY_SIZE
 
@@ -119,14 +119,14 @@ class ConsumeQueue:
         assert offset == self.end or not self.files.files, f"{self!r}: {offset} would leave a gap"
         at = offset * ENTRY_SIZE
         file = self._file_for(at)
-        inside = at - file.begin
+        position = at - file.begin
         if offset < self.prepared:
             ready = min(self.prepared * ENTRY_SIZE - file.begin, file.size)
         else:
-            ready = file.make_room(inside, inside + ENTRY_SIZE)
+            ready = file.make_room(position, position + ENTRY_SIZE)
         self._ready = ready // ENTRY_SIZE * ENTRY_SIZE
         self._buffer, self._base = file.buffer, file.begin
-        return inside
+        return position
 
     def _file_for(self, at: int) -> MappedFile:
         """The file of a byte, which is made where it is not there yet. Raises OSError."""
@@ -156,15 +156,17 @@ class ConsumeQueue:
     def entries(self, offset: int, count: int) -> memoryview:
         """Bytes of up to `count` entries from an offset on, no farther than the end of their file; may be empty."""
         at = offset * ENTRY_SIZE
-        inside = at - self._base
-        if 0 <= inside < self._ready:  # the file being written, which nearly all pulls read
-            return self._buffer[inside : min(at + count * ENTRY_SIZE, self.end * ENTRY_SIZE) - self._base].toreadonly()
+        position = at - self._base
+        if 0 <= position < self._ready:  # the file being written, which nearly all pulls read
+            return self._buffer[
+                position : min(at + count * ENTRY_SIZE, self.end * ENTRY_SIZE) - self._base
+            ].toreadonly()
         file = self.files.find(at)
         if file is None:
             return memoryview(b"")
-        inside = at - file.begin
-        stop = min(inside + count * ENTRY_SIZE, self.end * ENTRY_SIZE - file.begin, file.size)
-        return file.buffer[inside : max(stop, inside)].toreadonly()
+        position = at - file.begin
+        stop = min(position + count * ENTRY_SIZE, self.end * ENTRY_SIZE - file.begin, file.size)
+        return file.buffer[position : max(stop, position)].toreadonly()
 
     def next_file_offset(self, offset: int) -> int:
         """The first offset of the file after the one that an offset lies in."""
@@ -242,15 +244,15 @@ class ConsumeQueue:
 
     def pointing_into(self, begin: int, end: int) -> list[tuple[int, int, int]]:
         """(queue offset, log offset, size) of entries for that part of the log, looking at the files as they are."""
-        found = []
+        result = []
         for file in self.files.files:
             entries = entries_of(file.buffer)
             offsets, sizes = entries["log_offset"], entries["size"]
             for index in ((offsets >= begin) & (offsets < end) & (sizes > 0)).nonzero()[0].tolist():
                 if not is_pre_blank(int(offsets[index]), int(sizes[index])):
                     offset = file.begin // ENTRY_SIZE + index
-                    found.append((offset, int(offsets[index]), int(sizes[index])))
-        return found
+                    result.append((offset, int(offsets[index]), int(sizes[index])))
+        return result
 
     def open_at(self, begin: int, end: int) -> None:
         """Continue writing at an offset, in the files as they are; nothing of them is known to be on disk."""

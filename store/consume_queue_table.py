@@ -104,9 +104,9 @@ class ConsumeQueueTable:
             if any(are_past(file.buffer, log_begin).any() for file in files.files):
                 break
         if repair:
-            kept = {file.begin for file in files.files}
+            remaining = {file.begin for file in files.files}
             for begin in begins:
-                if begin not in kept:
+                if begin not in remaining:
                     self._disk.remove(f"{files.directory}/{offset_name(begin)}")
 
     def _fill_gaps(self, files: MappedFileQueue) -> None:
@@ -166,12 +166,12 @@ class ConsumeQueueTable:
 
     def drop(self, queues: Iterable[ConsumeQueue]) -> None:
         """Take queues out of the table; `removing` deletes their files."""
-        gone = {(queue.topic, queue.queue_id): queue for queue in queues}
-        for key, queue in gone.items():
+        dropped = {(queue.topic, queue.queue_id): queue for queue in queues}
+        for key, queue in dropped.items():
             del self.queues[key]
             queue.is_dirty = False
         self.dirty = [queue for queue in self.dirty if queue.is_dirty]
-        self._dropped |= gone
+        self._dropped |= dropped
 
     def removing(self) -> Iterator[None]:
         """Delete the files of queues that were dropped, a queue with each step."""
@@ -188,17 +188,17 @@ class ConsumeQueueTable:
 
     def flush_of_dirty(self, least_pages: int) -> QueueFlush:
         """The flush of queues with at least so many dirty pages. One at a time."""
-        found = QueueFlush(self._disk, self._root)
-        left: list[ConsumeQueue] = []
+        flush = QueueFlush(self._disk, self._root)
+        still_dirty: list[ConsumeQueue] = []
         for queue in self.dirty:
             pages = queue.end * ENTRY_SIZE // PAGE - queue.flushed * ENTRY_SIZE // PAGE
             if pages < least_pages:
-                left.append(queue)
+                still_dirty.append(queue)
             else:
-                found.add(queue)
+                flush.add(queue)
                 queue.is_dirty = False
-        self.dirty = left
-        return found
+        self.dirty = still_dirty
+        return flush
 
 
 class QueueFlush:

@@ -165,7 +165,7 @@ class Disk(Protocol):
     def remove_directory(self, path: str) -> None:
         """Delete an empty directory; one that is missing or not empty is left alone."""
 
-    def rename(self, path: str, to: str) -> None: ...
+    def rename(self, path: str, new_path: str) -> None: ...
 
     def sync_all(self, path: str) -> bool:
         """Make everything written below a locked directory durable at once, where the machine can; False where the
@@ -192,7 +192,7 @@ class RealRegion:
 
     __slots__ = ("_descriptor", "_map", "_view", "path", "size")
 
-    kept = 0  # descriptors that regions hold
+    kept_descriptors = 0  # descriptors that regions hold
 
     def __init__(self, path: str, size: int, descriptor: int) -> None:
         """Maps the file. The descriptor stays the caller's."""
@@ -289,14 +289,14 @@ class RealRegion:
         data = bytearray(size)
         try:
             with self._opened() as descriptor:
-                got = os.preadv(descriptor, [data], at, _NOWAIT)
+                size_read = os.preadv(descriptor, [data], at, _NOWAIT)
         except OSError as error:
             if error.errno == errno.EAGAIN:
                 return None
             if error.errno == errno.EOPNOTSUPP:  # a file system in memory, of an older kernel
                 return bytes(self._view[at : at + size])
             raise
-        return bytes(data) if got == size else None
+        return bytes(data) if size_read == size else None
 
     def next_data(self, at: int) -> tuple[int, int] | None:
         with self._opened() as descriptor:
@@ -315,9 +315,9 @@ class RealRegion:
             return
         descriptor = os.open(self.path, platform_files.READ_WRITE)
         with _keeping:  # several threads may read a file
-            is_kept = RealRegion.kept < _KEPT and self._descriptor is None
+            is_kept = RealRegion.kept_descriptors < _KEPT and self._descriptor is None
             if is_kept:
-                RealRegion.kept += 1
+                RealRegion.kept_descriptors += 1
                 self._descriptor = descriptor
         try:
             yield descriptor
@@ -329,7 +329,7 @@ class RealRegion:
         if self._descriptor is not None:
             os.close(self._descriptor)
             with _keeping:
-                RealRegion.kept -= 1
+                RealRegion.kept_descriptors -= 1
 
     def __repr__(self) -> str:
         return f"<RealRegion {self.path} {self.size} bytes>"
@@ -342,9 +342,9 @@ def _map_over(descriptor: int, size: int) -> mmap.mmap:
     import ctypes
 
     place = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE)
-    held = ctypes.c_char.from_buffer(place)
-    address = ctypes.addressof(held)
-    del held  # which would keep the mapping from being freed
+    buffer = ctypes.c_char.from_buffer(place)
+    address = ctypes.addressof(buffer)
+    del buffer  # which would keep the mapping from being freed
     protection, flags = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | _MAP_FIXED
     if _system_mmap()(address, size, protection, flags, descriptor, 0) != address:
         number = ctypes.get_errno()
@@ -429,8 +429,8 @@ def _populate_works() -> bool:
 def _is_linux(major: int, minor: int) -> bool:
     if sys.platform != "linux":
         return False
-    found = [int(part) for part in os.uname().release.split(".")[:2] if part.isdigit()]
-    return found >= [major, minor]
+    version = [int(part) for part in os.uname().release.split(".")[:2] if part.isdigit()]
+    return version >= [major, minor]
 
 
 _syncfs_tells = _is_linux(5, 8)
@@ -451,8 +451,8 @@ class RealDisk:
 
     def entries(self, directory: str) -> list[Entry]:
         try:
-            with os.scandir(directory) as found:
-                return sorted((_entry(item) for item in found), key=lambda entry: entry.name)
+            with os.scandir(directory) as items:
+                return sorted((_entry(item) for item in items), key=lambda entry: entry.name)
         except (FileNotFoundError, NotADirectoryError):
             return []
 
@@ -513,9 +513,9 @@ class RealDisk:
             if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
                 raise
 
-    def rename(self, path: str, to: str) -> None:
-        self._make_directory(os.path.dirname(to))
-        os.replace(path, to)
+    def rename(self, path: str, new_path: str) -> None:
+        self._make_directory(os.path.dirname(new_path))
+        os.replace(path, new_path)
 
     def sync_all(self, path: str) -> bool:
         # syncfs tells of failed writes since its descriptor was opened, from Linux 5.8 on. They may be another

@@ -70,8 +70,8 @@ class NotedEntries(NamedTuple):
         """Those below a log offset, and the others."""
         queue, first, *columns = self
         count = int(self.log_offsets.searchsorted(log_offset))
-        below, rest = zip(*((column[:count], column[count:]) for column in columns), strict=True)
-        return NotedEntries(queue, first, *below), NotedEntries(queue, first + count, *rest)
+        before, after = zip(*((column[:count], column[count:]) for column in columns), strict=True)
+        return NotedEntries(queue, first, *before), NotedEntries(queue, first + count, *after)
 
 
 @dataclass(slots=True, eq=False)
@@ -105,7 +105,7 @@ class NotedRecords:
         self.log_offsets, self.sizes = self.log_offsets[count:], self.sizes[count:]
         self.timestamps = self.timestamps[count:]
         self.entries = [entries for _, entries in parted if len(entries.sizes)]
-        self.keys = self.keys.behind(keys)
+        self.keys = self.keys.after(keys)
         return below
 
 
@@ -146,12 +146,12 @@ class Dispatch:
     def settle(self, *, all_of_it: bool = False) -> None:
         """File what was noted, below the limit unless all of it is wanted. Raises OSError where the disk has no room,
         and can be called again."""
-        noted, held = self.noted, list[AnyNoted]()
+        noted, kept_back = self.noted, list[AnyNoted]()
         if self.limit is not None and not all_of_it and noted:
             below = bisect_right(noted, self.limit, key=_end_of)
-            noted, held = noted[:below], noted[below:]
-            if held and isinstance(held[0], NotedRecords) and held[0].first_end <= self.limit:
-                noted.append(held[0].split_off(self.limit))
+            noted, kept_back = noted[:below], noted[below:]
+            if kept_back and isinstance(kept_back[0], NotedRecords) and kept_back[0].first_end <= self.limit:
+                noted.append(kept_back[0].split_off(self.limit))
         if not noted and not self._is_stuck:
             return
         filed = 0
@@ -165,7 +165,7 @@ class Dispatch:
                     self._file(note)
             filed = len(noted)
         finally:
-            self.noted = noted[filed:] + held
+            self.noted = noted[filed:] + kept_back
             if filed:
                 self.last = _last_of(noted[filed - 1])
         if len(self._keys) + self._hashed_count >= _ENOUGH or self._is_stuck:
@@ -186,14 +186,14 @@ class Dispatch:
         """These queues are about to be deleted: what is noted for them gets no entry, only its keys."""
         if not self.noted:
             return
-        gone = set(queues)
+        forgotten = set(queues)
         for place, note in enumerate(self.noted):
             if isinstance(note, NotedRun):
-                if note.queue in gone:
+                if note.queue in forgotten:
                     note.queue_offset = -1
             elif isinstance(note, NotedRecords):
-                note.entries = [entries for entries in note.entries if entries.queue not in gone]
-            elif note[0] in gone:
+                note.entries = [entries for entries in note.entries if entries.queue not in forgotten]
+            elif note[0] in forgotten:
                 self.noted[place] = (note[0], -1, *note[2:])
 
     def _file(self, note: Noted) -> None:
@@ -215,8 +215,8 @@ class Dispatch:
         if note.queue_offset >= 0:
             codes = note.run.tags_codes
             if queue.ext is not None and self._queues.writes_ext:
-                each = [codes] * len(log_offsets) if isinstance(codes, int) else codes
-                codes = [_append_unit(queue.ext, code, note.timestamp, b"") for code in each]
+                all_codes = [codes] * len(log_offsets) if isinstance(codes, int) else codes
+                codes = [_append_unit(queue.ext, code, note.timestamp, b"") for code in all_codes]
             queue.write_many(note.queue_offset, log_offsets, note.sizes, codes)
             self._touch(queue)
         if self._with_index:
@@ -231,9 +231,9 @@ class Dispatch:
         while note.entries:  # what is filed is gone from here, should the disk be full half-way ...
             queue, queue_offset, log_offsets, sizes, tags_codes = note.entries[-1]
             if queue.end > queue_offset:  # ... and so it was, in the middle of these
-                done = queue.end - queue_offset
-                queue_offset, log_offsets, sizes = queue.end, log_offsets[done:], sizes[done:]
-                tags_codes = tags_codes[done:]
+                already_filed = queue.end - queue_offset
+                queue_offset, log_offsets, sizes = queue.end, log_offsets[already_filed:], sizes[already_filed:]
+                tags_codes = tags_codes[already_filed:]
             if len(sizes) >= _MANY_ENTRIES:
                 queue.write_many(queue_offset, log_offsets, sizes, tags_codes)
             else:
@@ -280,16 +280,16 @@ class Dispatch:
         while hashed:
             first = hashed[0]
             if isinstance(first, IndexColumns):
-                done = self._index.put_columns(first)
-                rest: list[IndexItem] | IndexColumns = first.behind(done)
-                is_empty = done == len(first.hashes)
+                count = self._index.put_columns(first)
+                remaining: list[IndexItem] | IndexColumns = first.after(count)
+                is_empty = count == len(first.hashes)
             else:
-                rest = first[self._index.put_some(first) :]
-                is_empty = not rest
+                remaining = first[self._index.put_some(first) :]
+                is_empty = not remaining
             if is_empty:
                 del hashed[0]
             else:
-                hashed[0] = rest
+                hashed[0] = remaining
         self._hashed_count, self._is_stuck = 0, False
 
 

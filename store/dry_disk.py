@@ -19,33 +19,33 @@ class DryDisk:
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self._made: dict[str, int] = {}  # length of files that differ from those on the other disk
+        self._sizes: dict[str, int] = {}  # length of files that differ from those on the other disk
         self._small: dict[str, bytes] = {}  # small files that were written whole
-        self._gone: set[str] = set()
+        self._removed: set[str] = set()
         self._regions: dict[str, Region] = {}
         self.changes: set[str] = set()
         self.inline = disk.inline
         self.sector = disk.sector
 
     def entries(self, directory: str) -> list[Entry]:
-        found = {
+        entries_by_name = {
             entry.name: entry
             for entry in self._disk.entries(directory)
-            if f"{directory}/{entry.name}" not in self._gone
+            if f"{directory}/{entry.name}" not in self._removed
         }
-        for path, size in [*self._made.items(), *((path, len(data)) for path, data in self._small.items())]:
+        for path, size in [*self._sizes.items(), *((path, len(data)) for path, data in self._small.items())]:
             if path.startswith(directory + "/"):
-                name, _, rest = path[len(directory) + 1 :].partition("/")
-                if rest:
-                    found.setdefault(name, Entry(name, 0, True))
+                name, _, below = path[len(directory) + 1 :].partition("/")
+                if below:
+                    entries_by_name.setdefault(name, Entry(name, 0, True))
                 else:
-                    found[name] = Entry(name, size, False)
-        return [found[name] for name in sorted(found)]
+                    entries_by_name[name] = Entry(name, size, False)
+        return [entries_by_name[name] for name in sorted(entries_by_name)]
 
     def exists(self, path: str) -> bool:
-        if path in self._made or path in self._small:
+        if path in self._sizes or path in self._small:
             return True
-        if path in self._gone:
+        if path in self._removed:
             return False
         return self._disk.exists(path) or bool(self.entries(path))
 
@@ -58,7 +58,7 @@ class DryDisk:
 
     def open_private(self, path: str, size: int) -> Region:
         if path not in self._small:
-            return self._disk.open_private(path if path not in self._gone else f"{path}{_NOWHERE}", size)
+            return self._disk.open_private(path if path not in self._removed else f"{path}{_NOWHERE}", size)
         data = self._small[path][:size]
         region = self._disk.open_private(f"{path}{_NOWHERE}", size)
         region.reserve(0, len(data))
@@ -71,37 +71,37 @@ class DryDisk:
         self.changes.add(path)
         self._small.pop(path, None)
         self._regions[path] = self._disk.open_private(f"{path}{_NOWHERE}", size)
-        self._made[path] = size
+        self._sizes[path] = size
         return self._regions[path]
 
     def extend(self, path: str, size: int) -> None:
         if self._size(path) < size:
             self.changes.add(path)
-            self._made[path] = size
+            self._sizes[path] = size
             self._regions.pop(path, None)
 
     def read_file(self, path: str) -> bytes | None:
         if path in self._small:
             return self._small[path]
-        return None if path in self._gone else self._disk.read_file(path)
+        return None if path in self._removed else self._disk.read_file(path)
 
     def write_file(self, path: str, data: bytes) -> None:
         self.changes.add(path)
         self._small[path] = data
-        self._gone.discard(path)
+        self._removed.discard(path)
 
     def remove(self, path: str) -> None:
         if self.exists(path):
             self.changes.add(path)
-        for known in (self._made, self._small, self._regions):
-            known.pop(path, None)
-        self._gone.add(path)
+        for table in (self._sizes, self._small, self._regions):
+            table.pop(path, None)
+        self._removed.add(path)
 
     def remove_directory(self, path: str) -> None:
         pass
 
-    def rename(self, path: str, to: str) -> None:
-        self.write_file(to, self.read_file(path) or b"")
+    def rename(self, path: str, new_path: str) -> None:
+        self.write_file(new_path, self.read_file(path) or b"")
         self.remove(path)
 
     def sync_all(self, path: str) -> bool:
@@ -123,8 +123,8 @@ class DryDisk:
         return self._disk.lock(path)
 
     def _size(self, path: str) -> int:
-        if path in self._made:
-            return self._made[path]
+        if path in self._sizes:
+            return self._sizes[path]
         if path in self._small:
             return len(self._small[path])
         directory, name = posixpath.split(path)

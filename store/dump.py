@@ -134,8 +134,8 @@ def _record_line(record: Record, offset: int) -> str:
     if record.body_crc != body_crc(record.body):
         parts.append("BODY DOES NOT MATCH ITS CRC")
     parts.append(" ".join(f"{name}={value}" for name, value in decode_bytes(record.properties).items()))
-    more = f"... {len(record.body)} bytes" if len(record.body) > _SHOWN else ""
-    parts.append(f"{record.body[:_SHOWN]!r}{more}")
+    suffix = f"... {len(record.body)} bytes" if len(record.body) > _SHOWN else ""
+    parts.append(f"{record.body[:_SHOWN]!r}{suffix}")
     return ", ".join(part for part in parts if part)
 
 
@@ -143,20 +143,20 @@ def _queue(region: Region, base: int) -> Lines:
     end = (last_nonzero(region.buffer, 0, region.size) // ENTRY_SIZE + 1) * ENTRY_SIZE
     yield f"queue file from offset {base // ENTRY_SIZE}, {end // ENTRY_SIZE} of {region.size // ENTRY_SIZE} entries"
     for number, (offset, size, code) in enumerate(ENTRY.iter_unpack(region.buffer[:end])):
-        what = f"log offset {offset:>20}, {size:>7} bytes, "
+        text = f"log offset {offset:>20}, {size:>7} bytes, "
         if is_pre_blank(offset, size):
-            what = "pre-blank"
+            text = "pre-blank"
         elif size <= 0 or offset < 0:
-            what += "INVALID"
+            text += "INVALID"
         elif code == LOST:
-            what += "lost to damage"
+            text += "lost to damage"
         elif queue_ext_layout.is_address(code):
-            what += f"extension unit at {queue_ext_layout.to_offset(code)}"
+            text += f"extension unit at {queue_ext_layout.to_offset(code)}"
         elif abs(code) > INT32_MAX + 1:
-            what += f"delivered {time_text(code)}"
+            text += f"delivered {time_text(code)}"
         else:
-            what += f"tags code {code}"
-        yield f"{base // ENTRY_SIZE + number:>12}  {what}"
+            text += f"tags code {code}"
+        yield f"{base // ENTRY_SIZE + number:>12}  {text}"
 
 
 def _ext(region: Region, base: int) -> Lines:
@@ -185,17 +185,20 @@ def _index(region: Region, geometry: IndexGeometry | None) -> Lines:
     assert region.size > HEADER_SIZE
     for number in range(1, min(header.next_entry, geometry.entries)):
         key_hash, offset, seconds, previous = table.entry(number)
-        what = f"hash {key_hash:>10} slot {key_hash % geometry.slots:>7}, log offset {offset:>20}"
-        yield f"{number:>12}  {what}, +{seconds} s, after {previous}"
+        text = f"hash {key_hash:>10} slot {key_hash % geometry.slots:>7}, log offset {offset:>20}"
+        yield f"{number:>12}  {text}, +{seconds} s, after {previous}"
 
 
 def _checkpoint(data: bytes) -> Lines:
-    found = checkpoint_layout.decode(data)
-    yield f"log flushed up to messages stored {time_text(found.log_timestamp)} ({found.log_timestamp})"
-    yield f"queues up to {time_text(found.queue_timestamp)} ({found.queue_timestamp})"
-    yield f"full index files up to {time_text(found.index_timestamp)} ({found.index_timestamp})"
-    if found.master_flushed_offset or found.confirmed_offset:
-        yield f"5.x: master flushed offset {found.master_flushed_offset}, confirmed offset {found.confirmed_offset}"
+    checkpoint = checkpoint_layout.decode(data)
+    yield f"log flushed up to messages stored {time_text(checkpoint.log_timestamp)} ({checkpoint.log_timestamp})"
+    yield f"queues up to {time_text(checkpoint.queue_timestamp)} ({checkpoint.queue_timestamp})"
+    yield f"full index files up to {time_text(checkpoint.index_timestamp)} ({checkpoint.index_timestamp})"
+    if checkpoint.master_flushed_offset or checkpoint.confirmed_offset:
+        yield (
+            f"5.x: master flushed offset {checkpoint.master_flushed_offset},"
+            f" confirmed offset {checkpoint.confirmed_offset}"
+        )
 
 
 def _seal(data: bytes) -> Lines:

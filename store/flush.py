@@ -42,20 +42,20 @@ class LogFlush:
         self._log = log
         self._appended = appended
         self._config = config
-        self._wanted = 0
+        self._requested = 0
         self._wake = trio.Event()
         self.flushed = Watermark()
         self.rounds = 0
 
-    def want(self, end: int) -> None:
+    def request(self, end: int) -> None:
         """Make sure that the log is flushed up to there, soon."""
-        if end > self._wanted:
-            self._wanted = end
+        if end > self._requested:
+            self._requested = end
             self._wake.set()
 
     async def reach(self, end: int, timeout_ms: float | None = None) -> None:
         """Wait until the log is on disk up to `end`. Raises FlushTimeout or FlushFailed."""
-        self.want(end)
+        self.request(end)
         if timeout_ms is None:
             await self.flushed.reach(end)
             return
@@ -77,14 +77,14 @@ class LogFlush:
             # No timer runs while nothing is dirty, so that an idle broker sleeps, and tests in virtual time are quick.
             await self._appended.reach(self.flushed.value + 1)
             config = self._config()
-            if self._wanted <= self.flushed.value:
+            if self._requested <= self.flushed.value:
                 self._wake = trio.Event()
                 with trio.move_on_after(config.flush_interval_commit_log / 1000):
                     await self._wake.wait()
             thorough = trio.current_time() - last_thorough >= config.flush_commit_log_thorough_interval / 1000
             if thorough:
                 last_thorough = trio.current_time()
-            if thorough or config.is_sync_flush or self._wanted > self.flushed.value or self._is_worth_it(config):
+            if thorough or config.is_sync_flush or self._requested > self.flushed.value or self._is_worth_it(config):
                 await self.flush_once()
 
     def _is_worth_it(self, config: StoreConfig) -> bool:

@@ -84,9 +84,9 @@ def _index_geometry(disk: Disk, config: StoreConfig) -> IndexGeometry | None:
     for entry in files:
         if entry.size == size:
             buffer = disk.open_private(f"{folder}/{entry.name}", size).buffer
-            found = _divided(bytes(buffer), _keys_at(disk, config, decode_header(buffer).begin_log_offset))
-            if found is not None:
-                return found
+            geometry = _divided(bytes(buffer), _keys_at(disk, config, decode_header(buffer).begin_log_offset))
+            if geometry is not None:
+                return geometry
     return None
 
 
@@ -97,10 +97,10 @@ def _keys_at(disk: Disk, config: StoreConfig, log_offset: int) -> list[bytes]:
     path = f"{config.commit_log_path}/{begin:020d}"
     if not disk.exists(path):
         return []
-    found = outline(disk.open_private(path, size).buffer, log_offset - begin, size, False, log_offset)
-    if not isinstance(found, Outline):
+    record = outline(disk.open_private(path, size).buffer, log_offset - begin, size, False, log_offset)
+    if not isinstance(record, Outline):
         return []
-    hashes = [index_hash(utf8_hash(found.topic + b"#" + key)) for key in index_keys(found.properties)]
+    hashes = [index_hash(utf8_hash(record.topic + b"#" + key)) for key in index_keys(record.properties)]
     return [struct.pack(">iq", key_hash, log_offset) for key_hash in hashes]
 
 
@@ -109,9 +109,9 @@ def _divided(data: bytes, keys: list[bytes]) -> IndexGeometry | None:
         at = data.find(key, HEADER_SIZE + SLOT_SIZE)
         while at >= 0:
             entries_at = at - ENTRY_SIZE
-            slots, rest = divmod(entries_at - HEADER_SIZE, SLOT_SIZE)
-            entries, more = divmod(len(data) - entries_at, ENTRY_SIZE)
-            if slots > 0 and entries > 1 and not rest and not more:
+            slots, slot_remainder = divmod(entries_at - HEADER_SIZE, SLOT_SIZE)
+            entries, entry_remainder = divmod(len(data) - entries_at, ENTRY_SIZE)
+            if slots > 0 and entries > 1 and not slot_remainder and not entry_remainder:
                 return IndexGeometry(slots, entries)
             at = data.find(key, at + 1)
     return None

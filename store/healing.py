@@ -71,14 +71,16 @@ class Healing:
         pieces = list(self._pieces(loss))
         if any(size < _least(ends_file=ends_file) for _, _, size, ends_file in pieces):
             return False
-        known = self._known(loss)
-        self._keep(loss)
+        identities = self._identities(loss)
+        self._save_damaged(loss)
         for file, at, size, ends_file in pieces:
             if ends_file:
                 file.write(at, blank(size))
                 continue
             begin, end = file.begin + at, file.begin + at + size
-            self._fill(file, loss, begin, end, [one for one in known if begin <= one.log_offset < end])
+            self._fill(
+                file, loss, begin, end, [identity for identity in identities if begin <= identity.log_offset < end]
+            )
         return True
 
     def _pieces(self, loss: Loss) -> Iterable[tuple[MappedFile, int, int, bool]]:
@@ -91,7 +93,7 @@ class Healing:
             yield file, place - file.begin, stop - place, stop == file.end
             place = stop
 
-    def _known(self, loss: Loss) -> list[Identity]:
+    def _identities(self, loss: Loss) -> list[Identity]:
         """The messages that were there, in the order of the log."""
         begin, end = loss.log_offset, loss.log_offset + loss.size
         if loss.fault is Fault.BODY_CRC:
@@ -103,31 +105,31 @@ class Healing:
                 if not gets_queue_entry(record.sys_flag) or not is_legal_name(topic):
                     return []
                 return [Identity(topic, record.queue_id, record.queue_offset, begin, record.size)]
-        found = []
+        identities = []
         for queue in self._queues:
             for offset, log_offset, size in queue.pointing_into(begin, end):
-                found.append(Identity(queue.topic, queue.queue_id, offset, log_offset, size))
-        return sorted(found, key=lambda one: one.log_offset)
+                identities.append(Identity(queue.topic, queue.queue_id, offset, log_offset, size))
+        return sorted(identities, key=lambda identity: identity.log_offset)
 
-    def _keep(self, loss: Loss) -> None:
+    def _save_damaged(self, loss: Loss) -> None:
         """Save what was there."""
         pieces = (bytes(file.buffer[at : at + size]).rstrip(b"\0") for file, at, size, _ in self._pieces(loss))
         path = keep_aside(self._disk, self._root, loss.log_offset, pieces)
         if path is not None:
             self.kept.append(path)
 
-    def _fill(self, file: MappedFile, loss: Loss, begin: int, end: int, known: list[Identity]) -> None:
+    def _fill(self, file: MappedFile, loss: Loss, begin: int, end: int, identities: list[Identity]) -> None:
         """Lost records over [begin, end): one for each known message, as near as it fits to where that was."""
         parts: list[tuple[int, int, Identity | None]] = []
         place = begin
-        for one in known:
-            start, stop = max(one.log_offset, place), min(one.log_offset + one.size, end)
-            if stop - start < record_size(0, topic_field(one.topic), 0):
+        for message in identities:
+            start, stop = max(message.log_offset, place), min(message.log_offset + message.size, end)
+            if stop - start < record_size(0, topic_field(message.topic), 0):
                 continue  # too short for a record; the gap in the queue is filled when it is rebuilt
             if start - place >= _least(ends_file=False):
                 parts.append((place, start, None))
                 place = start
-            parts.append((place, stop, one))
+            parts.append((place, stop, message))
             place = stop
         if end - place >= _least(ends_file=False) or not parts:
             parts.append((place, end, None))

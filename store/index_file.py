@@ -61,9 +61,9 @@ class IndexFile:
         for key_hash, _, _ in items:
             if not pages[(HEADER_SIZE + key_hash % slots * SLOT_SIZE) // PAGE]:
                 self._make_page(key_hash)
-        done = table.put_many(items)
+        count = table.put_many(items)
         table.write_header()
-        return done
+        return count
 
     def put_columns(self, columns: IndexColumns) -> int:
         """The same for columns."""
@@ -76,13 +76,13 @@ class IndexFile:
         if not is_ready.all():
             for key_hash in columns.hashes[is_ready == 0].tolist():
                 self._make_page(key_hash)
-        done = table.put_columns(columns)
+        count = table.put_columns(columns)
         table.write_header()
-        return done
+        return count
 
-    def _make_room(self, wanted: int) -> None:
+    def _make_room(self, requested: int) -> None:
         next_entry = self.table.next_entry
-        count = min(wanted, self.geometry.entries - next_entry)
+        count = min(requested, self.geometry.entries - next_entry)
         end = self.geometry.entries_at + (next_entry + count) * ENTRY_SIZE
         if end > self._ready:
             self._ready = self.file.make_room(self.geometry.entries_at + next_entry * ENTRY_SIZE, end)
@@ -108,8 +108,8 @@ class IndexFile:
         """The number of the first entry for that part of the log; the next free one where all are before it."""
         if log_offset == 0 or not self.count:
             return 1
-        is_there = self.entries()["log_offset"] >= log_offset
-        return int(is_there.argmax()) + 1 if is_there.any() else self.count + 1
+        is_in_log = self.entries()["log_offset"] >= log_offset
+        return int(is_in_log.argmax()) + 1 if is_in_log.any() else self.count + 1
 
     def same_entries(self, number: int, columns: IndexColumns, base: int | None) -> int:
         """How many of the keys stand in the entries from `number` on, up to the first that does not.
@@ -123,11 +123,11 @@ class IndexFile:
             return 0
         entries = self.entries()[number - 1 : number - 1 + count]
         seconds = seconds_since(columns.time_column(), table.begin_timestamp, (base or 0) if number == 1 else None)
-        same = entries["seconds"] == seconds
+        matches = entries["seconds"] == seconds
         if number == 1 and base is None:
-            same[0] = True
-        same &= (entries["hash"] == columns.hashes) & (entries["log_offset"] == columns.log_offsets)
-        return count if same.all() else int(same.argmin())
+            matches[0] = True
+        matches &= (entries["hash"] == columns.hashes) & (entries["log_offset"] == columns.log_offsets)
+        return count if matches.all() else int(matches.argmin())
 
     def cut(self, next_entry: int, end_timestamp: int) -> None:
         """Remove entries from a number on, leaving zeros. REQUIRES that those before it are right and that no slot
@@ -166,9 +166,9 @@ class IndexFile:
 
     def _put_slots(self, heads: NDArray[Any], *, repair: bool) -> int:
         """Slots are compared a page at a time, so that a file with few entries stays sparse."""
-        present, wanted, wrong = self._slots(), heads.tobytes(), 0
-        for begin in range(0, len(wanted), PAGE):
-            piece = wanted[begin : begin + PAGE]
+        present, expected, wrong = self._slots(), heads.tobytes(), 0
+        for begin in range(0, len(expected), PAGE):
+            piece = expected[begin : begin + PAGE]
             if present[begin : begin + PAGE] != piece:
                 wrong += 1
                 if repair:
@@ -207,10 +207,10 @@ class IndexFile:
 
     def _make_page(self, key_hash: int) -> None:
         page = (HEADER_SIZE + key_hash % self.geometry.slots * SLOT_SIZE) // PAGE
-        for wanted in (0, page):
-            if not self._pages[wanted]:
-                self.file.region.reserve(wanted * PAGE, (wanted + 1) * PAGE)
-                self._pages[wanted] = 1
+        for number in (0, page):
+            if not self._pages[number]:
+                self.file.region.reserve(number * PAGE, (number + 1) * PAGE)
+                self._pages[number] = 1
 
     def __repr__(self) -> str:
         return f"<IndexFile {self.file.path}, {self.table.next_entry - 1} entries to {self.table.end_log_offset}>"

@@ -40,32 +40,32 @@ class LogSlices:
         self._log = log
         self._hot_from = hot_from
 
-    def now(self, offset: int, most: int) -> memoryview | bytes | None:
+    def now(self, offset: int, max_size: int) -> memoryview | bytes | None:
         """At most `size` bytes from an offset below the log's end on, never across files; None: the disk has to be
         waited for. Raises SliceGone."""
-        file, at, size = self._place(offset, most)
+        file, at, size = self._place(offset, max_size)
         if offset >= self._hot_from():
             return file.buffer[at : at + size].toreadonly()
         return file.region.read_now(at, size)
 
-    def in_file(self, offset: int, most: int) -> FileSlice | None:
+    def in_file(self, offset: int, max_size: int) -> FileSlice | None:
         """The same as a part of a file; None where it may not be in memory, or there is no file. Raises SliceGone."""
-        file, at, size = self._place(offset, most)
+        file, at, size = self._place(offset, max_size)
         if offset < self._hot_from():
             return None
         region = file.region
         descriptor = region.descriptor()
         return None if descriptor is None else FileSlice(descriptor, at, size, region)
 
-    async def wait(self, offset: int, most: int) -> bytes:
+    async def wait(self, offset: int, max_size: int) -> bytes:
         """The same, read in a worker thread. Raises SliceGone, OSError."""
-        file, at, size = self._place(offset, most)
+        file, at, size = self._place(offset, max_size)
         region = file.region
         return await offload(self._disk, lambda: region.read(at, size))
 
-    def _place(self, offset: int, most: int) -> tuple[MappedFile, int, int]:
+    def _place(self, offset: int, max_size: int) -> tuple[MappedFile, int, int]:
         assert offset < self._log.end, "nothing is written there yet"
         file = self._log.files.find(offset)
         if file is None:
             raise SliceGone(f"the log begins at {self._log.begin}; {offset} is gone")
-        return file, offset - file.begin, min(most, file.end - offset, self._log.end - offset)
+        return file, offset - file.begin, min(max_size, file.end - offset, self._log.end - offset)

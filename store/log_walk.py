@@ -101,39 +101,39 @@ class LogWalk:
             if self._on_file is not None:
                 self._on_file(file)
             at = self._walk_file(file, at - file.begin)
-        self._give()
+        self._flush_batch()
 
     def _walk_file(self, file: MappedFile, at: int) -> int | None:
         """Returns where the walk goes on in another file; None where the log ends."""
         buffer, size, base, batch, verify = file.buffer, file.size, file.begin, self._batch, self._verify_body
         data = data_end(file, at)
         while True:
-            found = outline(buffer, at, data, verify, base + at)
-            if found is Fault.TORN:
-                found = self._ending_in_a_hole(file, at, data)
-            if isinstance(found, Outline):
-                if (b"\0" in found.properties or b"\0" in found.topic) and self._has_torn_tail(base + at, found):
-                    self._give()
+            result = outline(buffer, at, data, verify, base + at)
+            if result is Fault.TORN:
+                result = self._ending_in_a_hole(file, at, data)
+            if isinstance(result, Outline):
+                if (b"\0" in result.properties or b"\0" in result.topic) and self._has_torn_tail(base + at, result):
+                    self._flush_batch()
                     self.end, self.fault = base + at, Fault.TORN
                     return None
-                batch.append((base + at, found))
-                at += found.size
+                batch.append((base + at, result))
+                at += result.size
                 if len(batch) >= _BATCH:
-                    self._give()
+                    self._flush_batch()
                 continue
-            self._give()
-            if found is Fault.BLANK and is_blank_of(buffer, at, size):
+            self._flush_batch()
+            if result is Fault.BLANK and is_blank_of(buffer, at, size):
                 self.end = base + size
                 return self.end
-            self.end, self.fault = base + at, found
-            after = self._pass(file, at, found)
-            if after is None:
+            self.end, self.fault = base + at, result
+            next_offset = self._skip_damage(file, at, result)
+            if next_offset is None:
                 return None
             self.fault = None
-            if not base <= after < base + size:
-                self.end = after
-                return after
-            at, data = after - base, data_end(file, after - base)
+            if not base <= next_offset < base + size:
+                self.end = next_offset
+                return next_offset
+            at, data = next_offset - base, data_end(file, next_offset - base)
 
     def _ending_in_a_hole(self, file: MappedFile, at: int, data: int) -> Outline | Fault:
         """The record at a place that goes on past the end of the data, `data`.
@@ -169,7 +169,7 @@ class LogWalk:
             place = stop
         return False
 
-    def _give(self) -> None:
+    def _flush_batch(self) -> None:
         """Hand the batch on."""
         if self._batch:
             self.count += len(self._batch)
@@ -179,42 +179,42 @@ class LogWalk:
             self._sink.records(self._batch[:])
             self._batch.clear()
 
-    def _pass(self, file: MappedFile, at: int, fault: Fault) -> int | None:
+    def _skip_damage(self, file: MappedFile, at: int, fault: Fault) -> int | None:
         """Where to continue after damage; None where the log ends there."""
-        after, witness = self._next_whole(file, at, fault)
+        next_offset, witness = self._next_whole(file, at, fault)
         offset = file.begin + at
-        if after is None:
+        if next_offset is None:
             if self._evidence is None or offset >= self._evidence.sealed_end:
                 return None
-            after = self._evidence.sealed_end  # the records of all of its end are damaged
-        loss = Loss(offset, after - offset, fault, self._newest)
+            next_offset = self._evidence.sealed_end  # the records of all of its end are damaged
+        loss = Loss(offset, next_offset - offset, fault, self._newest)
         if self._evidence is not None and not self._is_rotten(loss, witness):
             return None
         if self._heal is not None and not self._heal(loss):
             return None
         self.losses.append(loss)
-        return offset if self._heal is not None else after
+        return offset if self._heal is not None else next_offset
 
     def _next_whole(self, file: MappedFile, at: int, fault: Fault) -> tuple[int | None, Outline | None]:
         """(log offset where records continue, the first one there; None for a blank record). None if nothing is
         whole."""
         if fault is Fault.BODY_CRC:  # its lengths hold, so it ends where it says
-            known = outline(file.buffer, at, file.size, False, file.begin + at)
-            assert isinstance(known, Outline)
-            place = at + known.size
+            record = outline(file.buffer, at, file.size, False, file.begin + at)
+            assert isinstance(record, Outline)
+            place = at + record.size
             if self._is_start(file, place):
                 return file.begin + place, self._outline_at(file, place)
             is_closed = self._evidence is not None and self._evidence.is_clean
             if is_closed and not any(any(piece) for _, piece in data_pieces(file, place)):
                 return file.begin + place, None  # the last record of a log that was closed
-        found = self._search(file, at + 1)
-        while found is None:
+        position = self._search(file, at + 1)
+        while position is None:
             following = self._log.files.find(file.end)
             if following is None:
                 return None, None
             file = following
-            found = 0 if self._is_start(file, 0) else self._search(file, 1)
-        return file.begin + found, self._outline_at(file, found)
+            position = 0 if self._is_start(file, 0) else self._search(file, 1)
+        return file.begin + position, self._outline_at(file, position)
 
     def _search(self, file: MappedFile, at: int) -> int | None:
         """The next place in this file where a whole record, or the file's blank one, begins."""
@@ -231,10 +231,10 @@ class LogWalk:
 
     def _outline_at(self, file: MappedFile, at: int) -> Outline | None:
         data = data_end(file, at)
-        found = outline(file.buffer, at, data, self._verify_body, file.begin + at)
-        if found is Fault.TORN:
-            found = self._ending_in_a_hole(file, at, data)
-        return found if isinstance(found, Outline) else None
+        record = outline(file.buffer, at, data, self._verify_body, file.begin + at)
+        if record is Fault.TORN:
+            record = self._ending_in_a_hole(file, at, data)
+        return record if isinstance(record, Outline) else None
 
     def _is_rotten(self, loss: Loss, witness: Outline | None) -> bool:
         """Whether this was whole on the disk once. `witness` is the first record after it."""

@@ -92,10 +92,10 @@ class Lookup:
         if self._read is not None:
             self._need(file, at, PAGE)
             self._need(file, at, min(max(int.from_bytes(buffer[at : at + 4], "big"), 0), end - at))
-        found = check(buffer, at, end, False, log_offset)
-        if not isinstance(found, int) or found != (size or found):
+        record_size = check(buffer, at, end, False, log_offset)
+        if not isinstance(record_size, int) or record_size != (size or record_size):
             return None
-        return bytes(buffer[at : at + found])
+        return bytes(buffer[at : at + record_size])
 
     def store_time_of(self, log_offset: int) -> int:
         """When the record at an offset was stored; -1 where there is none."""
@@ -104,8 +104,8 @@ class Lookup:
             return -1
         file, at, end = place
         self._need(file, at, PAGE)
-        found = outline(file.buffer, at, end, False, log_offset)
-        return found.store_timestamp if isinstance(found, Outline) else -1
+        record = outline(file.buffer, at, end, False, log_offset)
+        return record.store_timestamp if isinstance(record, Outline) else -1
 
     def _place(self, log_offset: int) -> tuple[MappedFile, int, int] | None:
         """(file, place in it, where the log ends in it)."""
@@ -152,25 +152,28 @@ class Lookup:
         queue = self.queues.find(topic, queue_id)
         if queue is None or queue.begin == queue.end:
             return queue.end if queue is not None else 0
-        after = queue.search_time(timestamp, self.store_time_of, partial(self.need_entry, queue))
-        if after in (queue.begin, queue.end):
-            return min(after, queue.end - 1)
-        later, earlier = self.store_time_at(topic, queue_id, after), self.store_time_at(topic, queue_id, after - 1)
-        return after if timestamp - earlier > later - timestamp else after - 1
+        following = queue.search_time(timestamp, self.store_time_of, partial(self.need_entry, queue))
+        if following in (queue.begin, queue.end):
+            return min(following, queue.end - 1)
+        later, earlier = (
+            self.store_time_at(topic, queue_id, following),
+            self.store_time_at(topic, queue_id, following - 1),
+        )
+        return following if timestamp - earlier > later - timestamp else following - 1
 
     def find_by_key(self, topic: str, key: str, max_count: int, begin: int, end: int) -> FoundByKey:
         """Messages of a topic that carry a key, unique or not, stored within [begin, end] ms; oldest first."""
         statistics = self.index.statistics()
-        found = FoundByKey([], statistics.end_timestamp, statistics.end_log_offset)
-        most = min(max_count, self.config.max_msgs_num_batch)
-        for offset in sorted(set(self.index.find(topic, key, most, begin, end))):
+        result = FoundByKey([], statistics.end_timestamp, statistics.end_log_offset)
+        limit = min(max_count, self.config.max_msgs_num_batch)
+        for offset in sorted(set(self.index.find(topic, key, limit, begin, end))):
             record = self.record_at(offset)
-            if record is not None and _carries(record, topic, key):
-                found.records.append((offset, record))
-        return found
+            if record is not None and _has_key(record, topic, key):
+                result.records.append((offset, record))
+        return result
 
 
-def _carries(record: bytes, topic: str, key: str) -> bool:
+def _has_key(record: bytes, topic: str, key: str) -> bool:
     """Whether a record has this key: its hash alone may be that of another key."""
-    found = decode(record)
-    return found.topic == topic and key.encode() in index_keys(found.properties)
+    message = decode(record)
+    return message.topic == topic and key.encode() in index_keys(message.properties)

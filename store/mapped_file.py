@@ -52,15 +52,15 @@ class MappedFile:
         `zeros`: all after `at` reads as zeros.
         """
         reserve = self.region.reserve_zeros if zeros else self.region.reserve
-        wanted = min(self.size, end + min(max(at, PAGE), _LARGEST_STEP))
+        target = min(self.size, end + min(max(at, PAGE), _LARGEST_STEP))
         try:
-            reserve(at, wanted)
+            reserve(at, target)
         except OSError as error:
-            if error.errno != errno.ENOSPC or wanted == end:
+            if error.errno != errno.ENOSPC or target == end:
                 raise
             reserve(at, end)
             return end
-        return wanted
+        return target
 
     def make_room_ahead(self, at: int, ready: int) -> int:
         """Make room a little past `ready` if a writer at `at` will soon need it; returns up to where.

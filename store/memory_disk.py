@@ -40,7 +40,7 @@ class _File:
     """Contents of one file, seen and durable. `reserved` are the pages that have blocks."""
 
     def __init__(self, size: int, page_size: int, modified: int) -> None:
-        self.seen = bytearray(size)
+        self.content = bytearray(size)
         self.durable = bytearray(size)
         self.page_size = page_size
         self.modified = modified
@@ -50,11 +50,11 @@ class _File:
         self._believed: bytearray | None = None  # what the kernel regards as written since a flush failed
 
     def dirty_pages(self, base: bytearray) -> list[slice]:
-        if self.seen == base:
+        if self.content == base:
             return []
         step = self.page_size
-        pages = (slice(at, at + step) for at in range(0, len(self.seen), step))
-        return [page for page in pages if self.seen[page] != base[page]]
+        pages = (slice(at, at + step) for at in range(0, len(self.content), step))
+        return [page for page in pages if self.content[page] != base[page]]
 
     def flush(self, *, fail: bool) -> None:
         base = self.durable if self._believed is None else self._believed
@@ -62,18 +62,18 @@ class _File:
         for page in dirty:
             assert page.start // self.page_size in self.reserved, f"page at {page.start} written without reserve"
         if fail:
-            self._believed = bytearray(self.seen)
+            self._believed = bytearray(self.content)
             return
         for page in dirty:
-            self.durable[page] = self.seen[page]
+            self.durable[page] = self.content[page]
         if self._believed is not None:
-            self._believed[:] = self.seen
+            self._believed[:] = self.content
         self.ever_flushed = True
 
     def twin(self) -> _File:
         """The same file for a disk of its own."""
-        twin = _File(len(self.seen), self.page_size, self.modified)
-        twin.seen[:] = self.seen
+        twin = _File(len(self.content), self.page_size, self.modified)
+        twin.content[:] = self.content
         twin.durable[:] = self.durable
         twin.reserved, twin.ever_flushed = set(self.reserved), self.ever_flushed
         twin._believed = None if self._believed is None else bytearray(self._believed)
@@ -81,21 +81,21 @@ class _File:
 
     def survivor(self, random: Random) -> _File:
         """What is left of the file after a power cut."""
-        size = len(self.seen)
+        size = len(self.content)
         if not self.ever_flushed and random.random() < 0.25:
             size = random.choice((0, size))
         content = bytearray(self.durable)
         for page in self.dirty_pages(self.durable):
             if random.random() < 0.5:
-                content[page] = self.seen[page]
-        left = _File(size, self.page_size, self.modified)
-        left.seen[:] = content[:size]
-        left.durable[:] = content[:size]
-        left.reserved = {
+                content[page] = self.content[page]
+        remnant = _File(size, self.page_size, self.modified)
+        remnant.content[:] = content[:size]
+        remnant.durable[:] = content[:size]
+        remnant.reserved = {
             at // self.page_size for at in range(0, size, self.page_size) if any(content[at : at + self.page_size])
         }
-        left.ever_flushed = True
-        return left
+        remnant.ever_flushed = True
+        return remnant
 
 
 class MemoryRegion:
@@ -103,10 +103,10 @@ class MemoryRegion:
 
     def __init__(self, disk: MemoryDisk, path: str, file: _File) -> None:
         self.path = path
-        self.size = len(file.seen)
+        self.size = len(file.content)
         self._disk = disk
         self._file = file
-        self._view = memoryview(file.seen)
+        self._view = memoryview(file.content)
 
     @property
     def buffer(self) -> memoryview:
@@ -116,7 +116,7 @@ class MemoryRegion:
         self._disk.reserve(self._file, begin, min(end, self.size), self.path)
 
     def reserve_zeros(self, begin: int, end: int) -> None:
-        assert not any(self._file.seen[begin:end]), "these are no zeros"
+        assert not any(self._file.content[begin:end]), "these are no zeros"
         self.reserve(begin, end)
 
     def flush(self, *written: tuple[int, int]) -> None:
@@ -125,7 +125,7 @@ class MemoryRegion:
     def read(self, at: int, size: int) -> bytes:
         if self._disk.cold:
             self._file.cached.update(self._pages(at, size))
-        return bytes(self._file.seen[at : at + size])
+        return bytes(self._file.content[at : at + size])
 
     def read_now(self, at: int, size: int) -> bytes | None:
         if self._disk.cold and not self._file.cached.issuperset(self._pages(at, size)):
@@ -185,25 +185,25 @@ class MemoryDisk:
     def crash(self, random: Random) -> MemoryDisk:
         """The disk after a power cut; this one must not be used any more."""
         survivors: dict[int, _File] = {}
-        after = MemoryDisk(self.page_size, self.capacity, self.ram, self.cold, now=self.now)
+        disk = MemoryDisk(self.page_size, self.capacity, self.ram, self.cold, now=self.now)
         for path in sorted({*self._names, *self._durable_names}):
-            seen, durable = self._names.get(path), self._durable_names.get(path)
-            file = seen if seen is durable or random.random() < 0.5 else durable
+            visible, durable = self._names.get(path), self._durable_names.get(path)
+            file = visible if visible is durable or random.random() < 0.5 else durable
             if file is not None:
                 if id(file) not in survivors:
                     survivors[id(file)] = file.survivor(random)
-                after._names[path] = after._durable_names[path] = survivors[id(file)]
-        return after
+                disk._names[path] = disk._durable_names[path] = survivors[id(file)]
+        return disk
 
     def copy(self) -> MemoryDisk:
         """The disk after the process was killed but the machine was not: all that was written is visible, and no more
         of it durable than before."""
-        after = MemoryDisk(self.page_size, self.capacity, self.ram, self.cold, now=self.now)
+        disk = MemoryDisk(self.page_size, self.capacity, self.ram, self.cold, now=self.now)
         twins: dict[int, _File] = {}
-        for names, known in ((self._names, after._names), (self._durable_names, after._durable_names)):
+        for names, copied_names in ((self._names, disk._names), (self._durable_names, disk._durable_names)):
             for path, file in names.items():
-                known[path] = twins.setdefault(id(file), file.twin())
-        return after
+                copied_names[path] = twins.setdefault(id(file), file.twin())
+        return disk
 
     def statistics(self) -> DiskStatistics:
         return DiskStatistics(len(self._names), self.flushes, self._used())
@@ -213,9 +213,9 @@ class MemoryDisk:
         if self.power_cut_in is not None:
             self.power_cut_in -= 1
             if self.power_cut_in < 0:
-                told, self.on_power_cut = self.on_power_cut, None
-                if told is not None:
-                    told()
+                callback, self.on_power_cut = self.on_power_cut, None
+                if callback is not None:
+                    callback()
                 raise PowerCut
 
     def reserve(self, file: _File, begin: int, end: int, path: str) -> None:
@@ -233,12 +233,12 @@ class MemoryDisk:
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 
     def entries(self, directory: str) -> list[Entry]:
-        found: dict[str, Entry] = {}
+        entries_by_name: dict[str, Entry] = {}
         for path, file in self._names.items():
             if path.startswith(directory + "/"):
-                name, _, rest = path[len(directory) + 1 :].partition("/")
-                found[name] = Entry(name, 0 if rest else len(file.seen), bool(rest))
-        return [found[name] for name in sorted(found)]
+                name, _, below = path[len(directory) + 1 :].partition("/")
+                entries_by_name[name] = Entry(name, 0 if below else len(file.content), bool(below))
+        return [entries_by_name[name] for name in sorted(entries_by_name)]
 
     def exists(self, path: str) -> bool:
         return path in self._names or bool(self.entries(path))
@@ -261,21 +261,21 @@ class MemoryDisk:
     def extend(self, path: str, size: int) -> None:
         old = self._file(path)
         self._change()
-        if len(old.seen) < size:
+        if len(old.content) < size:
             file = _File(size, self.page_size, old.modified)
-            file.seen[: len(old.seen)] = old.seen
+            file.content[: len(old.content)] = old.content
             file.durable[: len(old.durable)] = old.durable
             file.reserved, file.ever_flushed = set(old.reserved), old.ever_flushed
             self._replace(old, file)
 
     def read_file(self, path: str) -> bytes | None:
-        return bytes(self._names[path].seen) if path in self._names else None
+        return bytes(self._names[path].content) if path in self._names else None
 
     def write_file(self, path: str, data: bytes) -> None:
         scratch = _File(len(data), self.page_size, self.now)
         self._names[path + ".tmp"] = scratch
         self.reserve(scratch, 0, len(data), path)
-        scratch.seen[:] = data
+        scratch.content[:] = data
         self.flush(scratch, path)
         self.rename(path + ".tmp", path)
         self.sync_directory(posixpath.dirname(path))
@@ -283,7 +283,7 @@ class MemoryDisk:
     def put_file(self, path: str, data: bytes) -> None:
         """Place a durable file, as a test's starting point."""
         file = _File(len(data), self.page_size, self.now)
-        file.seen[:] = data
+        file.content[:] = data
         file.durable[:] = data
         file.ever_flushed = True
         file.reserved = {
@@ -293,7 +293,7 @@ class MemoryDisk:
 
     def files(self) -> dict[str, bytes]:
         """All contents as the process sees them, by path."""
-        return {path: bytes(file.seen) for path, file in sorted(self._names.items())}
+        return {path: bytes(file.content) for path, file in sorted(self._names.items())}
 
     def remove(self, path: str) -> None:
         self._change()
@@ -302,12 +302,12 @@ class MemoryDisk:
     def remove_directory(self, path: str) -> None:
         pass  # directories are only parts of names here
 
-    def rename(self, path: str, to: str) -> None:
+    def rename(self, path: str, new_path: str) -> None:
         if self.fail_next_rename:
             self.fail_next_rename = False
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
         self._change()
-        self._names[to] = self._file(path)
+        self._names[new_path] = self._file(path)
         del self._names[path]
 
     def sync_all(self, path: str) -> bool:

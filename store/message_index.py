@@ -109,15 +109,15 @@ class MessageIndex:
         Different keys can have the same hash. Times are whole seconds after a file's first entry.
         """
         key_hash = index_key_hash(topic, key)
-        found: list[int] = []
+        offsets: list[int] = []
         for file in reversed(self.files):
-            if len(found) >= max_count:
+            if len(offsets) >= max_count:
                 break
             if file.table.overlaps(begin, end) and file.may_have(key_hash):
-                found += file.table.query(key_hash, max_count - len(found), begin, end)
+                offsets += file.table.query(key_hash, max_count - len(offsets), begin, end)
             if file.table.begin_timestamp < begin:
                 break
-        return found
+        return offsets
 
     def drop_before(self, log_begin: int) -> int:
         """Delete files all of whose messages are gone from the log, never the last; returns how many."""

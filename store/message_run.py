@@ -150,13 +150,13 @@ class MixedRun:
         heads["queue_offset"] = numpy.arange(queue_offset, queue_offset + count)
         heads["body_size"] = numpy.fromiter(map(len, self.bodies), numpy.int64, count)
         packed = heads.tobytes()
-        between = {size: topic_field + size.to_bytes(2, "big") for size in set(map(len, self.properties))}
+        separators = {size: topic_field + size.to_bytes(2, "big") for size in set(map(len, self.properties))}
         parts = zip(
             [packed[at : at + HEAD_SIZE] for at in range(0, len(packed), HEAD_SIZE)],
             self.bodies,
-            [between[len(properties)] for properties in self.properties]
-            if len(between) > 1
-            else repeat(*between.values()),
+            [separators[len(properties)] for properties in self.properties]
+            if len(separators) > 1
+            else repeat(*separators.values()),
             self.properties,
             strict=False,
         )

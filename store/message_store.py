@@ -118,7 +118,7 @@ class MessageStore(Lookup):
         self._lock: Lock | None = None
         self._refusal: NotWritable | Closed | None = Closed(f"{self._root}: the store is not open")
         self.report = RecoveryReport()  # of the opening
-        self._puts = self._puts_failed = self._put_bytes = self._gets = 0
+        self._put_count = self._failed_put_count = self._put_bytes = self._get_count = 0
 
     # ---- life
 
@@ -224,7 +224,7 @@ class MessageStore(Lookup):
         except PutRefused:
             # Properties of too many characters RocketMQ refuses before it counts; those of too many bytes after.
             if _characters(message.properties) <= PROPERTIES_MAX:
-                self._puts_failed += 1
+                self._failed_put_count += 1
             raise
 
     def put_batch(self, messages: Sequence[Put]) -> list[Appended]:
@@ -276,7 +276,7 @@ class MessageStore(Lookup):
         self.log.append_run(run.encode(queue.topic_field, sizes, log_offsets, queue_offset, now))
         queue.next_offset += count
         self._dispatch.noted.append(NotedRun(queue, queue_offset, log_offsets, sizes, now, run))
-        self._puts += count
+        self._put_count += count
         self._put_bytes += size
         return AppendedRun(log_offsets, size, queue_offset, now, begin + size)
 
@@ -322,13 +322,13 @@ class MessageStore(Lookup):
         tags_code = message.tags_code if queue.delay_ms is None else now + queue.delay_ms
         keys = message.keys if kind != ROLLBACK else ()
         self._dispatch.noted.append((queue, noted_offset, offset, size, tags_code, now, keys, message.filter_bits))
-        self._puts += 1
+        self._put_count += 1
         self._put_bytes += size
         return Appended(offset, size, queue_offset, now, offset + size)
 
     def _has_no_room(self, error: PutRefused) -> None:
         """A batch cannot be written. RocketMQ counts that, and no batch with an illegal message."""
-        self._puts_failed += 1
+        self._failed_put_count += 1
         if isinstance(error, DiskFull):
             self._refuse(error)
 
@@ -432,7 +432,7 @@ class MessageStore(Lookup):
 
     def want_flush(self) -> None:
         """Make sure that what was put is flushed soon, without waiting for it (waitStoreMsgOK=false)."""
-        self._log_flush.want(self.log.end)
+        self._log_flush.request(self.log.end)
 
     def _refused(self) -> NotWritable | Closed:
         assert self._refusal is not None
@@ -474,7 +474,7 @@ class MessageStore(Lookup):
         record_cost: int = 1,
     ) -> GetResult:
         """Messages of a queue from an offset on. A result that is `cold` needs `load` before its body is there."""
-        self._gets += 1
+        self._get_count += 1
         queue = self.queues.queues.get((topic, queue_id))
         return self._reading.get(
             queue, offset, max_count, self.config, match, match_unit, match_record, max_bytes, record_cost
@@ -545,10 +545,10 @@ class MessageStore(Lookup):
         """Delete the queues of which that holds; other tasks run in between."""
         count, every = 0, list(self.queues)
         for at in range(0, len(every), _TOGETHER):
-            some = [queue for queue in every[at : at + _TOGETHER] if self.queue(queue.topic, queue.queue_id) is queue]
-            gone = [queue for queue in some if is_gone(queue)]
-            self._drop(gone)
-            count += len(gone)
+            part = [queue for queue in every[at : at + _TOGETHER] if self.queue(queue.topic, queue.queue_id) is queue]
+            dropped = [queue for queue in part if is_gone(queue)]
+            self._drop(dropped)
+            count += len(dropped)
             await trio.lowlevel.checkpoint()
             await self.remove_dropped()
         return count
@@ -585,8 +585,8 @@ class MessageStore(Lookup):
         index = self.index.statistics()
         return StoreStatistics(
             self.log.begin, self.log.end, self.flushed.value, self.dispatched.value, len(self.log.files.files),
-            len(self.queues.queues), self.flushed.statistics().waiting, index.files, index.entries, self._puts,
-            self._puts_failed, self._put_bytes, self._gets, self._log_flush.rounds,
+            len(self.queues.queues), self.flushed.statistics().waiting, index.files, index.entries, self._put_count,
+            self._failed_put_count, self._put_bytes, self._get_count, self._log_flush.rounds,
             self._disk.usage(self._root).ratio, self.refusal,
         )  # fmt: skip
 
@@ -606,8 +606,10 @@ def _characters(properties: bytes) -> int:
 
 def _refusal_of(error: OSError, path: str) -> NotWritable:
     """Why a file could not be made or written, by the right name."""
-    where = error.filename or path
+    place = error.filename or path
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFull(f"{where}: {error.strerror}; free some space. Reads continue")
-    why = _TOO_LITTLE.get(error.errno or 0, f"{error.strerror}; look at the permissions and the disk of this directory")
-    return SystemRefuses(f"{where}: {why}. Reads go on")
+        return DiskFull(f"{place}: {error.strerror}; free some space. Reads continue")
+    reason = _TOO_LITTLE.get(
+        error.errno or 0, f"{error.strerror}; look at the permissions and the disk of this directory"
+    )
+    return SystemRefuses(f"{place}: {reason}. Reads go on")

@@ -151,8 +151,8 @@ class Reading:
                 offset += 1
                 continue
             if count:
-                most, most_bytes = in_memory if log_end - log_offset <= recent else on_disk
-                if count >= min(most, max_count) or size + record_size > min(most_bytes, limit):
+                max_messages, most_bytes = in_memory if log_end - log_offset <= recent else on_disk
+                if count >= min(max_messages, max_count) or size + record_size > min(most_bytes, limit):
                     break
             if match is not None and not self._matches(queue, tags_code, match, match_unit):
                 offset += 1
@@ -246,12 +246,12 @@ class Reading:
 
 def _records_in(entries: memoryview, log_begin: int, log_end: int) -> list[Span]:
     """The records that the first of these entries point to."""
-    found, size = list[Span](), 0
+    spans, size = list[Span](), 0
     for log_offset, record_size, tags_code in ENTRY.iter_unpack(entries):
         if tags_code == LOST or not log_begin <= log_offset <= log_end - record_size:
             continue
-        found.append(Span(log_offset, record_size))
+        spans.append(Span(log_offset, record_size))
         size += record_size
-        if len(found) >= _MOST_UNREAD or size >= _MOST_UNREAD_BYTES:
+        if len(spans) >= _MOST_UNREAD or size >= _MOST_UNREAD_BYTES:
             break
-    return found
+    return spans

@@ -59,7 +59,7 @@ class IndexRebuild:
         self._skip_past(log_begin)
 
     @classmethod
-    def behind(
+    def after(
         cls, index: MessageIndex, name: int, next_entry: int, end_timestamp: int, *, was_clean: bool
     ) -> IndexRebuild:
         """A rebuild that continues where, by the progress point, entries are durable.
@@ -89,9 +89,9 @@ class IndexRebuild:
                     self._offsets.append(log_offset)
                     self._times.append(time)
         if len(self._keys) >= _PIECE:
-            self._give()
+            self._enter_batch()
 
-    def _give(self) -> None:
+    def _enter_batch(self) -> None:
         if not self._keys:
             return
         import numpy
@@ -101,10 +101,10 @@ class IndexRebuild:
         self._keys, self._offsets, self._times = [], [], []
         self.count += len(hashes)
         while len(columns.hashes) and not self._is_new:
-            columns = columns.behind(self._compare(columns))
+            columns = columns.after(self._compare(columns))
         self.finding.differing += len(columns.hashes)
         while len(columns.hashes) and self._repair:
-            columns = columns.behind(self._index.put_columns(columns))
+            columns = columns.after(self._index.put_columns(columns))
 
     # ---- comparing
 
@@ -121,9 +121,9 @@ class IndexRebuild:
     def _compare(self, columns: IndexColumns) -> int:
         """Compare with the next entries in the files; returns how many are settled. May find that they are new."""
         file = self._index.files[self._file]
-        wanted = columns.first(file.table.next_entry - self._number)
-        if not len(wanted.hashes):
-            self._leave(file)
+        expected = columns.first(file.table.next_entry - self._number)
+        if not len(expected.hashes):
+            self._finish_file(file)
             if self._file + 1 < len(self._index.files):
                 self._file, self._number, self._last = self._file + 1, 1, None
                 return 0
@@ -131,22 +131,22 @@ class IndexRebuild:
             if not file.count and self._repair:
                 self._index.drop(file)  # it may hold entries that a torn header does not count
             return 0
-        same = file.same_entries(self._number, wanted, self._base_of_file())
-        self._number += same
-        if same:
-            self._last = int(wanted.log_offsets[same - 1]), wanted.timestamp(same - 1)
-        if same < len(wanted.hashes):
+        count = file.same_entries(self._number, expected, self._base_of_file())
+        self._number += count
+        if count:
+            self._last = int(expected.log_offsets[count - 1]), expected.timestamp(count - 1)
+        if count < len(expected.hashes):
             self._is_new = True
             if self._repair:
-                self._drop_behind(file)
+                self._drop_after(file)
                 self._cut(file)
-        return same
+        return count
 
     def _base_of_file(self) -> int | None:
         """The time from which the first entry of a file counts its seconds: the end of the file before."""
         return self._index.files[self._file - 1].table.end_timestamp if self._file else None
 
-    def _drop_behind(self, file: IndexFile) -> None:
+    def _drop_after(self, file: IndexFile) -> None:
         while self._index.files[-1] is not file:
             self._index.drop(self._index.files[-1])
 
@@ -157,7 +157,7 @@ class IndexRebuild:
         file.cut(self._number, self._last[1] if self._last else file.table.end_timestamp)
         self.finding.chains += file.rechain(repair=True)
 
-    def _leave(self, file: IndexFile) -> None:
+    def _finish_file(self, file: IndexFile) -> None:
         """All entries of a file are right: check its chains and its header."""
         self.finding.chains += file.rechain(repair=self._repair)
         if self._last is not None:
@@ -167,17 +167,17 @@ class IndexRebuild:
 
     def finish(self) -> IndexFinding:
         """Add the rest, and cut what follows the last record."""
-        self._give()
+        self._enter_batch()
         if self._is_new:
             return self.finding
         file = self._index.files[self._file]
-        behind = self._index.files[self._file + 1 :]
-        surplus = file.table.next_entry - self._number + sum(other.table.next_entry - 1 for other in behind)
-        if surplus or behind:
+        later_files = self._index.files[self._file + 1 :]
+        surplus = file.table.next_entry - self._number + sum(other.table.next_entry - 1 for other in later_files)
+        if surplus or later_files:
             self.finding.surplus += surplus
             if self._repair:
-                self._drop_behind(file)
+                self._drop_after(file)
                 self._cut(file)
         else:
-            self._leave(file)
+            self._finish_file(file)
         return self.finding

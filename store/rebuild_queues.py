@@ -60,17 +60,19 @@ class _Gathered:
     finding: QueueFinding
     entries: bytearray = field(default_factory=bytearray)
     bad: list[tuple[int, int]] = field(default_factory=list)  # [from, to) that differed, for counting
-    begun: bool = False
+    is_started: bool = False
 
 
 class QueueRebuild:
     """See the module's docstring. `repair` says whether to write."""
 
-    def __init__(self, table: ConsumeQueueTable, log_begin: int, known: dict[str, int] | None, *, repair: bool) -> None:
-        """`known`: ends of queues at the progress point that the walk begins at; None where it begins with the log."""
+    def __init__(
+        self, table: ConsumeQueueTable, log_begin: int, known_ends: dict[str, int] | None, *, repair: bool
+    ) -> None:
+        """`known_ends`: ends of queues at the progress point where the walk begins; None if it begins with the log."""
         self._table = table
         self._log_begin = log_begin
-        self._known = known
+        self._known_ends = known_ends
         self._repair = repair
         self._gathered: dict[tuple[bytes, int], _Gathered | None] = {}
         self.strange_topics: set[bytes] = set()
@@ -112,7 +114,7 @@ class QueueRebuild:
             self.strange_topics.add(topic)
             self._gathered[topic, queue_id] = None
             return None
-        if self._known is not None and offset != self._known.get(f"{name}/{queue_id}", 0):
+        if self._known_ends is not None and offset != self._known_ends.get(f"{name}/{queue_id}", 0):
             raise NotContinuous(f"{name}:{queue_id} goes on at {offset}")
         queue = self._table.find_or_make(name, queue_id)
         gathered = _Gathered(queue, offset, offset, offset, QueueFinding(name, queue_id))
@@ -131,60 +133,60 @@ class QueueRebuild:
         queue.bad = [(begin, min(end, offset)) for begin, end in queue.bad if begin < offset]
         queue.start = queue.next = offset
         if offset < queue.first:
-            queue.first, queue.begun = offset, False
+            queue.first, queue.is_started = offset, False
         return offset
 
     # ---- comparing and writing
 
     def _apply(self, queue: _Gathered) -> None:
         """Compare what was gathered with the files, and write what differs."""
-        if not queue.begun:
-            queue.begun = True
+        if not queue.is_started:
+            queue.is_started = True
             self._make_ground(queue)
         at, data = queue.start * ENTRY_SIZE, bytes(queue.entries)
         queue.start, queue.entries = queue.next, bytearray()
         size = queue.queue.files.file_size
         while data:
-            inside = at % size
-            piece = data[: size - inside]
-            self._compare(queue, at - inside, inside, piece)
+            position = at % size
+            piece = data[: size - position]
+            self._compare(queue, at - position, position, piece)
             at += len(piece)
             data = data[len(piece) :]
 
-    def _compare(self, queue: _Gathered, begin: int, inside: int, piece: bytes) -> None:
-        """`piece` belongs at byte `inside` of the file that begins at byte `begin` of the queue."""
+    def _compare(self, queue: _Gathered, begin: int, position: int, piece: bytes) -> None:
+        """`piece` belongs at byte `position` of the file that begins at byte `begin` of the queue."""
         files = queue.queue.files
-        file = files.find(begin + inside)
-        first = (begin + inside) // ENTRY_SIZE
+        file = files.find(begin + position)
+        first = (begin + position) // ENTRY_SIZE
         if file is None:
             queue.bad.append((first, first + len(piece) // ENTRY_SIZE))
             if self._repair:
-                self._write(queue.queue, files.make(begin), inside, piece)
+                self._write(queue.queue, files.make(begin), position, piece)
             return
-        present = file.read_data(inside, len(piece))
+        present = file.read_data(position, len(piece))
         if present == piece:
             return
         merged, differing = self._merge(queue.queue, present, piece)
         queue.bad += [(first + index, first + index + 1) for index in differing]
         if differing and self._repair:
-            self._write(queue.queue, file, inside, merged)
+            self._write(queue.queue, file, position, merged)
 
-    def _merge(self, queue: ConsumeQueue, present: bytes, wanted: bytes) -> tuple[bytes, list[int]]:
+    def _merge(self, queue: ConsumeQueue, present: bytes, expected_bytes: bytes) -> tuple[bytes, list[int]]:
         """(what should stand there, which entries that changes). An entry that points to an extension unit is as good
         as one with the tags code, if the unit says the same."""
-        there, here = entries_of(present), entries_of(wanted).copy()
-        differing: list[int] = (there != here).nonzero()[0].tolist()
+        found, expected = entries_of(present), entries_of(expected_bytes).copy()
+        differing: list[int] = (found != expected).nonzero()[0].tolist()
         if queue.ext is None:
-            return wanted, differing
-        left = []
+            return expected_bytes, differing
+        remaining = []
         for index in differing:
-            offset, size, code = there[index].tolist()
+            offset, size, code = found[index].tolist()
             unit = queue.ext.read(code) if is_address(code) else None
-            if unit is not None and (offset, size, unit.tags_code) == here[index].tolist():
-                here[index] = there[index]
+            if unit is not None and (offset, size, unit.tags_code) == expected[index].tolist():
+                expected[index] = found[index]
             else:
-                left.append(index)
-        return here.tobytes(), left
+                remaining.append(index)
+        return expected.tobytes(), remaining
 
     def _write(self, queue: ConsumeQueue, file: MappedFile, at: int, data: bytes) -> None:
         file.write(at, data)
@@ -203,7 +205,7 @@ class QueueRebuild:
             else:
                 queue.bad.append((queue.first, queue.first + 1))
         if files.files:
-            if self._known is None:
+            if self._known_ends is None:
                 self._correct_past(queue, at)
         elif self._repair and at % files.file_size:
             file = files.make(at - at % files.file_size)
@@ -262,8 +264,8 @@ class QueueRebuild:
 
     def _end_of_idle(self, queue: ConsumeQueue) -> int:
         """Where a queue without a record in this walk ends."""
-        if self._known is not None:
-            return self._known.get(f"{queue.topic}/{queue.queue_id}", 0)
+        if self._known_ends is not None:
+            return self._known_ends.get(f"{queue.topic}/{queue.queue_id}", 0)
         end = queue.files.begin // ENTRY_SIZE
         for file in queue.files.files:
             is_past = are_past(file.buffer, self._log_begin)
@@ -274,7 +276,7 @@ class QueueRebuild:
 
     def _open(self, queue: ConsumeQueue, end: int, *, trim: bool) -> None:
         begin = queue.files.begin // ENTRY_SIZE if queue.files.files else end
-        if not queue.files.files and self._known is None:
+        if not queue.files.files and self._known_ends is None:
             begin = end = 0
         queue.open_at(min(begin, end), end)
         queue.correct_begin(self._log_begin)

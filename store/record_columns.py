@@ -97,7 +97,7 @@ class _Reader:
             heads[name].astype(numpy.int64) for name in ("size", "queue_id", "queue_offset", "sys_flag", "timestamp")
         )
         codes, topic_of = numpy.zeros(len(at), numpy.int64), numpy.zeros(len(at), numpy.int64)
-        self._found = RecordColumns(
+        self._columns = RecordColumns(
             at + base, size, queue_id, queue_offset, sys_flag, timestamp, codes, [], topic_of, at[:0], at[:0]
         )
         self._tails_at = at + HEAD_SIZE + heads["body_size"]
@@ -116,8 +116,8 @@ class _Reader:
         """Raises _Broken."""
         import numpy
 
-        found = self._found
-        tail_sizes = numpy.where(self._is_single, 0, self._at + found.sizes - self._tails_at)
+        columns = self._columns
+        tail_sizes = numpy.where(self._is_single, 0, self._at + columns.sizes - self._tails_at)
         shapes = 0
         for size in numpy.unique(tail_sizes).tolist():
             rows = (tail_sizes == size).nonzero()[0] if size else self._at[:0]
@@ -130,14 +130,14 @@ class _Reader:
         singles = self._is_single.nonzero()[0].tolist()
         if singles:
             self._one_by_one(singles)
-        found.topics = list(self._numbers)
+        columns.topics = list(self._numbers)
         if self._keys:
-            found.key_rows = numpy.concatenate([rows for rows, _ in self._keys])
-            found.key_hashes = numpy.concatenate([hashes for _, hashes in self._keys])
+            columns.key_rows = numpy.concatenate([rows for rows, _ in self._keys])
+            columns.key_hashes = numpy.concatenate([hashes for _, hashes in self._keys])
             if len(self._keys) > 1:
-                order = found.key_rows.argsort(kind="stable")
-                found.key_rows, found.key_hashes = found.key_rows[order], found.key_hashes[order]
-        return found
+                order = columns.key_rows.argsort(kind="stable")
+                columns.key_rows, columns.key_hashes = columns.key_rows[order], columns.key_hashes[order]
+        return columns
 
     def _topic(self, topic: bytes) -> int:
         return self._numbers.setdefault(topic, len(self._numbers))
@@ -166,25 +166,25 @@ class _Reader:
         if not is_alike[0] or not shape.topic.isascii():
             self._is_single[rows[0]] = True
             return rows[1:]
-        rest = rows[:0]
+        others = rows[:0]
         if not is_alike.all():
-            rest, rows, tails = rows[~is_alike], rows[is_alike], tails[is_alike]
-        self._found.topic_of[rows] = self._topic(shape.topic)
+            others, rows, tails = rows[~is_alike], rows[is_alike], tails[is_alike]
+        self._columns.topic_of[rows] = self._topic(shape.topic)
         if shape.tags is not None:
-            self._found.tags_codes[rows] = hash_of_rows(b"", tails[:, shape.tags])
+            self._columns.tags_codes[rows] = hash_of_rows(b"", tails[:, shape.tags])
         if shape.keys:
             hashes = numpy.empty((len(rows), len(shape.keys)), numpy.int64)
             for column, place in enumerate(shape.keys):
                 # Of int32: the one number without absolute value stays negative, and the mask makes it 0.
                 hashes[:, column] = numpy.abs(hash_of_rows(shape.topic + b"#", tails[:, place])) & INT32_MAX
             self._keys.append((rows.repeat(len(shape.keys)), hashes.ravel()))
-        return rest
+        return others
 
     def _one_by_one(self, rows: list[int]) -> None:
         """Read records of any kind. Raises _Broken."""
         import numpy
 
-        found, places = self._found, self._at.tolist()
+        columns, places = self._columns, self._at.tolist()
         keys: list[bytes] = []
         key_rows: list[int] = []
         for row in rows:
@@ -193,9 +193,9 @@ class _Reader:
             if isinstance(record, Fault):
                 raise _Broken
             tags, words = tags_and_keys(record.properties)
-            found.topic_of[row] = self._topic(record.topic)
-            found.timestamps[row] = record.store_timestamp
-            found.tags_codes[row] = entry_code(record, tags, self._delays)
+            columns.topic_of[row] = self._topic(record.topic)
+            columns.timestamps[row] = record.store_timestamp
+            columns.tags_codes[row] = entry_code(record, tags, self._delays)
             prefix = record.topic + b"#"
             keys += [prefix + word for word in words]
             key_rows += [row] * len(words)

@@ -74,38 +74,38 @@ class RecoveryReport:
     @property
     def changed(self) -> bool:
         """Whether anything was repaired."""
-        done = self.losses or self.queues or self.index or self.lacks or self.notes
-        return bool(self.cut_bytes or done)
+        changes = self.losses or self.queues or self.index or self.lacks or self.notes
+        return bool(self.cut_bytes or changes)
 
     def lines(self) -> list[str]:
-        said = []
+        lines = []
         for loss in self.losses:
-            said.append(
+            lines.append(
                 f"{loss.size} bytes of the log at offset {loss.log_offset} were damaged ({loss.fault.value});"
                 " what was there is lost, what follows is kept"
             )
-        said += [f"kept the damaged bytes in {path}" for path in self.kept]
+        lines += [f"kept the damaged bytes in {path}" for path in self.kept]
         if self.cut_bytes:
-            said.append(f"cut {self.cut_bytes} bytes after the log's end at {self.log_end} ({self.cut_why})")
-        said += self.lacks
-        said += self.notes
-        said += [f"{path} does not belong to the store; a Java broker would not start" for path in self.strays]
+            lines.append(f"cut {self.cut_bytes} bytes after the log's end at {self.log_end} ({self.cut_why})")
+        lines += self.lacks
+        lines += self.notes
+        lines += [f"{path} does not belong to the store; a Java broker would not start" for path in self.strays]
         for queue in self.queues:
-            said.append(
+            lines.append(
                 f"queue {queue.topic}:{queue.queue_id}: {queue.differing} entries rebuilt, {queue.surplus} cut"
                 + (": the log does not have those messages any more" if queue.surplus and self.was_clean else "")
             )
         if self.index:
-            said.append(
+            lines.append(
                 f"index: {self.index.differing} entries rebuilt, {self.index.surplus} cut,"
                 f" {self.index.chains} links of chains corrected"
             )
-        how = "cleanly closed" if self.was_clean else "not cleanly closed"
-        said.append(
-            f"the store was {how}; log {self.log_begin} to {self.log_end}, {self.records} records from"
+        state = "cleanly closed" if self.was_clean else "not cleanly closed"
+        lines.append(
+            f"the store was {state}; log {self.log_begin} to {self.log_end}, {self.records} records from"
             f" {self.walked_from} on looked at in {self.seconds:.2f} s"
         )
-        return said
+        return lines
 
 
 class Recovery:
@@ -138,7 +138,7 @@ class Recovery:
         `go_on` is called between steps of a tenth of a second or so, and may raise to end the recovery.
         """
         self._go_on = go_on or self._go_on
-        began = perf_counter()
+        start = perf_counter()
         report = self._report
         refuse_other_layouts(self._disk, self._root)
         report.was_clean = not self._disk.exists(f"{self._root}/{ABORT}")
@@ -165,7 +165,7 @@ class Recovery:
             report.lacks.append(
                 f"the log ends at {report.log_end}, but had been flushed up to {progress.log_offset}: the rest is lost"
             )
-        report.seconds = perf_counter() - began
+        report.seconds = perf_counter() - start
         return report
 
     # ---- finding the files
@@ -248,7 +248,7 @@ class Recovery:
         sink = _Both(queues, index, self._go_on)
         walk = LogWalk(
             self._log, sink, evidence, healing.heal,
-            verify_body=self._config.check_crc_on_recover, on_file=self._tell,
+            verify_body=self._config.check_crc_on_recover, on_file=self._report_file,
         )  # fmt: skip
         walk.run(begin)
         return _Walk(walk, queues, index, healing, begin)
@@ -262,13 +262,13 @@ class Recovery:
         if progress.index_next > 1:
             file = self._log.files.find(progress.index_end)
             if file is not None:
-                found = outline(file.buffer, progress.index_end - file.begin, file.size, False, progress.index_end)
-                time = found.store_timestamp if isinstance(found, Outline) else 0
-        return IndexRebuild.behind(
+                record = outline(file.buffer, progress.index_end - file.begin, file.size, False, progress.index_end)
+                time = record.store_timestamp if isinstance(record, Outline) else 0
+        return IndexRebuild.after(
             self._index, progress.index_name, progress.index_next, time, was_clean=self._report.was_clean
         )
 
-    def _tell(self, file: MappedFile) -> None:
+    def _report_file(self, file: MappedFile) -> None:
         self._go_on()
         files = self._log.files.files
         number = files.index(file)
@@ -276,11 +276,11 @@ class Recovery:
 
     # ---- the end
 
-    def _finish(self, done: _Walk, progress: Progress | None) -> None:
+    def _finish(self, checked: _Walk, progress: Progress | None) -> None:
         self._go_on()
-        report, walk = self._report, done.walk
-        report.walked_from, report.records = done.begin, walk.count
-        report.kept, report.losses = done.healing.kept, walk.losses
+        report, walk = self._report, checked.walk
+        report.walked_from, report.records = checked.begin, walk.count
+        report.kept, report.losses = checked.healing.kept, walk.losses
         report.log_begin, report.log_end = self._log.begin, walk.end
         if walk.last is not None:
             report.last = LastRecord(walk.last[0], walk.last[1].size, walk.last[1].store_timestamp)
@@ -292,12 +292,12 @@ class Recovery:
         drop_seals(self._disk, self._root, walk.end - walk.end % self._log.file_size)
         if report.cut_bytes:
             report.cut_why = walk.fault.value if walk.fault is not None else "behind the last file"
-        report.queues = done.queues.finish(trim=progress is None or not report.was_clean)
-        if done.queues.strange_topics:
-            report.notes.append(f"{len(done.queues.strange_topics)} topics have names that get no queue")
-        if done.index is not None:
-            report.index = done.index.finish()
-        self._flush(done)
+        report.queues = checked.queues.finish(trim=progress is None or not report.was_clean)
+        if checked.queues.strange_topics:
+            report.notes.append(f"{len(checked.queues.strange_topics)} topics have names that get no queue")
+        if checked.index is not None:
+            report.index = checked.index.finish()
+        self._flush(checked)
         report.is_saved = (
             progress is not None and report.was_clean and not report.changed and not walk.count
             and not self._checkpoint.was_missing
@@ -307,16 +307,16 @@ class Recovery:
         file = self._log.files.find(progress.record_offset)
         assert file is not None
         at = progress.record_offset - file.begin
-        found = outline(file.buffer, at, file.size, False, progress.record_offset)
-        assert isinstance(found, Outline)
-        return LastRecord(progress.record_offset, found.size, found.store_timestamp)
+        record = outline(file.buffer, at, file.size, False, progress.record_offset)
+        assert isinstance(record, Outline)
+        return LastRecord(progress.record_offset, record.size, record.store_timestamp)
 
     def _cut(self, end: int) -> int:
         """Zero everything after the end of the log and drop later files; returns how many bytes were not zero."""
         files = self._log.files
-        kept = keep_aside(self._disk, self._root, end, self._pieces_from(end))
-        if kept is not None:
-            self._report.kept.append(kept)
+        saved_path = keep_aside(self._disk, self._root, end, self._pieces_from(end))
+        if saved_path is not None:
+            self._report.kept.append(saved_path)
         cut = 0
         while len(files.files) > 1 and files.files[-1].begin >= end:
             cut += sum(len(piece) - piece.count(0) for _, piece in data_pieces(files.files[-1], 0))
@@ -335,12 +335,12 @@ class Recovery:
                 yield file.read_data(at, min(data - at, _PIECE))
                 at += min(data - at, _PIECE)
 
-    def _flush(self, done: _Walk) -> None:
+    def _flush(self, checked: _Walk) -> None:
         """Flush everything that was checked, so that it counts as flushed from here on."""
         self._on_progress("recovery: flushing")
-        self._log.files.flush_of(done.begin, self._log.end + 1)()
+        self._log.files.flush_of(checked.begin, self._log.end + 1)()
         self._disk.sync_directory(self._log.files.directory)
-        queues = done.queues.touched
+        queues = checked.queues.touched
         if len(queues) >= MANY and self._disk.sync_all(self._root):
             queues = {}
         for queue, at in queues.items():
@@ -349,7 +349,7 @@ class Recovery:
             queue.forget()
             if queue.ext is not None:
                 queue.ext.files.flush_of(0, 1 << 62)()
-        if done.index is not None and (done.index.count or self._report.index):
+        if checked.index is not None and (checked.index.count or self._report.index):
             for file in self._index.files:
                 file.file.region.flush()
                 file.flushed = file.table.next_entry
@@ -394,11 +394,11 @@ def refuse_other_layouts(disk: Disk, root: str) -> None:
 
 def load_log(disk: Disk, log: CommitLog) -> list[Oddity]:
     """Find the log's files. Short ones are extended to full length, missing ones are made; the walk judges."""
-    told: dict[str, Oddity] = {}
+    reported: dict[str, Oddity] = {}
     for _ in range(3):
         odd = log.files.load()
         for oddity in odd:
-            told.setdefault(oddity.path, oddity)
+            reported.setdefault(oddity.path, oddity)
         _refuse_other_size(log, odd)
         for oddity in odd:
             if oddity.what == "length" or (oddity.what == "gap" and oddity.size < log.file_size):
@@ -408,21 +408,21 @@ def load_log(disk: Disk, log: CommitLog) -> list[Oddity]:
             _fill_gaps(disk, log, [oddity.begin for oddity in odd if oddity.what == "gap"])
         if not any(oddity.what != "foreign" for oddity in odd):
             break
-    return [told[path] for path in sorted(told)]
+    return [reported[path] for path in sorted(reported)]
 
 
 def _refuse_other_size(log: CommitLog, odd: list[Oddity]) -> None:
-    wanted = log.file_size
-    whole = bool(log.files.files)
+    configured = log.file_size
+    has_files = bool(log.files.files)
     for oddity in odd:
         name = oddity.path.rpartition("/")[2]
         other = oddity.what == "foreign" and parse_offset(name) is not None
-        too_long = oddity.what != "foreign" and oddity.size > wanted
-        alone = oddity.what == "length" and oddity.size > 0 and not whole and len(odd) == 1
+        too_long = oddity.what != "foreign" and oddity.size > configured
+        alone = oddity.what == "length" and oddity.size > 0 and not has_files and len(odd) == 1
         if other or too_long or alone:
             raise CorruptStore(
-                f"{oddity.path} has {oddity.size} bytes, but mappedFileSizeCommitLog is {wanted}: set it to the size"
-                " that the files of this store have"
+                f"{oddity.path} has {oddity.size} bytes, but mappedFileSizeCommitLog is {configured}: set it to the"
+                " size that the files of this store have"
             )
 
 

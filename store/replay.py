@@ -51,7 +51,7 @@ class Replay:
         self._dispatch = dispatch
         self._filter_bits = filter_bits
         self._by_name: dict[tuple[bytes, int], ConsumeQueue] = {}
-        self._nowhere = queues.detached()  # for records whose names are no names
+        self._unnamed_queue = queues.detached()  # for records whose names are no names
 
     def note(self, log_offset: int, record: Outline) -> None:
         """One record; `Dispatch.settle` files it. Raises OSError where a queue that starts again cannot be cut."""
@@ -62,7 +62,7 @@ class Replay:
         tags, keys = tags_and_keys(properties)
         if queue is None:
             # Java files no queue for it either; it still moves the end of what is dispatched.
-            queue, queue_offset, keys = self._nowhere, -1, []
+            queue, queue_offset, keys = self._unnamed_queue, -1, []
         elif not gets_queue_entry(sys_flag):
             queue_offset = -1
             keys = keys if gets_index_entry(sys_flag) else []
@@ -84,44 +84,44 @@ class Replay:
         """
         import numpy
 
-        found = record_columns(buffer, places, end, base, self._queues.delays)
-        if found is None:
+        columns = record_columns(buffer, places, end, base, self._queues.delays)
+        if columns is None:
             return False
-        is_filed = numpy.array([is_legal_name(topic.decode("utf-8", "replace")) for topic in found.topics])[
-            found.topic_of
-        ] & (found.queue_ids >= 0)
-        kinds = found.sys_flags & TRANSACTION_MASK
+        is_filed = numpy.array([is_legal_name(topic.decode("utf-8", "replace")) for topic in columns.topics])[
+            columns.topic_of
+        ] & (columns.queue_ids >= 0)
+        kinds = columns.sys_flags & TRANSACTION_MASK
         rows = (is_filed & ((kinds == NOT_TRANSACTION) | (kinds == COMMIT))).nonzero()[0]
         noted: list[NotedEntries] = []
-        for group in _grouped(rows, (found.topic_of << 32 | found.queue_ids)[rows]):
-            queue = self._queue_that_goes_on(found, group)
+        for group in _grouped(rows, (columns.topic_of << 32 | columns.queue_ids)[rows]):
+            queue = self._continuing_queue(columns, group)
             if queue is None:
                 return False
             noted.append(
                 NotedEntries(
-                    queue, int(found.queue_offsets[group[0]]), found.log_offsets[group], found.sizes[group],
-                    found.tags_codes[group],
+                    queue, int(columns.queue_offsets[group[0]]), columns.log_offsets[group], columns.sizes[group],
+                    columns.tags_codes[group],
                 )
             )  # fmt: skip
         for entries in noted:
             entries.queue.next_offset = entries.queue_offset + len(entries.sizes)
-        key_rows, hashes = found.key_rows, found.key_hashes
+        key_rows, hashes = columns.key_rows, columns.key_hashes
         has_keys = is_filed & (kinds != ROLLBACK)
         if not has_keys.all():
             is_key = has_keys[key_rows]
             key_rows, hashes = key_rows[is_key], hashes[is_key]
-        keys = IndexColumns(hashes, found.log_offsets[key_rows], found.timestamps[key_rows])
-        self._dispatch.noted.append(NotedRecords(found.log_offsets, found.sizes, found.timestamps, noted, keys))
+        keys = IndexColumns(hashes, columns.log_offsets[key_rows], columns.timestamps[key_rows])
+        self._dispatch.noted.append(NotedRecords(columns.log_offsets, columns.sizes, columns.timestamps, noted, keys))
         return True
 
-    def _queue_that_goes_on(self, found: RecordColumns, rows: NDArray[Any]) -> ConsumeQueue | None:
+    def _continuing_queue(self, columns: RecordColumns, rows: NDArray[Any]) -> ConsumeQueue | None:
         """The queue of these records; None where their offsets are not the next ones, or entries need more than they
         have."""
-        topic, queue_id = found.topics[found.topic_of[rows[0]]], int(found.queue_ids[rows[0]])
+        topic, queue_id = columns.topics[columns.topic_of[rows[0]]], int(columns.queue_ids[rows[0]])
         queue = self._by_name.get((topic, queue_id))
         if queue is None or self._queues.queues.get((queue.topic, queue_id)) is not queue:
             queue = self._queue_of(topic, queue_id)
-        offsets = found.queue_offsets[rows]
+        offsets = columns.queue_offsets[rows]
         first = int(offsets[0])
         if queue is None or queue.ext is not None or first < 0:
             return None
@@ -155,9 +155,9 @@ class Replay:
             return queue
         topic, queue_id = queue.topic, queue.queue_id
         self._queues.drop([queue])
-        again = self._queues.find_or_make(topic, queue_id)
-        self._by_name[topic.encode(), queue_id] = again
-        return again
+        emptied = self._queues.find_or_make(topic, queue_id)
+        self._by_name[topic.encode(), queue_id] = emptied
+        return emptied
 
 
 def _grouped(rows: NDArray[Any], names: NDArray[Any]) -> list[NDArray[Any]]:

@@ -125,13 +125,13 @@ class Replica:
 
     def drop_rest(self) -> int:
         """Make zeros of what a cut left of a record; returns how many bytes that were."""
-        log, rest = self._log, self.end - self._log.end
-        file = log.files.find(log.end) if rest else None
+        log, size = self._log, self.end - self._log.end
+        file = log.files.find(log.end) if size else None
         if file is not None:
-            file.write(log.end - file.begin, bytes(rest))
+            file.write(log.end - file.begin, bytes(size))
         self.end = log.end
         self._file, self._ready = None, 0
-        return rest
+        return size
 
     def _file_at(self, offset: int) -> MappedFile:
         file = self._file

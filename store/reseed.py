@@ -29,17 +29,17 @@ def reseed(disk: Disk, config: StoreConfig, now: int, *, keep: bool = True) -> s
     try:
         stamp = f"{datetime.fromtimestamp(now // 1000):%Y%m%d-%H%M%S}-{now % 1000:03d}"
         aside = f"{root}/{SET_ASIDE}/{stamp}"
-        elsewhere = config.commit_log_path
-        moved = [elsewhere] if not elsewhere.startswith(f"{root}/") else []
+        log_path = config.commit_log_path
+        moved = [log_path] if not log_path.startswith(f"{root}/") else []
         for path in moved:
             disk.rename(path, f"{path}.{SET_ASIDE}-{stamp}")
         # Queues go before the log, and tables last: what a crash leaves between is a store that starts.
-        names = sorted((one.name for one in disk.entries(root)), key=_order)
+        names = sorted((entry.name for entry in disk.entries(root)), key=_order)
         for name in names:
             if name == OWN:
-                for one in disk.entries(f"{root}/{OWN}"):
-                    if one.name != ROLE:
-                        disk.rename(f"{root}/{OWN}/{one.name}", f"{aside}/{OWN}/{one.name}")
+                for entry in disk.entries(f"{root}/{OWN}"):
+                    if entry.name != ROLE:
+                        disk.rename(f"{root}/{OWN}/{entry.name}", f"{aside}/{OWN}/{entry.name}")
             elif name not in (LOCK, SET_ASIDE):
                 disk.rename(f"{root}/{name}", f"{aside}/{name}")
         disk.sync_directory(root)
@@ -53,11 +53,11 @@ def reseed(disk: Disk, config: StoreConfig, now: int, *, keep: bool = True) -> s
 
 
 def _delete(disk: Disk, path: str) -> None:
-    for one in disk.entries(path):
-        if one.is_directory:
-            _delete(disk, f"{path}/{one.name}")
+    for entry in disk.entries(path):
+        if entry.is_directory:
+            _delete(disk, f"{path}/{entry.name}")
         else:
-            disk.remove(f"{path}/{one.name}")
+            disk.remove(f"{path}/{entry.name}")
     disk.remove_directory(path)
 
 

@@ -66,14 +66,14 @@ def _is_past(percent: int, usage: Usage, config: StoreConfig) -> bool:
     return not config.disk_free_enough or usage.free < config.disk_free_enough * share
 
 
-def reason_to_go(age_ms: int, now_ms: int, pressure: Pressure, asked: bool, config: StoreConfig) -> str:
-    """Why a file of this age is deleted now; empty if it stays. `asked`: deletion was requested, whatever the hour."""
+def reason_to_delete(age_ms: int, now_ms: int, pressure: Pressure, requested: bool, config: StoreConfig) -> str:
+    """Why a file of this age is deleted now; empty if it stays. `requested`: deletion was asked for at any hour."""
     if pressure >= Pressure.FORCED and config.clean_file_forcibly_enable:
         return "the disk is nearly full"
     if age_ms < config.file_reserved_time * _HOUR:
         return ""
     hour = moment_of(now_ms).hour
-    if asked or pressure >= Pressure.CLEAN or hour in map(int, config.delete_when):
+    if requested or pressure >= Pressure.CLEAN or hour in map(int, config.delete_when):
         return f"it is older than fileReservedTime {config.file_reserved_time} h"
     return ""
 
@@ -122,7 +122,7 @@ class Retention:
             return False
         now = self._clock()
         age = now - self._disk.modified(first.path)
-        reason = reason_to_go(age, now, pressure, asked, config)
+        reason = reason_to_delete(age, now, pressure, asked, config)
         if not reason:
             return False
         begin, end = [_time(await self._store_time_of(log_offset)) for log_offset in (first.begin, first.end)]
@@ -150,13 +150,13 @@ class Retention:
 
     async def look(self, config: StoreConfig) -> Pressure:
         """How full the fuller of the two disks is; refuses sends, or takes them again."""
-        worst, where = Pressure.NONE, None
+        worst, fullest = Pressure.NONE, None
         for path in dict.fromkeys((self._log.files.directory, config.store_path_root_dir)):
             usage = await offload(self._disk, lambda path=path: self._disk.usage(path))  # type: ignore[misc]
             pressure = pressure_of(usage, config)
             if pressure > worst:
-                worst, where = pressure, (path, usage)
-        self._refuse(full_error(*where, config) if worst is Pressure.FULL and where is not None else None)
+                worst, fullest = pressure, (path, usage)
+        self._refuse(full_error(*fullest, config) if worst is Pressure.FULL and fullest is not None else None)
         return worst
 
     async def clean_queues(self) -> None:

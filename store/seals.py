@@ -70,9 +70,9 @@ class Seals:
         def seal() -> int | None:
             """None, or the offset of damage."""
             if not is_trusted:
-                found = read_through(buffer, 0, file.size, begin)
-                if found.damages or not found.blank:
-                    return begin + (found.damages[0].at if found.damages else found.end)
+                reading = read_through(buffer, 0, file.size, begin)
+                if reading.damages or not reading.blank:
+                    return begin + (reading.damages[0].at if reading.damages else reading.end)
             seal = seal_layout.seal_of(begin, file.size, region.read)
             self._disk.write_file(seal_path(self._root, begin), seal_layout.encode(seal))
             return None

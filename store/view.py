@@ -67,10 +67,10 @@ class StoreView:
 
     def topics(self) -> dict[str, list[int]]:
         """Topics with their queue ids."""
-        found: dict[str, list[int]] = {}
+        result: dict[str, list[int]] = {}
         for topic, queue_id in sorted(self.queues.queues):
-            found.setdefault(topic, []).append(queue_id)
-        return found
+            result.setdefault(topic, []).append(queue_id)
+        return result
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         """A queue, for its `begin`, `end`, `entry` and `to_numpy`. Raises KeyError."""
@@ -86,15 +86,15 @@ class StoreView:
     def messages(self, topic: str, queue_id: int, begin: int = 0, end: int | None = None) -> list[Record]:
         """The messages of queue offsets [begin, end), decoded; those that are gone or lost are left out."""
         queue = self.queue(topic, queue_id)
-        found = []
+        records = []
         for offset in range(max(begin, queue.begin), min(queue.end if end is None else end, queue.end)):
             entry = queue.entry(offset)
             if entry is None or entry[2] == LOST or is_pre_blank(entry[0], entry[1]):
                 continue
             view = self.log.read(entry[0], entry[1])
             if view is not None:
-                found.append(decode(view))
-        return found
+                records.append(decode(view))
+        return records
 
 
 def heads_of(data: NDArray[np.uint8]) -> NDArray[Any]:

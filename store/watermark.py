@@ -58,13 +58,13 @@ class Watermark:
         self._orders = count()
         self._error: BaseException | None = None
 
-    def advance(self, to: int) -> None:
+    def advance(self, offset: int) -> None:
         """Grow to an offset, and call all waiters that it reaches. A smaller one changes nothing."""
-        if to <= self.value:
+        if offset <= self.value:
             return
-        self.value = to
+        self.value = offset
         heap = self._heap
-        while heap and heap[0].offset <= to:
+        while heap and heap[0].offset <= offset:
             waiter = heappop(heap)
             function, waiter.function = waiter.function, None
             if function is None:

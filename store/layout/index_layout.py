@@ -73,7 +73,7 @@ class IndexColumns(NamedTuple):
         times = self.timestamps
         return numpy.full(len(self.hashes), times) if isinstance(times, int) else times
 
-    def behind(self, count: int) -> IndexColumns:
+    def after(self, count: int) -> IndexColumns:
         """All but the first `count`."""
         times = self.timestamps
         return IndexColumns(
@@ -232,16 +232,16 @@ class IndexTable:
         """
         if not entries:
             return 0
-        done = 0
+        count = 0
         if self.next_entry == 1:  # the first entry moves the begin from which the others count
             if not self.put(*entries[0]):
                 return 0
-            done = 1
+            count = 1
         number, begin, slots, slots_used = self.next_entry, self.begin_timestamp, self.geometry.slots, self.slots_used
         room = self.geometry.entries - number
         buffer, at = self._buffer, self._entries_at + number * ENTRY_SIZE
         read_slot, write_slot, write_entry = SLOT.unpack_from, SLOT.pack_into, ENTRY.pack_into
-        for key_hash, log_offset, timestamp in entries[done : done + max(room, 0)]:
+        for key_hash, log_offset, timestamp in entries[count : count + max(room, 0)]:
             slot_at = HEADER_SIZE + key_hash % slots * SLOT_SIZE
             previous = read_slot(buffer, slot_at)[0]
             if not 0 < previous <= number:
@@ -255,10 +255,10 @@ class IndexTable:
             number += 1
             at += ENTRY_SIZE
         if number > self.next_entry:
-            done += number - self.next_entry
+            count += number - self.next_entry
             self.next_entry, self.slots_used = number, slots_used
             self.end_log_offset, self.end_timestamp = log_offset, timestamp
-        return done
+        return count
 
     def put_columns(self, columns: IndexColumns) -> int:
         """The same as `put` for each, by numpy: 0.2 µs an entry of a hundred, and 15 µs however few there are.
@@ -271,7 +271,7 @@ class IndexTable:
         if self.next_entry == 1 and len(columns.hashes):  # it moves the begin from which the others count
             if not self.put(int(columns.hashes[0]), int(columns.log_offsets[0]), columns.timestamp(0)):
                 return 0
-            done, columns = 1, columns.behind(1)
+            done, columns = 1, columns.after(1)
         count = min(len(columns.hashes), self.geometry.entries - self.next_entry)
         if count <= 0:
             return done
@@ -313,22 +313,22 @@ class IndexTable:
     def query(self, key_hash: int, max_count: int, begin: int, end: int) -> list[int]:
         """Log offsets of a hash within [begin, end], newest first. Times are in whole seconds, and hashes may
         collide."""
-        found: list[int] = []
+        offsets: list[int] = []
         number: int = SLOT.unpack_from(self._buffer, HEADER_SIZE + key_hash % self.geometry.slots * SLOT_SIZE)[0]
         limit = self.next_entry
         if limit <= 1:
-            return found
-        while 0 < number <= limit and len(found) < max_count:
+            return offsets
+        while 0 < number <= limit and len(offsets) < max_count:
             entry_hash, log_offset, seconds, previous = self.entry(number)
             if seconds < 0:
                 break
             timestamp = self.begin_timestamp + seconds * 1000
             if entry_hash == key_hash and begin <= timestamp <= end:
-                found.append(log_offset)
+                offsets.append(log_offset)
             if previous >= number or timestamp < begin:
                 break  # a chain only leads to older entries
             number = previous
-        return found
+        return offsets
 
     def entry(self, number: int) -> tuple[int, int, int, int]:
         """(hash, log offset, seconds, previous entry) of one entry."""

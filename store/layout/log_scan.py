@@ -83,11 +83,11 @@ def scan(buffer: Buffer, at: int, end: int, base: int, *, verify_body: bool = Tr
     places: list[int] = []
     room = len(buffer) if limit is None else limit
     while len(places) < room:
-        found = check(buffer, at, end, verify_body, base + at)
-        if isinstance(found, Fault):
-            return Scan(places, at, found)
+        size = check(buffer, at, end, verify_body, base + at)
+        if isinstance(size, Fault):
+            return Scan(places, at, size)
         places.append(at)
-        at += found
+        at += size
     return Scan(places, at, Fault.EMPTY)
 
 
@@ -125,7 +125,7 @@ def read_through(
     `end` is where the data ends, `file_end` (for the blank record) where the file does. A reader of the next part of
     the file starts with `resync` at `stop`, and so between them each record and each damage is seen exactly once.
     """
-    found = Reading(end=at)
+    reading = Reading(end=at)
     stop = end if stop is None else stop
     file_end = end if file_end is None else file_end
     while at < end:
@@ -134,33 +134,33 @@ def read_through(
             size is Fault.BODY_CRC
         ):  # all lengths and the offset hold: the record can be read, but its body is not trusted
             size = _TWO.unpack_from(buffer, at)[0]
-            found.damages.append(Damage(at, size, Fault.BODY_CRC))
+            reading.damages.append(Damage(at, size, Fault.BODY_CRC))
         if not isinstance(size, Fault):
             if at >= stop:
-                found.ran_out = False
+                reading.ran_out = False
                 break
-            found.places.append(at)
+            reading.places.append(at)
             at += size
         elif size is Fault.BLANK and is_blank_of(buffer, at, file_end):
-            found.blank, found.ran_out = True, False
+            reading.blank, reading.ran_out = True, False
             break
         else:
             following = resync(buffer, at + 1, end, base, file_end)
             if following is None:
-                at = _end_of_data(buffer, at, end, size, found)
+                at = _end_of_data(buffer, at, end, size, reading)
                 break
-            found.damages.append(Damage(at, following - at, size))
+            reading.damages.append(Damage(at, following - at, size))
             at = following
-    found.end = at
-    return found
+    reading.end = at
+    return reading
 
 
-def _end_of_data(buffer: Buffer, at: int, end: int, fault: Fault, found: Reading) -> int:
+def _end_of_data(buffer: Buffer, at: int, end: int, fault: Fault, reading: Reading) -> int:
     """Where data without a following record ends: at the zeros, after anything else."""
     if fault is Fault.EMPTY and is_zero(buffer, at, end):
         return at
     last = last_nonzero(buffer, at, end) + 1
-    found.damages.append(Damage(at, last - at, fault))
+    reading.damages.append(Damage(at, last - at, fault))
     return last
 
 
@@ -184,10 +184,10 @@ def resync(
     reach = end if reach is None else reach
     while at < end:
         window = bytes(buffer[at : min(at + _WINDOW + BLANK_SIZE, end)])
-        for inside in _magics(window):
-            place = at + inside
-            whole = not isinstance(check(buffer, place, reach, False, base + place), Fault)
-            if whole or is_blank_of(buffer, place, file_end):
+        for position in _magics(window):
+            place = at + position
+            is_record = not isinstance(check(buffer, place, reach, False, base + place), Fault)
+            if is_record or is_blank_of(buffer, place, file_end):
                 return place
         at += _WINDOW
     return None
@@ -195,13 +195,13 @@ def resync(
 
 def _magics(window: bytes) -> list[int]:
     """Positions followed by one of the magic numbers, among those that begin in the first _WINDOW bytes."""
-    found = []
+    positions = []
     for magic in (MAGIC_V1_BYTES, MAGIC_V2_BYTES, MAGIC_BLANK.to_bytes(4, "big", signed=True)):
         at = window.find(magic, 4)
         while 0 <= at < _WINDOW + 4:
-            found.append(at - 4)
+            positions.append(at - 4)
             at = window.find(magic, at + 1)
-    return sorted(found)
+    return sorted(positions)
 
 
 def is_zero(buffer: Buffer, at: int, end: int) -> bool:

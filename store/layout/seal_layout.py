@@ -51,13 +51,13 @@ def decode(data: bytes) -> Seal | None:
     try:
         magic, version, block_size, log_offset, file_size, count = _HEAD.unpack_from(data)
         sums = Struct(f">{count}I").unpack_from(data, _HEAD.size)
-        whole = _SUM.unpack_from(data, _HEAD.size + 4 * count)[0]
+        stored_sum = _SUM.unpack_from(data, _HEAD.size + 4 * count)[0]
     except error:
         return None
     end = _HEAD.size + 4 * count
     if magic != _MAGIC or version != _VERSION or block_size <= 0 or len(data) != end + 4:
         return None
-    if whole != checksum(data[:end]) or count != -(-file_size // block_size):
+    if stored_sum != checksum(data[:end]) or count != -(-file_size // block_size):
         return None
     return Seal(log_offset, file_size, block_size, sums)
 

@@ -19,7 +19,7 @@ from rocketlet.store.errors import DiskFull, FlushFailed
 from rocketlet.store.layout.file_names import index_name
 from rocketlet.store.memory_disk import MemoryDisk
 from rocketlet.store.message_store import MessageStore
-from rocketlet.store.retention import Pressure, full_error, pressure_of, reason_to_go
+from rocketlet.store.retention import Pressure, full_error, pressure_of, reason_to_delete
 from tests.support.store_model import ROOT, message, small_config
 
 GIB = 1 << 30
@@ -83,11 +83,11 @@ def test_a_fuller_disk_never_lowers_the_pressure(percent: int, total: int) -> No
     ],
 )
 def test_when_a_file_is_deleted(age_days: int, now: int, pressure: Pressure, asked: bool, goes: bool) -> None:
-    assert bool(reason_to_go(age_days * DAYS, now, pressure, asked, StoreConfig())) is goes
+    assert bool(reason_to_delete(age_days * DAYS, now, pressure, asked, StoreConfig())) is goes
 
 
 def test_files_are_never_deleted_early_if_forbidden() -> None:
-    assert not reason_to_go(0, NOON, Pressure.FULL, False, StoreConfig(clean_file_forcibly_enable=False))
+    assert not reason_to_delete(0, NOON, Pressure.FULL, False, StoreConfig(clean_file_forcibly_enable=False))
 
 
 def test_the_error_names_path_ratio_and_setting() -> None:
