@@ -70,9 +70,9 @@ async def _start(nursery: trio.Nursery, loaded: Loaded) -> str:
 
 def start_up_line(identity: Identity, config: BrokerConfig) -> str:
     """The line printed once the broker has started. Scripts look for RocketMQ's `boot success`."""
-    told = f"clients are told {identity.address}"
+    addresses = f"clients are told {identity.address}"
     if identity.loopback_address:
-        told += f", those on this host {identity.loopback_address}"
+        addresses += f", those on this host {identity.loopback_address}"
     vip = f", VIP port {config.listen_port - VIP_STEP}" if config.listen_port else ""
     if config.loopback_only:
         reach = "; for this host only, bindAddress=0.0.0.0 opens it to others"
@@ -80,7 +80,7 @@ def start_up_line(identity: Identity, config: BrokerConfig) -> str:
         reach = ""
     else:
         reach = "; set brokerIP1 where they reach this host by another address"
-    return f"broker boot success, {identity.name} of {identity.cluster}: {told}{vip}{reach}"
+    return f"broker boot success, {identity.name} of {identity.cluster}: {addresses}{vip}{reach}"
 
 
 if __name__ == "__main__":

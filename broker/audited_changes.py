@@ -67,7 +67,7 @@ class AuditedChanges:
         return msgspec.to_builtins(topic.to_config())
 
     def _group(self, name: str) -> Any:
-        group = self._groups.known(name)
+        group = self._groups.get(name)
         return None if group is None else msgspec.to_builtins(group)
 
     def _settings_named(self, request: Request) -> Any:
@@ -80,8 +80,8 @@ class AuditedChanges:
         return {key: present[key] for key in list(named)[:_SETTINGS_NAMED] if key in present}
 
 
-def _named(what: str, field: str) -> Callable[[Request], str]:
-    return lambda request: f"{what} {str(getattr(request.header, field))[:255]}"
+def _named(kind: str, field: str) -> Callable[[Request], str]:
+    return lambda request: f"{kind} {str(getattr(request.header, field))[:255]}"
 
 
 def _fields(request: Request) -> Any:

@@ -134,7 +134,7 @@ class Broker:
         disk: Disk,
         *,
         clock: WallClock = system_clock,
-        chance: random.Random | None = None,
+        rng: random.Random | None = None,
         faults: Faults | None = None,
         accounts: Folder | None = None,
         coordination: Coordination | None = None,
@@ -149,7 +149,7 @@ class Broker:
         config, self._store_config = loaded[BrokerConfig], loaded[StoreConfig]
         self._server_config = loaded[ServerConfig]
         self._network, self._disk, self._clock = network, disk, clock
-        self._random = chance or random.Random()
+        self._random = rng or random.Random()
         self._faults = faults
         self.settings = RunTimeSettings(loaded, disk, clock, self._settings_taken)
         self.identity = Identity(
@@ -299,7 +299,7 @@ class Broker:
                     await self._start_ports(ports, background)
                     await self._start_metrics(background)
                     background.start_soon(self.registration.run)
-                    await _unless(stop, self.registration.told)
+                    await _unless(stop, self.registration.wait_registered)
                     if not stop.is_set():
                         self._say_ready()
                         task_status.started(self.identity.address)
@@ -368,9 +368,9 @@ class Broker:
         bound: str = await nursery.start(self.feed.serve, self.settings.now.bind_address, self._ha_port())
         self._settle_ha_address(split_address(bound)[1])
 
-    async def _serve_slaves_once_free(self, nursery: trio.Nursery, taken: ListenFailed) -> None:
+    async def _serve_slaves_once_free(self, nursery: trio.Nursery, error: ListenFailed) -> None:
         """A broker that takes over sends has to go on where it could not have started."""
-        log.error("%s: no slave can follow this master until the port is free (haListenPort)", taken)
+        log.error("%s: no slave can follow this master until the port is free (haListenPort)", error)
         while True:
             await trio.sleep(_PORT_SECONDS)
             try:
@@ -415,16 +415,16 @@ class Broker:
         """Become the master: the replicas have elected this one."""
         await self.role.become(Standing(BrokerRole.SYNC_MASTER, MASTER_ID))
 
-    def refuse_sends(self, why: str) -> None:
+    def refuse_sends(self, reason: str) -> None:
         """Refuse sends with that text from now on; with an empty one, accept them."""
-        self.targets.refusal = why
+        self.targets.refusal = reason
         self._renew_terms()
 
-    def restart(self, why: str) -> None:
+    def restart(self, reason: str) -> None:
         """Stop in order, to start again from the files."""
-        self.restart_reason = self.restart_reason or why
+        self.restart_reason = self.restart_reason or reason
         if self.store.confirmed is not None:
-            self.store.confirmed.fail(Closed(f"not confirmed: {why}"))
+            self.store.confirmed.fail(Closed(f"not confirmed: {reason}"))
         self._stop.set()
 
     def _group_table(self) -> dict[str, str]:
@@ -436,16 +436,16 @@ class Broker:
 
     def _ha_port(self) -> int:
         """The port for slaves; 0 for a free one."""
-        chosen = self._replication_config().ha_listen_port
-        return chosen or (self.settings.now.listen_port and self.settings.now.listen_port + 1)
+        port = self._replication_config().ha_listen_port
+        return port or (self.settings.now.listen_port and self.settings.now.listen_port + 1)
 
     def _settle_ha_address(self, port: int) -> None:
-        told = self.settings.now.broker_ip2 or split_address(self.identity.address)[0]
-        self.identity.ha_address = join_address(told, port)
+        host = self.settings.now.broker_ip2 or split_address(self.identity.address)[0]
+        self.identity.ha_address = join_address(host, port)
 
     def _replication_config(self) -> ReplicationConfig:
-        found: ReplicationConfig = self.settings.get(ReplicationConfig)
-        return found
+        config: ReplicationConfig = self.settings.get(ReplicationConfig)
+        return config
 
     def _log_span(self) -> LogSpan:
         log_ = self.store.log
@@ -468,7 +468,7 @@ class Broker:
             self.send_terms,
             durability,
             self.tables.topics_file,
-            self.registration.known,
+            self.registration.wait_registered_briefly,
             background,
             self.statistics.put_times,
         )
@@ -489,8 +489,8 @@ class Broker:
         if self._faults is not None:
             table = self._faults.wrap(table)
         main = self._server(table, pop_answers.write, after_turn)
-        again = split_address(self.bound)[1] if self.bound else 0
-        self.bound = bound = await ports.start(main.serve, config.bind_address, config.listen_port or again)
+        previous_port = split_address(self.bound)[1] if self.bound else 0
+        self.bound = bound = await ports.start(main.serve, config.bind_address, config.listen_port or previous_port)
         self._settle_identity(bound)
         self._watched.servers["main"] = main
         if config.listen_port:
@@ -533,20 +533,20 @@ class Broker:
         host, port = split_address(bound)
         loopback = ""
         if config.broker_ip1:
-            told = config.broker_ip1
+            advertised = config.broker_ip1
             if config.advertises_in_vain:
-                log.warning("clients are told %s, but bindAddress=%s admits only this host", told, host)
+                log.warning("clients are told %s, but bindAddress=%s admits only this host", advertised, host)
         elif config.bind_address in EVERY_INTERFACE:
-            told, loopback = own_address(config.namesrv_addr), join_address("127.0.0.1", port)
+            advertised, loopback = own_address(config.namesrv_addr), join_address("127.0.0.1", port)
         else:
-            told = host
+            advertised = host
         try:
-            ip = ip_of(told)
+            ip = ip_of(advertised)
         except OSError as error:
             ip = LOOPBACK
-            log.warning("brokerIP1 is %s, which is no address known here (%s): records bear %s", told, error, ip)
+            log.warning("brokerIP1 is %s, which is no address known here (%s): records bear %s", advertised, error, ip)
         self.identity.settle(
-            join_address(told, port),
+            join_address(advertised, port),
             loopback,
             join_address(ip, port),
         )
@@ -594,8 +594,8 @@ class Broker:
             RequestModesAdmin(identity, topics, clients, tables.modes, tables.modes_file, routes),
             Queries(store),
             QueueOffsets(offsets, tables.offsets_file, store, self._recent_bytes, nursery),
-            Membership(settings, topics, groups, clients, self.registration.known),
-            LockQueues(self.locks, monotonic_ms, self.tables.news.tell),
+            Membership(settings, topics, groups, clients, self.registration.wait_registered_briefly),
+            LockQueues(self.locks, monotonic_ms, self.tables.changes.notify),
             TopicAdmin(identity, tables, self.registration, store, statistics),
             GroupAdmin(identity, tables, statistics),
             Configuration(settings, topics, self.registration),
@@ -617,7 +617,7 @@ class Broker:
                 self.pool,
                 clock,
                 self._serve_sends,
-                self.registration.known,
+                self.registration.wait_registered_briefly,
                 nursery,
             ),
         ]
@@ -678,7 +678,7 @@ class Broker:
 
     def _delay_progress(self) -> Iterator[tuple[int, int, int]]:
         """Progress of the levels that have or had messages."""
-        return (one for one in self._delays.progress() if one[1] or one[2])
+        return (row for row in self._delays.progress() if row[1] or row[2])
 
     def _filter_bits(self) -> FilterBits:
         if self.settings.now.enable_calc_filter_bit_map and self._store_config.enable_consume_queue_ext:

@@ -80,19 +80,19 @@ class Clients(ConnectionEvents):
     def heartbeat(self, connection: Connection, beat: Heartbeat) -> None:
         if connection.closed:
             return
-        now, seen = self._clock(), monotonic_ms()
+        now, monotonic_now = self._clock(), monotonic_ms()
         for consuming in beat.consuming:
-            member = Member(connection, beat.client_id, beat.language, beat.version, seen, seen_at=now)
+            member = Member(connection, beat.client_id, beat.language, beat.version, monotonic_now, seen_at=now)
             if self.consumers.register(member, consuming):
                 self._notify_soon(consuming.group)
             self._filters.register(consuming.group, consuming.subscriptions, now)
-        member = Member(connection, beat.client_id, beat.language, beat.version, seen, seen_at=now)
+        member = Member(connection, beat.client_id, beat.language, beat.version, monotonic_now, seen_at=now)
         for group in beat.producing:
             self.producers.register(group, member)
 
     def leave_consumer_group(self, group: str, connection: Connection) -> None:
         if self.consumers.unregister(group, connection):
-            self._left(group)
+            self._on_change(group)
 
     def leave_producer_group(self, group: str, connection: Connection) -> None:
         self.producers.unregister(group, connection)
@@ -106,7 +106,7 @@ class Clients(ConnectionEvents):
             # seen to end keeps them.
             if not self.consumers.is_member(group, client_id):
                 self._locks.client_left(group, client_id)
-            self._left(group)
+            self._on_change(group)
 
     async def drop_silent(self) -> None:
         """Close connections whose client has sent no heartbeat for too long; runs until cancelled."""
@@ -122,7 +122,7 @@ class Clients(ConnectionEvents):
                 member.connection.close()
                 self.closed(member.connection)
 
-    def _left(self, group: str) -> None:
+    def _on_change(self, group: str) -> None:
         if self.consumers.get(group) is None:
             self._filters.group_left(group, self._clock())
         else:
@@ -136,28 +136,28 @@ class Clients(ConnectionEvents):
         """Tell the members of each group that has changed; runs until cancelled."""
         while True:
             await self._changed.wait()
-            self._changed, turns, told = trio.Event(), Turns(), 0
+            self._changed, turns, count = trio.Event(), Turns(), 0
             while self._to_notify:
                 group = next(iter(self._to_notify))
                 del self._to_notify[group]
-                members = self._listening(group)
-                told += len(members)
+                members = self._recipients(group)
+                count += len(members)
                 for member in members:
                     await turns.pause()
-                    _tell(member, group)
-            await trio.sleep(told * REST_SECONDS)
+                    _notify_member(member, group)
+            await trio.sleep(count * REST_SECONDS)
 
-    def _listening(self, group: str) -> list[Member]:
+    def _recipients(self, group: str) -> list[Member]:
         """Who is notified of changes of a group."""
-        known, members = self._groups.known(group), self.consumers.get(group)
+        config, members = self._groups.get(group), self.consumers.get(group)
         if members is None or not self._settings.now.notify_consumer_ids_changed_enable:
             return []
-        if known is not None and not known.notifyConsumerIdsChangedEnable:
+        if config is not None and not config.notifyConsumerIdsChangedEnable:
             return []
         return list(members.members.values())
 
 
-def _tell(member: Member, group: str) -> None:
+def _notify_member(member: Member, group: str) -> None:
     header = NotifyConsumerIdsChangedHeader(consumerGroup=group)
     try:
         member.connection.send_oneway(request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header))

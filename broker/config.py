@@ -224,7 +224,7 @@ def reachable(loaded: Loaded) -> Loaded:
     config = loaded[BrokerConfig]
     if loaded.origins["bindAddress"] != DEFAULT or not config.broker_ip1 or config.broker_ip1 in LOOPBACK:
         return loaded
-    configs = tuple(replace(one, bind_address="0.0.0.0") if one is config else one for one in loaded.configs)
+    configs = tuple(replace(each, bind_address="0.0.0.0") if each is config else each for each in loaded.configs)
     return replace(loaded, configs=configs, origins={**loaded.origins, "bindAddress": "follows brokerIP1"})
 
 

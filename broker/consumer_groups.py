@@ -81,11 +81,11 @@ class ConsumerGroup:
 
     def member(self, client_id: str) -> Member | None:
         """The newest connection of a client."""
-        found = None
+        newest = None
         for member in self.members.values():
             if member.client_id == client_id:
-                found = member
-        return found
+                newest = member
+        return newest
 
     def leave_kind(self, kind: int) -> None:
         """One member fewer subscribes this."""
@@ -103,10 +103,10 @@ class ConsumerGroup:
             if old is None or new.version > old.version:
                 self.subscriptions[new.topic] = new
                 self.tag_filters[new.topic] = by_tags(new)
-        gone = self.subscriptions.keys() - {new.topic for new in latest}
-        for topic in gone:
+        removed = self.subscriptions.keys() - {new.topic for new in latest}
+        for topic in removed:
             del self.subscriptions[topic], self.tag_filters[topic]
-        return changed or bool(gone)
+        return changed or bool(removed)
 
     def differences(self) -> list[str]:
         """Each topic on which members disagree, as a line with their expressions; empty if they agree."""
@@ -123,11 +123,13 @@ class ConsumerGroup:
             return []
         lines = []
         for topic in sorted({topic for subscribed, _ in kinds.values() for topic in subscribed}):
-            said: dict[str | None, list[str]] = {}
+            clients_by_subscription: dict[str | None, list[str]] = {}
             for subscribed, clients in kinds.values():
-                said.setdefault(subscribed.get(topic), []).extend(clients)
-            if len(said) > 1:
-                lines.append(f"topic {topic}: " + "; ".join(_expression_of(*item) for item in said.items()))
+                clients_by_subscription.setdefault(subscribed.get(topic), []).extend(clients)
+            if len(clients_by_subscription) > 1:
+                lines.append(
+                    f"topic {topic}: " + "; ".join(_expression_of(*item) for item in clients_by_subscription.items())
+                )
         return lines
 
 
@@ -180,22 +182,22 @@ class ConsumerGroups:
         group.consume_type = consuming.consume_type
         group.message_model = consuming.message_model
         group.consume_from_where = consuming.consume_from_where
-        known = group.members.get(member.connection)
-        joined = known is None or known.client_id != member.client_id
-        if joined and known is None and len(group.members) >= 1:
+        present = group.members.get(member.connection)
+        joined = present is None or present.client_id != member.client_id
+        if joined and present is None and len(group.members) >= 1:
             log.info("consumer group %s: %s joined", group.name, member.client_id)
         member.subscribed = {
             s.topic: s.expression if s.expression_type == "TAG" else f"{s.expression_type} {s.expression}"
             for s in consuming.subscriptions
         }
         member.kind = hash(frozenset(member.subscribed.items()))
-        if known is not None:
-            group.leave_kind(known.kind)
+        if present is not None:
+            group.leave_kind(present.kind)
         group.kinds[member.kind] += 1
         group.members[member.connection] = member
         self._of_connection.setdefault(member.connection, set()).add(group.name)
         changed = group.replace_subscriptions(consuming.subscriptions)
-        if joined or known is None or known.kind != member.kind:
+        if joined or present is None or present.kind != member.kind:
             self._warn_of_differences(group)
         return joined or changed
 
@@ -221,12 +223,12 @@ class ConsumerGroups:
 
     def connection_closed(self, connection: Connection) -> list[tuple[str, str]]:
         """Remove a connection from all groups. Returns those groups, each with its client id there."""
-        left = []
+        members = []
         for name in sorted(self._of_connection.get(connection, ())):
             client_id = self._groups[name].members[connection].client_id
             if self.unregister(name, connection):
-                left.append((name, client_id))
-        return left
+                members.append((name, client_id))
+        return members
 
     def is_member(self, name: str, client_id: str) -> bool:
         """Whether a client is in a group, by any connection."""
@@ -258,9 +260,9 @@ class ConsumerGroups:
         if consuming.group not in names and len(names) >= MAX_GROUPS_OF_CONNECTION:
             raise RegistryFull(f"one connection is in {len(names)} groups, which is the limit")
         group = self._groups.get(consuming.group)
-        known = group.members.get(member.connection) if group is not None else None
+        present = group.members.get(member.connection) if group is not None else None
         member.size = _HELD_BY_EACH + sum(map(_size_of, consuming.subscriptions))
-        size = self._size + member.size - (known.size if known is not None else 0)
+        size = self._size + member.size - (present.size if present is not None else 0)
         if size > MAX_SIZE:
             raise RegistryFull(f"the subscriptions of all consumers take {self._size} bytes; {MAX_SIZE} is the limit")
         self._size = size

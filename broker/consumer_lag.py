@@ -56,15 +56,15 @@ class ConsumerLag:
         `only` that topic, if given; `offline`: also topics that the online group no longer subscribes to.
         """
         online = self._clients.consumers.get(group)
-        found = []
+        topics = []
         for name in [only] if only else self._offsets.topics_of(group):
             topic = self._topics.get(name)
             if topic is None:
                 continue
             if online is not None and online.subscriptions and name not in online.subscriptions and not offline:
                 continue
-            found.append(topic)
-        return found
+            topics.append(topic)
+        return topics
 
     def of(self, group: str, topic: str, queue_id: int) -> QueueLag:
         """One queue. A look-up: it may have to read an old message."""

@@ -95,9 +95,9 @@ class ConsumerOffsets:
             self._add(group, topic, queue_id, offset)
         self.version += 1
         key = group, topic, queue_id
-        before = self._changes.pop(key, _UNKNOWN)[1]
-        own = stamp is None
-        self._changes[key] = self.version, max(self._clock(), before + 1) if stamp is None else stamp, own
+        previous_stamp = self._changes.pop(key, _UNKNOWN)[1]
+        is_own = stamp is None
+        self._changes[key] = self.version, max(self._clock(), previous_stamp + 1) if stamp is None else stamp, is_own
         if self.on_change is not None:
             self.on_change()
 
@@ -111,21 +111,21 @@ class ConsumerOffsets:
         """Whether an offset was committed here, not received from another broker or read from the file."""
         return self._changes.get((group, topic, queue_id), _UNKNOWN)[2]
 
-    def changed_since(self, version: int, most: int) -> tuple[list[OffsetChange], int]:
+    def changed_since(self, version: int, limit: int) -> tuple[list[OffsetChange], int]:
         """At most that many of the offsets changed since a version, the earliest first, and the version reached with
         them."""
         newest: list[Key] = []
         for key in reversed(self._changes):
-            if self._changes[key][0] <= version or len(newest) > most:
+            if self._changes[key][0] <= version or len(newest) > limit:
                 break
             newest.append(key)
-        if len(newest) > most:  # far behind: from the other end
-            newest = list(islice((key for key, (at, _, _) in self._changes.items() if at > version), most))
+        if len(newest) > limit:  # far behind: from the other end
+            newest = list(islice((key for key, (at, _, _) in self._changes.items() if at > version), limit))
         else:
             newest.reverse()
         if not newest:
             return [], self.version
-        upto = self.version if len(newest) < most else self._changes[newest[-1]][0]
+        upto = self.version if len(newest) < limit else self._changes[newest[-1]][0]
         changes = []
         for key in newest:
             _, stamp, own = self._changes[key]
@@ -134,10 +134,10 @@ class ConsumerOffsets:
 
     def merge(self, change: OffsetChange) -> bool:
         """Apply another broker's offset if it is newer. Returns whether it was. Raises OffsetRefused."""
-        known = self._groups.get(change.group, {}).get(change.topic, {}).get(change.queue_id)
-        if known is not None:
+        present = self._groups.get(change.group, {}).get(change.topic, {}).get(change.queue_id)
+        if present is not None:
             stamp = self.stamp_of(change.group, change.topic, change.queue_id)
-            if (change.stamp, change.offset if change.stamp == 0 else 0) <= (stamp, known if stamp == 0 else 0):
+            if (change.stamp, change.offset if change.stamp == 0 else 0) <= (stamp, present if stamp == 0 else 0):
                 return False
         self._commit(change.group, change.topic, change.queue_id, change.offset, change.stamp)
         return True
@@ -179,9 +179,9 @@ class ConsumerOffsets:
     def forgetting(self, *, group: str = "", topic: str = "") -> Iterator[None]:
         """Forgets the offsets of a group or of a topic one at a time, for there may be a million."""
         if group:
-            places = [(group, one) for one in self.topics_of(group)]
+            places = [(group, name) for name in self.topics_of(group)]
         else:
-            places = [(one, topic) for one in self.groups_of(topic)]
+            places = [(name, topic) for name in self.groups_of(topic)]
         for place in places:
             for queue_id in list(self.of(*place)):
                 self._forget(*place, queue_id)
@@ -205,22 +205,22 @@ class ConsumerOffsets:
         """All of it, as the answer to request 43 has it."""
         return {"offsetTable": {f"{topic}@{group}": dict(queues) for group, topic, queues in self._all()}}
 
-    def pieces(self, between: bytes = b",") -> Iterator[bytes]:
+    def pieces(self, separator: bytes = b",") -> Iterator[bytes]:
         """The JSON of `to_body`, also of consumerOffset.json."""
-        before = b'{"offsetTable":{'
+        prefix = b'{"offsetTable":{'
         for group in list(self._groups):
             for topic in self.topics_of(group):
                 queues = dict(self.of(group, topic))
                 if not queues:
                     continue
-                name = before + msgspec.json.encode(f"{topic}@{group}") + b":"
-                before = between
+                name = prefix + msgspec.json.encode(f"{topic}@{group}") + b":"
+                prefix = separator
                 if len(queues) <= json_pieces.PIECE:
                     yield name + msgspec.json.encode(queues)
                 else:
                     yield name
                     yield from object_pieces((str(queue_id), offset) for queue_id, offset in queues.items())
-        yield b"}}" if before == between else b'{"offsetTable":{}}'
+        yield b"}}" if prefix == separator else b'{"offsetTable":{}}'
 
     def load(self, body: Any) -> None:
         """Load consumerOffset.json; invalid entries are logged and skipped."""

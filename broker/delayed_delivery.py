@@ -103,8 +103,8 @@ class DelayedDelivery:
 
     def levels(self) -> list[int]:
         """The configured levels, and those with messages from an earlier configuration."""
-        left = {queue.queue_id + 1 for queue in self._store.queues.of_topic(SCHEDULE_TOPIC)}
-        return sorted(left | set(range(1, self._levels + 1)))
+        on_disk = {queue.queue_id + 1 for queue in self._store.queues.of_topic(SCHEDULE_TOPIC)}
+        return sorted(on_disk | set(range(1, self._levels + 1)))
 
     def progress(self) -> Iterator[tuple[int, int, int]]:
         """(level, next offset to deliver, end of its queue)."""
@@ -258,7 +258,7 @@ class DelayedDelivery:
 
     async def _catch_up(self) -> None:
         """Move each level's offset past what was delivered before the process ended."""
-        seen = Delivered(self._store)
+        delivered = Delivered(self._store)
         for level in self.levels():
             queue = self._store.queue(SCHEDULE_TOPIC, level - 1)
             offset = first = self._place(level)
@@ -266,7 +266,7 @@ class DelayedDelivery:
                 record, origin = self._message(queue, offset)
                 due = self._due(queue, offset)
                 if record is not None and origin is not None and due is not None:  # noqa: SIM102
-                    if not await seen.take(record, origin, due):
+                    if not await delivered.take(record, origin, due):
                         break
                 offset += 1
             if offset > first:

@@ -109,10 +109,10 @@ class Detours:
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
                 f"subscription group not exist, {name}; create it, or set autoCreateSubscriptionGroup=true",
             )
-        most = group.retryMaxTimes
+        limit = group.retryMaxTimes
         if request.version >= V3_4_9 and header.maxReconsumeTimes is not None:
-            most = header.maxReconsumeTimes
-        if header.reconsumeTimes < most:
+            limit = header.maxReconsumeTimes
+        if header.reconsumeTimes < limit:
             return None
         topic = self._topics.create(names.dlq_topic(name), 1, reason="for dead letters")
         if topic is None:

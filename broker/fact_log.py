@@ -128,9 +128,9 @@ class FactLog:
         self._begin = NO_SNAPSHOT
         self.last_end = queue.log_end() if queue is not None else 0
         for offset in range(end - 1, begin - 1, -1):
-            found = self._body(offset)
-            if found is not None:
-                self._begin = found[0]
+            fact = self._body(offset)
+            if fact is not None:
+                self._begin = fact[0]
                 break
         self._bytes = self._records = 0
         async for named, body in self._bodies(max(self._begin, begin), end):
@@ -143,11 +143,11 @@ class FactLog:
         for number, offset in enumerate(range(begin, end)):
             if number % READ_AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
-            found = self._body(offset)
-            if found is None:
+            fact = self._body(offset)
+            if fact is None:
                 log.error("queue %d of %s: no facts can be read at %d", self._queue_id, STATE_TOPIC, offset)
             else:
-                yield found
+                yield fact
 
     def _body(self, offset: int) -> tuple[int, bytes] | None:
         queue = self._store.queue(STATE_TOPIC, self._queue_id)

@@ -131,8 +131,12 @@ class FollowedTables:
         Raises RemotingError, BodyError, NotReported."""
         seen = self._seen
         changes, upto = self._tables.offsets.changed_since(self._pushed, OFFSETS_AT_ONCE)
-        own = [(one.group, one.topic, one.queue_id, one.offset, one.stamp) for one in changes if one.own]
-        seen.offsets, seen.holdMillis = own, 0 if own else HOLD_MS
+        own_changes = [
+            (change.group, change.topic, change.queue_id, change.offset, change.stamp)
+            for change in changes
+            if change.own
+        ]
+        seen.offsets, seen.holdMillis = own_changes, 0 if own_changes else HOLD_MS
         answer = await self._pool.call(
             address, request(RequestCode.FOLLOW_TABLES, None, seen.to_json()), CALL_SECONDS + HOLD_MS / 1000
         )
@@ -140,45 +144,48 @@ class FollowedTables:
             await self._round_with_rocketmq(address)
             self.master_end, self.asked_at = (await ends_of(self._pool, address)).end, trio.current_time()
             return EVERY_SECONDS
-        news = TablesNews.from_json(_checked(answer, RequestCode.FOLLOW_TABLES).body)
+        updates = TablesNews.from_json(_checked(answer, RequestCode.FOLLOW_TABLES).body)
         self._pushed = upto
-        await self._take(address, news)
-        self.master_end, self.asked_at = news.logEnd, trio.current_time()
-        self.master_is_sync = news.syncMaster
-        return 0.0 if news.more else LEAST_PAUSE
+        await self._take(address, updates)
+        self.master_end, self.asked_at = updates.logEnd, trio.current_time()
+        self.master_is_sync = updates.syncMaster
+        return 0.0 if updates.more else LEAST_PAUSE
 
     # ---- a master of ours
 
-    async def _take(self, address: str, news: TablesNews) -> None:
+    async def _take(self, address: str, updates: TablesNews) -> None:
         seen, tables = self._seen, self._tables
-        if news.run != seen.run or news.topics != seen.topics:
+        if updates.run != seen.run or updates.topics != seen.topics:
             topics = await self._ask(address, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable)
             await self._take_topics(topics, ())
-        if news.run != seen.run or news.groups != seen.groups:
+        if updates.run != seen.run or updates.groups != seen.groups:
             groups = await self._ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupTable)
             await self._take_groups(groups, ())
         turns = Turns()
-        for stone in news.gone:
+        for stone in updates.gone:
             await turns.pause()
             self._apply_tombstone(Tombstone(*stone))
-        for number, one in enumerate(news.offsets):
+        for number, row in enumerate(updates.offsets):
             if number % _AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
             try:
-                tables.offsets.merge(OffsetChange(*one))
+                tables.offsets.merge(OffsetChange(*row))
             except OffsetRefused as refused:
                 log.warning("an offset of the master is left out: %s", refused)
-        if news.filterTable is not None:
-            tables.filters.load(news.filterTable, self._clock())
-        for level, offset in (news.delayTable or {}).items():
+        if updates.filterTable is not None:
+            tables.filters.load(updates.filterTable, self._clock())
+        for level, offset in (updates.delayTable or {}).items():
             tables.delays.set(level, offset)
-        if news.lockTable is not None:
+        if updates.lockTable is not None:
             self._locks.carry(
-                [(group, WireQueue(name, queue, topic), client) for group, topic, name, queue, client in news.lockTable]
+                [
+                    (group, WireQueue(name, queue, topic), client)
+                    for group, topic, name, queue, client in updates.lockTable
+                ]
             )
         self._seen = TablesSeen(
-            news.run, news.topics, news.groups, news.filters, news.delays, news.offsetsSeen, news.tombstones,
-            locks=news.locks,
+            updates.run, updates.topics, updates.groups, updates.filters, updates.delays, updates.offsetsSeen,
+            updates.tombstones, locks=updates.locks,
         )  # fmt: skip
 
     def _apply_tombstone(self, stone: Tombstone) -> None:
@@ -191,7 +198,7 @@ class FollowedTables:
             self._pending.append(stone)  # its messages may not all have arrived yet
         elif stone.kind == OFFSETS:
             tables.offsets.forget_group(stone.name)
-        elif stone.name not in self._groups_of_master and tables.groups.known(stone.name) is not None:
+        elif stone.name not in self._groups_of_master and tables.groups.get(stone.name) is not None:
             tables.groups.follow((), [stone.name], tables.groups.version)
         if not tables.tombstones.has(stone):
             tables.add_tombstone(stone.kind, stone.name, stone.log_offset)
@@ -210,12 +217,12 @@ class FollowedTables:
         tables = self._tables
         topics = await self._ask(address, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable)
         if topics.topicConfigTable:
-            gone = self._reported_topics - topics.topicConfigTable.keys()
-            await self._take_topics(topics, gone)
-            for name in gone:
+            removed = self._reported_topics - topics.topicConfigTable.keys()
+            await self._take_topics(topics, removed)
+            for name in removed:
                 tables.offsets.forget_topic(name)
-            if gone:
-                await self._store.drop_where(lambda queue: queue.topic in gone)
+            if removed:
+                await self._store.drop_where(lambda queue: queue.topic in removed)
             self._reported_topics = set(topics.topicConfigTable)
         await self._take_offsets(await self._ask(address, RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsetTable))
         delays = await self._ask(address, RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetTable)
@@ -223,34 +230,34 @@ class FollowedTables:
             tables.delays.set(int(level), offset)
         groups = await self._ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupTable)
         if groups.subscriptionGroupTable:
-            gone = self._reported_groups - groups.subscriptionGroupTable.keys()
-            await self._take_groups(groups, gone)
+            removed = self._reported_groups - groups.subscriptionGroupTable.keys()
+            await self._take_groups(groups, removed)
             self._reported_groups = set(groups.subscriptionGroupTable)
 
     async def _take_offsets(self, body: ConsumerOffsetTable) -> None:
         heard, offsets = self._reported_offsets, self._tables.offsets
-        found: dict[Key, int] = {}
+        new_offsets: dict[Key, int] = {}
         for name, queues in body.offsetTable.items():
             topic, _, group = name.partition("@")
             for queue_id, offset in queues.items():
-                found[group, topic, int(queue_id)] = int(offset)
-        for number, (key, offset) in enumerate(found.items()):
+                new_offsets[group, topic, int(queue_id)] = int(offset)
+        for number, (key, offset) in enumerate(new_offsets.items()):
             if number % _AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
-            known, before = offsets.of(key[0], key[1]).get(key[2]), heard.get(key)
-            if offset not in (known, before) and (before is not None or known is None or offset > known):
+            present, reported = offsets.of(key[0], key[1]).get(key[2]), heard.get(key)
+            if offset not in (present, reported) and (reported is not None or present is None or offset > present):
                 try:
                     offsets.commit(*key, offset)
                 except OffsetRefused as refused:
                     log.warning("an offset of the master is left out: %s", refused)
-        if found:
-            self._reported_offsets = found
+        if new_offsets:
+            self._reported_offsets = new_offsets
 
     # ---- both
 
-    async def _take_topics(self, body: TopicConfigTable, gone: Collection[str]) -> None:
-        found: list[Topic] = []
-        known = self._tables.topics
+    async def _take_topics(self, body: TopicConfigTable, removed: Collection[str]) -> None:
+        topics: list[Topic] = []
+        table = self._tables.topics
         for number, (name, config) in enumerate(body.topicConfigTable.items()):
             if number % _AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
@@ -259,16 +266,16 @@ class FollowedTables:
             except (msgspec.ValidationError, InvalidName) as error:
                 log.warning("topic %r of the master is left out: %s", name, error)
                 continue
-            old = known.get(topic.name)
+            old = table.get(topic.name)
             if old is None or old.to_config() != topic.to_config():
-                found.append(topic)
+                topics.append(topic)
         self._topics_of_master = set(body.topicConfigTable)
-        if found or gone or known.version != body.dataVersion:
-            known.follow(found, gone, body.dataVersion)
+        if topics or removed or table.version != body.dataVersion:
+            table.follow(topics, removed, body.dataVersion)
 
-    async def _take_groups(self, body: SubscriptionGroupTable, gone: Collection[str]) -> None:
-        found: list[SubscriptionGroupConfig] = []
-        known = self._tables.groups
+    async def _take_groups(self, body: SubscriptionGroupTable, removed: Collection[str]) -> None:
+        groups: list[SubscriptionGroupConfig] = []
+        table = self._tables.groups
         for number, (name, config) in enumerate(body.subscriptionGroupTable.items()):
             if number % _AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
@@ -277,11 +284,11 @@ class FollowedTables:
             except (msgspec.ValidationError, InvalidName) as error:
                 log.warning("group %r of the master is left out: %s", name, error)
                 continue
-            if known.known(group.groupName) != group:
-                found.append(group)
+            if table.get(group.groupName) != group:
+                groups.append(group)
         self._groups_of_master = set(body.subscriptionGroupTable)
-        if found or gone or known.version != body.dataVersion:
-            known.follow(found, gone, body.dataVersion)
+        if groups or removed or table.version != body.dataVersion:
+            table.follow(groups, removed, body.dataVersion)
 
     async def _ask(self, address: str, code: RequestCode, kind: type[B]) -> B:
         return kind.from_json(_checked(await self._pool.call(address, request(code), CALL_SECONDS), code).body)

@@ -25,7 +25,8 @@ def guarded(loaded: Loaded) -> Loaded:
     if open_to_all or loaded[ReplicationConfig].ha_allowed:
         return loaded
     configs = tuple(
-        replace(one, ha_allowed=THIS_HOST) if isinstance(one, ReplicationConfig) else one for one in loaded.configs
+        replace(config, ha_allowed=THIS_HOST) if isinstance(config, ReplicationConfig) else config
+        for config in loaded.configs
     )
     origins = {
         **loaded.origins,

@@ -295,20 +295,20 @@ class HalfMessages:
         halves, ops = self._store.queue(HALF_TOPIC, QUEUE), self._store.queue(OP_HALF_TOPIC, QUEUE)
         begin, end = (halves.begin, halves.end) if halves is not None else (0, 0)
         op_begin, op_end = (ops.begin, ops.end) if ops is not None else (0, 0)
-        done, op_done = max(self._offset_of(HALF_TOPIC), begin), max(self._offset_of(OP_HALF_TOPIC), op_begin)
-        if done > end or op_done > op_end:
+        half_done, op_done = max(self._offset_of(HALF_TOPIC), begin), max(self._offset_of(OP_HALF_TOPIC), op_begin)
+        if half_done > end or op_done > op_end:
             # Not written by us: ours are never ahead of the disk. Then nothing in them can be trusted.
             log.warning(
-                "the offsets of transactions, %d and %d, lie beyond their queues: they are not used", done, op_done
+                "the offsets of transactions, %d and %d, lie beyond their queues: they are not used", half_done, op_done
             )
-            done, op_done = begin, op_begin
-        states = self._states = TransactionStates(done, op_done)
+            half_done, op_done = begin, op_begin
+        states = self._states = TransactionStates(half_done, op_done)
         ended: set[int] = set()
         for op_offset in range(op_done, op_end):
             named = self._named_by(op_offset)
             ended.update(named)
             states.op_written(op_offset, named)
-        for offset in range(done, end):
+        for offset in range(half_done, end):
             self._learn(offset, ended)
         states.learned()
         for offset in range(states.done, end):
@@ -349,8 +349,8 @@ class HalfMessages:
         candidates = [raw] if raw is not None else []
         unique = half.properties.get(UNIQ_KEY)
         if unique:
-            found = self._store.find_by_key(topic, unique, _SAME_KEY, 0, _FOREVER)
-            candidates += [record for _, record in found.records]
+            result = self._store.find_by_key(topic, unique, _SAME_KEY, 0, _FOREVER)
+            candidates += [record for _, record in result.records]
         return any(_is_commit_of(half, decode(raw)) for raw in candidates)
 
     def _named_by(self, op_offset: int) -> list[int]:

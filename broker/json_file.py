@@ -93,9 +93,9 @@ class JsonFile:
 
         Raises NotSaved.
         """
-        mine = self._changes
+        change = self._changes
         async with self._lock:
-            if self._written >= mine:
+            if self._written >= change:
                 return
             upto = self._changes
             try:

@@ -42,10 +42,10 @@ async def run_restarting(
     bound = ""
     while True:
         life = make(bound)
-        began = trio.current_time()
+        start = trio.current_time()
         await life.run(task_status=trio.TASK_STATUS_IGNORED if bound else task_status)
         if not life.restart_reason:
             return
         bound = life.bound
         log.warning("this broker restarts: %s", life.restart_reason)
-        await trio.sleep(max(began + _SHORTEST_RUN_SECONDS - trio.current_time(), 0))
+        await trio.sleep(max(start + _SHORTEST_RUN_SECONDS - trio.current_time(), 0))

@@ -46,7 +46,7 @@ Attempt = Callable[[bool], Answer | Deferred | int]
 class Parked:
     """One parked pull."""
 
-    __slots__ = ("attempt", "connection", "deadline", "order", "request", "together", "watermark")
+    __slots__ = ("attempt", "connection", "deadline", "group", "order", "request", "watermark")
 
     def __init__(self, request: Request, watermark: Watermark, deadline: float, order: int, attempt: Attempt) -> None:
         self.request = request
@@ -55,18 +55,18 @@ class Parked:
         self.deadline = deadline
         self.order = order
         self.attempt: Attempt | None = attempt  # None: answered or dropped
-        self.together: Together | None = None
+        self.group: PullGroup | None = None
 
     def __lt__(self, other: Parked) -> bool:
         return (self.deadline, self.order) < (other.deadline, other.order)
 
 
-class Together:
+class PullGroup:
     """The pulls that wait for one offset of one queue: a send that wakes 50,000 of them marks them as one."""
 
     __slots__ = ("key", "pulls", "waiter")
 
-    def __init__(self, watermark: Watermark, offset: int, reached: Callable[[Together], None]) -> None:
+    def __init__(self, watermark: Watermark, offset: int, reached: Callable[[PullGroup], None]) -> None:
         self.key = watermark, offset
         self.pulls: dict[Parked, None] = {}
         self.waiter = watermark.call_at(offset, lambda: reached(self))
@@ -84,9 +84,9 @@ class LongPoll:
         self._settings = settings
         self._of_connection: dict[Hashable, set[Parked]] = {}
         self._parked = 0
-        self._together: dict[tuple[Watermark, int], Together] = {}
+        self._groups: dict[tuple[Watermark, int], PullGroup] = {}
         self._ready: list[Parked] = []
-        self._reached: list[Together] = []
+        self._reached: list[PullGroup] = []
         self._deadlines: list[Parked] = []  # a heap; those answered meanwhile stay until they surface
         self._orders = count()
         self._answers: dict[Connection, list[tuple[Request, Answer]]] = {}  # of this turn, not sent yet
@@ -122,8 +122,8 @@ class LongPoll:
         """
         if self._reached:
             reached, self._reached = self._reached, []
-            for together in reached:
-                self._ready.extend(together.pulls)
+            for group in reached:
+                self._ready.extend(group.pulls)
         ready, self._ready = self._ready, []
         if not ready:
             return
@@ -182,16 +182,16 @@ class LongPoll:
             self._ready.append(parked)
             return
         key = parked.watermark, offset
-        together = self._together.get(key)
-        if together is None:
-            together = self._together[key] = Together(parked.watermark, offset, self._wake)
-        together.pulls[parked] = None
-        parked.together = together
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = PullGroup(parked.watermark, offset, self._wake)
+        group.pulls[parked] = None
+        parked.group = group
 
-    def _wake(self, together: Together) -> None:
+    def _wake(self, group: PullGroup) -> None:
         """Called inside `advance`, so it only records the wakeup."""
-        del self._together[together.key]
-        self._reached.append(together)
+        del self._groups[group.key]
+        self._reached.append(group)
 
     def _try(self, parked: Parked, last: bool) -> None:
         attempt = parked.attempt
@@ -228,9 +228,9 @@ class LongPoll:
         if parked.attempt is not None:
             parked.attempt = None
             self._parked -= 1
-            together, parked.together = parked.together, None
-            if together is not None:
-                together.pulls.pop(parked, None)
-                if not together.pulls and self._together.get(together.key) is together:
-                    del self._together[together.key]
-                    together.waiter.cancel()
+            group, parked.group = parked.group, None
+            if group is not None:
+                group.pulls.pop(parked, None)
+                if not group.pulls and self._groups.get(group.key) is group:
+                    del self._groups[group.key]
+                    group.waiter.cancel()

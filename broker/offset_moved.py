@@ -38,19 +38,19 @@ class OffsetMovedEvents:
         self._clock = clock
         self._total = total
         self._minute = 0
-        self._told: set[tuple[str, str, int]] = set()  # this minute
+        self._announced: set[tuple[str, str, int]] = set()  # this minute
 
-    def moved(self, group: str, topic: str, queue_id: int, asked: int, following: int) -> None:
+    def moved(self, group: str, topic: str, queue_id: int, requested: int, following: int) -> None:
         """A pull's offset was corrected."""
         now = self._clock()
         if now // MINUTE_MS != self._minute:
             self._minute = now // MINUTE_MS
-            self._told.clear()
+            self._announced.clear()
         key = (group, topic, queue_id)
-        if topic == OFFSET_MOVED_EVENT or key in self._told or len(self._told) >= MOST_A_MINUTE:
+        if topic == OFFSET_MOVED_EVENT or key in self._announced or len(self._announced) >= MOST_A_MINUTE:
             return
-        self._told.add(key)
-        event = OffsetMovedEvent(group, WireQueue(self._identity.name, queue_id, topic), following, asked)
+        self._announced.add(key)
+        event = OffsetMovedEvent(group, WireQueue(self._identity.name, queue_id, topic), following, requested)
         properties = message_properties.encode({"KEYS": topic, "TAGS": group, "WAIT": "false"}).encode()
         host = self._identity.store_host
         try:

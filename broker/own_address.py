@@ -20,9 +20,9 @@ _ELSEWHERE = ("203.0.113.1", 9)  # reserved for documentation (RFC 5737): no hos
 def own_address(name_servers: Iterable[str]) -> str:
     """An IPv4 address of this host; 127.0.0.1 if it has no other."""
     for place in [*map(split_address, name_servers), _ELSEWHERE]:
-        found = _towards(*place)
-        if found:
-            return found
+        address = _local_address_towards(*place)
+        if address:
+            return address
     try:
         return socket.gethostbyname(socket.gethostname())
     except OSError:
@@ -34,12 +34,12 @@ def ip_of(host: str) -> str:
     return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
 
 
-def _towards(host: str, port: int) -> str:
+def _local_address_towards(host: str, port: int) -> str:
     """Our source address for a destination; empty if there is no route or it is this host itself."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((host, port))
         except OSError:
             return ""
-        found: str = probe.getsockname()[0]
-    return "" if found.startswith("127.") else found
+        address: str = probe.getsockname()[0]
+    return "" if address.startswith("127.") else address

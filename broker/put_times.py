@@ -40,16 +40,16 @@ class PutTimes:
 
     def __init__(self) -> None:
         self._counts = [0] * len(BOUNDS)
-        self._before = list(self._counts)  # at the beginning of this minute
+        self._counts_before = list(self._counts)  # at the beginning of this minute
         self._minute = list(self._counts)  # in the last one
-        self._began: int | None = None
-        self._known = 0
+        self._minute_start: int | None = None
+        self._known_sends = 0
         self.longest_ms = 0.0
         self.total_ms = 0.0
 
     def turn(self, sends: int, ms: float) -> None:
         """A turn has ended. `sends`: how many the broker has answered at once since it started."""
-        new, self._known = sends - self._known, sends
+        new, self._known_sends = sends - self._known_sends, sends
         if new > 0:
             self.note(new, ms)
 
@@ -62,29 +62,31 @@ class PutTimes:
 
     def tick(self, now: int) -> None:
         """Every ten seconds."""
-        if self._began is None:
-            self._began = now
-        elif now - self._began >= WINDOW_MS:
-            self._minute = [count - before for count, before in zip(self._counts, self._before, strict=True)]
-            self._before, self._began = list(self._counts), now
+        if self._minute_start is None:
+            self._minute_start = now
+        elif now - self._minute_start >= WINDOW_MS:
+            self._minute = [
+                count - count_before for count, count_before in zip(self._counts, self._counts_before, strict=True)
+            ]
+            self._counts_before, self._minute_start = list(self._counts), now
 
     def minute(self) -> Mapping[str, int]:
         """RocketMQ's thirteen counts of the last full minute."""
-        found, at = {}, 0
+        counts, begin = {}, 0
         for name, bound in NAMED.items():
-            until = BOUNDS.index(bound) + 1
-            found[name] = sum(self._minute[at:until])
-            at = until
-        return found
+            end = BOUNDS.index(bound) + 1
+            counts[name] = sum(self._minute[begin:end])
+            begin = end
+        return counts
 
     def percentile(self, share: float) -> float:
         """In milliseconds: the bound below which that share of the last full minute's sends were. 0 if there were
         none."""
-        wanted = share * sum(self._minute)
-        seen = 0
+        target = share * sum(self._minute)
+        cumulative = 0
         for bound, count in zip(BOUNDS, self._minute, strict=True):
-            seen += count
-            if count and seen >= wanted:
+            cumulative += count
+            if count and cumulative >= target:
                 return min(bound, self.longest_ms)
         return 0.0
 

@@ -107,13 +107,13 @@ class QueueLocks(Generic[Queue]):
     def expire(self, now: int) -> None:
         """Drop expired locks, so that groups that left cost nothing."""
         for group, locks in list(self._groups.items()):
-            kept = {queue: lock for queue, lock in locks.items() if lock.held(now, self._lifetime)}
-            if kept:
-                self._groups[group] = kept
+            remaining = {queue: lock for queue, lock in locks.items() if lock.held(now, self._lifetime)}
+            if remaining:
+                self._groups[group] = remaining
             else:
                 del self._groups[group]
-            self._count -= len(locks) - len(kept)
-            self.version += len(locks) - len(kept)
+            self._count -= len(locks) - len(remaining)
+            self.version += len(locks) - len(remaining)
 
     # ---- for the next master
 

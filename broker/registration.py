@@ -79,7 +79,7 @@ class Registration:
         self.epoch: Callable[[], int] = lambda: 0
         """Where replicas elect their master: of the leader that this broker is, or follows."""
         self._changes = 0
-        self._news = trio.lowlevel.ParkingLot()  # tasks that wait for a change
+        self._changed = trio.lowlevel.ParkingLot()  # tasks that wait for a change
         self._tries = trio.lowlevel.ParkingLot()  # tasks that wait for attempts to end
         self.on_master: Callable[[str, str], None] = lambda address, ha_address: None
         """Told of the master of our name, its ordinary address and its port for slaves, when a name server names
@@ -88,23 +88,23 @@ class Registration:
     def register_soon(self) -> None:
         """Something has changed; register with every name server soon."""
         self._changes += 1
-        self._news.unpark_all()
+        self._changed.unpark_all()
 
     async def register_now(self) -> None:
         """Something has changed; wait until every name server has it, or could not be reached. Requires: `run` runs."""
         self.register_soon()
-        await self.told()
+        await self.wait_registered()
 
-    async def told(self) -> None:
+    async def wait_registered(self) -> None:
         """Wait until every name server has all changes so far, or could not be reached."""
-        mine = self._changes
-        while any(place.tried < mine for place in self._places):
+        change = self._changes
+        while any(place.tried < change for place in self._places):
             await self._tries.park()
 
-    async def known(self) -> None:
+    async def wait_registered_briefly(self) -> None:
         """The same, for a moment at most."""
         with trio.move_on_after(MOST_WAIT):
-            await self.told()
+            await self.wait_registered()
 
     def places(self) -> Iterator[tuple[str, bool]]:
         """Each name server, and whether it has this broker, as far as is known."""
@@ -134,7 +134,7 @@ class Registration:
             await trio.sleep(LEAST_PAUSE)
             with trio.move_on_after(pause - LEAST_PAUSE):
                 while self._changes <= place.tried:
-                    await self._news.park()
+                    await self._changed.park()
 
     async def unregister(self) -> None:
         """Unregister at all name servers, so that clients leave at once."""
@@ -161,7 +161,7 @@ class Registration:
         mask = config.broker_permission | PERM_INHERIT
         if config.compressed_register:
             topics = list(self._topics)
-            configs = ((topic.to_config(mask) for topic in some) for some in in_pieces(topics))
+            configs = ((topic.to_config(mask) for topic in part) for part in in_pieces(topics))
             pieces = compressed_pieces(self._topics.version, len(topics), configs)
         else:
             pieces = json_pieces(self._topics.pieces(mask))

@@ -58,7 +58,7 @@ class ReplicaGroup:
         network: Network,
         dial: Dial,
         tls: TlsContexts | OwnContext | None,
-        chance: random.Random,
+        rng: random.Random,
         coordination: Coordination | None,
         config: Callable[[], FailoverConfig],
     ) -> None:
@@ -68,7 +68,7 @@ class ReplicaGroup:
         self._network = network
         self._dial = dial
         self._tls = tls
-        self._chance = chance
+        self._rng = rng
         self._loaded = loaded
         self._config = config
         self._coordination = coordination or _etcd(loaded, identity, network)
@@ -80,7 +80,7 @@ class ReplicaGroup:
         """Finish an earlier run's intent. REQUIRES a store that is not open. Raises StateUnreadable, OSError."""
         store_config = self._loaded[StoreConfig]
         file = OwnStateFile(self._disk, store_config)
-        state = file.open(f"{self._chance.getrandbits(48):012x}")
+        state = file.open(f"{self._rng.getrandbits(48):012x}")
         self._state = truncation.finish(self._disk, store_config, file, state)
         self._file = file
 
@@ -102,7 +102,7 @@ class ReplicaGroup:
             myself, member, self._identity.address, self._store, replica, self._file, self._dial, stage.settle, silence
         )
         coordinator = self._coordination(member, config.lease_seconds)
-        group = f"{self._chance.getrandbits(48):012x}"
+        group = f"{self._rng.getrandbits(48):012x}"
         self.driver = Driver(ground, self._state, coordinator, port, self._config, self._disk, stage, group)
         self.driver.replica_address = config.replica_address or join_address(host, split_address(address)[1])
         log.info("this broker is replica %s of %s", member, self._identity.name)
@@ -113,8 +113,8 @@ class ReplicaGroup:
         from rocketlet.broker.config import BrokerConfig
 
         broker = self._loaded[BrokerConfig]
-        chosen = self._config().replica_listen_port
-        return broker.bind_address, chosen or (broker.listen_port and broker.listen_port + REPLICA_PORT_STEP)
+        port = self._config().replica_listen_port
+        return broker.bind_address, port or (broker.listen_port and broker.listen_port + REPLICA_PORT_STEP)
 
     def table(self) -> dict[str, str]:
         """The state for display, in runtime info, in `haStatus` and in the console."""
@@ -143,9 +143,14 @@ class ReplicaGroup:
         end = self._store.log.end
         return [
             HAConnectionRuntimeInfo(
-                one.address or member, one.acked, max(end - one.acked, 0), member in in_sync.state.insync, 0, one.acked
+                replica.address or member,
+                replica.acked,
+                max(end - replica.acked, 0),
+                member in in_sync.state.insync,
+                0,
+                replica.acked,
             )
-            for member, one in in_sync.replicas.items()
+            for member, replica in in_sync.replicas.items()
         ]
 
     def wrap(self, table: HandlerTable) -> HandlerTable:

@@ -93,12 +93,12 @@ class RoleFile:
         if data is None:
             return self._configured
         try:
-            known = msgspec.json.decode(data, type=dict[str, dict[str, Any]])
-            if Standing(**known["configured"]) != self._configured:
+            content = msgspec.json.decode(data, type=dict[str, dict[str, Any]])
+            if Standing(**content["configured"]) != self._configured:
                 log.warning("%s is not followed any more: the settings have changed since", self._path)
                 return self._configured
-            told = known["now"]
-            return Standing(BrokerRole(told["role"]), int(told["broker_id"]), str(told["master"]))
+            now = content["now"]
+            return Standing(BrokerRole(now["role"]), int(now["broker_id"]), str(now["master"]))
         except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
             raise SettingsError(
                 f"{self._path} cannot be read ({error}): delete it to have brokerRole and brokerId of the settings"
@@ -137,7 +137,7 @@ class Role:
         self._changed = changed
         self._scope = trio.CancelScope()
         self._settled = trio.lowlevel.ParkingLot()
-        self._wanted = standing
+        self._target = standing
         self._has_begun = False  # the duty of `now`
         self.now = standing
 
@@ -159,26 +159,26 @@ class Role:
                 self._has_begun = True
                 self._settled.unpark_all()
             # A cancellation from outside raises and does not get here.
-            self._take(self._wanted)
+            self._take(self._target)
 
     async def become(self, standing: Standing) -> None:
         """Change the role. Returns when the new duty has started; the decision is durable before that.
 
         Raises OSError, or Superseded if another change came first.
         """
-        if standing == self._wanted == self.now:
+        if standing == self._target == self.now:
             return
         if self._file is not None:  # electing replicas have nothing to remember
             self._file.write(standing)
-        self._wanted = standing
+        self._target = standing
         # From here on the old role is over: a master accepts no more sends, whatever its tasks still do.
         self._identity.slave = True
         self._changed()
         self._scope.cancel()
         self._settled.unpark_all()  # callers whose change this replaces
         while not self._has_begun or self.now != standing:
-            if self._wanted != standing:
-                raise Superseded(f"somebody made this broker a {self._wanted.role.value} meanwhile")
+            if self._target != standing:
+                raise Superseded(f"somebody made this broker a {self._target.role.value} meanwhile")
             await self._settled.park()
 
     def _take(self, standing: Standing) -> None:

@@ -41,13 +41,13 @@ class SlowGroups:
     def stop_slow_ones(self) -> None:
         threshold = self._settings.now.consumer_fallbehind_threshold
         for group in list(self._groups):
-            behind = self.bytes_behind(group.groupName) if group.consumeEnable else 0
-            if behind > threshold:
+            lag = self.bytes_behind(group.groupName) if group.consumeEnable else 0
+            if lag > threshold:
                 log.error(
                     "group %s is %d bytes of the log behind (consumerFallbehindThreshold %d): it may not consume any "
                     "more until an administrator enables it",
                     group.groupName,
-                    behind,
+                    lag,
                     threshold,
                 )
                 self._groups.disable_consume(group.groupName)

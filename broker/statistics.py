@@ -168,9 +168,9 @@ class Statistics:
             yield
         self._put.pop(topic, None)
         for key in [key for key in [*self._got, *self._sent_back] if group in ("", key[0]) and topic in ("", key[1])]:
-            got = self._got.get(key, {})
-            for queue_id in list(got):
-                got.pop(queue_id, None)
+            flows = self._got.get(key, {})
+            for queue_id in list(flows):
+                flows.pop(queue_id, None)
                 self.pull_flows.pop((*key, queue_id), None)
                 yield
             self._got.pop(key, None)
@@ -212,7 +212,7 @@ class Statistics:
 
     def per_second(self, number: str, seconds: int, now: int) -> float:
         """The rate of one of the totals over that many seconds, or since the start."""
-        earlier = next((one for one in reversed(self._totals) if now - one.time >= seconds * 1000), None)
+        earlier = next((sample for sample in reversed(self._totals) if now - sample.time >= seconds * 1000), None)
         earlier = earlier or (self._totals[0] if self._totals else None)
         if earlier is None or earlier.time >= now:
             return 0.0
@@ -257,10 +257,10 @@ class Statistics:
 
     def flows(self) -> list[Flow]:
         """Every flow, for its next sample."""
-        found = [self.put, self.got, *self._sent_back.values()]
+        result = [self.put, self.got, *self._sent_back.values()]
         for flows in chain(self._put.values(), self._got.values()):
-            found.extend(flows.values())
-        return found
+            result.extend(flows.values())
+        return result
 
 
 def _of_queue(flows: dict[int, Flow], queue_id: str) -> list[Flow]:

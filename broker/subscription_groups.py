@@ -47,13 +47,13 @@ class SubscriptionGroups:
         self._groups = {name: SubscriptionGroupConfig(groupName=name) for name in sorted(names.SYSTEM_GROUPS)}
         self.version = DataVersion(0, clock())
         # The lookup of existing groups, which is all that a group's pulls need after the first.
-        self.known: Callable[[str], SubscriptionGroupConfig | None] = self._groups.get
+        self.get: Callable[[str], SubscriptionGroupConfig | None] = self._groups.get
 
     def find(self, name: str) -> SubscriptionGroupConfig | None:
         """The group, created now if it is new and the settings allow it."""
-        found = self._groups.get(name)
-        if found is not None:
-            return found
+        group = self._groups.get(name)
+        if group is not None:
+            return group
         allowed = self._settings.now.auto_create_subscription_group or name.startswith(names.SYSTEM_GROUP_PREFIX)
         if not allowed or not names.is_group_name(name):
             return None
@@ -65,8 +65,8 @@ class SubscriptionGroups:
 
     def update(self, group: SubscriptionGroupConfig) -> None:
         """Create or replace a group for an administrator. Requires: a checked name."""
-        known = group.groupName in self._groups
-        log.info("group %s %s by an administrator: %r", group.groupName, "updated" if known else "created", group)
+        is_known = group.groupName in self._groups
+        log.info("group %s %s by an administrator: %r", group.groupName, "updated" if is_known else "created", group)
         self._put(group)
 
     def disable_consume(self, name: str) -> None:
@@ -83,10 +83,10 @@ class SubscriptionGroups:
         self._changed()
         return True
 
-    def follow(self, groups: Iterable[SubscriptionGroupConfig], gone: Iterable[str], version: DataVersion) -> None:
+    def follow(self, groups: Iterable[SubscriptionGroupConfig], removed: Iterable[str], version: DataVersion) -> None:
         """Adopt the master's groups, and its version of the table. Requires: checked names."""
         self._groups.update((group.groupName, group) for group in groups)
-        for name in gone:
+        for name in removed:
             if self._groups.pop(name, None) is not None:
                 log.info("group %s was deleted at the master", name)
         self.version = version
@@ -105,10 +105,10 @@ class SubscriptionGroups:
         """All of it, as the answer to request 201 has it."""
         return SubscriptionGroupTable(self.version, dict(self._groups))
 
-    def pieces(self, between: bytes = b",") -> Iterator[bytes]:
+    def pieces(self, separator: bytes = b",") -> Iterator[bytes]:
         """The JSON of `to_body`, also of subscriptionGroup.json."""
         yield b'{"dataVersion":%b,"subscriptionGroupTable":' % msgspec.json.encode(self.version)
-        yield from object_pieces(dict(self._groups).items(), between)
+        yield from object_pieces(dict(self._groups).items(), separator)
         yield b"}"
 
     def load(self, body: Any) -> None:

@@ -34,13 +34,13 @@ DELAY_OFFSET_SECONDS = 10.0
 FILTER_SECONDS = 10.0
 
 
-class News:
+class ChangeSignal:
     """Announces changes; costs next to nothing while no task waits."""
 
     def __init__(self) -> None:
         self._waiting = trio.lowlevel.ParkingLot()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         if self._waiting:
             self._waiting.unpark_all()
 
@@ -68,7 +68,7 @@ class Tables:
         self.modes = RequestModes()
         self.tombstones = Tombstones()
         self.topics_file = JsonFile(
-            disk, f"{root}/config/topics.json", pieces=lambda: self.topics.pieces(between=LINES)
+            disk, f"{root}/config/topics.json", pieces=lambda: self.topics.pieces(separator=LINES)
         )
         self.groups_file = JsonFile(
             disk, f"{root}/config/subscriptionGroup.json", pieces=lambda: self.groups.pieces(LINES)
@@ -84,9 +84,9 @@ class Tables:
             disk, f"{root}/config/messageRequestMode.json", lambda: self.modes.to_body().builtins()
         )
         self.tombstones_file = JsonFile(disk, f"{root}/rocketlet/tombstones.json", self.tombstones.to_body)
-        self.news = News()
+        self.changes = ChangeSignal()
         """Wakes whoever waits for a change of any table."""
-        self.offsets.on_change = self.news.tell
+        self.offsets.on_change = self.changes.notify
         # The last written versions of tables that count their own changes.
         self._written = {self.offsets_file: 0, self.filters_file: 0, self.delays_file: 0}
 
@@ -136,18 +136,18 @@ class Tables:
         """Record for slaves that something was deleted, at this end of the log."""
         self.tombstones.add(kind, name, log_offset)
         self.tombstones_file.changed()
-        self.news.tell()
+        self.changes.notify()
 
     def fit(self, store: MessageStore) -> None:
         """Make the tables consistent with the log when a slave becomes the master: the master may have gone before all
         its tables were replicated. Topics with messages are created, offsets beyond their queues are moved back."""
         deleted = {stone.name: stone.log_offset for stone in self.tombstones.after(0) if stone.kind == TOPIC}
-        found: dict[str, int] = {}
+        queue_counts: dict[str, int] = {}
         for queue in store.queues:
             if self.topics.get(queue.topic) is None and queue.log_end() > deleted.get(queue.topic, 0):
-                found[queue.topic] = max(found.get(queue.topic, 0), queue.queue_id + 1)
+                queue_counts[queue.topic] = max(queue_counts.get(queue.topic, 0), queue.queue_id + 1)
         least = self._settings.now.default_topic_queue_nums
-        for name, queues in found.items():
+        for name, queues in queue_counts.items():
             is_one_queued = name.startswith((RETRY_PREFIX, DLQ_PREFIX))
             self.topics.create(name, queues if is_one_queued else max(queues, least), reason="for messages in the log")
         moved = self.offsets.keep_below(store.queue_end)
@@ -156,12 +156,12 @@ class Tables:
 
     def _topics_changed(self) -> None:
         self.topics_file.changed()
-        self.news.tell()
+        self.changes.notify()
         self._on_topics()
 
     def _groups_changed(self) -> None:
         self.groups_file.changed()
-        self.news.tell()
+        self.changes.notify()
 
     def _versions(self) -> dict[JsonFile, int]:
         return {

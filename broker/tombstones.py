@@ -59,12 +59,12 @@ class Tombstones:
 
     def has(self, stone: Tombstone) -> bool:
         """Whether this deletion is already known, under any number."""
-        known = self._stones.get((stone.kind, stone.name))
-        return known is not None and known.log_offset == stone.log_offset
+        present = self._stones.get((stone.kind, stone.name))
+        return present is not None and present.log_offset == stone.log_offset
 
     def to_body(self) -> dict[str, Any]:
         """The content of rocketlet/tombstones.json."""
-        gone = [[one.number, one.kind, one.name, one.log_offset] for one in self._stones.values()]
+        gone = [[stone.number, stone.kind, stone.name, stone.log_offset] for stone in self._stones.values()]
         return {"next": self._next, "gone": gone}
 
     def load(self, body: Any) -> None:

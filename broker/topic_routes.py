@@ -36,23 +36,23 @@ class TopicRoutes:
         self._settings = settings
         self._topics = topics
         self._pool = pool
-        self._known: dict[str, tuple[float, list[WireQueue]]] = {}
+        self._cached: dict[str, tuple[float, list[WireQueue]]] = {}
 
     async def queues(self, topic: str) -> list[WireQueue]:
         """The readable queues, in an order that all brokers agree on; only our own if no name server answers."""
-        found = self._known.get(topic)
-        if found is not None and trio.current_time() - found[0] < REMEMBERED_SECONDS:
-            return found[1]
-        queues = await self._asked(topic)
+        cached = self._cached.get(topic)
+        if cached is not None and trio.current_time() - cached[0] < REMEMBERED_SECONDS:
+            return cached[1]
+        queues = await self._queues_by_name_server(topic)
         if queues is None:
             own = self._topics.get(topic)
             return [WireQueue(self._identity.name, queue, topic) for queue in range(own.read if own else 0)]
-        if len(self._known) >= MOST_REMEMBERED:
-            self._known.clear()
-        self._known[topic] = (trio.current_time(), queues)
+        if len(self._cached) >= MOST_REMEMBERED:
+            self._cached.clear()
+        self._cached[topic] = (trio.current_time(), queues)
         return queues
 
-    async def _asked(self, topic: str) -> list[WireQueue] | None:
+    async def _queues_by_name_server(self, topic: str) -> list[WireQueue] | None:
         command = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoHeader(topic))
         for address in self._settings.now.namesrv_addr:
             try:

@@ -163,9 +163,9 @@ class TopicTable:
 
         None if the table is full or the name is illegal.
         """
-        found = self._topics.get(name)
-        if found is not None:
-            return found
+        present = self._topics.get(name)
+        if present is not None:
+            return present
         topic = Topic(name, queues, queues, sys_flag=sys_flag)
         return topic if self._create(topic, reason) else None
 
@@ -187,14 +187,14 @@ class TopicTable:
         self._changed()
         return True
 
-    def follow(self, topics: Iterable[Topic], gone: Iterable[str], version: DataVersion) -> None:
+    def follow(self, topics: Iterable[Topic], removed: Iterable[str], version: DataVersion) -> None:
         """Adopt the master's topics, and its version of the table. Requires: checked names."""
         for topic in topics:
             old = self._topics.get(topic.name)
             if old is not None:
                 topic.flows = old.flows
             self._topics[topic.name] = topic
-        for name in gone:
+        for name in removed:
             if self._topics.pop(name, None) is not None:
                 log.info("topic %s was deleted at the master", name)
         self.version = version
@@ -221,12 +221,12 @@ class TopicTable:
         topics = self._topics.values()
         return TopicConfigTable(self.version, {topic.name: topic.to_config(mask) for topic in topics})
 
-    def pieces(self, mask: int = -1, between: bytes = b",") -> Iterator[bytes]:
+    def pieces(self, mask: int = -1, separator: bytes = b",") -> Iterator[bytes]:
         """The JSON of `to_body`, also of topics.json. A topic created between two pieces is in the next text, which its
         change requests."""
         yield b'{"dataVersion":%b,"topicConfigTable":' % msgspec.json.encode(self.version)
         rows = ((topic.name, topic.to_config(mask)) for topic in list(self._topics.values()))
-        yield from object_pieces((row for row in rows if row[0] in self._topics), between)
+        yield from object_pieces((row for row in rows if row[0] in self._topics), separator)
         yield b"}"
 
     def load(self, body: Any) -> None:

@@ -99,12 +99,12 @@ class TransactionCheck:
         """One round. Raises StoreError if the store accepts nothing now; completed work stays done."""
         start = self._clock()
         offset = self._halves.next_open()
-        seen = 0
+        count = 0
         try:
             while offset < self._halves.end() and await self._look_at(offset, start):
                 offset += 1
-                seen += 1
-                if seen % BATCH == 0:
+                count += 1
+                if count % BATCH == 0:
                     self._settle()
                     await trio.lowlevel.checkpoint()
         finally:
@@ -145,10 +145,10 @@ class TransactionCheck:
             self._ask(copy or half)
         return True
 
-    def _put_back(self, half: Half, more: dict[str, str]) -> Half | None:
+    def _put_back(self, half: Half, properties: dict[str, str]) -> Half | None:
         """The copy that represents it from now on; None if it cannot be stored with these additional properties."""
         try:
-            return self._halves.put_back(half, half.properties | more)
+            return self._halves.put_back(half, half.properties | properties)
         except MessageIllegal as error:
             if half.offset not in self._counted:
                 log.warning("the half message at %d is asked about where it is: %s", half.offset, error)

@@ -43,13 +43,13 @@ class TransactionStates:
     def __init__(self, done: int, op_done: int) -> None:
         self.done = done
         self.op_done = op_done
-        self._over: set[int] = set()
+        self._ended: set[int] = set()
         self._ops: deque[tuple[int, int]] = deque()  # op offset, highest half offset it refers to
         self._copies: dict[bytes, Place] = {}  # key of a transaction that continues in a copy -> the copy
-        self._known: dict[bytes, int] = {}  # while learning: key -> its newest message so far
+        self._newest: dict[bytes, int] = {}  # while learning: key -> its newest message so far
 
     def is_over(self, offset: int) -> bool:
-        return offset < self.done or offset in self._over
+        return offset < self.done or offset in self._ended
 
     def copy_of(self, key: bytes) -> Place | None:
         """The copy in which a transaction continues, if it was put back and is not over."""
@@ -57,7 +57,7 @@ class TransactionStates:
 
     def ended(self, offset: int, key: bytes) -> None:
         """Committed, rolled back or given up."""
-        self._over.add(offset)
+        self._ended.add(offset)
         copy = self._copies.get(key)
         if copy is not None and copy.offset == offset:
             del self._copies[key]
@@ -65,7 +65,7 @@ class TransactionStates:
 
     def put_back(self, offset: int, copy: Place, key: bytes) -> None:
         """The message is in the half queue again, at `copy`."""
-        self._over.add(offset)
+        self._ended.add(offset)
         self._copies[key] = copy
         self._advance()
 
@@ -75,19 +75,19 @@ class TransactionStates:
 
     def found(self, offset: int, key: bytes) -> None:
         """While learning, in the order of the queue: a message that was never put back."""
-        self._known[key] = offset
+        self._newest[key] = offset
 
     def found_copy(self, copy: Place, key: bytes) -> None:
         """While learning: a copy, which now represents the message of its key."""
-        older = self._known.get(key)
+        older = self._newest.get(key)
         if older is not None:
-            self._over.add(older)
-        self._known[key] = copy.offset
+            self._ended.add(older)
+        self._newest[key] = copy.offset
         self._copies[key] = copy
 
     def learned(self) -> None:
         """The whole queue has been learned."""
-        self._known = {}
+        self._newest = {}
         self._advance()
 
     def op_written(self, op_offset: int, offsets: Iterable[int]) -> None:
@@ -97,21 +97,21 @@ class TransactionStates:
 
     def skip_to(self, done: int, op_done: int) -> None:
         """Everything before was deleted from the queues with old files."""
-        self._over = {offset for offset in self._over if offset >= done}
+        self._ended = {offset for offset in self._ended if offset >= done}
         self.done = max(self.done, done)
         self.op_done = max(self.op_done, op_done)
         self._copies = {key: copy for key, copy in self._copies.items() if copy.offset >= done}
         self._advance()
 
     def statistics(self) -> TransactionStatistics:
-        return TransactionStatistics(self.done, self.op_done, len(self._over), len(self._copies))
+        return TransactionStatistics(self.done, self.op_done, len(self._ended), len(self._copies))
 
     def __repr__(self) -> str:
         return f"<TransactionStates {self.statistics()}>"
 
     def _advance(self) -> None:
-        while self.done in self._over:
-            self._over.remove(self.done)
+        while self.done in self._ended:
+            self._ended.remove(self.done)
             self.done += 1
         while self._ops and self._ops[0][1] < self.done:
             op_offset, _ = self._ops.popleft()

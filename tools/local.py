@@ -255,9 +255,9 @@ class LocalStack:
         """Wait until a member other than `but` leads, and the name servers know it. Returns its name."""
         while (found := self.master(name)) in (None, but):
             await trio.sleep(_LOOK_SECONDS)
-        assert found is not None
-        await self.brokers[found].registration.known()
-        return found
+        assert master is not None
+        await self.brokers[master].registration.wait_registered_briefly()
+        return master
 
     def kill_master(self, name: str = "broker-a") -> str:
         """`kill` the leader of the replicas of that name. Returns its name."""

@@ -63,25 +63,25 @@ def is_hit(positions: Sequence[int], bit_map: bytes) -> bool:
 def _positions(text: str, hashes: int, bits: int) -> tuple[int, ...]:
     number = _murmur3(text.encode())
     low, high = number & 0xFFFFFFFF, number >> 32
-    found = []
+    positions = []
     for i in range(1, hashes + 1):
         combined = to_int32(low + i * high)
-        found.append((combined if combined >= 0 else ~combined) % bits)
-    return tuple(found)
+        positions.append((combined if combined >= 0 else ~combined) % bits)
+    return tuple(positions)
 
 
 def _murmur3(data: bytes) -> int:
     """The first half of MurmurHash3 x64 128, seed 0."""
     h1 = h2 = 0
-    whole = len(data) & ~15
-    for at in range(0, whole, 16):
+    blocks_end = len(data) & ~15
+    for at in range(0, blocks_end, 16):
         k1 = int.from_bytes(data[at : at + 8], "little")
         k2 = int.from_bytes(data[at + 8 : at + 16], "little")
         h1 ^= _rotated(k1 * _C1, 31) * _C2 & _MASK
         h1 = ((_rotated(h1, 27) + h2) * 5 + 0x52DCE729) & _MASK
         h2 ^= _rotated(k2 * _C2, 33) * _C1 & _MASK
         h2 = ((_rotated(h2, 31) + h1) * 5 + 0x38495AB5) & _MASK
-    tail = data[whole:]
+    tail = data[blocks_end:]
     h2 ^= _rotated(int.from_bytes(tail[8:], "little") * _C2, 33) * _C1 & _MASK
     h1 ^= _rotated(int.from_bytes(tail[:8], "little") * _C1, 31) * _C2 & _MASK
     h1 ^= len(data)
@@ -91,9 +91,9 @@ def _murmur3(data: bytes) -> int:
     return _mixed(h1) + _mixed(h2) & _MASK
 
 
-def _rotated(number: int, by: int) -> int:
+def _rotated(number: int, bits: int) -> int:
     number &= _MASK
-    return (number << by | number >> (64 - by)) & _MASK
+    return (number << bits | number >> (64 - bits)) & _MASK
 
 
 def _mixed(number: int) -> int:

@@ -80,9 +80,9 @@ class ConsumerFilters:
             topics.add(subscription.topic)
             if subscription.expression_type == SQL92 and subscription.expression:
                 self._take(group, subscription, now)
-        for known in self.of_group(group):
-            if known.topic not in topics:
-                self._mark_dead(known, now)
+        for old in self.of_group(group):
+            if old.topic not in topics:
+                self._mark_dead(old, now)
 
     def group_left(self, group: str, now: int) -> None:
         """The group's last member has left."""
@@ -94,8 +94,8 @@ class ConsumerFilters:
         filters = self._topics.get(topic)
         if not filters:
             return b""
-        hit = [known.positions for known in filters.values() if known.selector.matches(properties)]
-        return self.bloom.map_of(position for positions in hit for position in positions)
+        matching = [known.positions for known in filters.values() if known.selector.matches(properties)]
+        return self.bloom.map_of(position for positions in matching for position in positions)
 
     def forget_old(self, now: int, kept_ms: int = DAY_MS) -> None:
         """Drop filters that left longer ago."""
@@ -126,20 +126,20 @@ class ConsumerFilters:
             if isinstance(groups, dict) and isinstance(groups.get("groupFilterData"), dict)
             for entry in groups["groupFilterData"].values()
         ]
-        found = []
+        loaded = []
         for entry in entries:
             try:
-                found.append(self._from_json(entry, now))
+                loaded.append(self._from_json(entry, now))
             except (KeyError, TypeError, ValueError, FilterSyntaxError) as error:
                 log.warning("a filter in consumerFilter.json is left out: %s", error)
-        if any(positions != known.positions for known, positions in found):
+        if any(positions != known.positions for known, positions in loaded):
             log.warning(
                 "consumerFilter.json was written for other bit maps; its %d filters wait for their groups' next "
                 "heartbeat (expectConsumerNumUseFilter and maxErrorRateOfBloomFilter decide the maps)",
-                len(found),
+                len(loaded),
             )
             return
-        for known, _ in found[:MAX_FILTERS]:
+        for known, _ in loaded[:MAX_FILTERS]:
             self._put(known)
 
     def __len__(self) -> int:

@@ -70,8 +70,8 @@ def read_double(text: str) -> float:
     trimmed = text.strip(_BLANKS)
     if _DOUBLE(trimmed):
         return float(trimmed if trimmed.endswith(("NaN", "Infinity")) else trimmed.rstrip("fFdD"))
-    if found := _HEX_DOUBLE(trimmed):
-        sign, digits, power = found.groups()
+    if match := _HEX_DOUBLE(trimmed):
+        sign, digits, power = match.groups()
         return _hexadecimal(f"{sign}0x{digits}p{power}", sign)
     raise NotComparable(f"{text!r} is no number")
 

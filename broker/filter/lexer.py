@@ -98,11 +98,11 @@ class Lexer:
         at = self._at
         if at == len(text):
             return Token(END, "", at)
-        found = _TOKEN.match(text, at)
-        if found is None:
+        match = _TOKEN.match(text, at)
+        if match is None:
             raise self.error(_complaint(text, at), at)
-        self._at = found.end()
-        kind, word = found.lastgroup or "", found.group()
+        self._at = match.end()
+        kind, word = match.lastgroup or "", match.group()
         if kind == "sign":
             kind = word
         elif kind == NAME and word.upper() in KEYWORDS:
@@ -125,6 +125,6 @@ def _complaint(text: str, at: int) -> str:
 def _pointer(expression: str, at: int) -> str:
     """The text around the error on one line, and a caret below it."""
     start, end = max(0, at - _SHOWN), at + _SHOWN
-    before, behind = "..." if start else "", "..." if end < len(expression) else ""
-    shown = re.sub(r"[\x00-\x1f\x7f]", " ", expression[start:end])
-    return f"{before}{shown}{behind}\n{' ' * (len(before) + at - start)}^"
+    prefix, suffix = "..." if start else "", "..." if end < len(expression) else ""
+    excerpt = re.sub(r"[\x00-\x1f\x7f]", " ", expression[start:end])
+    return f"{prefix}{excerpt}{suffix}\n{' ' * (len(prefix) + at - start)}^"

@@ -50,18 +50,18 @@ def by_selector(selector: Selector) -> MessageFilter:
     return MessageFilter(by_record=lambda record: selector.matches(properties_of(record)), record_cost=selector.cost)
 
 
-def by_consumer_filter(known: ConsumerFilter, bloom: Bloom) -> MessageFilter:
+def by_consumer_filter(consumer_filter: ConsumerFilter, bloom: Bloom) -> MessageFilter:
     """For an SQL92 expression from the group's heartbeat: stored bits may decide."""
 
     def by_unit(unit: ExtUnit) -> bool:
-        if len(unit.bit_map) != bloom.size or not known.sees_bits_of(unit.store_timestamp):
+        if len(unit.bit_map) != bloom.size or not consumer_filter.sees_bits_of(unit.store_timestamp):
             return True
-        return is_hit(known.positions, unit.bit_map)
+        return is_hit(consumer_filter.positions, unit.bit_map)
 
     def by_record(record: Buffer) -> bool:
-        return known.selector.matches(properties_of(record))
+        return consumer_filter.selector.matches(properties_of(record))
 
-    return MessageFilter(_whatever_its_tags, by_unit, by_record, known.selector.cost)
+    return MessageFilter(_whatever_its_tags, by_unit, by_record, consumer_filter.selector.cost)
 
 
 def _whatever_its_tags(code: int) -> bool:
@@ -76,7 +76,7 @@ def by_origin(retry_topic: str, filters: ConsumerFilters) -> MessageFilter:
     def by_record(record: Buffer) -> bool:
         properties = properties_of(record)
         origin = find(properties, b"RETRY_TOPIC")
-        known = filters.get(origin.decode("utf-8", "replace"), group) if origin else None
-        return known is None or known.selector.matches(properties)
+        consumer_filter = filters.get(origin.decode("utf-8", "replace"), group) if origin else None
+        return consumer_filter is None or consumer_filter.selector.matches(properties)
 
     return MessageFilter(by_record=by_record)

@@ -224,10 +224,10 @@ class _Parser:
         raise self._lexer.error("this is a value, where a condition is needed", node.at)
 
     def _skip(self, kind: str) -> bool:
-        found = self._lexer.peek().kind == kind
-        if found:
+        is_next = self._lexer.peek().kind == kind
+        if is_next:
             self._lexer.take()
-        return found
+        return is_next
 
     def _expect(self, kind: str) -> Token:
         token = self._lexer.peek()

@@ -102,9 +102,9 @@ class ClientRelays:
         if group is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"the consumer group[{header.group}] not online")
         youngest = {member.client_id: member for member in group.members.values()}
-        asked = [member for name, member in youngest.items() if header.clientAddr in (None, "", name)]
-        _refuse_old(asked, V3_0_7_SNAPSHOT)
-        found: dict[str, dict[MessageQueue, int]] = {}
+        members = [member for name, member in youngest.items() if header.clientAddr in (None, "", name)]
+        _refuse_old(members, V3_0_7_SNAPSHOT)
+        tables: dict[str, dict[MessageQueue, int]] = {}
         size = 0
 
         async def ask(member: Member) -> None:
@@ -114,21 +114,21 @@ class ClientRelays:
                 nonlocal size
                 if answer.code == ResponseCode.SUCCESS and size + len(answer.body) <= MOST_STATUS:
                     size += len(answer.body)
-                    found[member.client_id] = ConsumerStatusBody.from_json(answer.body).messageQueueTable
+                    tables[member.client_id] = ConsumerStatusBody.from_json(answer.body).messageQueueTable
             except (RemotingError, BodyError) as error:
                 log.warning("client %s does not tell how far it has consumed: %s", member.client_id, error)
 
-        left = iter(asked)
+        remaining = iter(members)
 
         async def ask_some() -> None:
-            for member in left:
+            for member in remaining:
                 await ask(member)
 
         with trio.move_on_after(2 * STATUS_SECONDS):
             async with trio.open_nursery() as nursery:
-                for _ in range(min(ASKED_AT_ONCE, len(asked))):
+                for _ in range(min(ASKED_AT_ONCE, len(members))):
                     nursery.start_soon(ask_some)
-        return Reply(body=ConsumerStatusBody(consumerTable=found).to_json())
+        return Reply(body=ConsumerStatusBody(consumerTable=tables).to_json())
 
     async def reset_offset(self, request: Request) -> Reply:
         header: ResetOffsetHeader = request.header
@@ -159,19 +159,19 @@ class ClientRelays:
             if present is None:
                 raise Refused(ResponseCode.SYSTEM_ERROR, f"THe consumer group <{header.group}> not exist")
             if header.timestamp == END_OF_QUEUE:
-                wanted = self._store.queue_end(header.topic, queue_id)
+                target = self._store.queue_end(header.topic, queue_id)
             else:
                 look_up = partial(self._store.nearest_offset, header.topic, queue_id, header.timestamp)
-                wanted = max(await self._store.patiently(look_up), 0)
+                target = max(await self._store.patiently(look_up), 0)
             queue = MessageQueue(header.topic, self._identity.name, queue_id)
-            places[queue] = wanted if header.isForce or wanted < present else present
+            places[queue] = target if header.isForce or target < present else present
         return places
 
     async def _send_reset(
         self, group: ConsumerGroup, header: ResetOffsetHeader, places: ResetOffsetBody, as_map: bytes
     ) -> None:
         # Force has already taken effect, so the clients do not get the flag.
-        told = ResetOffsetHeader(header.timestamp, header.topic, header.group, False)
+        reset_header = ResetOffsetHeader(header.timestamp, header.topic, header.group, False)
         turns, as_list = Turns(), b""
         for member in list(group.members.values()):
             await turns.pause()
@@ -180,7 +180,7 @@ class ClientRelays:
                 as_list = await joined(places.list_json(in_pieces(places.offsetTable.items())))
             body = as_list if cpp else as_map
             try:
-                member.connection.send_oneway(command_of(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, told, body))
+                member.connection.send_oneway(command_of(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, reset_header, body))
             except RemotingError as error:
                 log.warning("cannot tell %s to reset its offsets: %s", member.client_id, error)
             else:
@@ -204,8 +204,8 @@ class ClientRelays:
         return Reply(answer.code, answer.ext, answer.body, answer.remark)
 
     def _member(self, group: str, client_id: str) -> Member:
-        known = self._clients.consumers.get(group)
-        member = known.member(client_id) if known is not None else None
+        consumers = self._clients.consumers.get(group)
+        member = consumers.member(client_id) if consumers is not None else None
         if member is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online")
         return member

@@ -100,7 +100,7 @@ class ConsumeProgress:
 
     async def of_all_groups(self, request: Request) -> Reply:
         header: GetBrokerConsumeStatsHeader = request.header
-        text, behind, turns, between = Text(), 0, Turns(), b""
+        text, total_lag, turns, separator = Text(), 0, Turns(), b""
         text.add(ConsumeStatsList.begin(self._identity.address))
         for group in list(self._groups):
             stats = []
@@ -108,14 +108,14 @@ class ConsumeProgress:
                 if header.isOrder and not topic.order:
                     continue
                 table = await self._progress(turns, group.groupName, topic, topic.write)
-                behind += sum(queue.brokerOffset - queue.consumerOffset for queue in table.values())
+                total_lag += sum(queue.brokerOffset - queue.consumerOffset for queue in table.values())
                 stats.append(ConsumeStats(table, await self._consume_tps(turns, group.groupName, topic.name)))
-            text.add(between)
+            text.add(separator)
             for piece in ConsumeStatsList.entry(group.groupName, stats):
                 text.add(piece)
                 await turns.pause()
-            between = b","
-        text.add(ConsumeStatsList.end(behind))
+            separator = b","
+        text.add(ConsumeStatsList.end(total_lag))
         return Reply(body=text.buffers())
 
     def who_consumes(self, request: Request) -> Reply:
@@ -167,11 +167,11 @@ class ConsumeProgress:
         store, table = self._store, {}
         for queue_id in range(queues):
             await turns.pause()
-            consumed, at = self._offsets.get(group, topic.name, queue_id) or 0, 0
+            consumed, last_timestamp = self._offsets.get(group, topic.name, queue_id) or 0, 0
             if consumed > 0:
-                at = await store.patiently(partial(store.store_time_at, topic.name, queue_id, consumed - 1))
+                last_timestamp = await store.patiently(partial(store.store_time_at, topic.name, queue_id, consumed - 1))
             queue = MessageQueue(topic.name, self._identity.name, queue_id)
-            table[queue] = OffsetWrapper(store.queue_end(topic.name, queue_id), consumed, max(at, 0))
+            table[queue] = OffsetWrapper(store.queue_end(topic.name, queue_id), consumed, max(last_timestamp, 0))
         return table
 
     async def _consume_tps(self, turns: Turns, group: str, topic: str) -> float:
@@ -186,17 +186,17 @@ class ConsumeProgress:
         end, consumed = store.queue_end(topic, queue_id), self._offsets.get(group, topic, queue_id) or 0
         first = store.earliest_time(topic, queue_id)
         last = store.store_time_at(topic, queue_id, end - 1)
-        at = store.store_time_at(topic, queue_id, consumed - 1) if consumed > 0 else first
-        behind = self._clock() - store.store_time_at(topic, queue_id, consumed) if consumed < end else 0
+        consumed_time = store.store_time_at(topic, queue_id, consumed - 1) if consumed > 0 else first
+        delay = self._clock() - store.store_time_at(topic, queue_id, consumed) if consumed < end else 0
         return QueueTimeSpan(
             WireQueue(self._identity.name, queue_id, topic),
             first,
             last,
-            at,
-            behind,
+            consumed_time,
+            delay,
             _text(first),
             _text(last),
-            _text(at),
+            _text(consumed_time),
         )
 
 

@@ -54,14 +54,14 @@ class Membership:
         topics: TopicTable,
         groups: SubscriptionGroups,
         clients: Clients,
-        known: Callable[[], Awaitable[None]],
+        wait_until_registered: Callable[[], Awaitable[None]],
     ) -> None:
-        """`known` waits until the name servers have all topics, or for a moment at most."""
+        """`wait_until_registered` waits until the name servers have all topics, or for a moment at most."""
         self._settings = settings
         self._topics = topics
         self._groups = groups
         self._clients = clients
-        self._known = known
+        self._wait_until_registered = wait_until_registered
 
     def table(self) -> HandlerTable:
         return {
@@ -100,7 +100,7 @@ class Membership:
                 f"a client in {len(data.consumerDataSet)} groups; at most {MAX_GROUPS_OF_CONNECTION} are allowed",
             )
         # A group with an illegal name is refused everything else, here and in RocketMQ.
-        data.consumerDataSet = [one for one in data.consumerDataSet if is_group_name(one.groupName)]
+        data.consumerDataSet = [group for group in data.consumerDataSet if is_group_name(group.groupName)]
         topics = len(self._topics)
         for consumer in data.consumerDataSet:
             self._create_retry_topic(consumer)
@@ -109,7 +109,7 @@ class Membership:
             request.language.name,
             request.version,
             [consuming_of(consumer) for consumer in data.consumerDataSet],
-            [one.groupName for one in data.producerDataSet if 0 < len(one.groupName) <= GROUP_MAX_LENGTH],
+            [group.groupName for group in data.producerDataSet if 0 < len(group.groupName) <= GROUP_MAX_LENGTH],
         )
         try:
             self._clients.heartbeat(request.connection, beat)
@@ -122,7 +122,7 @@ class Membership:
 
     async def _answer_when_known(self, request: Request) -> None:
         """Clients ask the name servers for the retry topic as soon as they have the answer."""
-        await self._known()
+        await self._wait_until_registered()
         request.reply(Reply())
 
     def unregister(self, request: Request) -> Reply:

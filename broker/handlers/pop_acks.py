@@ -71,13 +71,13 @@ class PopAcks:
 
     def batch(self, request: Request) -> Deferred | None:
         body = BatchAckBody.from_json(request.body)
-        left = MOST_OF_A_BATCH
+        remaining = MOST_OF_A_BATCH
         refusal: Refused | None = None
-        for one in body.acks:
+        for ack in body.acks:
             try:
-                offsets = one.offsets(left)
-                left -= len(offsets)
-                self._pops.acknowledge(self._key(one.group, one.topic, one.queueId), offsets)
+                offsets = ack.offsets(remaining)
+                remaining -= len(offsets)
+                self._pops.acknowledge(self._key(ack.group, ack.topic, ack.queueId), offsets)
             except BodyError as error:
                 raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
             except Refused as refused:
@@ -95,10 +95,10 @@ class PopAcks:
         return self._later(request, Reply(header=ChangeInvisibleTimeAnswerHeader(pop_time, invisible, revive)))
 
     def _key(self, group: str, topic: str, queue_id: int) -> Key:
-        found = self._topics.get(topic)
-        if found is None:
+        config = self._topics.get(topic)
+        if config is None:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!")
-        if not 0 <= queue_id < max(found.read, found.write):
+        if not 0 <= queue_id < max(config.read, config.write):
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"queueId[{queue_id}] is illegal, topic:[{topic}]")
         return Key(group, topic, queue_id)
 

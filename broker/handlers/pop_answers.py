@@ -58,9 +58,9 @@ class PopAnswers:
             for request, answer in waiting:
                 request.connection.answer(request, answer if refusal is None else refusal)
         if refusal is not None:
-            late = self._when_written + self._when_safe
+            unanswered = self._when_written + self._when_safe
             self._when_written, self._when_safe = [], []
-            _send([(request, refusal) for request, _ in late])
+            _send([(request, refusal) for request, _ in unanswered])
 
     def finish(self) -> None:
         """Answer parked requests, and acknowledgements that wait for the disk or a slave, now or when the log is safe.
@@ -84,7 +84,7 @@ class PopAnswers:
 
 def _send(waiting: _Answers) -> None:
     by_connection: dict[Connection, _Answers] = {}
-    for one in waiting:
-        by_connection.setdefault(one[0].connection, []).append(one)
+    for answer in waiting:
+        by_connection.setdefault(answer[0].connection, []).append(answer)
     for connection, answers in by_connection.items():
         connection.answer_together(answers)

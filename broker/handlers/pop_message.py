@@ -22,9 +22,9 @@ import trio
 from rocketlet.broker.filter.message_filter import EVERYTHING, MessageFilter
 from rocketlet.broker.handlers.pop_answers import PopAnswers
 from rocketlet.broker.handlers.pull_checks import PullChecks
-from rocketlet.broker.popping.pops import Pops, Taken
-from rocketlet.broker.popping.sharing import Ask, Delivery
-from rocketlet.broker.popping.waiting import Found, Waiting
+from rocketlet.broker.popping.pops import PopResult, Pops
+from rocketlet.broker.popping.sharing import Delivery, PopRequest
+from rocketlet.broker.popping.waiting import Outcome, Waiting
 from rocketlet.broker.statistics import Statistics
 from rocketlet.common.clock import WallClock
 from rocketlet.common.message_record import Buffer, tried_again
@@ -100,45 +100,45 @@ class PopMessage:
         header: PopMessageHeader = request.header
         self._check_times(header.bornTime, header.pollTime, header)
         ask = self._ask(header)
-        found = self._attempt(request, ask, self._answers.of_this_turn, last=header.pollTime <= 0)
-        if not isinstance(found, Found):
-            return found
+        outcome = self._attempt(request, ask, self._answers.of_this_turn, last=header.pollTime <= 0)
+        if not isinstance(outcome, Outcome):
+            return outcome
         if self._waiting.is_full(header.consumerGroup, header.topic):
-            return Reply(POLLING_FULL, self._nothing(header), remark="too many pops wait, here or for this group")
+            return Reply(POLLING_FULL, self._empty_header(header), remark="too many pops wait, here or for this group")
 
-        def attempt(last: bool) -> Answer | Deferred | Found:
+        def attempt(last: bool) -> Answer | Deferred | Outcome:
             return self._attempt(request, ask, self._answers.when_written, last)
 
         kind = (header.queueId, header.expType, header.exp, header.order)
-        self._park(request, header, kind, attempt, found)
+        self._park(request, header, kind, attempt, outcome)
         return DEFERRED
 
     def _attempt(
-        self, request: Request, ask: Ask, answer: Callable[[Request, Answer], Deferred | None], last: bool
-    ) -> Answer | Deferred | Found:
+        self, request: Request, ask: PopRequest, answer: Callable[[Request, Answer], Deferred | None], last: bool
+    ) -> Answer | Deferred | Outcome:
         header: PopMessageHeader = request.header
         for _ in range(LOOKS):
-            taken = self._pops.take(self._turned(ask))
-            if taken.deliveries:
-                return self._answer(request, taken, answer)
-            if not taken.progress:
+            popped = self._pops.take(self._turned(ask))
+            if popped.deliveries:
+                return self._answer(request, popped, answer)
+            if not popped.progress:
                 break
         if last:
-            return Reply(POLLING_TIMEOUT, self._nothing(header))
-        return Found.MORE if taken.progress else Found.NOTHING
+            return Reply(POLLING_TIMEOUT, self._empty_header(header))
+        return Outcome.MORE if popped.progress else Outcome.NOTHING
 
     def _answer(
-        self, request: Request, taken: Taken, answer: Callable[[Request, Answer], Deferred | None]
+        self, request: Request, popped: PopResult, answer: Callable[[Request, Answer], Deferred | None]
     ) -> Deferred | None:
         header: PopMessageHeader = request.header
-        result = self._store.at(*_spans(taken.deliveries))
-        self._count(header, taken, result, request.received_at)
+        result = self._store.at(*_spans(popped.deliveries))
+        self._count(header, popped, result, request.received_at)
         if result.cold:
-            self._nursery.start_soon(self._answer_cold, request, taken, result)
+            self._nursery.start_soon(self._answer_cold, request, popped, result)
             return DEFERRED
-        return answer(request, self._reply(request, taken, result))
+        return answer(request, self._reply(request, popped, result))
 
-    async def _answer_cold(self, request: Request, taken: Taken, result: GetResult) -> None:
+    async def _answer_cold(self, request: Request, popped: PopResult, result: GetResult) -> None:
         try:
             await self._store.load(result)
         except OSError as error:
@@ -148,14 +148,14 @@ class PopMessage:
                 Reply(ResponseCode.SYSTEM_ERROR, remark=f"the messages cannot be read: {error.strerror or error}")
             )
             return
-        request.reply(self._reply(request, taken, result))
+        request.reply(self._reply(request, popped, result))
 
-    def _reply(self, request: Request, taken: Taken, result: GetResult) -> Answer:
+    def _reply(self, request: Request, popped: PopResult, result: GetResult) -> Answer:
         header: PopMessageHeader = request.header
-        bodies = _bodies(taken.deliveries, result.slices)
-        if not header.order and len(taken.deliveries) == 1:
-            delivery = taken.deliveries[0]
-            numbers = (taken.pop_time, header.invisibleTime, 0, taken.rest)
+        bodies = _bodies(popped.deliveries, result.slices)
+        if not header.order and len(popped.deliveries) == 1:
+            delivery = popped.deliveries[0]
+            numbers = (popped.pop_time, header.invisibleTime, 0, popped.rest)
             frame = pop_answer(
                 request.header_type,
                 request.opaque,
@@ -168,38 +168,38 @@ class PopMessage:
             if frame is not None:
                 return frame
         starts, offsets, tries = {}, {}, []
-        for delivery in taken.deliveries:
+        for delivery in popped.deliveries:
             place = (0, delivery.queue_id)
             starts[place] = delivery.offsets[0]
             offsets[place] = ",".join(map(str, delivery.offsets))
             if header.order:
                 pairs = zip(delivery.offsets, delivery.times, strict=True)
-                tries += [(0, f"qo{delivery.queue_id}%{offset}", before) for offset, before in pairs]
+                tries += [(0, f"qo{delivery.queue_id}%{offset}", times) for offset, times in pairs]
                 tries.append((0, str(delivery.queue_id), delivery.times[0]))
         answer = PopMessageAnswerHeader(
-            taken.pop_time,
+            popped.pop_time,
             header.invisibleTime,
             ORDERLY_REVIVE_QUEUE if header.order else 0,
-            taken.rest,
+            popped.rest,
             info_text(starts),
             info_text(offsets),
-            ";".join(f"{retry} {name} {before}" for retry, name, before in tries) if tries else None,
+            ";".join(f"{retry} {name} {times}" for retry, name, times in tries) if tries else None,
         )
         return Reply(ResponseCode.SUCCESS, answer, bodies, "FOUND")
 
-    def _nothing(self, header: PopMessageHeader) -> PopMessageAnswerHeader:
+    def _empty_header(self, header: PopMessageHeader) -> PopMessageAnswerHeader:
         revive = ORDERLY_REVIVE_QUEUE if header.order else 0
         return PopMessageAnswerHeader(self._clock(), header.invisibleTime, revive, 0)
 
-    def _count(self, header: PopMessageHeader, taken: Taken, result: GetResult, received_at: float) -> None:
+    def _count(self, header: PopMessageHeader, popped: PopResult, result: GetResult, received_at: float) -> None:
         statistics = self._statistics
-        for delivery in taken.deliveries:
+        for delivery in popped.deliveries:
             key = (header.consumerGroup, header.topic, delivery.queue_id)
             flow = statistics.pull_flows.get(key) or statistics.pull_flow(*key)
-            for one in (flow, statistics.got):
-                one.calls += 1
-                one.extra += len(delivery.offsets) - 1
-                one.bytes += delivery.bytes
+            for counter in (flow, statistics.got):
+                counter.calls += 1
+                counter.extra += len(delivery.offsets) - 1
+                counter.bytes += delivery.bytes
             flow.pulled_to = max(flow.pulled_to, delivery.offsets[-1] + 1)
             flow.milliseconds += int((trio.current_time() - received_at) * 1000)
         statistics.pulls_found += 1
@@ -211,19 +211,19 @@ class PopMessage:
         self._check_times(header.bornTime, header.pollTime, None)
         ask = self._ask(header)
 
-        def attempt(last: bool) -> Answer | Deferred | Found:
+        def attempt(last: bool) -> Answer | Deferred | Outcome:
             shares = self._pops.plan(self._turned(ask))
             if any(shares) or last:
                 return Reply(header=NotificationAnswerHeader(hasMsg=any(shares)))
-            return Found.NOTHING
+            return Outcome.NOTHING
 
-        found = attempt(header.pollTime <= 0)
-        if not isinstance(found, Found):
-            return found
+        outcome = attempt(header.pollTime <= 0)
+        if not isinstance(outcome, Outcome):
+            return outcome
         if self._waiting.is_full(header.consumerGroup, header.topic):
             return Reply(header=NotificationAnswerHeader(pollingFull=True))
         kind = ("notification", header.queueId, header.expType, header.exp, header.order)
-        self._park(request, header, kind, attempt, found)
+        self._park(request, header, kind, attempt, outcome)
         return DEFERRED
 
     # ---- 200052, 200055
@@ -236,7 +236,7 @@ class PopMessage:
         if not deliveries:
             return Reply(ResponseCode.PULL_NOT_FOUND, PopMessageAnswerHeader(self._clock(), 0, 0, 0))
         result = await self._store.load(self._store.at(*_spans(deliveries)))
-        starts = {(0, one.queue_id): one.offsets[0] for one in deliveries}
+        starts = {(0, delivery.queue_id): delivery.offsets[0] for delivery in deliveries}
         answer = PopMessageAnswerHeader(self._clock(), 0, 0, 0, info_text(starts))
         return Reply(ResponseCode.SUCCESS, answer, _bodies(deliveries, result.slices), "FOUND")
 
@@ -251,13 +251,13 @@ class PopMessage:
             raise Refused(
                 POLLING_TIMEOUT,
                 "the request is older than its waiting time; look at the clocks of client and broker",
-                self._nothing(header) if header is not None else NotificationAnswerHeader(),
+                self._empty_header(header) if header is not None else NotificationAnswerHeader(),
             )
 
-    def _ask(self, header: PopMessageHeader | NotificationHeader | PeekMessageHeader) -> Ask:
-        most = 1 if isinstance(header, NotificationHeader) else header.maxMsgNums
-        if not 1 <= most <= MOST_MESSAGES:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"maxMsgNums is {most}; it is 1 to {MOST_MESSAGES}")
+    def _ask(self, header: PopMessageHeader | NotificationHeader | PeekMessageHeader) -> PopRequest:
+        limit = 1 if isinstance(header, NotificationHeader) else header.maxMsgNums
+        if not 1 <= limit <= MOST_MESSAGES:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"maxMsgNums is {limit}; it is 1 to {MOST_MESSAGES}")
         _, topic = self._checks.group_and_topic(header.consumerGroup, header.topic)
         if not ANY_QUEUE <= header.queueId < topic.read:
             raise Refused(
@@ -273,12 +273,19 @@ class PopMessage:
             )
         queues: Sequence[int] = range(topic.read) if header.queueId == ANY_QUEUE else (header.queueId,)
         if isinstance(header, PeekMessageHeader):
-            return Ask(header.consumerGroup, header.topic, queues, most, 0)
-        wanted: MessageFilter = EVERYTHING
+            return PopRequest(header.consumerGroup, header.topic, queues, limit, 0)
+        message_filter: MessageFilter = EVERYTHING
         if header.exp:
-            wanted = self._checks.filter_of(header.topic, header.exp, header.expType or TAG)
-        ask = Ask(
-            header.consumerGroup, header.topic, queues, most, 0, wanted, header.order, (header.attemptId or "")[:128]
+            message_filter = self._checks.filter_of(header.topic, header.exp, header.expType or TAG)
+        ask = PopRequest(
+            header.consumerGroup,
+            header.topic,
+            queues,
+            limit,
+            0,
+            message_filter,
+            header.order,
+            (header.attemptId or "")[:128],
         )
         if isinstance(header, NotificationHeader):
             return ask
@@ -287,14 +294,14 @@ class PopMessage:
         ask.invisible_ms, ask.from_max = header.invisibleTime, header.initMode == FROM_MAX
         return ask
 
-    def _turned(self, ask: Ask) -> Ask:
+    def _turned(self, ask: PopRequest) -> PopRequest:
         """Rotate the first queue, or the last ones would be neglected by many consumers."""
         count = len(ask.queue_ids)
         if count <= 1:
             return ask
         self._turn += 1
-        at = self._turn % count
-        ask.queue_ids = [*ask.queue_ids[at:], *ask.queue_ids[:at]]
+        start = self._turn % count
+        ask.queue_ids = [*ask.queue_ids[start:], *ask.queue_ids[:start]]
         return ask
 
     def _park(
@@ -302,28 +309,30 @@ class PopMessage:
         request: Request,
         header: PopMessageHeader | NotificationHeader,
         kind: tuple[object, ...],
-        attempt: Callable[[bool], Answer | Deferred | Found],
-        found: Found,
+        attempt: Callable[[bool], Answer | Deferred | Outcome],
+        outcome: Outcome,
     ) -> None:
-        def checked(last: bool) -> Answer | Deferred | Found:
+        def checked(last: bool) -> Answer | Deferred | Outcome:
             # Check again: the topic may be deleted, the group disabled.
             self._checks.group_and_topic(header.consumerGroup, header.topic)
             return attempt(last)
 
         self._waiting.park(request, header.consumerGroup, header.topic, kind, header.pollTime, checked)
-        if found is Found.MORE:
+        if outcome is Outcome.MORE:
             self._waiting.ring(header.consumerGroup, header.topic)
 
 
 def _spans(deliveries: Sequence[Delivery]) -> tuple[list[Span], int]:
     if len(deliveries) == 1:
         return deliveries[0].spans, deliveries[0].bytes
-    return [span for one in deliveries for span in one.spans], sum([one.bytes for one in deliveries])
+    return [span for delivery in deliveries for span in delivery.spans], sum(
+        [delivery.bytes for delivery in deliveries]
+    )
 
 
 def _bodies(deliveries: Sequence[Delivery], slices: Sequence[Buffer]) -> Sequence[Buffer]:
     """The records in order; redelivered ones carry their number of deliveries."""
-    if all(one.before is None for one in deliveries):
+    if all(delivery.before is None for delivery in deliveries):
         return slices
-    before = [times for one in deliveries for times in (one.before or [0] * len(one.spans))]
-    return [tried_again(record, times) if times else record for record, times in zip(slices, before, strict=True)]
+    all_times = [times for delivery in deliveries for times in (delivery.before or [0] * len(delivery.spans))]
+    return [tried_again(record, times) if times else record for record, times in zip(slices, all_times, strict=True)]

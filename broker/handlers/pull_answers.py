@@ -94,23 +94,23 @@ class PullAnswers:
         flow = statistics.pull_flows.get((header.consumerGroup, header.topic, header.queueId))
         if flow is None:
             flow = statistics.pull_flow(header.consumerGroup, header.topic, header.queueId)
-        for one in (flow, self._total):
-            one.calls += 1
-            one.extra += result.count - 1
-            one.bytes += result.size
+        for counter in (flow, self._total):
+            counter.calls += 1
+            counter.extra += result.count - 1
+            counter.bytes += result.size
         flow.pulled_to = result.next_offset
         flow.milliseconds += int((trio.current_time() - request.received_at) * 1000)
         statistics.pulls_found += 1
 
-    def once_read(self, request: Request, result: GetResult, again: Callable[[], Answer | Deferred]) -> Deferred:
+    def once_read(self, request: Request, result: GetResult, retry: Callable[[], Answer | Deferred]) -> Deferred:
         """Repeat the pull once the records that its filter reads are in memory."""
-        self._nursery.start_soon(self._read_first, request, result, again)
+        self._nursery.start_soon(self._read_first, request, result, retry)
         return DEFERRED
 
-    async def _read_first(self, request: Request, result: GetResult, again: Callable[[], Answer | Deferred]) -> None:
+    async def _read_first(self, request: Request, result: GetResult, retry: Callable[[], Answer | Deferred]) -> None:
         try:
             await self._store.warm(result)
-            answer = again()
+            answer = retry()
         except OSError as error:
             answer = self._unreadable(request, error)
         except Refused as refused:

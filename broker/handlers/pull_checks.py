@@ -39,7 +39,7 @@ class PullChecks:
         self._settings = settings
         self._overload = overload
         self._groups = tables.groups
-        self._known_group = tables.groups.known
+        self._known_group = tables.groups.get
         self._topic = tables.topics.get
         self._filters = tables.filters
         self._members = clients.consumers.get
@@ -131,16 +131,16 @@ class PullChecks:
                 return by_origin(topic.name, self._filters)
             return members.tag_filters[header.topic]
         self._check_filters_on(subscription.expression_type)
-        known = self._filters.get(header.topic, header.consumerGroup)
-        if known is None:
+        consumer_filter = self._filters.get(header.topic, header.consumerGroup)
+        if consumer_filter is None:
             raise Refused(
                 ResponseCode.FILTER_DATA_NOT_EXIST, f"the consumer's filter data not exist: {header.consumerGroup}"
             )
-        if known.client_version < header.subVersion:
+        if consumer_filter.client_version < header.subVersion:
             raise Refused(
                 ResponseCode.FILTER_DATA_NOT_LATEST, f"the consumer's filter data not latest: {header.consumerGroup}"
             )
-        return by_consumer_filter(known, self._filters.bloom)
+        return by_consumer_filter(consumer_filter, self._filters.bloom)
 
     def _check_filters_on(self, kind: str) -> None:
         if kind != SQL92 or not self._settings.now.enable_property_filter:

@@ -47,15 +47,15 @@ class Queries:
         header: QueryMessageHeader = request.header
         count = UNIQUE_KEY_MAX if header.uniqueKeyQuery else header.maxNum
         find = self._store.find_by_key
-        found = await self._store.patiently(
+        result = await self._store.patiently(
             partial(find, header.topic, header.key, count, header.beginTimestamp, header.endTimestamp)
         )
-        answer = QueryMessageAnswerHeader(found.index_timestamp, found.index_log_offset)
-        if not found.records:
+        answer = QueryMessageAnswerHeader(result.index_timestamp, result.index_log_offset)
+        if not result.records:
             return Reply(
                 ResponseCode.QUERY_NOT_FOUND, answer, remark="can not find message, maybe time range not correct"
             )
-        return Reply(header=answer, body=[record for _, record in reversed(found.records)])
+        return Reply(header=answer, body=[record for _, record in reversed(result.records)])
 
     async def by_offset(self, request: Request) -> Reply:
         header: ViewMessageHeader = request.header

@@ -58,7 +58,7 @@ class QueueOffsets:
         self._nursery = nursery
 
     def table(self) -> HandlerTable:
-        consume, look = subscribe(topic="topic", group="consumerGroup"), subscribe(topic="topic")
+        consume, read_only = subscribe(topic="topic", group="consumerGroup"), subscribe(topic="topic")
         return {
             RequestCode.QUERY_CONSUMER_OFFSET: Handler(
                 self.query, QueryConsumerOffsetHeader, "consumer", access=consume
@@ -66,10 +66,10 @@ class QueueOffsets:
             RequestCode.UPDATE_CONSUMER_OFFSET: Handler(
                 self.update, UpdateConsumerOffsetHeader, "consumer", access=consume
             ),
-            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: Handler(self.by_time, SearchOffsetHeader, access=look),
-            RequestCode.GET_MAX_OFFSET: Handler(self.maximum, QueueHeader, access=look),
-            RequestCode.GET_MIN_OFFSET: Handler(self.minimum, QueueHeader, access=look),
-            RequestCode.GET_EARLIEST_MSG_STORETIME: Handler(self.earliest_time, QueueHeader, access=look),
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: Handler(self.by_time, SearchOffsetHeader, access=read_only),
+            RequestCode.GET_MAX_OFFSET: Handler(self.maximum, QueueHeader, access=read_only),
+            RequestCode.GET_MIN_OFFSET: Handler(self.minimum, QueueHeader, access=read_only),
+            RequestCode.GET_EARLIEST_MSG_STORETIME: Handler(self.earliest_time, QueueHeader, access=read_only),
         }
 
     def query(self, request: Request) -> Reply:

@@ -62,10 +62,10 @@ class RecallMessage:
         if handle.deliver_ms <= self._clock():
             raise Refused(ResponseCode.ILLEGAL_OPERATION, "recall failed: its delivery time has come")
         try:
-            found = self._timers.recall(handle.topic, handle.deliver_ms, handle.message_id)
+            is_recalled = self._timers.recall(handle.topic, handle.deliver_ms, handle.message_id)
         except PutRefused as error:
             raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, f"recall failed: {error}") from error
-        if not found:
+        if not is_recalled:
             raise Refused(
                 ResponseCode.ILLEGAL_OPERATION, "recall failed: no such message waits; it was recalled, or never sent"
             )

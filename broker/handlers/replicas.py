@@ -149,7 +149,7 @@ class Replicas:
         if group is not None:
             info.failover = group.table()
             info.haConnectionInfo += group.connections()
-            info.inSyncSlaveNums += sum(one.inSync for one in group.connections())
+            info.inSyncSlaveNums += sum(connection.inSync for connection in group.connections())
         if follower is not None:
             tables = self._duties.followed_tables
             ago = int((trio.current_time() - follower.heard_at) * 1000) if follower.heard_at else 0
@@ -172,22 +172,22 @@ class Replicas:
         seen = TablesSeen.from_json(request.body)
         await self._merge(seen)
         with trio.move_on_after(min(max(seen.holdMillis, 0), LONGEST_HOLD_MS) / 1000):
-            while not self._has_news(seen):
-                await self._tables.news.wait()
-        news = await self._news(seen)
+            while not self._has_changed(seen):
+                await self._tables.changes.wait()
+        news = await self._changes(seen)
         await trio.lowlevel.checkpoint()
         return Reply(body=news.to_json())
 
     async def _merge(self, seen: TablesSeen) -> None:
-        for number, one in enumerate(seen.offsets[:OFFSETS_AT_ONCE]):
+        for number, row in enumerate(seen.offsets[:OFFSETS_AT_ONCE]):
             if number % _AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
             try:
-                self._tables.offsets.merge(OffsetChange(*one))
+                self._tables.offsets.merge(OffsetChange(*row))
             except OffsetRefused as refused:
                 log.warning("an offset of a slave is left out: %s", refused)
 
-    def _has_news(self, seen: TablesSeen) -> bool:
+    def _has_changed(self, seen: TablesSeen) -> bool:
         tables = self._tables
         return (
             seen.run != self._run
@@ -197,7 +197,7 @@ class Replicas:
             or seen.locks != self._duties.locks.version
         )
 
-    async def _news(self, seen: TablesSeen) -> TablesNews:
+    async def _changes(self, seen: TablesSeen) -> TablesNews:
         """What is told of a table is as new as its version at least: who gets it asks for the rest."""
         tables, locks = self._tables, self._duties.locks
         if seen.run != self._run:
@@ -292,14 +292,14 @@ class Replicas:
 
     async def _ask_master(self, address: str, step: str) -> int:
         """One step of the hand-over. Returns the end of the master's log. Raises Refused."""
-        here = self._identity.ha_address
+        own_address = self._identity.ha_address
         # A port chosen when it is opened is known from the name servers.
-        header = HandOverHeader(step, self._identity.broker_id, "" if here.endswith(":0") else here)
+        header = HandOverHeader(step, self._identity.broker_id, "" if own_address.endswith(":0") else own_address)
         try:
             answer = await self._pool.call(address, command(RequestCode.HAND_OVER, header), HAND_OVER_SECONDS)
         except RemotingError as error:
-            more = "; look whether it became a slave (mqadmin haStatus) before you force anything" * (step == DEMOTE)
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"master {address} does not hand over: {error}{more}") from None
+            advice = "; look whether it became a slave (mqadmin haStatus) before you force anything" * (step == DEMOTE)
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"master {address} does not hand over: {error}{advice}") from None
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             raise Refused(
                 ResponseCode.SYSTEM_ERROR,

@@ -122,12 +122,12 @@ class ReplyMessage:
         )
         question = command_of(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, push, body)
         try:
-            taken = await member.connection.call(question, PUSH_SECONDS)
+            reply = await member.connection.call(question, PUSH_SECONDS)
         except RemotingError as error:
             log.warning("a reply does not reach client %s: %s", client_id, error)
             return f"push reply message to {client_id} fail: {error}"
-        if taken.code != ResponseCode.SUCCESS:
-            return f"push reply message to {client_id} fail. It answered {taken.code}: {taken.remark}"
+        if reply.code != ResponseCode.SUCCESS:
+            return f"push reply message to {client_id} fail. It answered {reply.code}: {reply.remark}"
         return None
 
     def _keep(

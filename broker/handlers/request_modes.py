@@ -78,22 +78,22 @@ class RequestModesAdmin:
         }
 
     async def assignment(self, request: Request) -> Reply:
-        asked = QueryAssignmentBody.from_json(request.body)
-        if self._topics.get(asked.topic) is None:
-            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{asked.topic[:80]}] not exist, apply first please!")
-        mode = self._modes.get(asked.topic, asked.consumerGroup)
-        queues = await self._routes.queues(asked.topic)
-        members = self._members(asked.consumerGroup)
+        query = QueryAssignmentBody.from_json(request.body)
+        if self._topics.get(query.topic) is None:
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{query.topic[:80]}] not exist, apply first please!")
+        mode = self._modes.get(query.topic, query.consumerGroup)
+        queues = await self._routes.queues(query.topic)
+        members = self._members(query.consumerGroup)
         clients = sorted(members.client_ids()) if members is not None else []
-        if asked.messageModel == "BROADCASTING":
+        if query.messageModel == "BROADCASTING":
             pass
         elif mode.mode == POP_MODE and mode.popShareQueueNum <= 0:
             queues = [
-                WireQueue(name, ANY_QUEUE, asked.topic) for name, _ in groupby(queues, lambda one: one.brokerName)
+                WireQueue(name, ANY_QUEUE, query.topic) for name, _ in groupby(queues, lambda entry: entry.brokerName)
             ]
         else:
             share = mode.popShareQueueNum if mode.mode == POP_MODE else 0
-            queues = shared_out(queues, clients, asked.clientId, share)
+            queues = shared_out(queues, clients, query.clientId, share)
         return Reply(body=AssignmentsBody([Assignment(queue, mode.mode) for queue in queues]).to_json())
 
     async def set_mode(self, request: Request) -> Reply:

@@ -116,8 +116,8 @@ class SendAnswers:
         self._note(waiting)
         if shortfall is not None:
             answers = [
-                made if stored.end <= shortfall.held_to else (stored.request, self._short(stored, shortfall))
-                for stored, made in zip(waiting, answers, strict=True)
+                answer if stored.end <= shortfall.held_to else (stored.request, self._short(stored, shortfall))
+                for stored, answer in zip(waiting, answers, strict=True)
             ]
         waiting[0].request.connection.answer_together(answers)
 

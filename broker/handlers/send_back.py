@@ -65,9 +65,9 @@ class Verdict:
         return self.level == 0
 
 
-def judge(tries: int, most: int, wanted_level: int) -> Verdict:
+def judge(tries: int, limit: int, wanted_level: int) -> Verdict:
     """The rule for retries. `tries` are those so far, without the first delivery."""
-    if tries >= most or wanted_level < 0:
+    if tries >= limit or wanted_level < 0:
         return Verdict(0)
     return Verdict(wanted_level or FIRST_LEVEL + tries)
 
@@ -130,18 +130,18 @@ class SendBack:
         raw = at_once(self._store, partial(self._store.record_at, header.offset))
         if raw is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
-        most = group.retryMaxTimes
+        limit = group.retryMaxTimes
         if request.version >= V3_4_9 and header.maxReconsumeTimes is not None:
-            most = header.maxReconsumeTimes
+            limit = header.maxReconsumeTimes
         record = decode(raw)
-        verdict = judge(record.reconsume_times, most, header.delayLevel)
-        message = self._again(record, verdict, retry, header.group)
+        verdict = judge(record.reconsume_times, limit, header.delayLevel)
+        message = self._retry_copy(record, verdict, retry, header.group)
         try:
             appended = self._store.put(message)
         except StoreError as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}") from error
-        known = header.originTopic is not None and self._topics.get(header.originTopic) is not None
-        self._statistics.count_sent_back(header.group, (known and header.originTopic) or record.topic)
+        is_known = header.originTopic is not None and self._topics.get(header.originTopic) is not None
+        self._statistics.count_sent_back(header.group, (is_known and header.originTopic) or record.topic)
         return self._durability.answer(request, appended.end, Reply(), ResponseCode.SYSTEM_ERROR)
 
     def _retry_topic(self, header: ConsumerSendMsgBackHeader, queues: int) -> Topic:
@@ -160,7 +160,7 @@ class SendBack:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"topic[{name}] not exist")
         return topic
 
-    def _again(self, record: Record, verdict: Verdict, retry: Topic, group: str) -> Put:
+    def _retry_copy(self, record: Record, verdict: Verdict, retry: Topic, group: str) -> Put:
         properties = decode_bytes(record.properties)
         properties.setdefault(RETRY_TOPIC, record.topic)
         properties[WAIT] = "false"

@@ -61,11 +61,17 @@ class SendBatch:
         self._apart_size = 0
 
     def put(
-        self, request: Request, topic: str, queue_id: int, flags: int, more: bytes, named: Mapping[bytes, bytes]
+        self,
+        request: Request,
+        topic: str,
+        queue_id: int,
+        flags: int,
+        shared_properties: bytes,
+        named: Mapping[bytes, bytes],
     ) -> tuple[Stored, int, int]:
         """Returns the answer, the number of messages, and their bytes in the log. Raises Later for a large one.
 
-        `more` are the request's properties, which follow each message's own; `named` the same by name.
+        `shared_properties` are the request's properties, which follow each message's own; `named` the same by name.
         """
         header: SendHeader = request.header
         if isinstance(request.ready, MixedRun):
@@ -83,14 +89,14 @@ class SendBatch:
             self._terms.now.store_host,
             header.reconsumeTimes,
         )
-        alike = alike_run(raw, shared, more) if shared.fits() and self._filter_bits is None else None
+        alike = alike_run(raw, shared, shared_properties) if shared.fits() and self._filter_bits is None else None
         if alike is not None:
             count = len(alike.batch.table)
-            self._check_numbers(alike, count, count * len(alike.batch.key_places), len(raw), more)
+            self._check_numbers(alike, count, count * len(alike.batch.key_places), len(raw), shared_properties)
             return self._put_run(request, alike)
         if len(raw) <= LARGE:
-            mixed = mixed_run(raw, shared, more)
-            self._check_numbers(mixed, len(mixed.bodies), len(mixed.keys), len(raw), more)
+            mixed = mixed_run(raw, shared, shared_properties)
+            self._check_numbers(mixed, len(mixed.bodies), len(mixed.keys), len(raw), shared_properties)
             return self._put_run(request, mixed)
         if self._apart_size + len(raw) > MOST_APART:
             raise Refused(
@@ -98,7 +104,7 @@ class SendBatch:
                 f"[OVERLOAD]system busy, start flow control for a while: batches of {self._apart_size} bytes are being"
                 f" read; at most {MOST_APART} are",
             )
-        raise Later(partial(self._take_apart, raw, shared, more))
+        raise Later(partial(self._take_apart, raw, shared, shared_properties))
 
     def _put_run(self, request: Request, run: AlikeRun | MixedRun) -> tuple[Stored, int, int]:
         shared = run.shared
@@ -110,30 +116,30 @@ class SendBatch:
         stored = Stored(request, begin, shared.queue_id, appended.queue_offset, appended.end, ids)
         return stored, len(appended.log_offsets), appended.size
 
-    async def _take_apart(self, raw: bytes, shared: Shared, more: bytes) -> MixedRun | Refused:
+    async def _take_apart(self, raw: bytes, shared: Shared, shared_properties: bytes) -> MixedRun | Refused:
         """The messages, or why they are not stored."""
         self._apart_size += len(raw)
         turns, run = Turns(), MixedRun(shared, [], [], [], [], [], [])
         try:
             for part in cut_batch(raw, _AT_ONCE):
                 await turns.pause()
-                run.extend(mixed_run(part, shared, more))
-                self._check_numbers(run, len(run.bodies), len(run.keys), len(raw), more)
+                run.extend(mixed_run(part, shared, shared_properties))
+                self._check_numbers(run, len(run.bodies), len(run.keys), len(raw), shared_properties)
         except Refused as refused:
             return refused
         finally:
             self._apart_size -= len(raw)
         return run
 
-    def _check_numbers(self, run: Run, messages: int, keys: int, size: int, more: bytes) -> None:
-        """Refuse what is too much to be stored in one go. Each message is stored with `more`, and a head."""
-        most = MOST_ONE_BY_ONE if self._filter_bits is not None or not run.shared.fits() else MOST_MESSAGES
-        if messages > most or keys > MOST_KEYS:
+    def _check_numbers(self, run: Run, messages: int, keys: int, size: int, shared_properties: bytes) -> None:
+        """Refuse more than can be stored in one go. Each message is stored with `shared_properties` and a head."""
+        max_messages = MOST_ONE_BY_ONE if self._filter_bits is not None or not run.shared.fits() else MOST_MESSAGES
+        if messages > max_messages or keys > MOST_KEYS:
             raise Refused(
                 ResponseCode.MESSAGE_ILLEGAL,
-                f"a batch has at most {most} messages and {MOST_KEYS} keys, unique keys included; send several",
+                f"a batch has at most {max_messages} messages and {MOST_KEYS} keys, unique keys included; send several",
             )
-        stored, limit = size + messages * (HEAD_SIZE + len(more)), 2 * self._store.config.max_message_size
+        stored, limit = size + messages * (HEAD_SIZE + len(shared_properties)), 2 * self._store.config.max_message_size
         if stored > limit:
             raise Refused(
                 ResponseCode.MESSAGE_ILLEGAL,
@@ -167,14 +173,14 @@ class SendBatch:
             for put in puts:
                 put.filter_bits = filter_bits(put.topic, put.properties)
         appended = self._store.put_batch(puts)
-        log_offsets = numpy.array([one.log_offset for one in appended])
+        log_offsets = numpy.array([result.log_offset for result in appended])
         ids = message_ids(run.shared.store_host, log_offsets)
         first = appended[0]
         stored = Stored(request, first.log_offset, run.shared.queue_id, first.queue_offset, appended[-1].end, ids)
-        return stored, len(appended), sum(one.size for one in appended)
+        return stored, len(appended), sum(result.size for result in appended)
 
 
-def cut_batch(raw: bytes, most: int) -> Iterator[bytes]:
+def cut_batch(raw: bytes, max_messages: int) -> Iterator[bytes]:
     """A batch as several of at most so many messages each. What is no batch is in the last."""
     begin = at = count = 0
     while at + BATCH_ITEM.size <= len(raw):
@@ -182,31 +188,32 @@ def cut_batch(raw: bytes, most: int) -> Iterator[bytes]:
         if size <= 0:
             break
         at, count = at + size, count + 1
-        if count == most:
+        if count == max_messages:
             yield raw[begin:at]
             begin, count = at, 0
     if begin < len(raw):
         yield raw[begin:]
 
 
-def alike_run(raw: bytes, shared: Shared, more: bytes) -> AlikeRun | None:
+def alike_run(raw: bytes, shared: Shared, shared_properties: bytes) -> AlikeRun | None:
     """The batch as a table, if it is uniform."""
-    batch = read_alike(raw, more)
+    batch = read_alike(raw, shared_properties)
     if batch is None:
         return None
-    parted = more if not batch.properties or batch.properties[-1] == 2 else b"\x02" + more
-    return AlikeRun(shared, batch, parted, tags_code(batch.tags) if batch.tags else 0)
+    separated = shared_properties if not batch.properties or batch.properties[-1] == 2 else b"\x02" + shared_properties
+    return AlikeRun(shared, batch, separated, tags_code(batch.tags) if batch.tags else 0)
 
 
-def mixed_run(raw: bytes, shared: Shared, more: bytes) -> MixedRun:
+def mixed_run(raw: bytes, shared: Shared, shared_properties: bytes) -> MixedRun:
     """The batch message by message. Raises Refused if it is not a batch."""
     try:
-        flags, bodies, own = split_batch(raw)
+        flags, bodies, own_properties = split_batch(raw)
     except RecordError as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"the body is no batch: {error}") from None
-    parted = b"\x02" + more
+    separated = b"\x02" + shared_properties
     all_properties = [
-        properties + more if not properties or properties[-1] == 2 else properties + parted for properties in own
+        properties + shared_properties if not properties or properties[-1] == 2 else properties + separated
+        for properties in own_properties
     ]
     codes: list[int] = []
     all_keys: list[bytes] = []

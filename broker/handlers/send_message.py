@@ -161,9 +161,9 @@ class SendMessage:
 
     def _store_batch(self, request: Request, header: SendHeader, topic: Topic, queue_id: int) -> Answer | Deferred:
         # A producer sends the same few properties with each batch; those of its messages are in the body.
-        more, _, _, wait, named = stored_properties(header.properties, self._cluster, keep_wait=True)
+        shared_properties, _, _, wait, named = stored_properties(header.properties, self._cluster, keep_wait=True)
         flags = header.sysFlag & ~_HOST_FLAGS | topic.message_flags
-        stored, messages, size = self._batches.put(request, topic.name, queue_id, flags, more, named)
+        stored, messages, size = self._batches.put(request, topic.name, queue_id, flags, shared_properties, named)
         (topic.flows.get(queue_id) or self._flow(topic, queue_id)).add(messages, size)
         self._total.add(messages, size)
         return self._answers.answer(stored, topic, wait=wait)

@@ -82,13 +82,13 @@ class SendTargets:
             raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, SLAVE_OR_CLOSED)
         if self.refusal:
             raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, f"sends are refused: {self.refusal}")
-        found = self._topics.get(header.topic)
-        if not config.broker_permission & PERM_WRITE and found is not None and found.order:
+        known_topic = self._topics.get(header.topic)
+        if not config.broker_permission & PERM_WRITE and known_topic is not None and known_topic.order:
             raise Refused(
                 ResponseCode.NO_PERMISSION, f"the broker[{self._identity.address}] sending message is forbidden"
             )
         self._check_name(header.topic)
-        return found or self._create(request, header)
+        return known_topic or self._create(request, header)
 
     def queue(self, request: Request, header: SendHeader, topic: Topic) -> int:
         """The queue id to store in. Raises Refused."""
@@ -137,7 +137,7 @@ BORN_HOST = "born_host"
 
 def born_host_of(connection: Connection) -> bytes:
     """The packed address of a connection's peer, parsed once per connection."""
-    found: bytes | None = connection.attributes.get(BORN_HOST)
-    if found is None:
-        found = connection.attributes[BORN_HOST] = parse_host(connection.peer)
-    return found
+    host: bytes | None = connection.attributes.get(BORN_HOST)
+    if host is None:
+        host = connection.attributes[BORN_HOST] = parse_host(connection.peer)
+    return host

@@ -126,8 +126,12 @@ class StoreAdmin:
 
     def _filter_text(self, topic: str, group: str) -> str:
         """The group's SQL92 filter as JSON, as text in JSON; null if it has none, as in RocketMQ."""
-        known = self._filters.get(topic, group)
-        return "null" if known is None else fastjson.dumps({"expression": known.selector.expression}).decode()
+        consumer_filter = self._filters.get(topic, group)
+        return (
+            "null"
+            if consumer_filter is None
+            else fastjson.dumps({"expression": consumer_filter.selector.expression}).decode()
+        )
 
     async def clean_queues(self, request: Request) -> Reply:
         log.info("%s asks to delete queue files whose messages are gone", request.connection.peer)

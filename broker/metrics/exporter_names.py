@@ -106,10 +106,10 @@ def of_broker(watched: Watched, page: Page) -> Iterator[None]:
         ).add(labels, minute[name])
     yield
     disk = watched.state.disk()
-    for what, size in (("total", disk.total), ("free", disk.free)):
+    for part, size in (("total", disk.total), ("free", disk.free)):
         page.gauge(
-            f"rocketmq_brokeruntime_commitlogdir_capacity_{what}",
-            f"Bytes of the log's file system, {what}",
+            f"rocketmq_brokeruntime_commitlogdir_capacity_{part}",
+            f"Bytes of the log's file system, {part}",
             _OF_RUNTIME,
         ).add(labels, size)
     of_all = (identity.cluster, identity.address, identity.name)
@@ -158,10 +158,10 @@ def of_clients(watched: Watched, page: Page) -> Iterator[None]:
         producers.add((identity.cluster, identity.name, group), len(members))
         yield
     consumers = page.gauge("rocketmq_group_count", "Consumers of the group", ("caddr", "localaddr", "group"))
-    for one in list(watched.clients.consumers.all()):
-        addresses = ",".join(member.connection.peer for member in one.members.values())
-        names = ",".join(member.client_id for member in one.members.values())
-        consumers.add((addresses, names, one.name), len(one.members))
+    for consumer_group in list(watched.clients.consumers.all()):
+        addresses = ",".join(member.connection.peer for member in consumer_group.members.values())
+        names = ",".join(member.client_id for member in consumer_group.members.values())
+        consumers.add((addresses, names, consumer_group.name), len(consumer_group.members))
         yield
 
 
@@ -171,14 +171,14 @@ def of_progress(watched: Watched, page: Page, progress: Progress) -> Iterator[Wa
     labels = (identity.cluster, identity.name, topic, group)
     online = watched.clients.consumers.get(group)
     if topic.startswith(RETRY_PREFIX):
-        name, what = "retrydiff", "retry topic"
+        name, contents = "retrydiff", "retry topic"
     elif topic.startswith(DLQ_PREFIX):
-        name, what = "dlqdiff", "dead letters"
+        name, contents = "dlqdiff", "dead letters"
     else:
-        name, what = "diff", "topic"
-    behind = max(progress.end - progress.consumed, 0)
-    page.gauge(f"rocketmq_group_{name}", f"Messages of the {what} that the group has not consumed", _OF_DIFF).add(
-        (group, topic, str(len(online.members) if online else 0), _CLUSTERING), behind
+        name, contents = "diff", "topic"
+    lag = max(progress.end - progress.consumed, 0)
+    page.gauge(f"rocketmq_group_{name}", f"Messages of the {contents} that the group has not consumed", _OF_DIFF).add(
+        (group, topic, str(len(online.members) if online else 0), _CLUSTERING), lag
     )
     for name, help, value in (
         ("rocketmq_consumer_offset", "Messages of the topic that the group has consumed", progress.consumed),
@@ -201,5 +201,5 @@ def of_progress(watched: Watched, page: Page, progress: Progress) -> Iterator[Wa
 def declare(page: Page) -> None:
     """The families that are present even without consumers, so that a page always has all names."""
     for name in ("diff", "retrydiff", "dlqdiff"):
-        what = {"diff": "topic", "retrydiff": "retry topic", "dlqdiff": "dead letters"}[name]
-        page.gauge(f"rocketmq_group_{name}", f"Messages of the {what} that the group has not consumed", _OF_DIFF)
+        contents = {"diff": "topic", "retrydiff": "retry topic", "dlqdiff": "dead letters"}[name]
+        page.gauge(f"rocketmq_group_{name}", f"Messages of the {contents} that the group has not consumed", _OF_DIFF)

@@ -122,8 +122,8 @@ def _of_group(watched: Watched, page: Page) -> None:
     if driver.in_sync is not None:
         lag = page.gauge("rocketlet_failover_replica_lag_bytes", "What a replica lacks", (*_BROKER, "replica"))
         end = watched.store.log.end
-        for member, one in driver.in_sync.replicas.items():
-            lag.add((*this, member.partition("/")[0]), max(end - one.acked, 0))
+        for member, replica in driver.in_sync.replicas.items():
+            lag.add((*this, member.partition("/")[0]), max(end - replica.acked, 0))
 
 
 def of_clients(watched: Watched, page: Page) -> Iterator[None]:

@@ -105,7 +105,7 @@ def of_clients(watched: Watched, page: Page) -> Iterator[None]:
     )
     for group in list(watched.clients.consumers.all()):
         mode = "push" if group.consume_type == "CONSUME_PASSIVELY" else "pull"
-        kinds = Counter((one.language.lower(), version_name(one.version)) for one in group.members.values())
+        kinds = Counter((client.language.lower(), version_name(client.version)) for client in group.members.values())
         for (language, version), count in kinds.items():
             family.add((*this, group.name, language, version, mode, _flag(is_system_group(group.name))), count)
         yield

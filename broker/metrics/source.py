@@ -39,7 +39,7 @@ class BrokerSource:
             rocketmq5_names.of_pulls,
         ):
             yield from fill(watched, page)
-        for group in [one.groupName for one in watched.tables.groups]:
+        for group in [config.groupName for config in watched.tables.groups]:
             online = watched.clients.consumers.get(group)
             if online is not None and online.broadcasting:
                 continue
@@ -65,6 +65,6 @@ class BrokerSource:
             reasons.append(f"broker {self._watched.identity.name} takes no messages: {refusal}")
         places = list(self._watched.registration.places())
         if places and not any(is_known for _, is_known in places):
-            asked = ", ".join(address for address, _ in places)
-            reasons.append(f"broker {self._watched.identity.name} is known to none of its name servers: {asked}")
+            addresses = ", ".join(address for address, _ in places)
+            reasons.append(f"broker {self._watched.identity.name} is known to none of its name servers: {addresses}")
         return reasons

@@ -57,11 +57,11 @@ class Watched:
 
     def in_progress(self) -> Mapping[str, int]:
         """Requests by family, over all ports."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for server in self.servers.values():
             for family, count in server.statistics().in_flight.items():
-                found[family] = found.get(family, 0) + count
-        return found
+                counts[family] = counts.get(family, 0) + count
+        return counts
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,9 +207,9 @@ def apply(fact: Fact, table: InFlight) -> None:
         table.done_all(fact.offsets)
     elif fact.kind is Kind.CHANGED:
         for offset in fact.offsets:
-            known = table.get(offset)
-            if known is not None:
-                table.put(known._replace(popped=fact.pop_time, due=fact.due))
+            present = table.get(offset)
+            if present is not None:
+                table.put(present._replace(popped=fact.pop_time, due=fact.due))
 
 
 def _run(first: int, count: int) -> range:

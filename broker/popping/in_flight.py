@@ -87,18 +87,18 @@ class Block:
     def entry(self, at: int) -> Entry:
         return Entry(self.offsets[at], self.due[at], self.popped[at], self.times[at], self.keys[at])
 
-    def due_at(self, now: int, most: int) -> list[int]:
-        """The places of entries that are due, the first `most`."""
+    def due_at(self, now: int, limit: int) -> list[int]:
+        """The places of entries that are due, the first `limit`."""
         import numpy  # 60 ms that a broker without pop saves
 
         if self.soonest > now:
             return []
         due = numpy.frombuffer(self.due, numpy.int64)
-        found: list[int] = numpy.flatnonzero((due <= now) & (due != DONE))[:most].tolist()
-        if not found:
+        places: list[int] = numpy.flatnonzero((due <= now) & (due != DONE))[:limit].tolist()
+        if not places:
             waiting = due[due != DONE]
             self.soonest = int(waiting.min()) if len(waiting) else NEVER
-        return found
+        return places
 
     def dead_at(self, now: int, most_times: int) -> list[int]:
         """The places of due entries that were delivered that often."""
@@ -107,8 +107,8 @@ class Block:
         if self.soonest > now:
             return []
         due, times = numpy.frombuffer(self.due, numpy.int64), numpy.frombuffer(self.times, numpy.uint16)
-        found: list[int] = numpy.flatnonzero((due <= now) & (due != DONE) & (times >= most_times)).tolist()
-        return found
+        places: list[int] = numpy.flatnonzero((due <= now) & (due != DONE) & (times >= most_times)).tolist()
+        return places
 
     def soonest_after(self, now: int) -> int:
         """When the next entry that is not due yet becomes due; may be too early."""
@@ -155,9 +155,9 @@ class InFlight:
     def put(self, entry: Entry) -> None:
         """Add an entry, or replace the one of its offset."""
         self._expand_runs()
-        found = self._find(entry.offset)
-        if found is not None:
-            block, at = found
+        place = self._find(entry.offset)
+        if place is not None:
+            block, at = place
             self.count += (entry.due != DONE) - (block.due[at] != DONE)
             block.alive += (entry.due != DONE) - (block.due[at] != DONE)
             self._set(block, at, entry)
@@ -209,10 +209,10 @@ class InFlight:
                 block = Block()
                 self._blocks.append(block)
                 self._firsts.append(offsets[at])
-            some = offsets[at : at + _BLOCK - len(block.offsets)]
-            count = len(some)
+            part = offsets[at : at + _BLOCK - len(block.offsets)]
+            count = len(part)
             # An array times n is copied, whereas a list is converted number by number.
-            block.offsets.frombytes(numpy.arange(some.start, some.stop, dtype=numpy.int64).tobytes())
+            block.offsets.frombytes(numpy.arange(part.start, part.stop, dtype=numpy.int64).tobytes())
             block.due += array("q", (due,)) * count
             block.popped += array("q", (popped,)) * count
             block.times += _ONCE[:count]
@@ -232,19 +232,19 @@ class InFlight:
     def get(self, offset: int) -> Entry | None:
         """The entry of an offset, unless it is done."""
         self._expand_runs()
-        found = self._find(offset)
-        if found is None or found.block.due[found.at] == DONE:
+        place = self._find(offset)
+        if place is None or place.block.due[place.at] == DONE:
             return None
-        return found.block.entry(found.at)
+        return place.block.entry(place.at)
 
     def done(self, offset: int) -> bool:
         """Acknowledge. Returns whether the entry existed."""
         self._expand_runs()
-        found = self._find(offset)
-        if found is None or found.block.due[found.at] == DONE:
+        place = self._find(offset)
+        if place is None or place.block.due[place.at] == DONE:
             return False
-        found.block.due[found.at] = DONE
-        self._now_done(found.block, 1)
+        place.block.due[place.at] = DONE
+        self._now_done(place.block, 1)
         return True
 
     def _now_done(self, block: Block, count: int) -> None:
@@ -270,41 +270,41 @@ class InFlight:
         if count == 1:
             return offsets if self.done(offsets[0]) else ()
         self._expand_runs()
-        found = self._find(offsets[0]) if count else None
-        if found is not None:
-            block, end = found.block, found.at + count
+        place = self._find(offsets[0]) if count else None
+        if place is not None:
+            block, end = place.block, place.at + count
             if isinstance(offsets, range):  # because each offset occurs once, and in order
-                together = end <= len(block.offsets) and block.offsets[end - 1] == offsets[-1]
+                is_adjacent = end <= len(block.offsets) and block.offsets[end - 1] == offsets[-1]
             else:
-                together = block.offsets[found.at : end] == array("q", offsets)
-            if together and DONE not in block.due[found.at : end]:
-                block.due[found.at : end] = _ALL_DONE[:count] if count <= len(_ALL_DONE) else array("q", [DONE]) * count
+                is_adjacent = block.offsets[place.at : end] == array("q", offsets)
+            if is_adjacent and DONE not in block.due[place.at : end]:
+                block.due[place.at : end] = _ALL_DONE[:count] if count <= len(_ALL_DONE) else array("q", [DONE]) * count
                 self._now_done(block, count)
                 return offsets
         return [offset for offset in offsets if self.done(offset)]
 
-    def due(self, now: int, most: int) -> list[Entry]:
+    def due(self, now: int, limit: int) -> list[Entry]:
         """The first entries that are due."""
         if self._runs_due <= now:
             self._expand_runs()
-        found: list[Entry] = []
+        entries: list[Entry] = []
         for block in self._blocks:
             if block.soonest <= now:
-                found += map(block.entry, block.due_at(now, most - len(found)))
-                if len(found) >= most:
+                entries += map(block.entry, block.due_at(now, limit - len(entries)))
+                if len(entries) >= limit:
                     break
-        return found
+        return entries
 
-    def dead(self, now: int, most_times: int, most: int) -> list[Entry]:
+    def dead(self, now: int, most_times: int, limit: int) -> list[Entry]:
         """The first due entries that were delivered that often."""
         if self._runs_due <= now:
             self._expand_runs()
-        found: list[Entry] = []
+        entries: list[Entry] = []
         for block in self._blocks:
-            found += map(block.entry, block.dead_at(now, most_times)[: most - len(found)])
-            if len(found) >= most:
+            entries += map(block.entry, block.dead_at(now, most_times)[: limit - len(entries)])
+            if len(entries) >= limit:
                 break
-        return found
+        return entries
 
     def soonest_after(self, now: int) -> int:
         """When the next entry that is not due yet becomes due, NEVER if there is none; may be too early."""
@@ -356,27 +356,27 @@ class InFlight:
 
     def keep_between(self, begin: int, end: int) -> int:
         """Drop entries outside, whose messages are gone. Returns their number."""
-        gone = [entry.offset for entry in self if not begin <= entry.offset < end]
-        for offset in gone:
+        dropped = [entry.offset for entry in self if not begin <= entry.offset < end]
+        for offset in dropped:
             self.done(offset)
         if self._blocks and self.next > end:
             self._shrink(self._blocks[-1])  # other messages may get the offsets from `end` on
         self.next = min(max(self.next, begin), end)
-        return len(gone)
+        return len(dropped)
 
     def counts(self, now: int) -> Counts:
         import numpy  # 60 ms that a broker without pop saves
 
         self._expand_runs()
-        found = Counts()
+        result = Counts()
         for block in self._blocks:
             due = numpy.frombuffer(block.due, numpy.int64)
             times = numpy.frombuffer(block.times, numpy.uint16)
             alive = due != DONE
-            found.held += int((alive & (times == 0)).sum())
-            found.invisible += int((alive & (due > now)).sum())
-            found.due += int((alive & (due <= now) & (times > 0)).sum())
-        return found
+            result.held += int((alive & (times == 0)).sum())
+            result.invisible += int((alive & (due > now)).sum())
+            result.due += int((alive & (due <= now) & (times > 0)).sum())
+        return result
 
     # ---- blocks
 
@@ -420,11 +420,11 @@ class InFlight:
         at = self._index_of(block)
         self._firsts[at] = block.offsets[0]
         if at and len(self._blocks[at - 1].offsets) + len(block.offsets) <= _BLOCK:
-            before = self._blocks[at - 1]
+            previous = self._blocks[at - 1]
             for name in ("offsets", "due", "popped", "times", "keys"):
-                getattr(before, name).extend(getattr(block, name))
-            before.alive += block.alive
-            before.soonest = min(before.soonest, block.soonest)
+                getattr(previous, name).extend(getattr(block, name))
+            previous.alive += block.alive
+            previous.soonest = min(previous.soonest, block.soonest)
             del self._blocks[at], self._firsts[at]
 
     def _index_of(self, block: Block) -> int:
@@ -443,10 +443,10 @@ class InOrder:
     soonest: int
 
 
-def in_order(entries: Iterable[Entry], now: int, most: int) -> InOrder:
+def in_order(entries: Iterable[Entry], now: int, limit: int) -> InOrder:
     """For one queue: a message group with a message in flight is busy, and nobody else gets any of it."""
     table = list(entries)
     busy = {entry.key for entry in table if entry.due > now}
-    free = [entry for entry in table if entry.key not in busy][:most]
+    free = [entry for entry in table if entry.key not in busy][:limit]
     soonest = min((entry.due for entry in table if entry.due > now), default=NEVER)
     return InOrder(free, busy, soonest)

@@ -176,11 +176,11 @@ class Ledger:
         floor = state.table.floor
         if floor == state.committed:
             return
-        before, state.committed = state.committed, floor
+        previous, state.committed = state.committed, floor
         try:
             self._offsets.commit(*state.key, floor)
         except OffsetRefused as refused:
-            state.committed = before
+            state.committed = previous
             raise Refused(ResponseCode.SYSTEM_ERROR, str(refused)) from None
 
     def commit_floors(self) -> None:
@@ -197,31 +197,31 @@ class Ledger:
 
     def done(self, state: QueueState, offsets: Sequence[int]) -> int:
         """Remove messages from a table, and note that. Returns their number. Those of a turn become one fact."""
-        done = state.table.done_all(offsets)
-        if done:
-            known = self._acked.get(state.key)
-            if known is None:
-                self._acked[state.key] = done if isinstance(done, range) else list(done)
-            elif isinstance(known, range) and isinstance(done, range) and known.stop == done.start:
-                self._acked[state.key] = range(known.start, done.stop)
-            elif isinstance(known, list):
-                known += done
+        acknowledged = state.table.done_all(offsets)
+        if acknowledged:
+            noted = self._acked.get(state.key)
+            if noted is None:
+                self._acked[state.key] = acknowledged if isinstance(acknowledged, range) else list(acknowledged)
+            elif isinstance(noted, range) and isinstance(acknowledged, range) and noted.stop == acknowledged.start:
+                self._acked[state.key] = range(noted.start, acknowledged.stop)
+            elif isinstance(noted, list):
+                noted += acknowledged
             else:
-                self._acked[state.key] = [*known, *done]
-            self.in_flight -= len(done)
-        return len(done)
+                self._acked[state.key] = [*noted, *acknowledged]
+            self.in_flight -= len(acknowledged)
+        return len(acknowledged)
 
     def delivered(self, state: QueueState, offsets: range, pop_time: int, due: int) -> None:
         """Add messages without a message group, delivered for the first time, and note that. Adjacent ones of a turn
         become one fact."""
         state.table.append(offsets, due, pop_time)
         self.in_flight += len(offsets)
-        known = self._delivered.get(state.key)
-        if known is not None:
-            before, popped_before, due_before = known
-            together = pop_time == popped_before and due == due_before and before.stop == offsets.start
-            if together and len(before) < _LONGEST_RUN:
-                offsets = range(before.start, offsets.stop)
+        noted = self._delivered.get(state.key)
+        if noted is not None:
+            previous, popped_before, due_before = noted
+            is_same_pop = pop_time == popped_before and due == due_before and previous.stop == offsets.start
+            if is_same_pop and len(previous) < _LONGEST_RUN:
+                offsets = range(previous.start, offsets.stop)
             else:
                 self._note_runs()
         self._delivered[state.key] = offsets, pop_time, due
@@ -238,8 +238,8 @@ class Ledger:
         for key, (offsets, pop_time, due) in delivered.items():
             self._facts.note(facts.popped_first(key, pop_time, due, offsets))
         acked, self._acked = self._acked, {}
-        for key, done in acked.items():
-            self._facts.note(facts.done(key, done))
+        for key, acknowledged in acked.items():
+            self._facts.note(facts.done(key, acknowledged))
 
     def write(self) -> None:
         """Write the noted facts. Raises Refused."""

@@ -69,18 +69,18 @@ def _read(body: Any) -> Iterator[RequestMode]:
 Queue = TypeVar("Queue")
 
 
-def shared_out(queues: Sequence[Queue], clients: Sequence[str], client: str, more: int = 0) -> list[Queue]:
-    """The share of a client, in equal parts, and those of the `more` clients after it; all if it is not a member yet.
+def shared_out(queues: Sequence[Queue], clients: Sequence[str], client: str, extra: int = 0) -> list[Queue]:
+    """The share of a client, in equal parts, and those of the `extra` clients after it; all if it is not a member yet.
 
     `clients` are sorted, so all brokers compute the same shares.
     """
     if client not in clients:
         return list(queues)
     at, count = clients.index(client), len(clients)
-    return [queue for step in range(min(more, count - 1) + 1) for queue in _part(queues, (at + step) % count, count)]
+    return [queue for step in range(min(extra, count - 1) + 1) for queue in _part(queues, (at + step) % count, count)]
 
 
 def _part(queues: Sequence[Queue], at: int, count: int) -> Sequence[Queue]:
-    size, rest = divmod(len(queues), count)
-    begin = at * size + min(at, rest)
-    return queues[begin : begin + size + (at < rest)]
+    size, remainder = divmod(len(queues), count)
+    begin = at * size + min(at, remainder)
+    return queues[begin : begin + size + (at < remainder)]

@@ -30,7 +30,7 @@ FILTER_BUDGET: Final = 20_000
 """What one pop may spend on records that its filter looks into, over all queues, in terms of it, each 0.1 µs."""
 
 
-class Found(NamedTuple):
+class Candidate(NamedTuple):
     """A message and its place in the log."""
 
     offset: int
@@ -39,11 +39,11 @@ class Found(NamedTuple):
 
 
 @dataclass(slots=True)
-class Picked:
+class PickResult:
     """`following` is after all examined entries; `bytes` is the size of the messages."""
 
     following: int
-    messages: list[Found] = field(default_factory=list)
+    messages: list[Candidate] = field(default_factory=list)
     bytes: int = 0
     spent: int = 0
 
@@ -52,46 +52,46 @@ def pick(
     store: MessageStore,
     queue: ConsumeQueue,
     offset: int,
-    most: int,
-    wanted: MessageFilter,
+    limit: int,
+    message_filter: MessageFilter,
     most_bytes: int,
     budget: int = FILTER_BUDGET,
-) -> Picked:
-    """Up to `most` messages from an offset, including a first one larger than `most_bytes`. While some of the budget is
-    left, another record is read, however much it `spent`."""
-    picked = Picked(max(offset, queue.begin))
-    by_code, by_record = wanted.by_code, wanted.by_record
+) -> PickResult:
+    """Up to `limit` messages from an offset, including a first one larger than `most_bytes`. While some of the budget
+    is left, another record is read, however much it `spent`."""
+    result = PickResult(max(offset, queue.begin))
+    by_code, by_record = message_filter.by_code, message_filter.by_record
     filtered = by_code is not None or by_record is not None
-    entries = queue.entries(picked.following, _EXAMINED if filtered else most)
-    if not entries and picked.following < queue.end:
-        picked.following = min(queue.next_file_offset(picked.following), queue.end)
-        return picked
+    entries = queue.entries(result.following, _EXAMINED if filtered else limit)
+    if not entries and result.following < queue.end:
+        result.following = min(queue.next_file_offset(result.following), queue.end)
+        return result
     log = store.log
-    cost = _OF_ANY_RECORD + wanted.record_cost
+    cost = _OF_ANY_RECORD + message_filter.record_cost
     for log_offset, size, tags_code in ENTRY.iter_unpack(entries):
-        here = picked.following
+        current = result.following
         if tags_code == LOST or is_pre_blank(log_offset, size) or not log.begin <= log_offset <= log.end - size:
-            picked.following = here + 1
+            result.following = current + 1
             continue
-        if by_code is not None and not _matches(queue, tags_code, wanted):
-            picked.following = here + 1
+        if by_code is not None and not _matches(queue, tags_code, message_filter):
+            result.following = current + 1
             continue
         if by_record is not None:
-            if picked.spent >= budget:
+            if result.spent >= budget:
                 break
-            picked.spent += cost
+            result.spent += cost
             record = log.read(log_offset, size)
             if record is None or not by_record(record):
-                picked.following = here + 1
+                result.following = current + 1
                 continue
-        if picked.messages and picked.bytes + size > most_bytes:
+        if result.messages and result.bytes + size > most_bytes:
             break
-        picked.messages.append(Found(here, log_offset, size))
-        picked.bytes += size
-        picked.following = here + 1
-        if len(picked.messages) >= most:
+        result.messages.append(Candidate(current, log_offset, size))
+        result.bytes += size
+        result.following = current + 1
+        if len(result.messages) >= limit:
             break
-    return picked
+    return result
 
 
 class Run(Struct, gc=False):
@@ -103,16 +103,16 @@ class Run(Struct, gc=False):
     log_offsets: Sequence[int]
     sizes: Sequence[int]
 
-    def found(self) -> Iterator[Found]:
+    def candidates(self) -> Iterator[Candidate]:
         """One by one."""
-        return map(Found, self.offsets, self.log_offsets, self.sizes)
+        return map(Candidate, self.offsets, self.log_offsets, self.sizes)
 
 
-def next_run(store: MessageStore, queue: ConsumeQueue, offset: int, most: int, most_bytes: int) -> Run | None:
-    """Up to `most` messages from an offset, if nothing has to be examined one by one; else None: `pick` them."""
+def next_run(store: MessageStore, queue: ConsumeQueue, offset: int, limit: int, most_bytes: int) -> Run | None:
+    """Up to `limit` messages from an offset, if nothing has to be examined one by one; else None: `pick` them."""
     if offset < queue.begin:
         return None
-    entries = queue.entries(offset, most)
+    entries = queue.entries(offset, limit)
     if not entries:
         return None
     numbers = _places(len(entries) // ENTRY.size).unpack(entries)
@@ -126,13 +126,13 @@ def next_run(store: MessageStore, queue: ConsumeQueue, offset: int, most: int, m
     if end - begin == total:
         return Run(offsets, [Span(begin, total)], total, log_offsets, sizes)
     spans: list[Span] = []
-    at, behind = begin, begin
+    at, run_end = begin, begin
     for log_offset, size in zip(log_offsets, sizes, strict=True):
-        if log_offset != behind:
-            spans.append(Span(at, behind - at))
+        if log_offset != run_end:
+            spans.append(Span(at, run_end - at))
             at = log_offset
-        behind = log_offset + size
-    spans.append(Span(at, behind - at))
+        run_end = log_offset + size
+    spans.append(Span(at, run_end - at))
     return Run(offsets, spans, total, log_offsets, sizes)
 
 
@@ -143,28 +143,28 @@ def _places(count: int) -> struct.Struct:
     return struct.Struct(">" + "qi8x" * count)
 
 
-def _matches(queue: ConsumeQueue, tags_code: int, wanted: MessageFilter) -> bool:
-    assert wanted.by_code is not None
+def _matches(queue: ConsumeQueue, tags_code: int, message_filter: MessageFilter) -> bool:
+    assert message_filter.by_code is not None
     if queue.ext is None or not is_address(tags_code):
-        return wanted.by_code(tags_code)
+        return message_filter.by_code(tags_code)
     unit = queue.ext.read(tags_code)
     if unit is None:
         return True
-    return wanted.by_code(unit.tags_code) and (wanted.by_unit is None or wanted.by_unit(unit))
+    return message_filter.by_code(unit.tags_code) and (message_filter.by_unit is None or message_filter.by_unit(unit))
 
 
-def place_of(store: MessageStore, queue: ConsumeQueue, offset: int) -> Found | None:
+def place_of(store: MessageStore, queue: ConsumeQueue, offset: int) -> Candidate | None:
     """The log position of the message at an offset; None if it is gone."""
     entry = queue.entry(offset) if offset >= queue.begin else None
     if entry is None or entry[2] == LOST or is_pre_blank(entry[0], entry[1]):
         return None
     log_offset, size, _ = entry
-    return Found(offset, log_offset, size) if store.log.begin <= log_offset <= store.log.end - size else None
+    return Candidate(offset, log_offset, size) if store.log.begin <= log_offset <= store.log.end - size else None
 
 
-def group_key(store: MessageStore, found: Found) -> int:
+def group_key(store: MessageStore, candidate: Candidate) -> int:
     """A number for a message's group (its sharding key); 0 if it has none."""
-    record = store.log.read(found.log_offset, found.size)
+    record = store.log.read(candidate.log_offset, candidate.size)
     name = find(properties_of(record), b"__SHARDINGKEY") if record is not None else None
     return hash_of(name) if name else 0
 

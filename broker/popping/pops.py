@@ -28,8 +28,8 @@ from rocketlet.broker.popping.dead_letters import DeadLetters
 from rocketlet.broker.popping.facts import Key
 from rocketlet.broker.popping.in_flight import MOST_TIMES, NEVER, Counts, Entry
 from rocketlet.broker.popping.ledger import Ledger, QueueState
-from rocketlet.broker.popping.picking import FILTER_BUDGET, Found, place_of
-from rocketlet.broker.popping.sharing import Ask, Delivery, Share, Sharing
+from rocketlet.broker.popping.picking import FILTER_BUDGET, Candidate, place_of
+from rocketlet.broker.popping.sharing import Delivery, PopRequest, Share, Sharing
 from rocketlet.broker.subscription_groups import SubscriptionGroups
 from rocketlet.broker.topic_table import TopicTable
 from rocketlet.common.clock import WallClock
@@ -51,7 +51,7 @@ IDLE_MS: Final = 60_000
 _AT_ONCE: Final = 64
 
 
-class Taken(Struct, gc=False):
+class PopResult(Struct, gc=False):
     pop_time: int
     deliveries: list[Delivery]
     rest: int
@@ -95,12 +95,12 @@ class Pops:
         self._sharing = Sharing(store)
         self.is_open = False
         self.changed: Callable[[str, str], None] = lambda group, topic: None
-        self._popped = self._acknowledged = self._again = self._dead = 0
+        self._popped = self._acknowledged = self._redelivered_count = self._dead = 0
         offsets.on_commit = self._committed
 
     # ---- popping
 
-    def plan(self, ask: Ask) -> list[Share]:
+    def plan(self, ask: PopRequest) -> list[Share]:
         """What a pop would get. Changes nothing, except that queues become known. Raises Refused."""
         self._check_open()
         ask.budget = FILTER_BUDGET
@@ -108,8 +108,8 @@ class Pops:
         shares = []
         first_offset = self._first_at_end if ask.from_max else self._first
         states = self._ledger.of(ask.group, ask.topic)
-        room, room_bytes = ask.most, MOST_BYTES
-        only_again = self._ledger.in_flight >= MOST_IN_FLIGHT
+        room, room_bytes = ask.max_count, MOST_BYTES
+        only_redelivered = self._ledger.in_flight >= MOST_IN_FLIGHT
         for queue_id in ask.queue_ids:
             queue = self._store.queue(ask.topic, queue_id)
             if queue is None:
@@ -122,7 +122,7 @@ class Pops:
                 self._ledger.reset_if_moved(state, queue, first_offset)
             if state.table.next >= queue.end and not state.table.count:
                 continue
-            share = self._sharing.share(ask, state, queue, now, room, room_bytes, only_again=only_again)
+            share = self._sharing.share(ask, state, queue, now, room, room_bytes, only_redelivered=only_redelivered)
             if share.changes_table:
                 shares.append(share)
                 room -= len(share)
@@ -131,7 +131,7 @@ class Pops:
                     break
         return shares
 
-    def take(self, ask: Ask) -> Taken:
+    def take(self, ask: PopRequest) -> PopResult:
         """Deliver messages to a consumer, and note that. Raises Refused, with nothing delivered.
 
         REQUIRES that the answer waits for `write`.
@@ -140,13 +140,13 @@ class Pops:
         now = self._clock()
         pop_time = now
         for share in shares:
-            if share.again:
-                pop_time = max(pop_time, max(entry.popped for entry, _ in share.again) + 1)
+            if share.redelivered:
+                pop_time = max(pop_time, max(entry.popped for entry, _ in share.redelivered) + 1)
         due = pop_time + min(ask.invisible_ms, LONGEST_INVISIBLE_MS)
         deliveries = []
         buried = False
         for share in shares:
-            if share.again:
+            if share.redelivered:
                 buried |= self._move_dead(share, self._most_times(ask.group))
             self._put(share, pop_time, due, ask)
             if len(share):
@@ -154,17 +154,17 @@ class Pops:
             share.state.used_at = now
         if buried:
             self._settle()
-        return Taken(pop_time, deliveries, self._rest(ask), bool(shares))
+        return PopResult(pop_time, deliveries, self._remaining(ask), bool(shares))
 
-    def _put(self, share: Share, pop_time: int, due: int, ask: Ask) -> None:
+    def _put(self, share: Share, pop_time: int, due: int, ask: PopRequest) -> None:
         """Put a share into its table, and note that."""
         state, table, ledger = share.state, share.state.table, self._ledger
         count = table.count
-        if share.gone:
-            ledger.note(facts.done(state.key, share.gone))
-            for offset in share.gone:
+        if share.missing:
+            ledger.note(facts.done(state.key, share.missing))
+            for offset in share.missing:
                 table.done(offset)
-        if share.again or share.new or share.held:
+        if share.redelivered or share.new or share.skipped:
             self._put_entries(share, pop_time, due, ask)
         run = share.run
         ledger.in_flight += table.count - count
@@ -175,17 +175,17 @@ class Pops:
         if ask.order and len(share):
             state.attempt, state.attempt_time = ask.attempt, pop_time
         self._popped += len(share)
-        self._again += len(share.again)
+        self._redelivered_count += len(share.redelivered)
 
-    def _put_entries(self, share: Share, pop_time: int, due: int, ask: Ask) -> None:
+    def _put_entries(self, share: Share, pop_time: int, due: int, ask: PopRequest) -> None:
         """Put the entries that have to be examined one by one."""
         table = share.state.table
         entries = []
-        for entry, _ in share.again:
-            times = min(entry.times + (not share.same), MOST_TIMES)
+        for entry, _ in share.redelivered:
+            times = min(entry.times + (not share.is_retry), MOST_TIMES)
             entries.append(Entry(entry.offset, due, pop_time, times, entry.key))
-        entries += [Entry(found.offset, due, pop_time, 1, key) for key, found in share.new]
-        entries += [Entry(found.offset, 0, 0, 0, key) for key, found in share.held]
+        entries += [Entry(candidate.offset, due, pop_time, 1, key) for key, candidate in share.new]
+        entries += [Entry(candidate.offset, 0, 0, 0, key) for key, candidate in share.skipped]
         entries.sort()
         for entry in entries:
             table.put(entry)
@@ -193,12 +193,12 @@ class Pops:
         attempt = ask.attempt if ask.order else None
         self._ledger.note(facts.popped(share.state.key, pop_time, due, following, entries, attempt))
 
-    def _rest(self, ask: Ask) -> int:
-        rest = 0
+    def _remaining(self, ask: PopRequest) -> int:
+        remaining = 0
         for queue_id, state in self._ledger.of(ask.group, ask.topic).items():
             if queue_id in ask.queue_ids:
-                rest += max(self._store.queue_end(ask.topic, queue_id) - state.table.next, 0)
-        return rest
+                remaining += max(self._store.queue_end(ask.topic, queue_id) - state.table.next, 0)
+        return remaining
 
     def write(self) -> None:
         """Write the noted facts: once per turn, before its answers. Raises Refused."""
@@ -226,9 +226,9 @@ class Pops:
             )
         if state is None:
             return
-        done = self._ledger.done(state, offsets)
-        self._acknowledged += done
-        if done and state.in_order:  # others of the message group may be delivered now
+        count = self._ledger.done(state, offsets)
+        self._acknowledged += count
+        if count and state.in_order:  # others of the message group may be delivered now
             self.changed(key.group, key.topic)
 
     @property
@@ -287,7 +287,9 @@ class Pops:
             yield group, topic, total
 
     def statistics(self) -> PopStatistics:
-        return PopStatistics(self._popped, self._acknowledged, self._again, self._dead, self._ledger.in_flight)
+        return PopStatistics(
+            self._popped, self._acknowledged, self._redelivered_count, self._dead, self._ledger.in_flight
+        )
 
     def __repr__(self) -> str:
         return f"<Pops {self.statistics()}>"
@@ -305,7 +307,7 @@ class Pops:
             self._ledger.write()
 
     def _most_times(self, group: str) -> int:
-        config = self._groups.known(group)
+        config = self._groups.get(group)
         return min((config.retryMaxTimes if config is not None else 16) + 1, MOST_TIMES)
 
     def _first(self, queue: ConsumeQueue) -> int:
@@ -326,20 +328,20 @@ class Pops:
 
     def _move_dead(self, share: Share, most_times: int) -> bool:
         """Remove messages from a share that were delivered often enough, and move them to the dead letters."""
-        if share.same:
+        if share.is_retry:
             return False
-        dead = [(entry, found) for entry, found in share.again if entry.times >= most_times]
-        for entry, found in dead:
-            self._move_to_dead_letters(share.state, entry, found)
+        dead = [(entry, candidate) for entry, candidate in share.redelivered if entry.times >= most_times]
+        for entry, candidate in dead:
+            self._move_to_dead_letters(share.state, entry, candidate)
         if dead:
-            share.again = [one for one in share.again if one[0].times < most_times]
+            share.redelivered = [pair for pair in share.redelivered if pair[0].times < most_times]
         return bool(dead)
 
-    def _move_to_dead_letters(self, state: QueueState, entry: Entry, found: Found | None) -> None:
+    def _move_to_dead_letters(self, state: QueueState, entry: Entry, candidate: Candidate | None) -> None:
         key = state.key
         try:
-            if found is not None:
-                self._dead_letters.move(key.group, found.log_offset, entry.times)
+            if candidate is not None:
+                self._dead_letters.move(key.group, candidate.log_offset, entry.times)
         except MessageIllegal as error:
             log.error("group %s: a dead letter cannot be stored: %s", key.group, error)
         except NotWritable as error:
@@ -409,13 +411,13 @@ class Pops:
             return
         now = self._clock()
         queue = self._store.queue(key.topic, key.queue_id)
-        if queue is None or self._topics.get(key.topic) is None or self._groups.known(key.group) is None:
+        if queue is None or self._topics.get(key.topic) is None or self._groups.get(key.group) is None:
             ledger.forget(state)
             return
         if not ledger.reset_if_moved(state, queue, self._first):
             if state.table.count:
-                most = self._most_times(key.group)
-                for entry in state.table.dead(now, most, _AT_ONCE):
+                max_times = self._most_times(key.group)
+                for entry in state.table.dead(now, max_times, _AT_ONCE):
                     self._move_to_dead_letters(state, entry, place_of(self._store, queue, entry.offset))
             elif now - state.used_at > IDLE_MS:
                 ledger.commit_floor(state)

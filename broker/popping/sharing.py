@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from rocketlet.broker.filter.message_filter import EVERYTHING, MessageFilter
 from rocketlet.broker.popping.in_flight import Entry, in_order
 from rocketlet.broker.popping.ledger import QueueState
-from rocketlet.broker.popping.picking import Found, Run, group_key, next_run, pick, place_of
+from rocketlet.broker.popping.picking import Candidate, Run, group_key, next_run, pick, place_of
 from rocketlet.store.consume_queue import ConsumeQueue
 from rocketlet.store.message_store import MessageStore
 from rocketlet.store.reading import Span
@@ -27,15 +27,15 @@ MOST_HELD: Final = 1024
 MOST_IN_ORDER: Final = 2048
 
 
-class Ask(Struct, gc=False):
+class PopRequest(Struct, gc=False):
     """A pop's parameters. `queue_ids` in the order in which they are tried."""
 
     group: str
     topic: str
     queue_ids: Sequence[int]
-    most: int
+    max_count: int
     invisible_ms: int
-    wanted: MessageFilter = EVERYTHING
+    filter: MessageFilter = EVERYTHING
     order: bool = False
     attempt: str = ""
     from_max: bool = False
@@ -62,43 +62,44 @@ class Delivery(Struct, gc=False):
 
 
 class Share(Struct, gc=False):
-    """What a pop can get from one queue. `again` was delivered before, `new` was not; `held` is skipped for now.
-    `same`: `again` is what this attempt got before."""
+    """What a pop can get from one queue. `redelivered` was delivered before, `new` was not; `skipped` has to wait.
+    `is_retry`: `redelivered` is what this attempt got before."""
 
     state: QueueState
     following: int
-    again: list[tuple[Entry, Found]] = field(default_factory=list)
+    redelivered: list[tuple[Entry, Candidate]] = field(default_factory=list)
     run: Run | None = None  # new messages without gaps
-    new: list[tuple[int, Found]] = field(default_factory=list)  # otherwise (key of the message group, message)
-    held: list[tuple[int, Found]] = field(default_factory=list)
-    gone: list[int] = field(default_factory=list)
-    same: bool = False
+    new: list[tuple[int, Candidate]] = field(default_factory=list)  # otherwise (key of the message group, message)
+    skipped: list[tuple[int, Candidate]] = field(default_factory=list)
+    missing: list[int] = field(default_factory=list)
+    is_retry: bool = False
     bytes: int = 0
 
     def __len__(self) -> int:
-        return len(self.again) + len(self.new) + (len(self.run.offsets) if self.run is not None else 0)
+        return len(self.redelivered) + len(self.new) + (len(self.run.offsets) if self.run is not None else 0)
 
     @property
     def changes_table(self) -> bool:
         """Whether it changes the table."""
-        return bool(len(self) or self.held or self.gone or self.following > self.state.table.next)
+        return bool(len(self) or self.skipped or self.missing or self.following > self.state.table.next)
 
     def delivery(self) -> Delivery:
         """The messages to deliver."""
         queue_id, run = self.state.key.queue_id, self.run
-        if run is not None and not self.again:
+        if run is not None and not self.redelivered:
             return Delivery(queue_id, run.offsets, run.spans, run.bytes)
-        given = sorted(
-            [(found, entry.times - self.same) for entry, found in self.again] + [(found, 0) for _, found in self.new]
+        delivered = sorted(
+            [(candidate, entry.times - self.is_retry) for entry, candidate in self.redelivered]
+            + [(candidate, 0) for _, candidate in self.new]
         )
         if run is not None:
-            given += [(found, 0) for found in run.found()]
+            delivered += [(candidate, 0) for candidate in run.candidates()]
         return Delivery(
             queue_id,
-            [found.offset for found, _ in given],
-            [Span(found.log_offset, found.size) for found, _ in given],
-            sum(found.size for found, _ in given),
-            [times for _, times in given],
+            [candidate.offset for candidate, _ in delivered],
+            [Span(candidate.log_offset, candidate.size) for candidate, _ in delivered],
+            sum(candidate.size for candidate, _ in delivered),
+            [times for _, times in delivered],
         )
 
 
@@ -110,90 +111,109 @@ class Sharing:
 
     def share(
         self,
-        ask: Ask,
+        ask: PopRequest,
         state: QueueState,
         queue: ConsumeQueue,
         now: int,
         room: int,
         room_bytes: int,
         *,
-        only_again: bool,
+        only_redelivered: bool,
     ) -> Share:
-        """Up to `room` messages, including a first one larger than `room_bytes`. `only_again`: nothing new, because too
-        much is in flight."""
+        """Up to `room` messages, including a first one larger than `room_bytes`. `only_redelivered`: nothing new,
+        because too much is in flight."""
         share = Share(state, state.table.next)
         if ask.order:
-            self._in_order(ask, share, queue, now, room, room_bytes, only_again)
+            self._in_order(ask, share, queue, now, room, room_bytes, only_redelivered)
         else:
-            self._any(ask, share, queue, now, room, room_bytes, only_again)
+            self._unordered(ask, share, queue, now, room, room_bytes, only_redelivered)
         return share
 
-    def _any(
-        self, ask: Ask, share: Share, queue: ConsumeQueue, now: int, room: int, room_bytes: int, only_again: bool
+    def _unordered(
+        self,
+        ask: PopRequest,
+        share: Share,
+        queue: ConsumeQueue,
+        now: int,
+        room: int,
+        room_bytes: int,
+        only_redelivered: bool,
     ) -> None:
         table = share.state.table
         if table.count:
-            self._again(share, queue, table.due(now, room), room_bytes)
-            room -= len(share.again)
-        if only_again or room <= 0 or share.bytes >= room_bytes or table.next >= queue.end:
+            self._redeliver(share, queue, table.due(now, room), room_bytes)
+            room -= len(share.redelivered)
+        if only_redelivered or room <= 0 or share.bytes >= room_bytes or table.next >= queue.end:
             return
-        if ask.wanted is EVERYTHING:
+        if ask.filter is EVERYTHING:
             share.run = run = next_run(self._store, queue, table.next, room, room_bytes - share.bytes)
             if run is not None:
                 share.following = run.offsets.stop
                 share.bytes += run.bytes
                 return
-        picked = pick(self._store, queue, table.next, room, ask.wanted, room_bytes - share.bytes, ask.budget)
-        ask.budget -= picked.spent
-        share.new = [(0, found) for found in picked.messages]
-        share.following = picked.following
-        share.bytes += picked.bytes
+        result = pick(self._store, queue, table.next, room, ask.filter, room_bytes - share.bytes, ask.budget)
+        ask.budget -= result.spent
+        share.new = [(0, candidate) for candidate in result.messages]
+        share.following = result.following
+        share.bytes += result.bytes
 
     def _in_order(
-        self, ask: Ask, share: Share, queue: ConsumeQueue, now: int, room: int, room_bytes: int, only_again: bool
+        self,
+        ask: PopRequest,
+        share: Share,
+        queue: ConsumeQueue,
+        now: int,
+        room: int,
+        room_bytes: int,
+        only_redelivered: bool,
     ) -> None:
         state = share.state
         table = state.table
         if ask.attempt and ask.attempt == state.attempt:
-            mine = [entry for entry in table if entry.popped == state.attempt_time and entry.due > now]
-            if mine:
-                share.same = True
-                self._again(share, queue, mine, room_bytes)
+            in_flight = [entry for entry in table if entry.popped == state.attempt_time and entry.due > now]
+            if in_flight:
+                share.is_retry = True
+                self._redeliver(share, queue, in_flight, room_bytes)
                 return
         ready = in_order(table, now, room)
-        self._again(share, queue, ready.entries, room_bytes)
-        room -= len(share.again)
-        held = sum(entry.times == 0 for entry in table)
-        if room <= 0 or share.bytes >= room_bytes or held >= MOST_HELD or table.count - held >= MOST_IN_ORDER:
+        self._redeliver(share, queue, ready.entries, room_bytes)
+        room -= len(share.redelivered)
+        held_count = sum(entry.times == 0 for entry in table)
+        if (
+            room <= 0
+            or share.bytes >= room_bytes
+            or held_count >= MOST_HELD
+            or table.count - held_count >= MOST_IN_ORDER
+        ):
             return
-        if only_again:
+        if only_redelivered:
             return
         # Messages of a busy group may come first, and are read and held: read some more than there is room for.
-        most = min(4 * room, MOST_HELD - held)
-        picked = pick(self._store, queue, table.next, most, ask.wanted, room_bytes - share.bytes, ask.budget)
-        ask.budget -= picked.spent
+        limit = min(4 * room, MOST_HELD - held_count)
+        result = pick(self._store, queue, table.next, limit, ask.filter, room_bytes - share.bytes, ask.budget)
+        ask.budget -= result.spent
         waiting = ready.busy | {entry.key for entry in table if entry.due <= now} - {
-            entry.key for entry, _ in share.again
+            entry.key for entry, _ in share.redelivered
         }
-        for found in picked.messages:
+        for candidate in result.messages:
             if len(share.new) == room:
-                share.following = found.offset
+                share.following = candidate.offset
                 return
-            key = group_key(self._store, found)
+            key = group_key(self._store, candidate)
             if key in waiting:
-                share.held.append((key, found))
+                share.skipped.append((key, candidate))
             else:
-                share.new.append((key, found))
-                share.bytes += found.size
-        share.following = picked.following
+                share.new.append((key, candidate))
+                share.bytes += candidate.size
+        share.following = result.following
 
-    def _again(self, share: Share, queue: ConsumeQueue, entries: Sequence[Entry], room_bytes: int) -> None:
+    def _redeliver(self, share: Share, queue: ConsumeQueue, entries: Sequence[Entry], room_bytes: int) -> None:
         for entry in entries:
-            found = place_of(self._store, queue, entry.offset)
-            if found is None:
-                share.gone.append(entry.offset)
+            candidate = place_of(self._store, queue, entry.offset)
+            if candidate is None:
+                share.missing.append(entry.offset)
                 continue
-            if share.bytes and share.bytes + found.size > room_bytes:
+            if share.bytes and share.bytes + candidate.size > room_bytes:
                 break
-            share.again.append((entry, found))
-            share.bytes += found.size
+            share.redelivered.append((entry, candidate))
+            share.bytes += candidate.size

@@ -42,14 +42,14 @@ LONGEST_SLEEP: Final = 1.0
 CLOCK_STEP_MS: Final = 100  # by which the wall clock may drift against trio's before all are tried
 
 
-class Found(Enum):
+class Outcome(Enum):
     """The result of an attempt without an answer."""
 
     NOTHING = "wait on"
     MORE = "try again soon: there is more to look through"
 
 
-Attempt = Callable[[bool], Answer | Deferred | Found]
+Attempt = Callable[[bool], Answer | Deferred | Outcome]
 """Tries again; True: it is the last time, and must be answered."""
 
 
@@ -220,10 +220,10 @@ class Waiting(ConnectionEvents):
         for kind, line in list(bell.lines.items()):
             while line:
                 parked = line[0]
-                found = self._try(parked, last=False) if parked.attempt is not None else None
-                if found is Found.NOTHING:
+                outcome = self._try(parked, last=False) if parked.attempt is not None else None
+                if outcome is Outcome.NOTHING:
                     break
-                if found is Found.MORE or stopwatch() > end:
+                if outcome is Outcome.MORE or stopwatch() > end:
                     self._ready[bell.key] = None
                     break
                 line.popleft()
@@ -236,13 +236,13 @@ class Waiting(ConnectionEvents):
 
     def _arm(self, bell: Bell) -> None:
         """Make it ring for the next message of each queue, and when the next one is due again."""
-        ring, before = partial(self.ring, *bell.key), len(bell.armed)
+        ring, count = partial(self.ring, *bell.key), len(bell.armed)
         for queue_id in range(self._queues_of(bell.topic)):
             waiter = bell.armed.get(queue_id)
             if waiter is None or waiter.function is None:
                 watermark = self._watch(bell.topic, queue_id)
                 bell.armed[queue_id] = watermark.call_at(watermark.value + 1, ring)
-        self._watched += len(bell.armed) - before
+        self._watched += len(bell.armed) - count
         due = self._next_due(bell.group, bell.topic)
         at = trio.current_time() + max(due - self._clock(), 0) / 1000
         if at < bell.rings_at and at < trio.current_time() + LONGEST_HOLD_MS / 1000:
@@ -260,7 +260,7 @@ class Waiting(ConnectionEvents):
         if self._bells.get(bell.key) is bell:
             del self._bells[bell.key]
 
-    def _try(self, parked: Parked, last: bool) -> Found | None:
+    def _try(self, parked: Parked, last: bool) -> Outcome | None:
         """None: it has been answered."""
         attempt = parked.attempt
         if attempt is None:
@@ -273,7 +273,7 @@ class Waiting(ConnectionEvents):
             # Like a failing handler: one request fails, and the error is logged.
             log.exception("a held pop failed: %r", parked.request)
             answer = Reply(ResponseCode.SYSTEM_ERROR, remark="the pop failed; the broker's log has the reason")
-        if isinstance(answer, Found):
+        if isinstance(answer, Outcome):
             assert not last, "the last try has to answer"
             return answer
         waiting = self._of_connection.get(parked.request.connection)
@@ -297,9 +297,9 @@ class Waiting(ConnectionEvents):
         """Remove entries of answered or dropped pops from heaps and lines."""
         parked = sum(bell.waiting for bell in self._bells.values()) if len(self._deadlines) > 64 else 0
         if len(self._deadlines) > 2 * parked + 64:
-            self._deadlines = sorted(one for one in self._deadlines if one.attempt is not None)
+            self._deadlines = sorted(request for request in self._deadlines if request.attempt is not None)
             for bell in self._bells.values():
                 for kind, line in list(bell.lines.items()):
-                    bell.lines[kind] = deque(one for one in line if one.attempt is not None)
+                    bell.lines[kind] = deque(request for request in line if request.attempt is not None)
         if len(self._rings) > 2 * len(self._bells) + 64:
-            self._rings = sorted(one for one in self._rings if one[2].rings_at == one[0])
+            self._rings = sorted(ring for ring in self._rings if ring[2].rings_at == ring[0])

@@ -42,7 +42,7 @@ class Pending:
         self._sorted: NDArray[numpy.int64] = _NOTHING  # the rest of the opened fine bucket, beyond `_near`
         self._opened_coarse = self._opened_fine = -NEVER  # buckets up to these have been opened
         self._spread: set[int] = set()  # 65 s buckets that were spread early
-        self._gone: set[int] = set()
+        self._removed: set[int] = set()
         self._count = 0
 
     def __len__(self) -> int:
@@ -89,31 +89,31 @@ class Pending:
         fine = self._fine_order[0] << FINE_BITS if self._fine_order else NEVER
         return min(near, fine, self._coarse_order[0] << COARSE_BITS if self._coarse_order else NEVER)
 
-    def take(self, now: int, most: int) -> list[tuple[int, int]]:
+    def take(self, now: int, limit: int) -> list[tuple[int, int]]:
         """Remove and return due messages, the earliest first, equals in the order of places."""
-        taken: list[tuple[int, int]] = []
-        while len(taken) < most:
+        due_messages: list[tuple[int, int]] = []
+        while len(due_messages) < limit:
             self._open(now)
             if not self._near or self._near[0][0] > now:
                 break
             due, place = heappop(self._near)
-            if place in self._gone:
-                self._gone.discard(place)
+            if place in self._removed:
+                self._removed.discard(place)
                 continue
-            taken.append((due, place))
-        self._count -= len(taken)
-        return taken
+            due_messages.append((due, place))
+        self._count -= len(due_messages)
+        return due_messages
 
-    def at(self, due: int, most: int) -> list[int]:
+    def at(self, due: int, limit: int) -> list[int]:
         """The places of messages for exactly that time, at most that many."""
         rows = self._rows_near(due)
-        found = rows[rows[:, 0] == due][: most + len(self._gone), 1].tolist()
-        return [place for place in found if place not in self._gone][:most]
+        places = rows[rows[:, 0] == due][: limit + len(self._removed), 1].tolist()
+        return [place for place in places if place not in self._removed][:limit]
 
     def has(self, due: int, place: int) -> bool:
         """Whether a message waits."""
         rows = self._rows_near(due)
-        return place not in self._gone and bool(((rows[:, 0] == due) & (rows[:, 1] == place)).any())
+        return place not in self._removed and bool(((rows[:, 0] == due) & (rows[:, 1] == place)).any())
 
     def _rows_near(self, due: int) -> NDArray[numpy.int64]:
         """The contents of the bucket for a time."""
@@ -126,9 +126,9 @@ class Pending:
 
     def remove(self, due: int, place: int) -> None:
         """REQUIRES that it is present."""
-        self._gone.add(place)
+        self._removed.add(place)
         self._count -= 1
-        if len(self._gone) > _MOST_GONE:
+        if len(self._removed) > _MOST_GONE:
             self._sweep()
 
     def rows(self) -> NDArray[numpy.int64]:
@@ -138,7 +138,7 @@ class Pending:
         parts = [_pairs(bucket) for buckets in (self._coarse, self._fine) for bucket in buckets.values()]
         parts += [_rows(self._sorted), _rows(self._near)]
         rows = numpy.concatenate(parts)
-        return self._without_gone(rows)
+        return self._without_removed(rows)
 
     def before(self, place: int) -> Iterator[tuple[int, int]]:
         """(due, place) of messages before a place of the queue."""
@@ -200,26 +200,26 @@ class Pending:
     def _fill(self) -> None:
         """`_near` begins with the earliest of `_sorted`, if there is any."""
         if len(self._sorted) and (not self._near or self._near[0] > tuple(self._sorted[0].tolist())):
-            some, self._sorted = self._sorted[:_TAKEN_AT_ONCE], self._sorted[_TAKEN_AT_ONCE:]
-            self._near += map(tuple, some.tolist())
+            batch, self._sorted = self._sorted[:_TAKEN_AT_ONCE], self._sorted[_TAKEN_AT_ONCE:]
+            self._near += map(tuple, batch.tolist())
             heapify(self._near)
 
     def _sweep(self) -> None:
         for buckets in (self._coarse, self._fine):
             for number, bucket in buckets.items():
-                buckets[number] = array("q", self._without_gone(_pairs(bucket)).tobytes())
-        self._near = [pair for pair in self._near if pair[1] not in self._gone]
+                buckets[number] = array("q", self._without_removed(_pairs(bucket)).tobytes())
+        self._near = [pair for pair in self._near if pair[1] not in self._removed]
         heapify(self._near)
-        self._sorted = self._without_gone(self._sorted)
-        self._gone.clear()
+        self._sorted = self._without_removed(self._sorted)
+        self._removed.clear()
 
-    def _without_gone(self, rows: NDArray[numpy.int64]) -> NDArray[numpy.int64]:
-        if not self._gone or not len(rows):
+    def _without_removed(self, rows: NDArray[numpy.int64]) -> NDArray[numpy.int64]:
+        if not self._removed or not len(rows):
             return rows
         import numpy
 
-        gone = numpy.fromiter(self._gone, numpy.int64, len(self._gone))
-        return rows[~numpy.isin(rows[:, 1], gone)]
+        removed = numpy.fromiter(self._removed, numpy.int64, len(self._removed))
+        return rows[~numpy.isin(rows[:, 1], removed)]
 
     def __repr__(self) -> str:
         return f"<Pending {self._count}>"
@@ -245,7 +245,7 @@ def _pairs(bucket: array[int]) -> NDArray[numpy.int64]:
     return numpy.array(bucket, numpy.int64).reshape(-1, 2)
 
 
-def _rows(found: Any) -> NDArray[numpy.int64]:
+def _rows(table: Any) -> NDArray[numpy.int64]:
     import numpy
 
-    return numpy.asarray(found, numpy.int64).reshape(-1, 2)
+    return numpy.asarray(table, numpy.int64).reshape(-1, 2)

@@ -92,7 +92,7 @@ class Timers:
         self._useless: list[int] = []  # undeliverable, and not recorded yet
         self._delivered = self._recalled = self._skipped = self._late_ms = 0
         self.is_open = False
-        self._news = trio.Event()
+        self._changed = trio.Event()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Deliver until cancelled, as a master. REQUIRES an open, writable store."""
@@ -125,57 +125,57 @@ class Timers:
         if queue_end.value > self._read_to:
             await trio.lowlevel.checkpoint()
             return
-        self._news = news = trio.Event()
-        waiter = queue_end.call_at(self._read_to + 1, news.set)
+        self._changed = changed = trio.Event()
+        waiter = queue_end.call_at(self._read_to + 1, changed.set)
         due = self._pending.next_due()
         seconds = float("inf") if due == NEVER else min(max(due - self._clock(), 0) / 1000, LONGEST_SLEEP)
         with trio.move_on_after(seconds):
-            await news.wait()
+            await changed.wait()
         waiter.cancel()
 
     # ---- delivering
 
     def _deliver_due(self) -> bool:
         """Deliver a batch of due messages. False if something is due but nothing could be stored."""
-        taken = self._pending.take(self._clock(), BATCH)
-        if not taken:
+        due_messages = self._pending.take(self._clock(), BATCH)
+        if not due_messages:
             return True
         copies = []
-        for due, place in taken:
+        for due, place in due_messages:
             put = self._copy_of(place)
             if put is None:
                 self._useless.append(place)
             else:
                 copies.append(Copy(due, place, put))
-        made = self._store_copies(copies)
+        count = self._store_copies(copies)
         now = self._clock()
-        self._late_ms += sum(max(now - copy.due, 0) for copy in copies[:made])
-        self._delivered += made
-        for copy in copies[made:]:
+        self._late_ms += sum(max(now - copy.due, 0) for copy in copies[:count])
+        self._delivered += count
+        for copy in copies[count:]:
             self._pending.add(copy.due, copy.place)
         self._settle()
-        return made == len(copies)
+        return count == len(copies)
 
     def _store_copies(self, copies: list[Copy]) -> int:
         """The rule in the module's docstring. Returns how many of `copies` were stored, and removes one that never can
         be."""
-        made = 0
+        count = 0
         try:
             if copies or self._useless:
                 self._write_facts(facts.delivering([copy.place for copy in copies]) if copies else b"")
             for copy in copies:
-                self._undecided = made
+                self._undecided = count
                 self._store.put(copy.put)
-                made += 1
+                count += 1
             if copies:
-                self._undecided = made
+                self._undecided = count
         except (MessageIllegal, InvalidName) as error:
-            illegal = copies.pop(made)
+            illegal = copies.pop(count)
             log.error("the delayed message at %d can never go to %s: %s", illegal.place, illegal.put.topic, error)
             self._useless.append(illegal.place)
         except PutRefused as error:
             log.error("a delayed message cannot be stored, and is tried again: %s", error)
-        return made
+        return count
 
     def _write_facts(self, fact: bytes) -> None:
         """Write a fact, after those not written yet. Raises PutRefused, with nothing written."""
@@ -259,8 +259,8 @@ class Timers:
         places = self._pending.at(due, _SAME_MOMENT + 1)
         if len(places) <= _SAME_MOMENT:
             return places
-        found = self._store.find_by_key(TIMER_TOPIC, message_id, _SAME_MOMENT, 0, NEVER)
-        return [place for _, raw in found.records if self._pending.has(due, place := decode(raw).queue_offset)]
+        result = self._store.find_by_key(TIMER_TOPIC, message_id, _SAME_MOMENT, 0, NEVER)
+        return [place for _, raw in result.records if self._pending.has(due, place := decode(raw).queue_offset)]
 
     @property
     def log_end(self) -> int:
@@ -291,12 +291,12 @@ class Timers:
                 record = self._record(place)
                 if record is not None and self._pending.has(due, place):
                     copies.append(Copy(due, place, put_again(record, TIMER_TOPIC, QUEUE)))
-            before = len(copies)
-            made = self._store_copies(copies)
-            for copy in copies[:made]:
+            copy_count = len(copies)
+            stored_count = self._store_copies(copies)
+            for copy in copies[:stored_count]:
                 self._pending.remove(copy.due, copy.place)
             self._settle()
-            if made < before:
+            if stored_count < copy_count:
                 return
         if old:
             log.info("%d delayed messages were stored again, to stay in the log", len(old))
@@ -344,9 +344,9 @@ class Timers:
 
         await self._facts.read(take)
         if gathered.unresolved is not None:
-            made = self._copies_behind(gathered.unresolved.tolist())
-            gathered.resolve(made)
-            self._undecided = made
+            copied = self._copies_behind(gathered.unresolved.tolist())
+            gathered.resolve(copied)
+            self._undecided = copied
         queue = self._store.queue(TIMER_TOPIC, QUEUE)
         begin, end = (queue.begin, queue.end) if queue is not None else (0, 0)
         self._read_to = max(min(gathered.read_to, end), begin)
@@ -358,9 +358,9 @@ class Timers:
         if len(self._pending):
             log.info("%d delayed messages wait", len(self._pending))
 
-    async def _read_again(self, end: int, gone: NDArray[numpy.int64]) -> None:
+    async def _read_again(self, end: int, delivered: NDArray[numpy.int64]) -> None:
         """Arrivals since the snapshot, without those gone since."""
-        left_out = set(gone[gone >= self._read_to].tolist())
+        left_out = set(delivered[delivered >= self._read_to].tolist())
         for place in range(self._read_to, end):
             if place % READ_AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()

@@ -72,7 +72,7 @@ class TestHeartbeats:
             topic = one.broker.tables.topics.get("%RETRY%CG")
             assert topic is not None
             assert (topic.read, topic.perm) == (1, 6)
-            assert one.broker.tables.groups.known("CG") is not None
+            assert one.broker.tables.groups.get("CG") is not None
             assert one.broker.clients.producers.client("c1") is not None
 
     async def test_ordinals_names_and_missing_sets_of_other_clients(self, autojump_clock: MockClock) -> None:

@@ -27,7 +27,7 @@ class Groups(SubscriptionGroups):
 
 def test_a_group_is_created_when_first_seen() -> None:
     groups = Groups()
-    assert groups.known("CG") is None
+    assert groups.get("CG") is None
     group = groups.find("CG")
     assert group is not None
     assert group.builtins() == {
@@ -42,7 +42,7 @@ def test_a_group_is_created_when_first_seen() -> None:
         "whichBrokerWhenConsumeSlowly": 1,
     }
     assert groups.find("CG") is group
-    assert groups.known("CG") is group
+    assert groups.get("CG") is group
     assert groups.changes == 1
 
 
@@ -68,11 +68,11 @@ def test_groups_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_update_disable_delete() -> None:
     groups = Groups()
     groups.update(read_group({"groupName": "CG", "retryMaxTimes": "3", "consumeBroadcastEnable": False, "future": 1}))
-    group = groups.known("CG")
+    group = groups.get("CG")
     assert group == SubscriptionGroupConfig(groupName="CG", retryMaxTimes=3, consumeBroadcastEnable=False)
     groups.disable_consume("CG")
     groups.disable_consume("CG")
-    disabled = groups.known("CG")
+    disabled = groups.get("CG")
     assert disabled is not None
     assert not disabled.consumeEnable
     assert groups.delete("CG")

@@ -194,7 +194,7 @@ async def broker_life(
     """One run of a broker: it starts, serves, is attacked, serves, and stops or is killed. Returns its disk and the
     time."""
     network, watching, clock = MemoryNetwork(), Watching(figures), TrioWallClock(now)
-    broker = Broker(broker_settings(disk), network, disk, clock=clock, chance=chance, faults=watching)
+    broker = Broker(broker_settings(disk), network, disk, clock=clock, rng=chance, faults=watching)
     with trio.fail_after(LONGEST_LIFE):
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run)

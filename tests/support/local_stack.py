@@ -44,7 +44,7 @@ def local_stack(**settings: object) -> Iterator[str]:
                 server = NameServer(Loaded(configs, origins), TcpNetwork(), files=MemoryFiles())
                 namesrv: str = await nursery.start(server.run)
                 loaded = loaded_settings(listen_port=0, namesrv_addr=(namesrv,), **settings)
-                broker = Broker(loaded, TcpNetwork(), MemoryDisk(), clock=system_clock, chance=Random(1))
+                broker = Broker(loaded, TcpNetwork(), MemoryDisk(), clock=system_clock, rng=Random(1))
                 await nursery.start(broker.run)
                 started.append(namesrv)
                 ready.set()

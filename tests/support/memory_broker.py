@@ -209,7 +209,7 @@ async def memory_broker(
         network,
         disk,
         clock=TrioWallClock(start_ms),
-        chance=Random(7),
+        rng=Random(7),
         faults=faults,
         accounts=accounts,
     )

@@ -89,7 +89,7 @@ class Cluster:
             **self._settings,
         )
         running = self.brokers[broker] = Broker(
-            loaded, self.network, disk, clock=self.clock, chance=Random(self.random.getrandbits(32))
+            loaded, self.network, disk, clock=self.clock, rng=Random(self.random.getrandbits(32))
         )
         await self._nursery.start(self._host, broker, running)
 

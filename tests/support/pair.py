@@ -112,7 +112,7 @@ class Pair:
             self.network.of_host(member.host),
             member.disk,
             clock=self.clock,
-            chance=Random(self.random.getrandbits(32)),
+            rng=Random(self.random.getrandbits(32)),
         )
         member.broker, member.over = broker, trio.Event()
         ready = trio.Event()

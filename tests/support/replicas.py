@@ -128,7 +128,7 @@ class Replicas:
                 self.network.of_host(member.host),
                 member.disk,
                 clock=self.clock,
-                chance=Random(self.random.getrandbits(32)),
+                rng=Random(self.random.getrandbits(32)),
                 coordination=self.coordination.session,
                 bound=bound,
             )

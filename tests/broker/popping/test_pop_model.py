@@ -23,7 +23,7 @@ from rocketlet.broker.popping import in_flight
 from rocketlet.broker.popping.dead_letters import DeadLetters
 from rocketlet.broker.popping.facts import Key
 from rocketlet.broker.popping.pops import Pops
-from rocketlet.broker.popping.sharing import Ask
+from rocketlet.broker.popping.sharing import PopRequest
 from rocketlet.broker.subscription_groups import SubscriptionGroups
 from rocketlet.broker.topic_table import Topic, TopicTable
 from rocketlet.common import message_properties
@@ -126,7 +126,7 @@ class World:
         got: list[tuple[int, int, int, int]] = []
         for _ in range(100):  # a dead one or two at each
             all_taken = [
-                self.pops.take(Ask(GROUP, TOPIC, queues, most, invisible, order=self.order)) for _ in range(turn)
+                self.pops.take(PopRequest(GROUP, TOPIC, queues, most, invisible, order=self.order)) for _ in range(turn)
             ]
             self.pops.write()
             got = [
