@@ -38,9 +38,9 @@ def with_account(name: str, text: bytes, access_key: str, values: Mapping[str, V
 
     def by_data(data: dict[str, Any]) -> None:
         accounts = data.setdefault(ACCOUNTS, [])
-        for one in accounts:
-            if str(one.get("accessKey", "")).strip() == access_key:
-                one.update(values)
+        for account in accounts:
+            if str(account.get("accessKey", "")).strip() == access_key:
+                account.update(values)
                 break
         else:
             accounts.append({"accessKey": access_key, **values})
@@ -57,8 +57,10 @@ def without_account(name: str, text: bytes, access_key: str, version: DataVersio
             lines.remove_item(entry)
 
     def by_data(data: dict[str, Any]) -> None:
-        kept = [one for one in data.get(ACCOUNTS) or [] if str(one.get("accessKey", "")).strip() != access_key]
-        data[ACCOUNTS] = kept
+        remaining = [
+            account for account in data.get(ACCOUNTS) or [] if str(account.get("accessKey", "")).strip() != access_key
+        ]
+        data[ACCOUNTS] = remaining
 
     return _edited(name, text, by_lines, by_data, version)
 
@@ -71,19 +73,19 @@ def with_global_addresses(name: str, text: bytes, addresses: Sequence[str], vers
 
 def _edited(name: str, text: bytes, by_lines: Any, by_data: Any, version: DataVersion) -> bytes:
     read_accounts(name, text)  # a damaged file is not edited
-    wanted = _plain(text)
-    by_data(wanted)
-    wanted[VERSION] = [{"counter": version.counter, "timestamp": version.timestamp}]
+    expected = _plain(text)
+    by_data(expected)
+    expected[VERSION] = [{"counter": version.counter, "timestamp": version.timestamp}]
     try:
         lines = _Lines(text)
         by_lines(lines)
         lines = _Lines(lines.encoded())
         lines.set_version(version)
         edited = lines.encoded()
-        if _plain(edited) != _texts(wanted):
+        if _plain(edited) != _texts(expected):
             raise _ByLinesImpossible
     except (_ByLinesImpossible, FileError, yaml.YAMLError):
-        edited = yaml.safe_dump(wanted, sort_keys=False, allow_unicode=True).encode()
+        edited = yaml.safe_dump(expected, sort_keys=False, allow_unicode=True).encode()
     read_accounts(name, edited)
     return edited
 
@@ -91,8 +93,8 @@ def _edited(name: str, text: bytes, by_lines: Any, by_data: Any, version: DataVe
 def _plain(text: bytes) -> dict[str, Any]:
     """The file's content with all scalars as text, without empty values."""
     node = yaml.compose(text.decode("utf-8-sig"), Loader=LOADER)
-    found = _value(node) if node is not None else {}
-    return found if isinstance(found, dict) else {}
+    content = _value(node) if node is not None else {}
+    return content if isinstance(content, dict) else {}
 
 
 def _value(node: Node) -> Any:
@@ -110,9 +112,9 @@ def _is_empty(node: Node) -> bool:
 def _texts(value: Any) -> Any:
     """Values as they are read back."""
     if isinstance(value, dict):
-        return {key: _texts(one) for key, one in value.items() if one not in ("", [], {}, None)}
+        return {key: _texts(item) for key, item in value.items() if item not in ("", [], {}, None)}
     if isinstance(value, list):
-        return [_texts(one) for one in value if one not in ("", [], {}, None)]
+        return [_texts(item) for item in value if item not in ("", [], {}, None)]
     return _word(value)
 
 
@@ -149,16 +151,18 @@ class _Lines:
         column = item.value[0][0].start_mark.column
         places = {key.value: (key, value) for key, value in item.value}
         new = [line for key in values if key not in places for line in _rendered(key, values[key], column)]
-        at = _last_line(item) + 1
-        self._lines[at:at] = new
-        for key, (key_node, value_node) in sorted(places.items(), key=lambda one: -one[1][0].start_mark.line):
+        end = _last_line(item) + 1
+        self._lines[end:end] = new
+        for key, (key_node, value_node) in sorted(
+            places.items(), key=lambda item_places: -item_places[1][0].start_mark.line
+        ):
             if key in values:
                 self._replace(key_node, value_node, values[key])
 
     def remove_item(self, item: Node) -> None:
         first, last = item.start_mark.line, _last_line(item)
-        before = self._lines[first][: item.start_mark.column]
-        if item.flow_style or before.strip() != "-":
+        indent = self._lines[first][: item.start_mark.column]
+        if item.flow_style or indent.strip() != "-":
             raise _ByLinesImpossible
         del self._lines[first : last + 1]
 
@@ -197,11 +201,11 @@ class _Lines:
 
     def _replace(self, key: Node, value: Node, new: Value) -> None:
         first, last, column = key.start_mark.line, _last_line(value), key.start_mark.column
-        before = self._lines[first][:column]
+        indent = self._lines[first][:column]
         is_scalar = isinstance(value, yaml.ScalarNode) and value.value and value.start_mark.line == value.end_mark.line
         if isinstance(new, list) or not is_scalar:
             rendered = _rendered(key.value, new, column)
-            self._lines[first : last + 1] = [before + rendered[0].lstrip(), *rendered[1:]]
+            self._lines[first : last + 1] = [indent + rendered[0].lstrip(), *rendered[1:]]
         else:
             line = self._lines[value.start_mark.line]
             changed = line[: value.start_mark.column] + _scalar(new) + line[value.end_mark.column :]
@@ -234,10 +238,10 @@ def _last_line(node: Node) -> int:
 
 
 def _dash_column(lines: Sequence[str], item: Node) -> int:
-    before = lines[item.start_mark.line][: item.start_mark.column]
-    if before.strip() != "-":
+    indent = lines[item.start_mark.line][: item.start_mark.column]
+    if indent.strip() != "-":
         raise _ByLinesImpossible
-    return int(before.index("-"))
+    return int(indent.index("-"))
 
 
 def _rendered(key: str, value: Value, column: int) -> list[str]:

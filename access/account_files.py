@@ -114,15 +114,15 @@ def joined(files: Sequence[AccountFile]) -> tuple[Rules, list[str]]:
     """All files as one, and warnings. Of two accounts with one name the first wins, as in RocketMQ."""
     accounts: dict[str, Account] = {}
     warnings: list[str] = []
-    patterns = tuple(pattern for file in files for one in file.everywhere for pattern in one.patterns)
-    texts = ",".join(one.text for file in files for one in file.everywhere)
+    patterns = tuple(pattern for file in files for everywhere in file.everywhere for pattern in everywhere.patterns)
+    texts = ",".join(everywhere.text for file in files for everywhere in file.everywhere)
     for file in files:
         warnings.extend(file.warnings)
         for account in file.accounts:
-            known = accounts.setdefault(account.access_key, account)
-            if known is not account:
+            first = accounts.setdefault(account.access_key, account)
+            if first is not account:
                 warnings.append(
-                    f"{account.place}: account {account.access_key} exists already, at {known.place}, and that one wins"
+                    f"{account.place}: account {account.access_key} exists already, at {first.place}, and that one wins"
                 )
     return Rules(accounts, Addresses(texts, patterns)), warnings
 
@@ -165,24 +165,24 @@ class _Reader:
             place = f" line {mark.line + 1}" if mark is not None else ""
             raise FileError(f"{self._name}{place}: {getattr(error, 'problem', None) or 'is no YAML'}") from None
 
-    def fields(self, node: Node, known: Sequence[str]) -> dict[str, Node]:
+    def fields(self, node: Node, allowed: Sequence[str]) -> dict[str, Node]:
         """A map's values by key, without missing or empty ones."""
         if self._is_empty(node):
             return {}
         if not isinstance(node, yaml.MappingNode):
-            raise self._error(node, f"a map of {', '.join(known)} is needed here")
-        found: dict[str, Node] = {}
+            raise self._error(node, f"a map of {', '.join(allowed)} is needed here")
+        result: dict[str, Node] = {}
         for key_node, value in node.value:
             key = self.text(key_node)
-            if key in found:
+            if key in result:
                 raise self._error(key_node, f"{key} is there twice")
-            if key not in known:
-                close = difflib.get_close_matches(key[:100], known, n=1)
+            if key not in allowed:
+                close = difflib.get_close_matches(key[:100], allowed, n=1)
                 # The key itself is not shown: it may be a secret in the wrong place.
                 advice = f"; did you mean {close[0]}?" if close else ""
                 self._warn(key_node, f"a key that access control does not know{advice}")
-            found[key] = value
-        return {key: value for key, value in found.items() if not self._is_empty(value)}
+            result[key] = value
+        return {key: value for key, value in result.items() if not self._is_empty(value)}
 
     def items(self, node: Node | None) -> Iterator[Node]:
         if self._is_empty(node):
@@ -212,7 +212,7 @@ class _Reader:
             self._permission(fields.get("defaultTopicPerm")),
             self._permission(fields.get("defaultGroupPerm")),
             permissions,
-            self._at(node),
+            self._place_of(node),
         )
 
     def _key(self, node: Node, fields: Mapping[str, Node], name: str) -> str:
@@ -236,22 +236,22 @@ class _Reader:
         return DENY if node is None else self._permission_of(self.text(node), node)
 
     def _permission_of(self, text: str, node: Node) -> int:
-        held = PERMISSIONS.get(text.replace(" ", ""))
-        if held is None:
+        permission = PERMISSIONS.get(text.replace(" ", ""))
+        if permission is None:
             self._warn(node, f"a permission that is none of {', '.join(PERMISSIONS)} counts as DENY")
             return DENY
-        return held
+        return permission
 
     def _permissions(self, node: Node | None, resource: Resource) -> dict[str, int]:
-        found: dict[str, int] = {}
+        permissions: dict[str, int] = {}
         for item in self.items(node):
             name, equals, permission = self.text(item).partition("=")
             if not equals or not name.strip() or "=" in permission:
                 raise self._error(item, f"a permission is written {resource.value}=PUB|SUB")
-            found[resource_key(resource, name.strip())] = self._permission_of(permission.strip(), item)
-            if len(found) > MOST_PERMISSIONS:
+            permissions[resource_key(resource, name.strip())] = self._permission_of(permission.strip(), item)
+            if len(permissions) > MOST_PERMISSIONS:
                 raise self._error(item, f"more than {MOST_PERMISSIONS} permissions of one account")
-        return found
+        return permissions
 
     def _addresses(self, node: Node) -> Addresses:
         try:
@@ -273,11 +273,11 @@ class _Reader:
             isinstance(node, yaml.ScalarNode) and node.value in ("", "~", "null") and not node.style
         )
 
-    def _at(self, node: Node) -> str:
+    def _place_of(self, node: Node) -> str:
         return f"{self._name} line {node.start_mark.line + 1}"
 
     def _error(self, node: Node, problem: str) -> FileError:
-        return FileError(f"{self._at(node)}: {problem}")
+        return FileError(f"{self._place_of(node)}: {problem}")
 
     def _warn(self, node: Node, problem: str) -> None:
-        self._warnings.append(f"{self._at(node)}: {problem}")
+        self._warnings.append(f"{self._place_of(node)}: {problem}")

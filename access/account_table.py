@@ -84,15 +84,15 @@ class AccountTable:
 
     async def watch(self) -> None:
         """Follow the files until cancelled."""
-        seen = self._loaded.state
+        last_state = self._loaded.state
         while True:
             await trio.sleep(LOOK_SECONDS)
             try:
                 state = await self._off_loop(self._folder.state)
-                if state == seen and state not in (self._loaded.state, self._refused):
+                if state == last_state and state not in (self._loaded.state, self._refused):
                     async with self._editing:
                         await self._read_again(state)
-                seen = state
+                last_state = state
             except OSError as error:
                 self._keep_old(str(error))
 
@@ -141,21 +141,23 @@ class AccountTable:
 
     async def set_account(self, access_key: str, values: Mapping[str, Value]) -> None:
         """Create or change an account; values not in `values` are kept. Raises AccountsRefused."""
-        known = self.rules.accounts.get(access_key)
-        path = _file_of(known) if known is not None else self._folder.default_path
+        account = self.rules.accounts.get(access_key)
+        path = _file_of(account) if account is not None else self._folder.default_path
         await self._edit(path, lambda name, text, version: with_account(name, text, access_key, values, version))
 
     async def delete_account(self, access_key: str) -> None:
         """Raises AccountsRefused."""
-        known = self.rules.accounts.get(access_key)
-        if known is None:
+        account = self.rules.accounts.get(access_key)
+        if account is None:
             raise AccountsRefused(f"there is no account {access_key}")
-        await self._edit(_file_of(known), lambda name, text, version: without_account(name, text, access_key, version))
+        await self._edit(
+            _file_of(account), lambda name, text, version: without_account(name, text, access_key, version)
+        )
 
     async def set_global_addresses(self, addresses: Sequence[str], path: str = "") -> None:
         """Set those of one file; of plain_acl.yml if none is named. Raises AccountsRefused."""
-        known = [self._folder.default_path, *self.file_names()]
-        if path and path not in known:
+        paths = [self._folder.default_path, *self.file_names()]
+        if path and path not in paths:
             raise AccountsRefused("the file is not one of the account files here; leave it out")
         await self._edit(
             path or self._folder.default_path,
@@ -173,16 +175,16 @@ class AccountTable:
 
     def _write(self, path: str, edit: Edit) -> None:
         """Raises AccountsRefused, FileError, OSError; then nothing is written."""
-        before = self._read()  # the files may have been edited since the last check
+        loaded = self._read()  # the files may have been edited since the last check
         old = self._folder.read(path) or b""
-        version = next((file.version for file in before.files if file.name == path), DataVersion(0, 0))
+        version = next((file.version for file in loaded.files if file.name == path), DataVersion(0, 0))
         new = edit(path, old, DataVersion(version.counter + 1, self._clock()))
-        edited = [read_accounts(path, new) if file.name == path else file for file in before.files]
-        if path not in [file.name for file in before.files]:
+        edited = [read_accounts(path, new) if file.name == path else file for file in loaded.files]
+        if path not in [file.name for file in loaded.files]:
             edited.append(read_accounts(path, new))
-        after, _ = joined(edited)
-        if not any(account.admin for account in after.accounts.values()) and any(
-            account.admin for account in before.rules.accounts.values()
+        new_rules, _ = joined(edited)
+        if not any(account.admin for account in new_rules.accounts.values()) and any(
+            account.admin for account in loaded.rules.accounts.values()
         ):
             raise AccountsRefused("no administrator would be left; make another account one first")
         self._folder.replace(path, new)

@@ -69,21 +69,21 @@ class Account:
         if self.is_unbound_admin:
             return True
         key = resource_key(resource, name)
-        held = self.permissions.get(key)
-        if held is None:
-            held = self.default_group if key.startswith(RETRY_PREFIX) else self.default_topic
-        return _allows(held, permission)
+        granted = self.permissions.get(key)
+        if granted is None:
+            granted = self.default_group if key.startswith(RETRY_PREFIX) else self.default_topic
+        return _allows(granted, permission)
 
     def may_strictly(self, permission: Permission, resource: Resource, name: str) -> bool:
         """Our rule, which differs if no permission of the account names the topic."""
         # Called for each send: a topic's permission is one lookup without a call.
         key = name if resource is Resource.TOPIC else retry_topic(name)
-        held = self.permissions.get(key)
-        if held is None:
+        granted = self.permissions.get(key)
+        if granted is None:
             if self.admin and not self.permissions:
                 return True
-            held = self._strict_default(key)
-        return bool(held & (PUB if permission is Permission.PUBLISH else SUB)) and not held & DENY
+            granted = self._strict_default(key)
+        return bool(granted & (PUB if permission is Permission.PUBLISH else SUB)) and not granted & DENY
 
     def _strict_default(self, key: str) -> int:
         """The permission on a topic or group that the account's permissions do not name.
@@ -105,8 +105,8 @@ class Account:
         return self.default_topic
 
 
-def _allows(held: int, permission: Permission) -> bool:
-    return bool(held & (PUB if permission is Permission.PUBLISH else SUB)) and not held & DENY
+def _allows(granted: int, permission: Permission) -> bool:
+    return bool(granted & (PUB if permission is Permission.PUBLISH else SUB)) and not granted & DENY
 
 
 def resource_key(resource: Resource, name: str) -> str:
@@ -120,7 +120,7 @@ class Rules:
 
     accounts: Mapping[str, Account] = field(default_factory=dict)
     everywhere: Addresses = NO_ADDRESSES  # globalWhiteRemoteAddresses of all files
-    _found: dict[tuple[str, str], bool] = field(default_factory=dict, repr=False, compare=False)
+    _matches_by_host: dict[tuple[str, str], bool] = field(default_factory=dict, repr=False, compare=False)
 
     def comes_from(self, account: Account, host: str) -> bool:
         """Whether the host is among the account's own addresses."""
@@ -132,9 +132,9 @@ class Rules:
 
     def _match(self, name: str, addresses: Addresses, host: str) -> bool:
         """Parsing an address takes 3 µs, so it is cached."""
-        known = self._found.get((name, host))
-        if known is None:
-            if len(self._found) >= _REMEMBERED_HOSTS:
-                self._found.clear()
-            known = self._found[name, host] = addresses.match(host)
-        return known
+        is_match = self._matches_by_host.get((name, host))
+        if is_match is None:
+            if len(self._matches_by_host) >= _REMEMBERED_HOSTS:
+                self._matches_by_host.clear()
+            is_match = self._matches_by_host[name, host] = addresses.match(host)
+        return is_match

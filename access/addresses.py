@@ -89,7 +89,7 @@ def numbers_of(host: str) -> tuple[int, ...]:
         mapped = address.ipv4_mapped
         if mapped is None:
             packed = address.packed
-            return tuple(packed[at] << 8 | packed[at + 1] for at in range(0, 16, 2))
+            return tuple(packed[index] << 8 | packed[index + 1] for index in range(0, 16, 2))
         address = mapped
     return tuple(address.packed)
 
@@ -109,32 +109,32 @@ def _pattern(text: str) -> Pattern:
 
 def _groups(text: str) -> list[str]:
     """The eight parts of IPv6, with those that `::` stands for."""
-    before, gap, after = text.partition("::")
-    left = before.split(":") if before else []
-    right = after.split(":") if after else []
-    missing = 8 - len(left) - len(right)
-    if (gap and missing < 1) or (not gap and missing) or "::" in after:
+    first, gap, last = text.partition("::")
+    first_groups = first.split(":") if first else []
+    last_groups = last.split(":") if last else []
+    missing = 8 - len(first_groups) - len(last_groups)
+    if (gap and missing < 1) or (not gap and missing) or "::" in last:
         raise AddressError(f"{text!r} is no IPv6 address of eight parts")
-    return [*left, *["0"] * missing, *right]
+    return [*first_groups, *["0"] * missing, *last_groups]
 
 
 def _part(piece: str, text: str, base: int, largest: int) -> Part:
     def number(digits: str) -> int:
         try:
-            found = int(digits, base) if digits.strip().isalnum() else -1
+            result = int(digits, base) if digits.strip().isalnum() else -1
         except ValueError:
-            found = -1
-        if not 0 <= found <= largest:
+            result = -1
+        if not 0 <= result <= largest:
             raise AddressError(
                 f"{text!r} is no address: {digits!r} is not from 0 to {largest:{'x' if base == 16 else 'd'}}"
             )
-        return found
+        return result
 
     piece = piece.strip()
     if piece == "*":
         return lambda value: True
     if piece.startswith("{") and piece.endswith("}"):
-        values = frozenset(number(one) for one in piece[1:-1].split(","))
+        values = frozenset(number(entry) for entry in piece[1:-1].split(","))
         return values.__contains__
     first, dash, last = piece.partition("-")
     if dash:

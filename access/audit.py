@@ -37,17 +37,17 @@ log = logging.getLogger("rocketlet.audit")
 LONGEST_VALUE = 600  # characters of `before` and of `after`
 
 
-def nothing(request: Request) -> Any:
+def unknown_state(request: Request) -> Any:
     """For changes whose state cannot be read."""
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`about` names what a request changes, `look` returns its state as JSON values; both get the request."""
+    """`subject` names what a request changes, `read_state` returns its state as JSON values; both get the request."""
 
-    about: Callable[[Request], Any]
-    look: Callable[[Request], Any] = nothing
+    subject: Callable[[Request], Any]
+    read_state: Callable[[Request], Any] = unknown_state
 
 
 def audited(table: HandlerTable, changes: Mapping[int, Change]) -> HandlerTable:
@@ -56,50 +56,50 @@ def audited(table: HandlerTable, changes: Mapping[int, Change]) -> HandlerTable:
     for code, handler in table.items():
         change = changes.get(code)
         if change is not None and inspect.iscoroutinefunction(handler.function):
-            handler = replace(handler, function=_around_task(handler.function, change))
+            handler = replace(handler, function=_audit_task(handler.function, change))
         elif change is not None:
-            handler = replace(handler, function=_around(cast(PlainFunction, handler.function), change))
+            handler = replace(handler, function=_audit_plain(cast(PlainFunction, handler.function), change))
         wrapped[code] = handler
     return wrapped
 
 
-def _around(function: PlainFunction, change: Change) -> PlainFunction:
+def _audit_plain(function: PlainFunction, change: Change) -> PlainFunction:
     def audited_function(request: Request) -> Answer | Deferred:
-        about, before = change.about(request), change.look(request)
+        subject, before = change.subject(request), change.read_state(request)
         try:
             answer = function(request)
         except Later:
             raise  # nothing has been done yet
         except Exception as error:
-            write(request, about, before, before, _outcome_of(error))
+            write(request, subject, before, before, _outcome_of(error))
             raise
-        write(request, about, before, change.look(request), _outcome(answer))
+        write(request, subject, before, change.read_state(request), _outcome(answer))
         return answer
 
     return audited_function
 
 
-def _around_task(function: AsyncFunction, change: Change) -> AsyncFunction:
+def _audit_task(function: AsyncFunction, change: Change) -> AsyncFunction:
     async def audited_function(request: Request) -> Answer:
-        about, before = change.about(request), change.look(request)
+        subject, before = change.subject(request), change.read_state(request)
         try:
             answer = await function(request)
         except Exception as error:
-            write(request, about, before, before, _outcome_of(error))
+            write(request, subject, before, before, _outcome_of(error))
             raise
-        write(request, about, before, change.look(request), _outcome(answer))
+        write(request, subject, before, change.read_state(request), _outcome(answer))
         return answer
 
     return audited_function
 
 
-def write(request: Request, about: Any, before: Any, after: Any, outcome: str) -> None:
+def write(request: Request, subject: Any, before: Any, after: Any, outcome: str) -> None:
     """One line."""
     line = {
         "who": request.account,
         "from": request.connection.peer,
         "what": request_name(request.code),
-        "about": about,
+        "about": subject,
         "before": _short(before),
         "after": _short(after) if after != before else "unchanged",
         "outcome": outcome,

@@ -46,14 +46,14 @@ class AccessConfig:
     )
 
     def __post_init__(self) -> None:
-        wrong = [one for one in self.tls_accounts if not all(part.strip() for part in one.rpartition("="))]
+        wrong = [entry for entry in self.tls_accounts if not all(part.strip() for part in entry.rpartition("="))]
         if wrong:
             raise SettingsError(f"tlsAccounts={';'.join(wrong)}: must be name=account, several of them joined by ;")
 
     @property
     def accounts_by_certificate(self) -> Mapping[str, str]:
         """`tlsAccounts` by the certificate's name."""
-        split = [one.rpartition("=") for one in self.tls_accounts]
+        split = [entry.rpartition("=") for entry in self.tls_accounts]
         return {name.strip(): account.strip() for name, _, account in split}
 
     def folder(self, config_file: str) -> str:

@@ -35,14 +35,14 @@ def _loopholes(rules: Rules) -> Iterator[str]:
             f"globalWhiteRemoteAddresses {rules.everywhere.text}: clients there have to sign now, for no address"
             " replaces a signature (aclStrict=false: they need not)"
         )
-    told = 0
+    count = 0
     for account in rules.accounts.values():
         line = _of_account(account)
-        if line and told < _ACCOUNTS_NAMED:
+        if line and count < _ACCOUNTS_NAMED:
             yield line
-        told += bool(line)
-    if told > _ACCOUNTS_NAMED:
-        yield f"the same holds for {told - _ACCOUNTS_NAMED} more accounts"
+        count += bool(line)
+    if count > _ACCOUNTS_NAMED:
+        yield f"the same holds for {count - _ACCOUNTS_NAMED} more accounts"
 
 
 def _of_account(account: Account) -> str:
@@ -64,13 +64,13 @@ def _of_account(account: Account) -> str:
 
 
 def _rights(account: Account) -> bool:
-    held = [account.default_topic, account.default_group, *account.permissions.values()]
-    return account.admin or any(one & (PUB | SUB) for one in held)
+    permissions = [account.default_topic, account.default_group, *account.permissions.values()]
+    return account.admin or any(permission & (PUB | SUB) for permission in permissions)
 
 
-def beyond_loopback(what: str, address: str) -> str:
+def beyond_loopback(server: str, address: str) -> str:
     """For a server without access control that others can reach."""
     return (
-        f"the {what} listens on {address} without access control: whoever reaches it may read, write and administer."
+        f"the {server} listens on {address} without access control: whoever reaches it may read, write and administer."
         " Set aclEnable=true, or let only those reach it who may"
     )

@@ -52,11 +52,11 @@ class RealFolder:
         self.tools_path = str(self._path / TOOLS_FILE)
 
     def state(self) -> State:
-        found = sorted(_files_below(self._path / MORE_FILES, _DEEPEST))
-        if len(found) > MOST_FILES:
-            raise OSError(f"{self._path / MORE_FILES} holds {len(found)} files; at most {MOST_FILES} are allowed")
+        paths = sorted(_files_below(self._path / MORE_FILES, _DEEPEST))
+        if len(paths) > MOST_FILES:
+            raise OSError(f"{self._path / MORE_FILES} holds {len(paths)} files; at most {MOST_FILES} are allowed")
         states = []
-        for path in [*found, self.default_path]:
+        for path in [*paths, self.default_path]:
             try:
                 status = os.stat(path)
             except FileNotFoundError:
@@ -71,14 +71,14 @@ class RealFolder:
             return None
 
     def replace(self, path: str, data: bytes) -> None:
-        beside = f"{path}.tmp"
+        temporary = f"{path}.tmp"
         try:
             mode = os.stat(path).st_mode & 0o777
         except FileNotFoundError:
             mode = 0o600
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(beside).unlink(missing_ok=True)  # left by a process that ended in between
-        descriptor = os.open(beside, platform_files.CREATE, 0o600)
+        Path(temporary).unlink(missing_ok=True)  # left by a process that ended in between
+        descriptor = os.open(temporary, platform_files.CREATE, 0o600)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
@@ -86,9 +86,9 @@ class RealFolder:
                 if hasattr(os, "fchmod"):  # Windows has no modes
                     os.fchmod(file.fileno(), mode)
                 platform_files.flush(file.fileno())
-            os.replace(beside, path)
+            os.replace(temporary, path)
         except BaseException:
-            Path(beside).unlink(missing_ok=True)
+            Path(temporary).unlink(missing_ok=True)
             raise
         platform_files.sync_folder(os.path.dirname(path))
 
@@ -98,9 +98,9 @@ def _files_below(folder: Path, depth: int) -> list[str]:
         entries = list(os.scandir(folder))
     except (FileNotFoundError, NotADirectoryError):
         return []
-    found = [entry.path for entry in entries if entry.is_file() and entry.name.endswith(_SUFFIXES)]
+    paths = [entry.path for entry in entries if entry.is_file() and entry.name.endswith(_SUFFIXES)]
     if depth:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                found += _files_below(Path(entry.path), depth - 1)
-    return found
+                paths += _files_below(Path(entry.path), depth - 1)
+    return paths

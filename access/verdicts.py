@@ -53,10 +53,10 @@ class Reason(StrEnum):
 class Denied(RocketletError):
     """A request is refused. `who` is the account it claims to be from."""
 
-    def __init__(self, reason: Reason, text: str, who: str = "") -> None:
+    def __init__(self, reason: Reason, text: str, account: str = "") -> None:
         super().__init__(text)
         self.reason = reason
-        self.who = who
+        self.who = account
 
 
 _PERMISSION_WORDS = {Permission.PUBLISH: "publish to", Permission.SUBSCRIBE: "subscribe to"}
@@ -111,12 +111,12 @@ def as_java_does(rules: Rules, access: Access, request: Request, certified: str)
     if account.addresses and rules.comes_from(account, host):
         return account
     _check_signature(account, claim, request)
-    asked = required_by_java(code, claim.ext, request.body)
-    if (Permission.PUBLISH, Resource.TOPIC, TRACE_TOPIC) in asked:
+    required = required_by_java(code, claim.ext, request.body)
+    if (Permission.PUBLISH, Resource.TOPIC, TRACE_TOPIC) in required:
         return account
     if code in JAVAS_ADMIN_CODES:
         _need_admin(account, code)
-    for permission, resource, name in asked:
+    for permission, resource, name in required:
         if not account.may(permission, resource, name):
             raise _lacks(account, permission, resource, name)
     return account
@@ -198,13 +198,13 @@ JUDGED_BY_JAVA = frozenset(
 
 
 def _send(topic_field: str, group_field: str) -> Callable[[Ext, Body], Sequence[Asked]]:
-    def asked(ext: Ext, body: Body) -> Sequence[Asked]:
+    def required(ext: Ext, body: Body) -> Sequence[Asked]:
         topic = ext.get(topic_field, "")
         if topic.startswith(RETRY_PREFIX):
             return _groups(ext.get(group_field))
         return [(Permission.PUBLISH, Resource.TOPIC, topic)]
 
-    return asked
+    return required
 
 
 def _groups(*names: str | None) -> list[Asked]:
@@ -240,5 +240,5 @@ _OF_JAVA: Mapping[int, Callable[[Ext, Body], Sequence[Asked]]] = MappingProxyTyp
 
 def required_by_java(code: int, ext: Ext, body: Body) -> Sequence[Asked]:
     """The permissions that RocketMQ requires for a request."""
-    asked = _OF_JAVA.get(code)
-    return asked(ext, body) if asked is not None else ()
+    rule = _OF_JAVA.get(code)
+    return rule(ext, body) if rule is not None else ()
