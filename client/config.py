@@ -230,29 +230,29 @@ def configured(
 ) -> Config:
     """The config of a client from the arguments of its constructor. Raises InvalidUse where a setting does not
     exist."""
-    known = [field.name for field in fields(kind)]
+    names = [field.name for field in fields(kind)]
     for name in settings:
-        if name not in known:
-            similar = ", ".join(difflib.get_close_matches(name, known)) or ", ".join(known)
+        if name not in names:
+            similar = ", ".join(difflib.get_close_matches(name, names)) or ", ".join(names)
             raise InvalidUse(f"there is no setting {name}", advice=f"did you mean {similar}?")
     if config is not None and not isinstance(config, kind):
         raise InvalidUse(f"the config is of type {type(config).__name__}", advice=f"give a {kind.__name__}")
-    chosen = config if config is not None else kind()
+    result = config if config is not None else kind()
     if namesrv is not None:
         settings = {**settings, "namesrv": namesrv}
-    chosen = replace(chosen, **settings)
-    for one in fields(chosen):
-        _check(one.name, getattr(chosen, one.name), one.default)
-    if not chosen.namesrv:
-        chosen = replace(chosen, namesrv=environ.get(NAMESRV_VARIABLE) or DEFAULT_NAMESRV)
-    if not chosen.access_key and environ.get(ACCESS_KEY_VARIABLE) and environ.get(SECRET_KEY_VARIABLE):
-        chosen = replace(chosen, access_key=environ[ACCESS_KEY_VARIABLE], secret_key=environ[SECRET_KEY_VARIABLE])
-    if not chosen.tls and is_true(environ.get(TLS_VARIABLE, "")):
-        found: Any = {name: environ[variable] for name, variable in TLS_VARIABLES.items() if environ.get(variable)}
-        chosen = replace(chosen, tls=True, **found)
-    if bool(chosen.access_key) != bool(chosen.secret_key):
+    result = replace(result, **settings)
+    for setting in fields(result):
+        _check(setting.name, getattr(result, setting.name), setting.default)
+    if not result.namesrv:
+        result = replace(result, namesrv=environ.get(NAMESRV_VARIABLE) or DEFAULT_NAMESRV)
+    if not result.access_key and environ.get(ACCESS_KEY_VARIABLE) and environ.get(SECRET_KEY_VARIABLE):
+        result = replace(result, access_key=environ[ACCESS_KEY_VARIABLE], secret_key=environ[SECRET_KEY_VARIABLE])
+    if not result.tls and is_true(environ.get(TLS_VARIABLE, "")):
+        tls_files: Any = {name: environ[variable] for name, variable in TLS_VARIABLES.items() if environ.get(variable)}
+        result = replace(result, tls=True, **tls_files)
+    if bool(result.access_key) != bool(result.secret_key):
         raise InvalidUse("access_key and secret_key are needed together", advice="give both, or none")
-    return chosen
+    return result
 
 
 # The minimum of a setting; all other numbers must be greater than 0.

@@ -29,7 +29,7 @@ from typing import Self, TypedDict, Unpack
 from rocketlet.common.errors import RocketletError
 
 
-class Circumstances(TypedDict, total=False):
+class Details(TypedDict, total=False):
     """Where and how an error came about; every ClientError has these as attributes."""
 
     topic: str
@@ -77,8 +77,8 @@ class ClientError(RocketletError):
             parts.append(f"after {self.elapsed_ms:.0f} ms")
         if self.tries > 1:
             parts.append(f"{self.tries} tries")
-        circumstances = f" ({', '.join(parts)})" if parts else ""
-        return f"{self.what}{circumstances}{f'; {self.advice}' if self.advice else ''}"
+        details = f" ({', '.join(parts)})" if parts else ""
+        return f"{self.what}{details}{f'; {self.advice}' if self.advice else ''}"
 
 
 class InvalidUse(ClientError):
@@ -108,10 +108,10 @@ class TooManyInFlight(ClientError):
 class Refused(ClientError):
     """A broker or name server answered with an error; `code` is its response code, `remark` what it said."""
 
-    def __init__(self, what: str, *, code: int, remark: str = "", **circumstances: Unpack[Circumstances]) -> None:
+    def __init__(self, what: str, *, code: int, remark: str = "", **details: Unpack[Details]) -> None:
         self.code = code
         self.remark = remark
-        super().__init__(what, **circumstances)
+        super().__init__(what, **details)
 
 
 class BadAnswer(ClientError):
@@ -129,11 +129,9 @@ class TimedOut(ClientError):
 class SendFailed(ClientError):
     """All tries of a send failed; `causes` holds their errors in order, and the last one is chained."""
 
-    def __init__(
-        self, what: str, *, causes: Sequence[ClientError] = (), **circumstances: Unpack[Circumstances]
-    ) -> None:
+    def __init__(self, what: str, *, causes: Sequence[ClientError] = (), **details: Unpack[Details]) -> None:
         self.causes = tuple(causes)
-        super().__init__(what, **circumstances)
+        super().__init__(what, **details)
 
     @property
     def code(self) -> int | None:

@@ -103,32 +103,32 @@ class ConsumeHook(Protocol):
         """The listener has returned or raised."""
 
 
-def tell(hooks: Iterable[Callable[[Context], None]], context: Context, what: str, message_id: str) -> None:
+def call_hooks(hooks: Iterable[Callable[[Context], None]], context: Context, kind: str, message_id: str) -> None:
     """Call each of these methods of hooks; one that raises is logged and does no harm."""
     for hook in hooks:
         try:
             hook(context)
         except Exception:
-            log.exception("a %s hook raised at message %s", what, message_id)
+            log.exception("a %s hook raised at message %s", kind, message_id)
 
 
 def hooked(call: Call, hooks: Sequence[ConsumeHook], group: str, clock: WallClock) -> Call:
     """An async listener with hooks around it."""
     before, after = [hook.before_consume for hook in hooks], [hook.after_consume for hook in hooks]
 
-    async def around(messages: Sequence[ReceivedMessage], context: ConsumeContext) -> ListenerAnswer:
-        seen = ConsumeHookContext(group, context.queue, messages)
-        tell(before, seen, "consume", messages[0].message_id)
-        began = clock()
+    async def listener(messages: Sequence[ReceivedMessage], context: ConsumeContext) -> ListenerAnswer:
+        hook_context = ConsumeHookContext(group, context.queue, messages)
+        call_hooks(before, hook_context, "consume", messages[0].message_id)
+        start = clock()
         try:
             answer: ListenerAnswer = await call(messages, context)
-            seen.consumed = consumed(answer)
+            hook_context.consumed = consumed(answer)
             return answer
         except Exception as error:
-            seen.error = error
+            hook_context.error = error
             raise
         finally:
-            seen.elapsed_ms = clock() - began
-            tell(after, seen, "consume", messages[0].message_id)
+            hook_context.elapsed_ms = clock() - start
+            call_hooks(after, hook_context, "consume", messages[0].message_id)
 
-    return around
+    return listener

@@ -161,14 +161,14 @@ def _type_of(context: SendContext) -> str:
 
 
 def _labels(tags: str | None, keys: str | Sequence[str], sharding_key: str | None) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    labels: dict[str, Any] = {}
     if tags:
-        found["messaging.rocketmq.message.tag"] = tags
+        labels["messaging.rocketmq.message.tag"] = tags
     if keys:
-        found["messaging.rocketmq.message.keys"] = keys.split() if isinstance(keys, str) else list(keys)
+        labels["messaging.rocketmq.message.keys"] = keys.split() if isinstance(keys, str) else list(keys)
     if sharding_key:
-        found["messaging.rocketmq.message.group"] = sharding_key
-    return found
+        labels["messaging.rocketmq.message.group"] = sharding_key
+    return labels
 
 
 def _of_messages(messages: Sequence[ReceivedMessage]) -> dict[str, Any]:

@@ -74,7 +74,7 @@ class Tracer:
         producer = InnerProducer(self._session, "_INNER_TRACE_PRODUCER")
         while self._waiting:
             records = self._next_records()
-            keys = _fitting(dict.fromkeys(key for _, some in records for key in some if key))
+            keys = _fitting(dict.fromkeys(key for _, record_keys in records for key in record_keys if key))
             body = "".join(text for text, _ in records).encode()
             try:
                 await producer.send(Message(self._topic, body, keys=tuple(keys)), 0, 0)
@@ -86,8 +86,8 @@ class Tracer:
         records = [self._waiting.popleft()]
         size, keys = _sizes(records[0])
         while self._waiting and len(records) < _AT_ONCE:
-            more, more_keys = _sizes(self._waiting[0])
-            size, keys = size + more, keys + more_keys
+            record_size, more_keys = _sizes(self._waiting[0])
+            size, keys = size + record_size, keys + more_keys
             if size > _MOST_BYTES or keys > _MOST_KEYS:
                 break
             records.append(self._waiting.popleft())
@@ -182,14 +182,14 @@ class Tracer:
 
     def after_consume(self, context: ConsumeHookContext) -> None:
         """SubAfter, one record a message."""
-        told = _traced(context)
-        for message in told:
+        messages = _traced(context)
+        for message in messages:
             self._add(
                 [
                     "SubAfter",
                     context.notes.get("request", ""),
                     message.message_id,
-                    round(context.elapsed_ms / len(told)),
+                    round(context.elapsed_ms / len(messages)),
                     "true" if context.consumed else "false",
                     " ".join(message.keys),
                     self._outcome(context),
@@ -214,13 +214,13 @@ def _sizes(record: _Record) -> tuple[int, int]:
 
 def _fitting(keys: Iterable[str]) -> list[str]:
     """As many keys as a message has room for: its id comes first."""
-    found, size = [], 0
+    result, size = [], 0
     for key in keys:
         size += len(key.encode()) + 1
         if size > _MOST_KEYS:
             break
-        found.append(key)
-    return found
+        result.append(key)
+    return result
 
 
 def _is_untraced(properties: Mapping[str, str]) -> bool:

@@ -91,14 +91,16 @@ class ConsumeConcurrently(Consumption):
     def _failed(self, job: ConsumeJob, now: float) -> None:
         queue = job.process_queue
         queue.last_consume = now * 1000
-        left = job.messages[job.done :]
-        self._consumer.statistics.consumed(queue.queue.topic, job.done, len(left), (now - job.started) * 1000)
+        unconsumed = job.messages[job.done :]
+        self._consumer.statistics.consumed(queue.queue.topic, job.done, len(unconsumed), (now - job.started) * 1000)
         self._settle(queue, job.messages[: job.done])
         if self._send_back is None:
-            log.warning("%d broadcast messages of %s were not consumed and are dropped", len(left), job.shown_queue)
-            self._settle(queue, left)
+            log.warning(
+                "%d broadcast messages of %s were not consumed and are dropped", len(unconsumed), job.shown_queue
+            )
+            self._settle(queue, unconsumed)
             return
-        self._hand_over(job, left, job.context)
+        self._hand_over(job, unconsumed, job.context)
 
     def _settle(self, queue: ProcessQueue, messages: Iterable[ReceivedMessage]) -> None:
         queue.finish(messages)
@@ -140,8 +142,8 @@ class ConsumeConcurrently(Consumption):
         timeout = self._consumer.config.consume_timeout
         while True:
             await trio.sleep(min(timeout, 60.0))
-            before = trio.current_time() - timeout
-            for job in [job for job in self._running if 0 <= job.started < before and not job.expired]:
+            limit = trio.current_time() - timeout
+            for job in [job for job in self._running if 0 <= job.started < limit and not job.expired]:
                 await self._expire(job)
 
     async def _expire(self, job: ConsumeJob) -> None:

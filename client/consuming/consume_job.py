@@ -51,28 +51,28 @@ class ConsumeJob:
     def run(self, call: Call, now: Callable[[], float]) -> None:
         """Call the listener, in the current thread. An exception is logged and means: later."""
         self.started = now()
-        some = self._next()
-        while some is not None:
+        part = self._next()
+        while part is not None:
             try:
-                answer = call(some, self.context)
+                answer = call(part, self.context)
             except BaseException as error:  # noqa: BLE001 - the user's code may raise anything, and even call sys.exit
-                self._raised(error, some)
+                self._raised(error, part)
             else:
-                self._answered(answer, some)
-            some = self._next() if self.orderly else None
+                self._answered(answer, part)
+            part = self._next() if self.orderly else None
 
     async def run_in_task(self, call: Call, now: Callable[[], float]) -> None:
         """The same for a listener that is awaited: not `run` in disguise, for that costs 0.9 µs for each message."""
         self.started = now()
-        some = self._next()
-        while some is not None:
+        part = self._next()
+        while part is not None:
             try:
-                answer = await call(some, self.context)
+                answer = await call(part, self.context)
             except Exception as error:  # noqa: BLE001 - see run
-                self._raised(error, some)
+                self._raised(error, part)
             else:
-                self._answered(answer, some)
-            some = self._next() if self.orderly else None
+                self._answered(answer, part)
+            part = self._next() if self.orderly else None
 
     def _next(self) -> list[ReceivedMessage] | None:
         """The messages of the next call, or None when a run is over."""
@@ -98,12 +98,12 @@ class ConsumeJob:
             self.done += max(0, min(part, len(some)))
         self.failed = self.done < len(self.messages)
 
-    def _raised(self, error: BaseException, some: list[ReceivedMessage]) -> None:
+    def _raised(self, error: BaseException, messages: list[ReceivedMessage]) -> None:
         log.exception(
             "the listener raised on %s at offset %d (message %s); it will be redelivered",
             self.shown_queue,
-            some[0].queue_offset,
-            some[0].message_id,
+            messages[0].queue_offset,
+            messages[0].message_id,
         )
         self.error = error
         self.failed = True

@@ -78,9 +78,9 @@ class ConsumeOrderly(Consumption):
 
     async def _pause(self, queue: ProcessQueue, seconds: float) -> None:
         """Pause, unless the queue is taken away meanwhile."""
-        until = trio.current_time() + min(max(seconds, _LEAST_SUSPEND), _MOST_SUSPEND)
-        while not queue.dropped and (left := until - trio.current_time()) > 0:
-            await trio.sleep(min(left, 0.5))
+        deadline = trio.current_time() + min(max(seconds, _LEAST_SUSPEND), _MOST_SUSPEND)
+        while not queue.dropped and (remaining := deadline - trio.current_time()) > 0:
+            await trio.sleep(min(remaining, 0.5))
 
     async def _one_run(self, queue: ProcessQueue, shown_queue: MessageQueue) -> float | None:
         """Consume what a worker takes at once; how long to pause after a failure, None where there was none."""
@@ -113,16 +113,16 @@ class ConsumeOrderly(Consumption):
 
     async def _may_try_again(self, messages: list[ReceivedMessage]) -> bool:
         """Count the try; False when all messages have reached their limit and have become dead letters."""
-        again = False
+        has_failed = False
         for message in messages:
             if self._send_back is None or message.reconsume_times < self._send_back.orderly_limit:
                 message.reconsume_times += 1
-                again = True
+                has_failed = True
                 continue
             try:
                 await self._send_back.orderly(message)
             except ClientError as error:
                 log.warning("%s could not be sent to the dead letters, trying again: %s", message.message_id, error)
                 message.reconsume_times += 1
-                again = True
-        return again
+                has_failed = True
+        return has_failed

@@ -118,24 +118,24 @@ class OffLoopWorkers:
         self._jobs: deque[ConsumeJob] = deque()
         self._results: deque[ConsumeJob] = deque()
         self._posted = False
-        self._out = 0
+        self._outstanding = 0
         self._drained = trio.lowlevel.ParkingLot()
         self._now: Callable[[], float] = lambda: 0.0
 
     # ---- on the engine's loop
 
     def _add(self, jobs: Iterable[ConsumeJob]) -> None:
-        before = len(self._jobs)
+        count = len(self._jobs)
         self._jobs.extend(jobs)
-        self._out += len(self._jobs) - before
+        self._outstanding += len(self._jobs) - count
 
     def collect(self) -> None:
         self._posted = False
         results = self._results
         jobs = [results.popleft() for _ in range(len(results))]
-        self._out -= len(jobs)
+        self._outstanding -= len(jobs)
         self._finished(jobs)
-        if not self._out:
+        if not self._outstanding:
             self._drained.unpark_all()
 
     def abandon(self) -> None:
@@ -145,7 +145,7 @@ class OffLoopWorkers:
         self.collect()
 
     async def drain(self) -> None:
-        while self._out:
+        while self._outstanding:
             await self._drained.park()
 
     # ---- where the listeners run
@@ -174,7 +174,7 @@ class ThreadWorkers(OffLoopWorkers):
         self._idle: list[LockType] = []
         self._threads: list[threading.Thread] = []
         self._stopping = False
-        self._taken = 0  # jobs begun, nearly: threads count it without a lock
+        self._started_jobs = 0  # jobs begun, nearly: threads count it without a lock
         self._backlog = Wakeup()
 
     # ---- on the loop
@@ -219,35 +219,35 @@ class ThreadWorkers(OffLoopWorkers):
     async def _wake_more(self) -> None:
         """While jobs wait and the threads awake do not keep up with them."""
         while self._jobs:
-            before = self._taken
+            started_before = self._started_jobs
             await trio.sleep(_LOOK_EVERY)
             awake = len(self._threads) - len(self._idle)
-            if self._jobs and self._taken - before < _FAST * awake:
+            if self._jobs and self._started_jobs - started_before < _FAST * awake:
                 for _ in range(max(1, awake)):
                     self._wake_one()
 
     # ---- in the threads
 
     def _work(self) -> None:
-        mine = allocate_lock()
-        mine.acquire()
+        own_lock = allocate_lock()
+        own_lock.acquire()
         while not self._stopping:
             job = self._next_job()
             if job is None:
-                self._sleep(mine)
+                self._sleep(own_lock)
                 continue
-            self._taken += 1
+            self._started_jobs += 1
             job.run(self._call, self._now)
             self._return_results(job)
 
-    def _sleep(self, mine: LockType) -> None:
+    def _sleep(self, own_lock: LockType) -> None:
         """Until woken, unless a job came in the meantime."""
-        self._idle.append(mine)
+        self._idle.append(own_lock)
         if self._jobs or self._stopping:
             try:
-                self._idle.remove(mine)
+                self._idle.remove(own_lock)
             except ValueError:
                 pass  # another thread has just taken this lock to wake us: the release below is for us
             else:
                 return
-        mine.acquire()
+        own_lock.acquire()

@@ -56,10 +56,10 @@ class ConsumerStatistics:
 
     def _bucket(self, topic: str) -> _Bucket:
         now = self._clock()
-        found = self._topics.get(topic)
-        if found is None:
-            found = self._topics[topic] = _Topic()
-        buckets = found.buckets
+        counts = self._topics.get(topic)
+        if counts is None:
+            counts = self._topics[topic] = _Topic()
+        buckets = counts.buckets
         if not buckets or now - buckets[-1].begin >= _BUCKET_MS:
             buckets.append(_Bucket(now))
         while buckets[0].begin < now - _WINDOW_MS:
@@ -71,16 +71,16 @@ class ConsumerStatistics:
         if topic not in self._topics:
             return ConsumeStatus()
         self._bucket(topic)
-        found = self._topics[topic]
+        counts = self._topics[topic]
         seconds = _WINDOW_MS / 1000
-        pulls = sum(bucket.pulls for bucket in found.buckets)
-        consumed = sum(bucket.consumed for bucket in found.buckets)
-        failed = sum(bucket.failed for bucket in found.buckets)
+        pulls = sum(bucket.pulls for bucket in counts.buckets)
+        consumed = sum(bucket.consumed for bucket in counts.buckets)
+        failed = sum(bucket.failed for bucket in counts.buckets)
         return ConsumeStatus(
-            pullTPS=sum(bucket.pulled for bucket in found.buckets) / seconds,
-            pullRT=sum(bucket.pull_ms for bucket in found.buckets) / max(1, pulls),
+            pullTPS=sum(bucket.pulled for bucket in counts.buckets) / seconds,
+            pullRT=sum(bucket.pull_ms for bucket in counts.buckets) / max(1, pulls),
             consumeOKTPS=consumed / seconds,
             consumeFailedTPS=failed / seconds,
-            consumeRT=sum(bucket.consume_ms for bucket in found.buckets) / max(1, consumed + failed),
-            consumeFailedMsgs=found.failed,
+            consumeRT=sum(bucket.consume_ms for bucket in counts.buckets) / max(1, consumed + failed),
+            consumeFailedMsgs=counts.failed,
         )

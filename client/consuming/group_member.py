@@ -105,10 +105,10 @@ class GroupMember:
             if subscription.expression_type == TAG or route is None:
                 continue
             for broker_name in route.addresses:
-                found = self.session.routes.address(broker_name)
-                if found is not None:
+                place = self.session.routes.address(broker_name)
+                if place is not None:
                     await self.session.brokers.check_subscription(
-                        found[0], self.session.client_id, self.group, subscription
+                        place[0], self.session.client_id, self.group, subscription
                     )
 
     # ---- to the brokers

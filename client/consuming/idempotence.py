@@ -199,9 +199,9 @@ def _async_once(
 
 
 def _begin(keys: Keys, name: str) -> bool:
-    mine = keys.begin(name)
-    if mine is None:
+    is_ours = keys.begin(name)
+    if is_ours is None:
         raise InProgress(
             f"key {name} is being consumed in another delivery of its message; this one will be redelivered"
         )
-    return mine
+    return is_ours

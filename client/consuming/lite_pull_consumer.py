@@ -96,12 +96,12 @@ class LitePullEngine(QueueHolder):
         """Pull exactly these queues, whoever else does."""
         if self.subscriptions:
             raise InvalidUse("this consumer has subscriptions", advice="either subscribe or assign")
-        wanted = {self.wire_queue(queue) for queue in queues}
+        wire_queues = {self.wire_queue(queue) for queue in queues}
         self.rebalance.by_hand = True
-        before = self._assigned or {}
-        self._assigned = {queue: before.get(queue) for queue in wanted}
+        previous = self._assigned or {}
+        self._assigned = {queue: previous.get(queue) for queue in wire_queues}
         self._filters = {
-            topic: subscription_of(topic, selection, self._clock()) for topic in {queue.topic for queue in wanted}
+            topic: subscription_of(topic, selection, self._clock()) for topic in {queue.topic for queue in wire_queues}
         }
         if self._running:
             await self._apply_assignment()
@@ -112,13 +112,13 @@ class LitePullEngine(QueueHolder):
             process_queue = self.rebalance.held.pop(queue)
             process_queue.drop()
             await self.given_up(process_queue)
-        for queue, sought in self._assigned.items():
+        for queue, seek_offset in self._assigned.items():
             if queue not in self.rebalance.held:
                 await self.session.reader_of(queue)
-                offset = sought if sought is not None else await self.start_offset(queue)
-                self._hold(queue, offset)
+                offset = seek_offset if seek_offset is not None else await self.start_offset(queue)
+                self._assign_at(queue, offset)
 
-    def _hold(self, queue: MessageQueue, offset: int) -> None:
+    def _assign_at(self, queue: MessageQueue, offset: int) -> None:
         process_queue = self.rebalance.new_process_queue(queue, offset)
         self.rebalance.held[queue] = process_queue
         self.taken(process_queue)
@@ -146,7 +146,7 @@ class LitePullEngine(QueueHolder):
         process_queue = self.rebalance.held[queue]
         process_queue.drop()
         self.stop_pulling(process_queue)
-        self._hold(queue, offset)
+        self._assign_at(queue, offset)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
         """Continue at the oldest message."""
@@ -198,7 +198,7 @@ class LitePullEngine(QueueHolder):
         self._nursery.start_soon(self._watch, topic, changed)
 
     async def _watch(self, topic: str, changed: QueuesChanged) -> None:
-        known: set[MessageQueue] | None = None
+        previous: set[MessageQueue] | None = None
         while True:
             try:
                 await self.session.refresh(self.wire_topic(topic))
@@ -206,9 +206,9 @@ class LitePullEngine(QueueHolder):
             except ClientError as error:
                 log.warning("the queues of %s are not known: %s", topic, error)
             else:
-                if known is not None and queues != known:
+                if previous is not None and queues != previous:
                     changed(topic, queues)
-                known = queues
+                previous = queues
             await trio.sleep(self.config.topic_interval)
 
     # ---- the consumer's side of pulling (pull_loop)
@@ -231,11 +231,11 @@ class LitePullEngine(QueueHolder):
         return self._full_alone(process_queue, self.config.max_span) or self._full_together()
 
     def _full_together(self) -> str:
-        together = self.rebalance.totals
-        if together.count >= self.config.buffered_messages:
-            return f"{together.count} messages of all queues are not polled yet"
-        if together.bytes >= self.config.max_bytes:
-            return f"{together.bytes} bytes of all queues are not polled yet"
+        totals = self.rebalance.totals
+        if totals.count >= self.config.buffered_messages:
+            return f"{totals.count} messages of all queues are not polled yet"
+        if totals.bytes >= self.config.max_bytes:
+            return f"{totals.bytes} bytes of all queues are not polled yet"
         return ""
 
     def offset_moved(self, process_queue: ProcessQueue, offset: int) -> None:

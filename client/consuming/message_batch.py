@@ -74,13 +74,13 @@ class MessageBatch(Sequence[ReceivedMessage]):
 
     @cached_property
     def tags(self) -> list[str | None]:
-        found = (names.find(raw, _TAGS) for raw in self._raw_properties)
-        return [None if tags is None else str(tags, "utf-8", "replace") for tags in found]
+        values = (names.find(raw, _TAGS) for raw in self._raw_properties)
+        return [None if tags is None else str(tags, "utf-8", "replace") for tags in values]
 
     @cached_property
     def keys(self) -> list[tuple[str, ...]]:
-        found = (names.find(raw, _KEYS) for raw in self._raw_properties)
-        return [tuple(str(keys, "utf-8", "replace").split()) if keys else () for keys in found]
+        values = (names.find(raw, _KEYS) for raw in self._raw_properties)
+        return [tuple(str(keys, "utf-8", "replace").split()) if keys else () for keys in values]
 
     @cached_property
     def message_ids(self) -> list[str]:

@@ -135,14 +135,14 @@ class LocalOffsets:
 
     def _write(self, table: Mapping[MessageQueue, int]) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        beside = self._path.with_suffix(".json.tmp")
-        with open(beside, "wb") as file:
+        temporary = self._path.with_suffix(".json.tmp")
+        with open(temporary, "wb") as file:
             file.write(ResetOffsetBody(dict(table)).to_json())
             file.flush()
             os.fsync(file.fileno())
         if self._path.exists():
             os.replace(self._path, self._path.with_suffix(".json.bak"))
-        os.replace(beside, self._path)
+        os.replace(temporary, self._path)
 
     def forget(self, queue: MessageQueue) -> None:
         """Nothing: a local offset outlives the assignment."""

@@ -36,9 +36,9 @@ class ProcessQueue:
     """One queue's open messages. Times are milliseconds that the caller reads from its clock."""
 
     __slots__ = (
+        "_handed_out",
         "_open",
         "_order",
-        "_taken",
         "_totals",
         "bytes",
         "dropped",
@@ -65,7 +65,7 @@ class ProcessQueue:
         # next(iter(dict)) would do without it, but walks over every deleted entry, and a thousand messages deep that
         # costs more than all else.
         self._order: deque[int] = deque()
-        self._taken: list[ReceivedMessage] = []
+        self._handed_out: list[ReceivedMessage] = []
 
     # ---- filling
 
@@ -140,19 +140,19 @@ class ProcessQueue:
 
     def take(self, at_most: int) -> list[ReceivedMessage]:
         """The oldest open messages; they stay open until they are finished. Requires: nothing is taken."""
-        assert not self._taken, "one batch of an orderly queue at a time"
+        assert not self._handed_out, "one batch of an orderly queue at a time"
         if not self._open:
             return []
         for offset in self._order:
-            if len(self._taken) == at_most:
+            if len(self._handed_out) == at_most:
                 break
             if offset in self._open:
-                self._taken.append(self._open[offset])
-        return list(self._taken)
+                self._handed_out.append(self._open[offset])
+        return list(self._handed_out)
 
     def put_back(self) -> None:
         """Put back those of the taken messages that are not finished."""
-        self._taken = []
+        self._handed_out = []
 
     # ---- state
 

@@ -64,8 +64,8 @@ class PullEngine(GroupMember):
         if members is None:
             raise NoRoute("no broker answers with the members of the group", topic=topic)
         allocation = self.config.allocation
-        own = queue_allocation.allocate(allocation, self.group, self.session.client_id, route.readable, members)
-        return [MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in own]
+        allocated = queue_allocation.allocate(allocation, self.group, self.session.client_id, route.readable, members)
+        return [MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in allocated]
 
     async def pull(
         self, queue: MessageQueue, offset: int, at_most: int = 32, selection: Selection = "*", *, hold: float = 0.0
@@ -74,8 +74,8 @@ class PullEngine(GroupMember):
         wire = self.wire_queue(queue)
         subscription = self._subscribed(wire.topic, selection)
         await self.session.reader_of(wire)
-        found = self.session.routes.address(wire.broker_name)
-        if found is None:
+        place = self.session.routes.address(wire.broker_name)
+        if place is None:
             raise NoRoute("the queue's broker is in no route", topic=queue.topic, broker=queue.broker_name)
         header = pulling.PullMessageHeader(
             queueId=wire.queue_id,
@@ -91,10 +91,10 @@ class PullEngine(GroupMember):
             bname=wire.broker_name,
         )
         timeout = max(self.config.pull_timeout, hold + _ANSWER_TIMEOUT) if hold else _ANSWER_TIMEOUT
-        code, answer, body = await self.session.brokers.pull(found[0], header, timeout)
+        code, answer, body = await self.session.brokers.pull(place[0], header, timeout)
         messages = []
         if code == ResponseCode.SUCCESS:
-            with readable("what was pulled", found[0], queue.topic):
+            with readable("what was pulled", place[0], queue.topic):
                 messages = self.session.reader.pulled(body, queue, subscription)
         status = PullStatus(code)
         if status is PullStatus.FOUND and not messages:
@@ -105,11 +105,14 @@ class PullEngine(GroupMember):
 
     def _subscribed(self, topic: str, selection: Selection) -> Subscription:
         """What is pulled is subscribed too, so that brokers know what this group consumes."""
-        known = self.subscriptions.get(topic)
+        subscription = self.subscriptions.get(topic)
         fresh = subscription_of(topic, selection, 0)
-        if known is None or (known.expression, known.expression_type) != (fresh.expression, fresh.expression_type):
-            known = self.subscriptions[topic] = self.subscription(topic, selection)
-        return known
+        if subscription is None or (subscription.expression, subscription.expression_type) != (
+            fresh.expression,
+            fresh.expression_type,
+        ):
+            subscription = self.subscriptions[topic] = self.subscription(topic, selection)
+        return subscription
 
     # ---- offsets
 

@@ -181,8 +181,8 @@ class PullLoop:
         else:
             self._quick = 0
 
-    async def _slow_down(self, began: float) -> None:
-        self._quick = self._quick + 1 if trio.current_time() - began < _QUICK_ANSWER else 0
+    async def _slow_down(self, start: float) -> None:
+        self._quick = self._quick + 1 if trio.current_time() - start < _QUICK_ANSWER else 0
         if self._quick >= _QUICK_ANSWERS_ALLOWED:
             await trio.sleep(_AFTER_ERROR)
 
@@ -205,13 +205,13 @@ class _Chain:
         self._place = place
         self._line = line
         self._opaque = 0
-        self._patience = trio.CancelScope()
+        self._timeout_scope = trio.CancelScope()
         self._task: trio.lowlevel.Task | None = None
         self._last: tuple[int, pulling.PullMessageAnswerHeader] | ClientError | RecordError | None = None
 
     async def run(self) -> tuple[int, pulling.PullMessageAnswerHeader]:
         """Pull until an answer has to be looked at; its code and header. Raises ClientError, RecordError."""
-        with self._patience:
+        with self._timeout_scope:
             self._ask()
             self._task = trio.lowlevel.current_task()
             await trio.lowlevel.wait_task_rescheduled(self._abort)
@@ -230,7 +230,7 @@ class _Chain:
     def _ask(self) -> None:
         self.asked_at = now = trio.current_time()
         self._queue.last_pull = 1000 * now
-        self._patience.deadline = now + self._terms.timeout
+        self._timeout_scope.deadline = now + self._terms.timeout
         try:
             self._opaque = self._line.call_soon(request(RequestCode.PULL_MESSAGE, self._header()), self._answered)
         except RemotingError as error:
@@ -251,18 +251,18 @@ class _Chain:
         queue, wire = self._queue, self._queue.queue
         if isinstance(answer, RemotingError):
             raise self._translated(answer) from answer
-        code, found, body = read_pull(answer, self._place[0], wire.topic)
-        self._last = code, found
+        code, header, body = read_pull(answer, self._place[0], wire.topic)
+        self._last = code, header
         if queue.dropped or code == ResponseCode.PULL_OFFSET_MOVED:
             return False
-        self.progressed = found.nextBeginOffset != queue.pulled_to
+        self.progressed = header.nextBeginOffset != queue.pulled_to
         records = body if code == ResponseCode.SUCCESS else b""
-        self._puller.pulled(queue, records, self._subscription, found.nextBeginOffset)
+        self._puller.pulled(queue, records, self._subscription, header.nextBeginOffset)
         return (
             self.progressed
             and not self._terms.interval
             and self._puller.filter_of(wire.topic) is self._subscription
-            and self._puller.session.routes.address(wire.broker_name, found.suggestWhichBrokerId) == self._place
+            and self._puller.session.routes.address(wire.broker_name, header.suggestWhichBrokerId) == self._place
             and not self._puller.full(queue)
             and not queue.dropped
         )

@@ -84,11 +84,11 @@ class PushEngine(QueueHolder):
         self.tracer = (
             Tracer(self.session, config.trace_topic, world.clock, config.consume_timeout) if config.trace else None
         )
-        around = [*hooks, self.tracer] if self.tracer is not None else list(hooks)
+        all_hooks = [*hooks, self.tracer] if self.tracer is not None else list(hooks)
         send_back = SendBack(self.session, self.group, config) if clustering else None
         kind = ConsumeOrderly if config.orderly else ConsumeConcurrently
         self.consumption: ConsumeOrderly | ConsumeConcurrently = kind(
-            self, lambda finished: workers(finished, around), send_back, batch
+            self, lambda finished: workers(finished, all_hooks), send_back, batch
         )
         self._retry_topic = topics.retry_topic(self.group)
         self._suspended = False
@@ -167,8 +167,8 @@ class PushEngine(QueueHolder):
     ) -> None:
         """Hand messages to the listeners."""
         queue = process_queue.queue
-        shown = self.shown(queue)
-        messages = self.session.reader.pulled(records, shown, subscription)
+        shown_queue = self.shown(queue)
+        messages = self.session.reader.pulled(records, shown_queue, subscription)
         process_queue.put(messages, next_offset)
         if not messages:
             if not process_queue.count:
@@ -177,8 +177,8 @@ class PushEngine(QueueHolder):
         self.statistics.pulled(queue.topic, len(messages))
         if queue.topic == self._retry_topic:
             for message in messages:
-                restore_topic(message, shown.topic, self.config.namespace)
-        self.consumption.submit(process_queue, messages, shown)
+                restore_topic(message, shown_queue.topic, self.config.namespace)
+        self.consumption.submit(process_queue, messages, shown_queue)
 
     def full(self, process_queue: ProcessQueue) -> str:
         if self._suspended:
@@ -227,7 +227,7 @@ class PushEngine(QueueHolder):
         check_own_group(header.consumerGroup, self.group)
         message = self.session.reader.single(bytes(request.body), header.brokerName or "")
         restore_topic(message, self._retry_topic, self.config.namespace)
-        began = self.session.world.clock()
+        start = self.session.world.clock()
         process_queue = ProcessQueue(message.queue, message.queue_offset, 0)
         job = ConsumeJob(process_queue, [message], message.queue, orderly=self.config.orderly)
         await self.consumption.run_alone(job)
@@ -239,7 +239,7 @@ class PushEngine(QueueHolder):
         body = ConsumeMessageDirectlyBody(
             consumeResult=result,
             order=self.config.orderly,
-            spentTimeMills=self.session.world.clock() - began,
+            spentTimeMills=self.session.world.clock() - start,
             remark=None if job.error is None else f"{type(job.error).__name__}: {job.error}",
         )
         return Reply(body=body.to_json())

@@ -50,25 +50,25 @@ def by_config(configured: Iterable[MessageQueue]) -> Allocation:
 
 def by_machine_room(rooms: Iterable[str]) -> Allocation:
     """Only queues of brokers named `room@broker` with one of these rooms, in blocks; the rest go round one by one."""
-    wanted = frozenset(rooms)
+    room_names = frozenset(rooms)
 
     def allocate(
         group: str, client_id: str, queues: Sequence[MessageQueue], members: Sequence[str]
     ) -> list[MessageQueue]:
-        local = [queue for queue in queues if _named_room(queue.broker_name) in wanted]
+        local = [queue for queue in queues if _named_room(queue.broker_name) in room_names]
         index = members.index(client_id)
         share, extra = divmod(len(local), len(members))
-        mine = local[index * share : (index + 1) * share]
+        allocated = local[index * share : (index + 1) * share]
         if index < extra:
-            mine.append(local[len(members) * share + index])
-        return mine
+            allocated.append(local[len(members) * share + index])
+        return allocated
 
     return allocate
 
 
 def _named_room(broker_name: str) -> str | None:
-    room, at, rest = broker_name.partition("@")
-    return room if at and "@" not in rest else None
+    room, separator, queue_part = broker_name.partition("@")
+    return room if separator and "@" not in queue_part else None
 
 
 def by_nearest_machine_room(
@@ -81,14 +81,16 @@ def by_nearest_machine_room(
     ) -> list[MessageQueue]:
         my_room = room_of_client(client_id)
         inhabited = {room_of_client(member) for member in members}
-        mine: list[MessageQueue] = []
+        allocated: list[MessageQueue] = []
         near = [queue for queue in queues if room_of_queue(queue) == my_room]
         if near:
-            mine += inner(group, client_id, near, [member for member in members if room_of_client(member) == my_room])
+            allocated += inner(
+                group, client_id, near, [member for member in members if room_of_client(member) == my_room]
+            )
         for room in sorted({room_of_queue(queue) for queue in queues} - inhabited):
             orphans = [queue for queue in queues if room_of_queue(queue) == room]
-            mine += inner(group, client_id, orphans, members)
-        return mine
+            allocated += inner(group, client_id, orphans, members)
+        return allocated
 
     return allocate
 
@@ -103,8 +105,8 @@ def by_consistent_hash(virtual_nodes: int = 10) -> Allocation:
         positions = sorted(ring)
 
         def owner(queue: MessageQueue) -> str:
-            at = bisect_left(positions, _ring_position(_java_text(queue)))
-            return ring[positions[at % len(positions)]]
+            index = bisect_left(positions, _ring_position(_java_text(queue)))
+            return ring[positions[index % len(positions)]]
 
         return [queue for queue in queues if owner(queue) == client_id]
 

@@ -61,21 +61,23 @@ class QueueHolder(GroupMember):
 
     def assignment(self) -> set[MessageQueue]:
         """The queues that this consumer holds now."""
-        return {self.shown(queue) for queue, held in list(self.rebalance.held.items()) if not held.dropped}
+        return {
+            self.shown(queue) for queue, process_queue in list(self.rebalance.held.items()) if not process_queue.dropped
+        }
 
     async def lag(self) -> dict[MessageQueue, int]:
         """For each queue that this consumer holds, how many messages were not consumed yet when it was asked."""
-        found = {}
+        lags = {}
         for queue in self.assignment():
             wire = self.wire_queue(queue)
-            done = self.offsets.noted(wire)
-            if done is None:
+            committed = self.offsets.noted(wire)
+            if committed is None:
                 await self.session.reader_of(wire)  # so that the route is known
-                done = await self.offsets.read(wire)
-            if done is None:
-                done = await self.queries.min_offset(queue)
-            found[queue] = max(await self.queries.max_offset(queue) - done, 0)
-        return found
+                committed = await self.offsets.read(wire)
+            if committed is None:
+                committed = await self.queries.min_offset(queue)
+            lags[queue] = max(await self.queries.max_offset(queue) - committed, 0)
+        return lags
 
     # ---- life
 

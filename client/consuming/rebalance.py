@@ -87,7 +87,7 @@ class Rebalance:
         self._wakeup = Wakeup()
         self._nursery: trio.Nursery | None = None
         self._leaving: set[MessageQueue] = set()
-        self._left = trio.lowlevel.ParkingLot()
+        self._departures = trio.lowlevel.ParkingLot()
         self._incomplete = False
         self._restarting: dict[MessageQueue, int] = {}
 
@@ -147,7 +147,7 @@ class Rebalance:
         if route is None:
             return  # asked for every 30 s; a new group's retry topic appears with the first heartbeat
         all_queues = list(route.readable)
-        own = set(all_queues)
+        assigned = set(all_queues)
         if self._owner.config.model is MessageModel.CLUSTERING:
             members = await self._members(topic)
             if members is None:
@@ -155,18 +155,18 @@ class Rebalance:
                 return
             try:
                 allocation = self._owner.config.allocation
-                own = set(queue_allocation.allocate(allocation, self._group, self._client_id, all_queues, members))
+                assigned = set(queue_allocation.allocate(allocation, self._group, self._client_id, all_queues, members))
             except Exception:
                 # The allocation may be the user's code. Queues that are held stay.
                 log.exception("the allocation of the queues of %s to %s raised; trying again", topic, self._group)
                 self._incomplete = True
                 return
         now = trio.current_time() * 1000
-        held = [queue for queue in self.held if queue.topic == topic]
-        lost = [queue for queue in held if queue not in own]
-        broken = [queue for queue in held if queue in own and self._must_restart(self.held[queue], now)]
+        current = [queue for queue in self.held if queue.topic == topic]
+        lost = [queue for queue in current if queue not in assigned]
+        broken = [queue for queue in current if queue in assigned and self._must_restart(self.held[queue], now)]
         await self._give_up(lost + broken)
-        await self._take([queue for queue in sorted(own) if queue not in self.held])
+        await self._take([queue for queue in sorted(assigned) if queue not in self.held])
 
     def _must_restart(self, process_queue: ProcessQueue, now: float) -> bool:
         if process_queue.is_stalled(now) and not process_queue.dropped:
@@ -224,7 +224,7 @@ class Rebalance:
             self._nursery.start_soon(self._release, process_queue)
         with trio.move_on_after(_COMMIT_TIME):
             while not self._leaving.isdisjoint(process_queue.queue for process_queue in leaving):
-                await self._left.park()
+                await self._departures.park()
 
     async def _release(self, process_queue: ProcessQueue) -> None:
         queue = process_queue.queue
@@ -233,7 +233,7 @@ class Rebalance:
             await self._unlock(queue)
         del self.held[queue]
         self._leaving.discard(queue)
-        self._left.unpark_all()
+        self._departures.unpark_all()
         if queue in self._restarting:
             self.wake()
         else:
@@ -244,15 +244,15 @@ class Rebalance:
         self._restarting.clear()
         await self._give_up(list(self.held))
         while self._leaving:
-            await self._left.park()
+            await self._departures.park()
 
     # ---- locks
 
     async def _lock(self, queues: list[MessageQueue]) -> set[MessageQueue]:
         locked: set[MessageQueue] = set()
-        for address, some in self._by_broker(queues):
+        for address, part in self._by_broker(queues):
             try:
-                locked |= await self._brokers.lock(address, self._client_id, self._group, some)
+                locked |= await self._brokers.lock(address, self._client_id, self._group, part)
             except ClientError as error:
                 log.warning("queues of %s could not be locked: %s", self._group, error)
         return locked
@@ -268,23 +268,23 @@ class Rebalance:
 
     async def _renew(self) -> None:
         process_queues = [process_queue for process_queue in self.held.values() if not process_queue.dropped]
-        for address, some in self._by_broker([process_queue.queue for process_queue in process_queues]):
-            asked = trio.current_time() * 1000
+        for address, part in self._by_broker([process_queue.queue for process_queue in process_queues]):
+            sent_at = trio.current_time() * 1000
             try:
-                granted = await self._brokers.lock(address, self._client_id, self._group, some)
+                granted = await self._brokers.lock(address, self._client_id, self._group, part)
             except ClientError as error:
                 log.warning("locks of %s were not renewed: %s", self._group, error)
                 continue
-            for queue in some:
+            for queue in part:
                 process_queue = self.held.get(queue)
                 if process_queue is not None:
-                    self._renewed(process_queue, queue in granted, asked)
+                    self._renewed(process_queue, queue in granted, sent_at)
 
-    def _renewed(self, process_queue: ProcessQueue, granted: bool, asked: float) -> None:
+    def _renewed(self, process_queue: ProcessQueue, granted: bool, sent_at: float) -> None:
         # Another member may have held a lock that lapsed in between: then our offset is outdated, and what is pulled
         # may have been consumed. Only an unbroken chain of renewals keeps the queue.
-        if granted and process_queue.is_locked(asked):
-            process_queue.last_lock = asked
+        if granted and process_queue.is_locked(sent_at):
+            process_queue.last_lock = sent_at
             return
         log.warning("the lock of %s was lost; the queue is acquired again", process_queue.queue)
         process_queue.locked = False
@@ -295,9 +295,9 @@ class Rebalance:
         by_name: dict[str, list[MessageQueue]] = {}
         for queue in queues:
             by_name.setdefault(queue.broker_name, []).append(queue)
-        found = []
-        for name, some in by_name.items():
+        result = []
+        for name, part in by_name.items():
             address = self._routes.master(name)
             if address is not None:
-                found.append((address, some))
-        return found
+                result.append((address, part))
+        return result

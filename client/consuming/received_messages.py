@@ -50,11 +50,11 @@ class MessageReader:
     def batch(self, body: Buffer, queue: MessageQueue, subscription: Subscription | None = None) -> MessageBatch:
         """`pulled` by columns. Raises RecordError, CannotInflate."""
         raw = bytes(body)
-        batch = MessageBatch(self, raw, found := places(raw), queue)
+        batch = MessageBatch(self, raw, all_places := places(raw), queue)
         if _names_tags(subscription):
-            chosen = [place for place, tags in zip(found, batch.tags, strict=True) if tags in subscription.tags]
-            if len(chosen) < len(found):
-                return MessageBatch(self, raw, chosen, queue)
+            matching = [place for place, tags in zip(all_places, batch.tags, strict=True) if tags in subscription.tags]
+            if len(matching) < len(all_places):
+                return MessageBatch(self, raw, matching, queue)
         return batch
 
     def at(self, raw: bytes, at: int, end: int, queue: MessageQueue) -> ReceivedMessage:

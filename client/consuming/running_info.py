@@ -51,10 +51,10 @@ class Described(Protocol):
         """By topic on the wire."""
 
 
-def check_group(asked: str, own: str) -> None:
+def check_group(requested: str, own: str) -> None:
     """Raises Refused if a request is about another group."""
-    if asked != own:
-        raise Refused(ResponseCode.SYSTEM_ERROR, f"The Consumer Group <{asked}> not exist in this consumer client")
+    if requested != own:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"The Consumer Group <{requested}> not exist in this consumer client")
 
 
 def running_info(consumer: Described, *, jstack: bool) -> ConsumerRunningInfo:
@@ -62,7 +62,7 @@ def running_info(consumer: Described, *, jstack: bool) -> ConsumerRunningInfo:
     return ConsumerRunningInfo(
         properties=_properties(consumer),
         subscriptionSet=[subscription_data(subscription) for subscription in consumer.subscriptions.values()],
-        mqTable={queue: _queue(consumer, held) for queue, held in consumer.held.items()},
+        mqTable={queue: _queue(consumer, process_queue) for queue, process_queue in consumer.held.items()},
         statusTable={topic: consumer.statistics.of(topic) for topic in consumer.subscriptions},
         jstack=stacks() if jstack else None,
     )
@@ -70,12 +70,12 @@ def running_info(consumer: Described, *, jstack: bool) -> ConsumerRunningInfo:
 
 def _properties(consumer: Described) -> dict[str, str]:
     config = consumer.config
-    shown = {
+    properties = {
         field.name: str(getattr(config, field.name)) for field in fields(config) if field.name not in _NOT_REPORTED
     }
     push = config if isinstance(config, PushConfig) else None
     return {
-        **shown,
+        **properties,
         "PROP_CONSUME_TYPE": consumer.consume_type,
         "PROP_NAMESERVER_ADDR": "".join(f"{address};" for address in consumer.session.namesrv.addresses),
         "PROP_CLIENT_VERSION": version_name(VERSION),

@@ -40,7 +40,7 @@ class SendBack:
 
     async def concurrent(self, message: ReceivedMessage, delay_level: int) -> None:
         """Have a message redelivered. Raises ClientError if neither way worked; then it stays with this client."""
-        most = self._max if self._max >= 0 else CONCURRENT_MAX_TRIES
+        limit = self._max if self._max >= 0 else CONCURRENT_MAX_TRIES
         header = ConsumerSendMsgBackHeader(
             offset=message.log_offset,
             group=self._group,
@@ -48,7 +48,7 @@ class SendBack:
             originMsgId=message.message_id,
             originTopic=self._wire_topic(message),
             unitMode=self._config.unit_mode,
-            maxReconsumeTimes=most,
+            maxReconsumeTimes=limit,
             bname=message.queue.broker_name,
         )
         address = self._session.routes.master(message.queue.broker_name) or message.store_host
@@ -56,7 +56,7 @@ class SendBack:
             await self._session.brokers.send_back(address, header)
         except ClientError as error:
             log.warning("%s could not be sent back, sending it to the retry topic again: %s", message.message_id, error)
-            await self._resend_message(message, message.reconsume_times + 1, most)
+            await self._resend_message(message, message.reconsume_times + 1, limit)
 
     async def orderly(self, message: ReceivedMessage) -> None:
         """Send a message of an ordered queue that had its last try to the dead letters. Raises ClientError."""
@@ -67,9 +67,9 @@ class SendBack:
         """Tries of an orderly consumer; without end unless configured."""
         return self._max if self._max >= 0 else UNBOUNDED
 
-    async def _resend_message(self, message: ReceivedMessage, reconsume_times: int, most: int) -> None:
-        again = retry_message(self._group, message, self._wire_topic(message))
-        await self._producer.send(again, reconsume_times, most)
+    async def _resend_message(self, message: ReceivedMessage, reconsume_times: int, limit: int) -> None:
+        copy = retry_message(self._group, message, self._wire_topic(message))
+        await self._producer.send(copy, reconsume_times, limit)
 
     def _wire_topic(self, message: ReceivedMessage) -> str:
         return wrap(self._config.namespace, message.topic)

@@ -93,18 +93,18 @@ class SimpleEngine(GroupMember):
         deadline = trio.current_time() + wait
         while True:
             places = await self._places()
-            left = max(deadline - trio.current_time(), 0.0)
+            remaining = max(deadline - trio.current_time(), 0.0)
             if len(places) == 1:
-                hold = min(left, _LONGEST_WAIT)
-                found = await self._pop_from(places, at_most, invisible, hold)
+                hold = min(remaining, _LONGEST_WAIT)
+                messages = await self._pop_from(places, at_most, invisible, hold)
             else:
-                found = await self._pop_from(places, at_most, invisible, 0.0)
-                if found == [] and left > 0:
-                    await self._until_there_is_something(places, min(left, _LONGEST_WAIT))
-            if found or trio.current_time() >= deadline:
-                return found or []
-            if found is None:
-                await trio.sleep(min(_PAUSE, left))
+                messages = await self._pop_from(places, at_most, invisible, 0.0)
+                if messages == [] and remaining > 0:
+                    await self._wait_for_message(places, min(remaining, _LONGEST_WAIT))
+            if messages or trio.current_time() >= deadline:
+                return messages or []
+            if messages is None:
+                await trio.sleep(min(_PAUSE, remaining))
 
     async def _places(self) -> list[_Place]:
         """All topics at all their brokers, another first each time."""
@@ -118,27 +118,27 @@ class SimpleEngine(GroupMember):
             names = dict.fromkeys(queue.broker_name for queue in route.readable)
             places += [_Place(subscription, name) for name in names]
         self._turn += 1
-        at = self._turn % len(places) if places else 0
-        return places[at:] + places[:at]
+        first = self._turn % len(places) if places else 0
+        return places[first:] + places[:first]
 
     async def _pop_from(
         self, places: Sequence[_Place], at_most: int, invisible: float, hold: float
     ) -> list[ReceivedMessage] | None:
         """From the first place that has some; None where no place could be asked."""
-        asked, failure = False, None
+        has_answer, failure = False, None
         for place in places:
             try:
-                found = await self._pop(place, at_most, invisible, hold)
+                messages = await self._pop(place, at_most, invisible, hold)
             except (Unreachable, TimedOut) as error:
                 log.warning("nothing can be received from %s: %s", place.broker_name, error)
                 failure = error
                 continue
-            if found:
-                return found
-            asked = True
-        if failure is not None and not asked and hold == 0 and len(places) == 1:
+            if messages:
+                return messages
+            has_answer = True
+        if failure is not None and not has_answer and hold == 0 and len(places) == 1:
             raise failure
-        return [] if asked else None
+        return [] if has_answer else None
 
     async def _pop(self, place: _Place, at_most: int, invisible: float, hold: float) -> list[ReceivedMessage]:
         subscription = place.subscription
@@ -174,18 +174,18 @@ class SimpleEngine(GroupMember):
             for message in messages:
                 head = heads[message.queue.queue_id]
                 message.properties[POP_CK] = f"{head} {message.queue_offset} {message.log_offset}"
-        return await self._that_match(messages, subscription)
+        return await self._matching(messages, subscription)
 
-    async def _that_match(self, messages: list[ReceivedMessage], subscription: Subscription) -> list[ReceivedMessage]:
+    async def _matching(self, messages: list[ReceivedMessage], subscription: Subscription) -> list[ReceivedMessage]:
         """The broker compares hashes of tags; what got through by chance is done for us."""
         if subscription.expression_type != TAG or not subscription.tags:
             return messages
-        others = [message for message in messages if message.tags not in subscription.tags]
-        if others:
-            await self.ack(others)
+        unmatched = [message for message in messages if message.tags not in subscription.tags]
+        if unmatched:
+            await self.ack(unmatched)
         return [message for message in messages if message.tags in subscription.tags]
 
-    async def _until_there_is_something(self, places: Sequence[_Place], hold: float) -> None:
+    async def _wait_for_message(self, places: Sequence[_Place], hold: float) -> None:
         async with trio.open_nursery() as nursery:
             with trio.move_on_after(hold):
                 for place in places:
@@ -215,16 +215,16 @@ class SimpleEngine(GroupMember):
 
     async def ack(self, messages: ReceivedMessage | Iterable[ReceivedMessage]) -> None:
         """These are done, and never come again. Raises Refused where the broker never gave one of them to the group."""
-        given = [messages] if isinstance(messages, ReceivedMessage) else list(messages)
+        acknowledged = [messages] if isinstance(messages, ReceivedMessage) else list(messages)
         # What was popped together from one queue has handles that differ in their last two words alone.
         by_head: dict[tuple[str, str], list[ReceivedMessage]] = {}
-        for message in given:
+        for message in acknowledged:
             head = message.properties.get(POP_CK, "").rsplit(" ", 2)[0]
             by_head.setdefault((message.topic, head), []).append(message)
         by_broker: dict[str, list[popping.BatchAck]] = {}
-        for (topic, _), together in by_head.items():
-            handle = _handle_of(together[0])
-            offsets = [message.queue_offset for message in together]
+        for (topic, _), group in by_head.items():
+            handle = _handle_of(group[0])
+            offsets = [message.queue_offset for message in group]
             start = min(handle.start_offset, *offsets)
             by_broker.setdefault(handle.broker_name, []).append(
                 popping.BatchAck(

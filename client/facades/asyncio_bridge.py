@@ -77,7 +77,7 @@ class AsyncioBridge(Bridge):
             self._engine.post(scope.cancel)
             raise
 
-    def tell(self, function: Callable[..., object], *args: Any) -> None:
+    def call_soon(self, function: Callable[..., object], *args: Any) -> None:
         self._check()
         self._engine.post(partial(function, *args) if args else function)
 

@@ -58,7 +58,7 @@ class Bridge(Protocol):
     async def call(self, function: Callable[..., Awaitable[Result]], *args: Any) -> Result:
         """Run one of the engine's functions on its loop."""
 
-    def tell(self, function: Callable[..., object], *args: Any) -> None:
+    def call_soon(self, function: Callable[..., object], *args: Any) -> None:
         """Call a plain function on the engine's loop, before this returns or soon after."""
 
     def callback(self, function: Callable[[], object]) -> Callable[[], object]:
@@ -98,16 +98,16 @@ class LoopPort:
     def __init__(self, bridge: Bridge, engine: ProducerEngine) -> None:
         self._bridge = bridge
         self._pipeline = engine.pipeline
-        self._most = engine.config.max_in_flight
+        self._max_in_flight = engine.config.max_in_flight
 
     def make_room(self) -> None:
-        if len(self._pipeline.in_flight_sends) >= self._most:
+        if len(self._pipeline.in_flight_sends) >= self._max_in_flight:
             raise TooManyInFlight(
-                f"{self._most} sends are in flight", advice="await some of them first, or raise max_in_flight"
+                f"{self._max_in_flight} sends are in flight", advice="await some of them first, or raise max_in_flight"
             )
 
     def submit(self, send: Send) -> None:
-        self._bridge.tell(self._pipeline.submit, send)
+        self._bridge.call_soon(self._pipeline.submit, send)
 
     async def sent(self, send: Send) -> SendResult:
         self.submit(send)

@@ -119,8 +119,8 @@ class EngineThread:
             raise
         if error is not None:
             raise error
-        found: Result = result
-        return found
+        typed_result: Result = result
+        return typed_result
 
     def check_thread(self) -> None:
         """Raises InvalidUse in the loop's own thread, which would wait for itself, and in a forked process."""

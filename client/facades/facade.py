@@ -85,8 +85,8 @@ def engine_method(
 
 
 def _methods(cls: type) -> Mapping[str, shared[..., Any]]:
-    found = {name: inspect.getattr_static(cls, name) for name in dir(cls)}
-    return {name: method for name, method in found.items() if isinstance(method, shared)}
+    attributes = {name: inspect.getattr_static(cls, name) for name in dir(cls)}
+    return {name: method for name, method in attributes.items() if isinstance(method, shared)}
 
 
 class Facade(Generic[EngineT]):
@@ -154,7 +154,8 @@ def open_clients() -> list[tuple[str, str]]:
     """(name servers, a description: role, group and the line that made it) of each client of this process that was not
     closed."""
     return sorted(
-        (one.config.namesrv, f"{one._role} {one.group!r} made at {one._made_at}") for one in list(_open_clients)
+        (client.config.namesrv, f"{client._role} {client.group!r} made at {client._made_at}")
+        for client in list(_open_clients)
     )
 
 

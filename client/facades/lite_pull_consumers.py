@@ -30,8 +30,8 @@ Item = TypeVar("Item")
 class _Unfinished:
     """What a user holds: the part of a batch that he has not finished, and the batch being iterated over."""
 
-    given: tuple[Pulled, int, int] | None = None
-    rest: Pulled | None = None
+    handed_out: tuple[Pulled, int, int] | None = None
+    batch: Pulled | None = None
 
 
 class _UnfinishedOfThread(threading.local, _Unfinished):
@@ -92,15 +92,15 @@ class LitePulled(Facade[LitePullEngine]):
         if batch is None:
             return None
         begin, batch.handed = batch.handed, len(batch.messages)
-        self._hand.given = batch, begin, batch.handed
+        self._hand.handed_out = batch, begin, batch.handed
         return batch.messages[begin:] if begin else batch.messages
 
     async def _next(self, bridge: Bridge, engine: LitePullEngine, timeout: float) -> Pulled | None:
         buffer = engine.buffer
         batch = buffer.take()
-        until = bridge.time() + timeout
+        deadline = bridge.time() + timeout
         while batch is None and not buffer.closed:
-            if not await bridge.wait_for_message(buffer, max(0.0, until - bridge.time())):
+            if not await bridge.wait_for_message(buffer, max(0.0, deadline - bridge.time())):
                 return None
             batch = buffer.take()
         return batch
@@ -109,30 +109,30 @@ class LitePulled(Facade[LitePullEngine]):
         """The next message of the current batch; None where another batch is needed."""
         hand = self._hand
         self._note_finished(engine)
-        rest = hand.rest
-        if rest is None or rest.handed == len(rest.messages) or rest.process_queue.dropped:
+        batch = hand.batch
+        if batch is None or batch.handed == len(batch.messages) or batch.process_queue.dropped:
             return None
-        message = rest.messages[rest.handed]
-        rest.handed += 1
-        hand.given = rest, rest.handed - 1, rest.handed
+        message = batch.messages[batch.handed]
+        batch.handed += 1
+        hand.handed_out = batch, batch.handed - 1, batch.handed
         return message
 
     async def _next_batch(self, bridge: Bridge, engine: LitePullEngine) -> bool:
         """Start another batch; False once the consumer is closed."""
-        self._hand.rest = await self._next(bridge, engine, math.inf)
-        return self._hand.rest is not None
+        self._hand.batch = await self._next(bridge, engine, math.inf)
+        return self._hand.batch is not None
 
     def _leave_iteration(self) -> None:
         """Put the rest of the current batch back."""
-        rest, self._hand.rest = self._hand.rest, None
-        if rest is not None and self._now is not None:
-            self._now[1].buffer.put_back(rest)
+        batch, self._hand.batch = self._hand.batch, None
+        if batch is not None and self._now is not None:
+            self._now[1].buffer.put_back(batch)
 
     def _note_finished(self, engine: LitePullEngine) -> None:
-        given = self._hand.given
-        if given is not None:
-            engine.finished.append(given)
-            self._hand.given = None
+        handed_out = self._hand.handed_out
+        if handed_out is not None:
+            engine.finished.append(handed_out)
+            self._hand.handed_out = None
 
     # ---- queues
 
@@ -156,11 +156,11 @@ class LitePulled(Facade[LitePullEngine]):
     @shared
     async def assign(self, queues: Iterable[MessageQueue], selection: Selection = "*") -> None:
         """Pull exactly these queues, whoever else does; before the start or after."""
-        chosen = list(queues)
-        for queue in chosen:
+        assigned = list(queues)
+        for queue in assigned:
             check_queue(queue)
             check_selection(queue.topic, selection)
-        self._queues = chosen, selection
+        self._queues = assigned, selection
         if self._now is not None:
             bridge, engine = self._now
             await bridge.call(engine.assign, *self._queues)
@@ -179,10 +179,10 @@ class LitePulled(Facade[LitePullEngine]):
         """
         bridge, engine = self._running()
 
-        def tell(topic: str, queues: set[MessageQueue]) -> None:
+        def call_soon(topic: str, queues: set[MessageQueue]) -> None:
             bridge.callback(lambda: changed(topic, queues))()
 
-        await bridge.call(called, engine.watch, topic, tell)
+        await bridge.call(called, engine.watch, topic, call_soon)
 
     seek = engine_method(LitePullEngine.seek)
     seek_to_begin = engine_method(LitePullEngine.seek_to_begin)
@@ -191,12 +191,12 @@ class LitePulled(Facade[LitePullEngine]):
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Do not pull these; what is pulled already is still handed over."""
         bridge, engine = self._running()
-        bridge.tell(engine.pause, list(queues))
+        bridge.call_soon(engine.pause, list(queues))
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
         """Pull them again."""
         bridge, engine = self._running()
-        bridge.tell(engine.resume, list(queues))
+        bridge.call_soon(engine.resume, list(queues))
 
     # ---- offsets
 

@@ -80,8 +80,10 @@ class Pushed(Facade[PushEngine], Generic[ListenerT, BatchListenerT]):
 
         def workers(finished: Finished, hooks: Sequence[ConsumeHook]) -> Workers:
             name = f"ConsumeMessageThread_{self.group}"
-            around = partial(hooked, hooks=hooks, group=self.group, clock=world.clock)
-            return bridge.workers(bridge.wrapped(call, around) if hooks else call, self.config.threads, finished, name)
+            hooks_wrapper = partial(hooked, hooks=hooks, group=self.group, clock=world.clock)
+            return bridge.workers(
+                bridge.wrapped(call, hooks_wrapper) if hooks else call, self.config.threads, finished, name
+            )
 
         batch = self.config.batch if self._batch_listener is not None else 1
         engine = PushEngine(self.group, self.config, world, workers=workers, batch=batch, hooks=self._hooks)
@@ -97,24 +99,24 @@ class Pushed(Facade[PushEngine], Generic[ListenerT, BatchListenerT]):
         self._topics[topic] = selection
         if self._now is not None:
             bridge, engine = self._now
-            bridge.tell(engine.subscribe, topic, selection)
+            bridge.call_soon(engine.subscribe, topic, selection)
 
     def unsubscribe(self, topic: str) -> None:
         """Unsubscribe from it."""
         self._topics.pop(topic, None)
         if self._now is not None:
             bridge, engine = self._now
-            bridge.tell(engine.unsubscribe, topic)
+            bridge.call_soon(engine.unsubscribe, topic)
 
     def suspend(self) -> None:
         """Stop pulling; messages pulled already, and answers that the broker holds, are still consumed."""
         bridge, engine = self._running()
-        bridge.tell(engine.suspend)
+        bridge.call_soon(engine.suspend)
 
     def resume(self) -> None:
         """Resume pulling."""
         bridge, engine = self._running()
-        bridge.tell(engine.resume)
+        bridge.call_soon(engine.resume)
 
     commit = engine_method(PushEngine.commit)
     lag = engine_method(PushEngine.lag)
@@ -138,13 +140,13 @@ class PushConsumer(Pushed[Listener, BatchListener], InThreads):
 
     def wait(self, timeout: float | None = None) -> None:
         """Sleep while it consumes: for this long, or until Ctrl-C. Raises EngineFailed if it dies."""
-        until = math.inf if timeout is None else time.monotonic() + timeout
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
         sleeping = threading.Event()
-        while (left := until - time.monotonic()) > 0:
+        while (remaining := deadline - time.monotonic()) > 0:
             bridge, _ = self._running()
             assert isinstance(bridge, ThreadBridge)
             bridge.check()
-            sleeping.wait(min(left, _STILL_ALIVE))
+            sleeping.wait(min(remaining, _STILL_ALIVE))
 
 
 class AsyncPushConsumer(Pushed[AsyncListener, AsyncBatchListener], OnEventLoop):

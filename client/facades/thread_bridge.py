@@ -81,7 +81,7 @@ class ThreadBridge:
     async def call(self, function: Callable[..., Awaitable[Result]], *args: Any) -> Result:
         return self.thread.call(function, *args)
 
-    def tell(self, function: Callable[..., object], *args: Any) -> None:
+    def call_soon(self, function: Callable[..., object], *args: Any) -> None:
         self.thread.call(called, function, *args)
 
     def send_port(self, engine: ProducerEngine) -> ThreadPort:
@@ -95,7 +95,7 @@ class ThreadBridge:
         raise InvalidUse("a send of a blocking producer cannot be awaited", advice="use result(), or an AsyncProducer")
 
     async def wait_for_message(self, buffer: MessageBuffer, seconds: float) -> bool:
-        until = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds
         lock = allocate_lock()
         lock.acquire()
         waker = lock.release
@@ -103,10 +103,10 @@ class ThreadBridge:
         try:
             while not buffer.batches and not buffer.closed:
                 self.check()
-                left = until - time.monotonic()
-                if left <= 0:
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
                     return False
-                if lock.acquire(timeout=min(left, _STILL_ALIVE)):
+                if lock.acquire(timeout=min(remaining, _STILL_ALIVE)):
                     break
         finally:
             buffer.stop_waiting(waker)
@@ -125,8 +125,8 @@ class ThreadBridge:
         return as_coroutine_function(function)
 
     def wrapped(self, function: Callable[..., Any], wrapper: Wrapper) -> Callable[..., Any]:
-        around = wrapper(as_coroutine_function(function))
-        return lambda *args: completed(around(*args))
+        wrapped_function = wrapper(as_coroutine_function(function))
+        return lambda *args: completed(wrapped_function(*args))
 
     def user_call(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
         limiter = trio.CapacityLimiter(_USER_CALLS)
@@ -147,10 +147,10 @@ class ThreadPort:
         self._pipeline = engine.pipeline
         self._thread = thread
         self._run = run
-        self._most = most = engine.config.max_in_flight
+        self._max_in_flight = max_in_flight = engine.config.max_in_flight
         # With room for this many, a waiting thread is woken. Few enough that the broker has work while the thread makes
         # the next sends: with half of 1024 they take turns, at half of the rate.
-        self._step = max(1, min(128, most // 4))
+        self._step = max(1, min(128, max_in_flight // 4))
         self._handed: deque[Send] = deque()
         self._posted = False
         self._for_room: deque[LockType] = deque()
@@ -191,7 +191,7 @@ class ThreadPort:
 
     def _is_full(self) -> bool:
         pipeline = self._pipeline
-        return len(pipeline.in_flight_sends) + len(self._handed) >= self._most or pipeline.is_crowded
+        return len(pipeline.in_flight_sends) + len(self._handed) >= self._max_in_flight or pipeline.is_crowded
 
     def close(self) -> None:
         """Accept no more sends; threads that wait for room see that."""
@@ -206,7 +206,7 @@ class ThreadPort:
         self._pipeline.submit_all(self._handed)
 
     def _settled(self) -> None:
-        room = self._most - len(self._pipeline.in_flight_sends)
+        room = self._max_in_flight - len(self._pipeline.in_flight_sends)
         if self._for_room and room >= self._step and not self._pipeline.is_crowded:
             while self._for_room:
                 self._for_room.popleft().release()

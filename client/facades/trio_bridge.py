@@ -66,7 +66,7 @@ class TrioBridge(Bridge):
     async def call(self, function: Callable[..., Awaitable[Result]], *args: Any) -> Result:
         return await function(*args)
 
-    def tell(self, function: Callable[..., object], *args: Any) -> None:
+    def call_soon(self, function: Callable[..., object], *args: Any) -> None:
         function(*args)
 
     def callback(self, function: Callable[[], object]) -> Callable[[], object]:

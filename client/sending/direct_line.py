@@ -90,9 +90,9 @@ class DirectLine:
 
     def _wait_at_most(self, seconds: float) -> None:
         self._seconds = seconds
-        whole, rest = divmod(max(1, int(seconds * 1_000_000)), 1_000_000)  # 0 would mean no time-out
+        whole_seconds, microseconds = divmod(max(1, int(seconds * 1_000_000)), 1_000_000)  # 0 would mean no time-out
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-            self._socket.setsockopt(socket.SOL_SOCKET, option, _timeval.pack(whole, rest))
+            self._socket.setsockopt(socket.SOL_SOCKET, option, _timeval.pack(whole_seconds, microseconds))
 
     def close(self) -> None:
         """Close it."""
@@ -163,15 +163,15 @@ class DirectPath:
         seconds = send.timeout
         if self._config.try_timeout is not None:
             seconds = min(seconds, self._config.try_timeout)
-        whole = False
+        is_complete = False
         try:
             answer = line.exchange(frame, opaque, seconds)
-            whole = True
+            is_complete = True
             return answer
         except (ConnectionLost, CallTimeout, FrameError) as error:
             return error
         finally:
-            if not whole:  # even after Ctrl-C: the answer would be taken for that of the next send
+            if not is_complete:  # even after Ctrl-C: the answer would be taken for that of the next send
                 self._lines.pop(line.address, None)
                 line.close()
 

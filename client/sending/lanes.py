@@ -65,24 +65,24 @@ class Lanes:
         self._linger = config.linger
         self._ended = ended
         self._never_sent = not_reached
-        self._left = left
+        self._on_left = left
         self._not_made = not_made
         self._start_task = start_task
         self._lines: dict[str, Connection] = {}
         self._for_line: dict[str, deque[Send]] = {}
         self._lanes: dict[MessageQueue, Lane] = {}
-        self._held: list[Lane] | None = None
+        self._held_lanes: list[Lane] | None = None
         self._lingering: deque[Lane] = deque()
         self._first_lingers = trio.Event()
 
     def hold(self) -> None:
         """Until `release` idle queues take no sends: what comes in one turn of the loop leaves together."""
-        self._held = []
+        self._held_lanes = []
 
     def release(self) -> None:
         """Let those leave that were held."""
-        held, self._held = self._held, None
-        for lane in held or ():
+        lanes, self._held_lanes = self._held_lanes, None
+        for lane in lanes or ():
             if lane.waiting and not lane.calls:
                 self._go_after_linger(lane)
 
@@ -138,10 +138,10 @@ class Lanes:
         lane.waiting.append(send)
         lane.size += size
         if not lane.calls and not self._linger:
-            if self._held is None:
+            if self._held_lanes is None:
                 self._go(lane, line)
             elif len(lane.waiting) == 1:
-                self._held.append(lane)
+                self._held_lanes.append(lane)
 
     def _new_lane(self, queue: MessageQueue) -> Lane:
         if len(self._lanes) >= _MOST_LANES:
@@ -197,7 +197,7 @@ class Lanes:
                 frame = _frame(template, line, call.opaque, first, "", batch_body(sends))
             if first.oneway:
                 line.send_oneway_frame(frame)
-                self._left(first)
+                self._on_left(first)
             else:
                 line.call_frame_soon(call.opaque, frame, call.answered)
                 lane.calls += 1

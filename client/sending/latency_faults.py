@@ -42,8 +42,8 @@ class LatencyFaults:
 
     def avoidance_ms(self, latency_ms: float) -> int:
         """For how long a broker of this latency is avoided."""
-        at = bisect_right(self._latencies, latency_ms)
-        return self._avoidances[at - 1] if at else 0
+        index = bisect_right(self._latencies, latency_ms)
+        return self._avoidances[index - 1] if index else 0
 
     def answered(self, broker_name: str, latency_ms: float, now: float) -> None:
         """A try was answered after this latency."""

@@ -17,7 +17,7 @@ from rocketlet.client import namespace
 from rocketlet.client.compression import compress
 from rocketlet.client.config import ProducerConfig
 from rocketlet.client.errors import InvalidMessage, ListenerFailed
-from rocketlet.client.hooks import EndTransactionHook, SendContext, SendHook, tell
+from rocketlet.client.hooks import EndTransactionHook, SendContext, SendHook, call_hooks
 from rocketlet.client.sending.batch_splitter import check_batch
 from rocketlet.client.sending.queue_selection import Selector, by_hash
 from rocketlet.client.sending.request_reply import Requests
@@ -128,7 +128,7 @@ class Preparer:
         topic = message.topic if not self._config.namespace else namespace.wrap(self._config.namespace, message.topic)
         send.born = self._clock()
         if self._hooks:
-            extra = self._before(send, message, extra, is_half=bool(sys_flag & flags.PREPARED))
+            extra = self._call_before_hooks(send, message, extra, is_half=bool(sys_flag & flags.PREPARED))
         text = self.property_text(message, unique_id, extra)
         body = message.body
         if type(body) is not bytes:
@@ -218,10 +218,10 @@ class Preparer:
         if message.deliver_at is not None:
             text += f"\x02TIMER_DELIVER_MS\x01{round(message.deliver_at * 1000)}"
             count += 1
-        for more in (message.properties, extra):
-            if more:
-                text += "".join([f"\x02{name}\x01{value}" for name, value in more.items()])
-                count += len(more)
+        for properties in (message.properties, extra):
+            if properties:
+                text += "".join([f"\x02{name}\x01{value}" for name, value in properties.items()])
+                count += len(properties)
         if message.sharding_key:
             text += f"\x02{names.SHARDING_KEY}\x01{message.sharding_key}"
             count += 1
@@ -271,29 +271,31 @@ class Preparer:
 
         def select(queues: Sequence[MessageQueue]) -> MessageQueue:
             try:
-                chosen = choose(queues, message, argument)
+                selected = choose(queues, message, argument)
             except Exception as error:
                 raise ListenerFailed(f"the selector raised {error!r}", topic=message.topic) from error
-            if chosen not in queues:
+            if selected not in queues:
                 raise ListenerFailed(
-                    f"the selector chose {chosen!r}, which is no queue of the topic", topic=message.topic
+                    f"the selector chose {selected!r}, which is no queue of the topic", topic=message.topic
                 )
-            return chosen
+            return selected
 
         send.select = select
 
-    def _before(self, send: Send, message: Message, extra: dict[str, str] | None, *, is_half: bool) -> dict[str, str]:
+    def _call_before_hooks(
+        self, send: Send, message: Message, extra: dict[str, str] | None, *, is_half: bool
+    ) -> dict[str, str]:
         """Run the hooks; the properties that they and the client add."""
         context = SendContext(self._group, message, send.message_id, send.born, len(message.body), is_half)
         for hook in self._hooks:
             hook.before_send(context)
         if not send.oneway:
-            send.when_done(lambda: self._after(send, context))
+            send.when_done(lambda: self._call_after_hooks(send, context))
         return {**(extra or {}), **context.properties}
 
-    def _after(self, send: Send, context: SendContext) -> None:
+    def _call_after_hooks(self, send: Send, context: SendContext) -> None:
         context.result, context.error = send.result, send.error
         if send.message_id != context.message_id:  # a batch: all of them
             context.message_id, context.body_size = send.message_id, len(send.body)
         context.elapsed_ms = self._clock() - context.born
-        tell([hook.after_send for hook in self._hooks], context, "send", context.message_id)
+        call_hooks([hook.after_send for hook in self._hooks], context, "send", context.message_id)

@@ -46,9 +46,9 @@ def _choose_available(queues: Sequence[MessageQueue], turn: int, faults: Latency
         if faults.available(queue.broker_name, now):
             return queue
     broker_name = faults.least_bad(now)
-    own = [queue for queue in queues if queue.broker_name == broker_name]
-    if own:
-        return own[turn % len(own)]
+    same_broker = [queue for queue in queues if queue.broker_name == broker_name]
+    if same_broker:
+        return same_broker[turn % len(same_broker)]
     if broker_name is not None:
         faults.forget(broker_name)
     return queues[turn % size]

@@ -75,7 +75,7 @@ class Requests:
     async def request(self, send: Send, correlation: str, timeout: float) -> ReceivedMessage:
         """Send a request and wait for its reply. Raises RequestTimedOut, or what the send raises."""
         waiting = self._waiting[correlation] = _Waiting()
-        began = trio.current_time()
+        start = trio.current_time()
         try:
             with trio.move_on_after(timeout):
                 await self._introduce(send.topic)
@@ -88,7 +88,7 @@ class Requests:
         raise RequestTimedOut(
             "no reply came in time",
             topic=send.topic,
-            elapsed_ms=(trio.current_time() - began) * 1000,
+            elapsed_ms=(trio.current_time() - start) * 1000,
             advice="is a consumer of the topic running, and does it reply?",
         )
 

@@ -72,7 +72,7 @@ class SendPipeline:
         """Sends not settled yet. Threads look at its size only."""
         self.bytes = 0
         """Of the bodies that were let in; at most `max_bytes_in_flight`, or one body."""
-        self._outside: deque[Send] = deque()
+        self._submitted: deque[Send] = deque()
         self.settled: Callable[[], None] | None = None
         """Called after each send: for threads that wait for room."""
         self._lanes = Lanes(
@@ -92,7 +92,7 @@ class SendPipeline:
     @property
     def is_crowded(self) -> bool:
         """Whether some sends wait for others to make room."""
-        return bool(self._outside)
+        return bool(self._submitted)
 
     # ---- life
 
@@ -165,8 +165,8 @@ class SendPipeline:
         if self._config.try_timeout is not None:
             deadline = min(deadline, now + self._config.try_timeout)
         self._expire_by(deadline)
-        if self._outside or not self._admit(send):
-            self._outside.append(send)
+        if self._submitted or not self._admit(send):
+            self._submitted.append(send)
 
     def _admit(self, send: Send) -> bool:
         """Start a send if its body fits into the limit of bytes in flight: that bounds what waits in socket buffers."""
@@ -331,17 +331,17 @@ class SendPipeline:
             log.info("try %d of message %s failed, trying another broker: %s", send.tries, send.message_id, error)
             self._try_again(send)
             return
-        left = send.deadline - now
-        if left < _LEAST_REST:
+        remaining = send.deadline - now
+        if remaining < _LEAST_REST:
             self._give_up(send, error)
             return
         send.failed_at.clear()
-        rest = min(_LEAST_REST * 2 ** min(send.rests, 20), left / 2)
-        log.info("try %d of message %s failed, trying again in %g s: %s", send.tries, send.message_id, rest, error)
+        pause = min(_LEAST_REST * 2 ** min(send.rests, 20), remaining / 2)
+        log.info("try %d of message %s failed, trying again in %g s: %s", send.tries, send.message_id, pause, error)
         send.rests += 1
-        send.tried_at = now + rest
-        heapq.heappush(self._resting, (now + rest, next(self._order), send))
-        self._wake_timer(now + rest)
+        send.tried_at = now + pause
+        heapq.heappush(self._resting, (now + pause, next(self._order), send))
+        self._wake_timer(now + pause)
 
     def _try_again(self, send: Send) -> None:
         send.tried_at = trio.current_time()
@@ -351,8 +351,8 @@ class SendPipeline:
 
     def _may_retry(self, send: Send) -> bool:
         # A chosen queue is not replaced by another one: it was chosen for order.
-        chosen = send.fixed is not None or send.select is not None
-        return not chosen and not send.oneway and send.tries - send.unsent <= self._config.retries
+        is_fixed = send.fixed is not None or send.select is not None
+        return not is_fixed and not send.oneway and send.tries - send.unsent <= self._config.retries
 
     def _give_up(self, send: Send, error: ClientError) -> None:
         elapsed = (trio.current_time() - send.began) * 1000
@@ -385,8 +385,8 @@ class SendPipeline:
 
     def _room_made(self) -> None:
         """Some sends have ended: others may follow, and who waits is told."""
-        while self._outside and (self._outside[0].done or self._admit(self._outside[0])):
-            self._outside.popleft()
+        while self._submitted and (self._submitted[0].done or self._admit(self._submitted[0])):
+            self._submitted.popleft()
         if self.settled is not None:
             self.settled()
         if not self.in_flight_sends:
@@ -477,21 +477,21 @@ class SendPipeline:
                 if try_timeout is not None:
                     deadline = min(deadline, send.tried_at + try_timeout)
                 if deadline <= now:
-                    self._late(send, now)
+                    self._time_out(send, now)
                     deadline = send.deadline if not send.done else math.inf
                 self._next_look = min(self._next_look, deadline)
 
-    def _late(self, send: Send, now: float) -> None:
+    def _time_out(self, send: Send, now: float) -> None:
         waits_for_others = send.waits_in is not None
         had_left = self._lanes.give_up(send)
         waited = now - (send.tried_at if had_left else send.began)
         if send.deadline <= now:
-            what = "the send found no route or connection"
+            reason = "the send found no route or connection"
             if had_left:
-                what = "the send was not answered"
+                reason = "the send was not answered"
             elif waits_for_others:
-                what = "the send waited for the answer to those before it, which did not come"
-            error = TimedOut(f"{what} in time", topic=send.topic, advice="it may be stored all the same")
+                reason = "the send waited for the answer to those before it, which did not come"
+            error = TimedOut(f"{reason} in time", topic=send.topic, advice="it may be stored all the same")
             self._refresh_soon(send.topic)  # another master may have taken over from one that is silent
             self._give_up(send, error)
         else:

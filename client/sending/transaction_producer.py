@@ -22,7 +22,7 @@ import msgspec
 
 from rocketlet.client.config import ProducerConfig
 from rocketlet.client.errors import ClientError, InvalidMessage
-from rocketlet.client.hooks import EndTransactionContext, SendHook, tell
+from rocketlet.client.hooks import EndTransactionContext, SendHook, call_hooks
 from rocketlet.client.sending.producer import ProducerEngine
 from rocketlet.client.sending.queue_selection import Selector
 from rocketlet.client.sending.send import Send
@@ -68,7 +68,7 @@ class TransactionEngine(ProducerEngine):
         self._check = check
         self.session.known_everywhere = True
         self.session.handlers[int(RequestCode.CHECK_TRANSACTION_STATE)] = Handler(
-            self._asked, CheckTransactionStateHeader, "client", longest_body=None
+            self._on_check, CheckTransactionStateHeader, "client", longest_body=None
         )
 
     def prepare_half(
@@ -125,7 +125,7 @@ class TransactionEngine(ProducerEngine):
 
     # ---- asked by the broker
 
-    def _asked(self, request: Request) -> None:
+    def _on_check(self, request: Request) -> None:
         header: CheckTransactionStateHeader = request.header
         message = self.session.reader.single(bytes(request.body), header.bname or "")
         self.pipeline.start_task(self._answer, request, message)
@@ -180,7 +180,7 @@ class TransactionEngine(ProducerEngine):
                 from_check,
                 message.properties,
             )
-            tell([hook.after_end_transaction for hook in self.end_hooks], context, "transaction", message_id)
+            call_hooks([hook.after_end_transaction for hook in self.end_hooks], context, "transaction", message_id)
 
 
 def outcome_of_half(result: SendResult) -> TransactionState | None:

@@ -115,7 +115,7 @@ class BrokerCalls:
         if wait:
             await self._ask(self.vip(address), RequestCode.UNLOCK_BATCH_MQ, None, body, timeout=LOCK_TIMEOUT)
         else:
-            await self._tell(address, RequestCode.UNLOCK_BATCH_MQ, None, body)
+            await self._command(address, RequestCode.UNLOCK_BATCH_MQ, None, body)
 
     # ---- offsets
 
@@ -140,7 +140,7 @@ class BrokerCalls:
         if wait:
             await self._ask(address, code, header, timeout=OFFSET_TIMEOUT)
         else:
-            await self._tell(address, code, header)
+            await self._command(address, code, header)
 
     async def max_offset(self, address: str, queue: MessageQueue) -> int:
         """30: the offset that the next message gets."""
@@ -252,7 +252,7 @@ class BrokerCalls:
         self, address: str, header: transactions.EndTransactionHeader, remark: str | None
     ) -> None:
         """37, one-way."""
-        await self._tell(address, RequestCode.END_TRANSACTION, header, remark=remark)
+        await self._command(address, RequestCode.END_TRANSACTION, header, remark=remark)
 
     async def create_topic(self, address: str, header: configuration.CreateTopicHeader) -> None:
         """17."""
@@ -288,7 +288,7 @@ class BrokerCalls:
             raise refusal(answer, request_name(code), address, topic)
         return answer
 
-    async def _tell(
+    async def _command(
         self, address: str, code: RequestCode, header: Header | None, body: bytes = b"", *, remark: str | None = None
     ) -> None:
         try:
@@ -320,10 +320,10 @@ def read_pull(answer: Command, address: str, topic: str) -> PullAnswer:
     """What `BrokerCalls.pull` returns. Raises Refused, BadAnswer."""
     if answer.code not in PULL_CODES:
         raise refusal(answer, request_name(RequestCode.PULL_MESSAGE), address, topic)
-    found = _read(pulling.PullMessageAnswerHeader, answer, "the answer to a pull", address, topic)
-    if found.nextBeginOffset < 0:
-        raise BadAnswer(f"the answer to a pull says to go on at {found.nextBeginOffset}", broker=address)
-    return answer.code, found, answer.body
+    header = _read(pulling.PullMessageAnswerHeader, answer, "the answer to a pull", address, topic)
+    if header.nextBeginOffset < 0:
+        raise BadAnswer(f"the answer to a pull says to go on at {header.nextBeginOffset}", broker=address)
+    return answer.code, header, answer.body
 
 
 def refusal(answer: Command, what: str, address: str, topic: str) -> Refused:

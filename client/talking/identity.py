@@ -20,9 +20,9 @@ from rocketlet.common.message_id import UniqueIds
 LOOPBACK = "127.0.0.1"
 
 
-def local_address(towards: str) -> str:
+def local_address(remote: str) -> str:
     """The address that this host uses towards another (`host:port`); no packet is sent."""
-    host, _, port = towards.rpartition(":")
+    host, _, port = remote.rpartition(":")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind, protocol) as probe:

@@ -36,7 +36,7 @@ class NamesrvCalls:
         random.shuffle(self._addresses)
         # Asked in turn within the time-out of one: a send that needs a route has 3 s for all of it.
         self._timeout = max(_LEAST_TIMEOUT, timeout / len(self._addresses))
-        self._at = 0
+        self._current = 0
 
     @property
     def addresses(self) -> list[str]:
@@ -46,7 +46,7 @@ class NamesrvCalls:
     @property
     def current(self) -> str:
         """The server that is asked first."""
-        return self._addresses[self._at]
+        return self._addresses[self._current]
 
     async def route(self, topic: str) -> TopicRouteData | None:
         """105; None where no broker serves the topic. Raises NoRoute if no server answers."""
@@ -79,15 +79,15 @@ class NamesrvCalls:
     async def _ask(self, code: RequestCode, header: GetRouteInfoHeader | None, topic: str) -> Command:
         failures = []
         for _ in self._addresses:
-            asked = self._at
+            index = self._current
             command = request(code, header)
             try:
-                return await self._calls.call(self._addresses[asked], command, self._timeout)
+                return await self._calls.call(self._addresses[index], command, self._timeout)
             except remoting_errors.RemotingError as error:
                 failures.append(str(error))
                 # Another task may have moved on meanwhile; then its choice stands.
-                if self._at == asked:
-                    self._at = (asked + 1) % len(self._addresses)
+                if self._current == index:
+                    self._current = (index + 1) % len(self._addresses)
                     if len(self._addresses) > 1:
                         log.warning("name server failed, asking %s from now on: %s", self.current, error)
         raise NameServersSilent(

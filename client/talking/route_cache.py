@@ -111,26 +111,26 @@ class RouteCache:
 
     def put(self, route: Route) -> bool:
         """Store a route; whether it differs from the previous one. The round robin continues where it was."""
-        before = self._routes.get(route.topic)
+        previous = self._routes.get(route.topic)
         for broker_name, addresses in route.addresses.items():
             self._brokers[broker_name] = addresses
-        if before is not None and _same(before, route):
-            before.borrowed = before.borrowed and route.borrowed
+        if previous is not None and _is_same(previous, route):
+            previous.borrowed = previous.borrowed and route.borrowed
             return False
-        if before is not None:
-            route.turns = before.turns
+        if previous is not None:
+            route.turns = previous.turns
         self._routes[route.topic] = route
         return True
 
     def forget_vanished(self) -> set[str]:
         """Drop brokers that are in no route; returns the addresses that are no longer used."""
-        before = self.all_addresses()
+        previous = self.all_addresses()
         self._brokers = {
             broker_name: addresses
             for route in self._routes.values()
             for broker_name, addresses in route.addresses.items()
         }
-        return before - self.all_addresses()
+        return previous - self.all_addresses()
 
     # ---- addresses
 
@@ -140,19 +140,19 @@ class RouteCache:
 
     def reader(self, broker_name: str) -> str | None:
         """Where offsets are asked for and committed: the master, else a slave, which tells a master that returns."""
-        found = self.address(broker_name)
-        return found[0] if found is not None else None
+        place = self.address(broker_name)
+        return place[0] if place is not None else None
 
     def address(self, broker_name: str, broker_id: int = MASTER) -> tuple[str, int] | None:
         """Address and id of a broker to read from: the wanted one, else the master, else any slave."""
         addresses = self._brokers.get(broker_name)
         if not addresses:
             return None
-        found = addresses.get(broker_id)
-        if found is not None:
-            return found, broker_id
-        chosen = MASTER if MASTER in addresses else min(addresses)
-        return addresses[chosen], chosen
+        direct = addresses.get(broker_id)
+        if direct is not None:
+            return direct, broker_id
+        other_id = MASTER if MASTER in addresses else min(addresses)
+        return addresses[other_id], other_id
 
     def masters(self) -> dict[str, str]:
         """Address of each known master -> its broker name."""
@@ -170,10 +170,10 @@ class RouteCache:
         return None
 
 
-def _same(before: Route, now: Route) -> bool:
+def _is_same(old: Route, new: Route) -> bool:
     return (
-        before.writable == now.writable
-        and before.readable == now.readable
-        and before.addresses == now.addresses
-        and before.data.orderTopicConf == now.data.orderTopicConf
+        old.writable == new.writable
+        and old.readable == new.readable
+        and old.addresses == new.addresses
+        and old.data.orderTopicConf == new.data.orderTopicConf
     )

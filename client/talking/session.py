@@ -92,7 +92,7 @@ class Session:
         """Heartbeats go to all masters of all clusters, not only to those in the routes of topics in use."""
         self._cluster_masters: set[str] | None = None
         self._default_topics: dict[str, tuple[str, int]] = {}
-        self._asking: dict[str, trio.Event] = {}
+        self._fetching: dict[str, trio.Event] = {}
         self._greeted: set[str] = set()
         self._known_by: set[str] = set()
         self._telling = False
@@ -146,14 +146,14 @@ class Session:
 
     async def route(self, topic: str) -> Route:
         """The topic's route, fetched if it is not known. Raises NoRoute."""
-        known = self.routes.get(topic)
-        if known is not None:
-            return known
+        cached = self.routes.get(topic)
+        if cached is not None:
+            return cached
         await self.refresh(topic)
-        known = self.routes.get(topic)
-        if known is None:
+        cached = self.routes.get(topic)
+        if cached is None:
             raise no_route(topic, self.namesrv)
-        return known
+        return cached
 
     async def publish_route(self, topic: str, default_topic: str, default_queues: int) -> Route:
         """The route to send by; for a topic that does not exist that of the default topic. Raises NoRoute."""
@@ -174,26 +174,26 @@ class Session:
 
     async def refresh(self, topic: str) -> None:
         """Ask the name servers. Concurrent callers for one topic share one answer. Raises NoRoute."""
-        asking = self._asking.get(topic)
+        asking = self._fetching.get(topic)
         if asking is not None:
             await asking.wait()
             return
-        asked = self._asking[topic] = trio.Event()
+        answered = self._fetching[topic] = trio.Event()
         try:
-            await self._ask(topic)
+            await self._fetch_route(topic)
         finally:
-            del self._asking[topic]
-            asked.set()
+            del self._fetching[topic]
+            answered.set()
 
-    async def _ask(self, topic: str) -> None:
+    async def _fetch_route(self, topic: str) -> None:
         data = await self.namesrv.route(topic)
         first_turn = self.world.random.randrange(1 << 16)
         if data is not None:
             self._learn(route_of(topic, data, first_turn))
             return
-        known = self.routes.get(topic)
+        current = self.routes.get(topic)
         default = self._default_topics.get(topic)
-        if default is None or (known is not None and not known.borrowed):
+        if default is None or (current is not None and not current.borrowed):
             # An old route stays: brokers that restart are in no route for a moment.
             return
         data = await self.namesrv.route(default[0])
@@ -204,8 +204,8 @@ class Session:
         if not self.routes.put(route):
             return
         log.info("route of %s: %d queues to write, %d to read", route.topic, len(route.writable), len(route.readable))
-        for tell in self.routes_changed:
-            tell(route.topic)
+        for callback in self.routes_changed:
+            callback(route.topic)
         self._heartbeat_new_brokers()
 
     async def _learn_cluster(self) -> None:
@@ -239,8 +239,8 @@ class Session:
         pauses = self._pauses()
         while True:
             await trio.sleep(next(pauses))
-            before, missing = missing, {topic for topic in self._topics_in_use() if self._is_missing(topic)}
-            if missing != before:
+            previous, missing = missing, {topic for topic in self._topics_in_use() if self._is_missing(topic)}
+            if missing != previous:
                 pauses = self._pauses()
             if self.known_everywhere and not self._cluster_masters:
                 await self._learn_cluster()
@@ -260,8 +260,8 @@ class Session:
 
     def _topics_in_use(self) -> set[str]:
         topics = set(self.routes.topics())
-        for wanted in self.topics:
-            topics.update(wanted())
+        for topics_of in self.topics:
+            topics.update(topics_of())
         return topics
 
     # ---- heartbeats
@@ -271,15 +271,15 @@ class Session:
 
     def _heartbeat_targets(self) -> set[str]:
         # Slaves keep no producers; they serve pulls, for which they must know the group.
-        known = self.routes.all_addresses() if self.consumers else set(self.routes.masters())
-        return known | (self._cluster_masters or set())
+        addresses = self.routes.all_addresses() if self.consumers else set(self.routes.masters())
+        return addresses | (self._cluster_masters or set())
 
     def _heartbeat_new_brokers(self) -> None:
         """Heartbeats to brokers that have had none yet, or could not be reached."""
-        strangers = self._heartbeat_targets() - self._greeted
-        if strangers and self._nursery is not None and self._needs_heartbeats():
-            self._greeted |= strangers
-            self._nursery.start_soon(self._heartbeat_to, sorted(strangers))
+        new_brokers = self._heartbeat_targets() - self._greeted
+        if new_brokers and self._nursery is not None and self._needs_heartbeats():
+            self._greeted |= new_brokers
+            self._nursery.start_soon(self._heartbeat_to, sorted(new_brokers))
 
     async def _heartbeat_forever(self) -> None:
         while True:
@@ -330,9 +330,9 @@ class Session:
         """Make sure that the brokers of a topic know this client before they have to call it back. Raises NoRoute."""
         route = await self.publish_route(topic, default_topic, default_queues)
         masters = {self.routes.master(queue.broker_name) for queue in route.writable} - {None}
-        strangers = {master for master in masters if master is not None} - self._known_by
-        if strangers:
-            await self._heartbeat_to(sorted(strangers))
+        new_brokers = {master for master in masters if master is not None} - self._known_by
+        if new_brokers:
+            await self._heartbeat_to(sorted(new_brokers))
 
     async def unregister(self, producer_group: str | None, consumer_group: str | None) -> None:
         """Unregister from all brokers, at shutdown. A broker that cannot be reached will notice by itself."""

@@ -92,9 +92,9 @@ class TopicQueries:
         except InvalidMessageId as error:
             raise InvalidUse(str(error)) from None
         if topic:
-            found = await self._by_unique_id(topic, message_id)
-            if found is not None:
-                return found
+            message = await self._by_unique_id(topic, message_id)
+            if message is not None:
+                return message
         record = await self._session.brokers.view(join_address(ip, port), log_offset)
         with readable("the message", join_address(ip, port), topic):
             return self._session.reader.single(record, self._session.routes.name_at(join_address(ip, port)) or "")
@@ -104,8 +104,8 @@ class TopicQueries:
             begin = time_of_unique_id(unique_id, self._session.world.clock()) - 1000
         except InvalidMessageId:
             return None
-        found = await self.query(topic, unique_id, 32, begin, _NO_END, unique=True)
-        return found[0] if found else None
+        messages = await self.query(topic, unique_id, 32, begin, _NO_END, unique=True)
+        return messages[0] if messages else None
 
     async def query(
         self, topic: str, key: str, at_most: int = 64, begin: int = 0, end: int = _NO_END, *, unique: bool = False
@@ -117,26 +117,26 @@ class TopicQueries:
         """
         wire = namespace.wrap(self._namespace, topic)
         route = await self._session.route(wire)
-        found: list[ReceivedMessage] = []
+        result: list[ReceivedMessage] = []
         error: ClientError | None = None
-        asked = 0
+        answers = 0
         for broker_name in route.addresses:
-            at = self._session.routes.address(broker_name)
-            if at is None:
+            place = self._session.routes.address(broker_name)
+            if place is None:
                 continue
             try:
-                records = await self._session.brokers.query(at[0], wire, key, at_most, begin, end, unique=unique)
-                with readable("the messages", at[0], topic):
+                records = await self._session.brokers.query(place[0], wire, key, at_most, begin, end, unique=unique)
+                with readable("the messages", place[0], topic):
                     messages = self._session.reader.several(records, broker_name)
             except ClientError as failure:
                 log.warning("messages of %s at %s could not be queried: %s", topic, broker_name, failure)
                 error = failure
                 continue
-            asked += 1
-            found += [
+            answers += 1
+            result += [
                 message for message in messages if key in message.keys or key == message.properties.get(names.UNIQ_KEY)
             ]
-        if not asked and error is not None:
+        if not answers and error is not None:
             raise error
-        found.sort(key=lambda message: -message.store_timestamp)
-        return found[:at_most]
+        result.sort(key=lambda message: -message.store_timestamp)
+        return result[:at_most]
