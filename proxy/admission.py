@@ -72,8 +72,8 @@ class Admission:
         return self._gate.may(account, permissions[-1], resource, name, host)
 
     def _signature(self, call: Call) -> tuple[str, bytes, str]:
-        found = _signed.match(call.header(b"authorization"))
-        if found is None:
+        match = _signed.match(call.header(b"authorization"))
+        if match is None:
             raise Refusal(Code.UNAUTHORIZED, "the call is not signed; give the client an access key and a secret key")
         when = call.header(b"x-mq-date-time")
         try:
@@ -82,7 +82,7 @@ class Admission:
             raise Refusal(Code.UNAUTHORIZED, f"x-mq-date-time {when[:40]!r} is no time") from None
         if abs(self._clock() - time.timestamp() * 1000) > _OLDEST_MS:
             raise Refusal(Code.UNAUTHORIZED, f"the signature is of {when}, more than a day from now; set the clock")
-        return found.group(1), when.encode(), found.group(2)
+        return match.group(1), when.encode(), match.group(2)
 
 
 _UNKNOWN = frozenset({Reason.ANONYMOUS, Reason.UNKNOWN, Reason.SIGNATURE})
@@ -112,7 +112,7 @@ def _group(request: Any) -> Iterable[Ask]:
         yield Resource.GROUP, request.group.name, _SUBSCRIBE
 
 
-def _told(command: m.TelemetryCommand) -> Iterable[Ask]:
+def _requests_of(command: m.TelemetryCommand) -> Iterable[Ask]:
     settings = command.settings
     for topic in settings.publishing.topics:
         yield Resource.TOPIC, topic.name, _PUBLISH
@@ -133,5 +133,5 @@ _NEEDS: dict[str, Callable[[Any], Iterable[Ask]]] = {
     "ForwardMessageToDeadLetterQueue": _consumed,
     "Heartbeat": _group,
     "NotifyClientTermination": _group,
-    "Telemetry": _told,
+    "Telemetry": _requests_of,
 }

@@ -29,8 +29,8 @@ LARGEST_REQUEST = 256 << 10
 class Refusal(RocketletError):
     """The request is answered with this code and text."""
 
-    def __init__(self, code: Code, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, code: Code, reason: str) -> None:
+        super().__init__(reason)
         self.code = code
 
 
@@ -59,7 +59,7 @@ class Owner(Protocol):
 
     def send_message(self, call: Call, message: bytes, *, last: bool) -> None: ...
 
-    def end(self, call: Call, status: GrpcStatus, why: str = "") -> None: ...
+    def end(self, call: Call, status: GrpcStatus, reason: str = "") -> None: ...
 
 
 class Call:
@@ -100,27 +100,27 @@ class Call:
     @property
     def client_id(self) -> str:
         """The id of the calling client. Raises Refusal if the call has none."""
-        found = self.metadata.get(b"x-mq-client-id")
-        if not found:
+        value = self.metadata.get(b"x-mq-client-id")
+        if not value:
             raise Refusal(Code.CLIENT_ID_REQUIRED, "the metadata has no x-mq-client-id")
-        return found.decode("utf-8", "replace")[:255]
+        return value.decode("utf-8", "replace")[:255]
 
     def reply(self, answer: Any) -> None:
         """Send the only message of an answer, and end it."""
         if not self.is_over:
             self.owner.send_message(self, framed(answer.SerializeToString()), last=True)
 
-    def refuse(self, code: Code, why: str) -> None:
+    def refuse(self, code: Code, reason: str) -> None:
         """Answer with a status only."""
         self.code = code
-        self.reply(self.method.answer(status=Status(code=code, message=why)))
+        self.reply(self.method.answer(status=Status(code=code, message=reason)))
 
     def send(self, answer: Any) -> None:
         """Send one message of several."""
         if not self.is_over:
             self.owner.send_message(self, framed(answer.SerializeToString()), last=False)
 
-    def end(self, status: GrpcStatus = GrpcStatus.OK, why: str = "") -> None:
+    def end(self, status: GrpcStatus = GrpcStatus.OK, reason: str = "") -> None:
         """End the answer, or the call if there is no answer."""
         if not self.is_over:
-            self.owner.end(self, status, why)
+            self.owner.end(self, status, reason)

@@ -87,7 +87,7 @@ class GrpcConnection:
         self._writer_wakes = trio.Event()
         self._all_written = trio.Event()
         self._nursery: trio.Nursery | None = None
-        self._why = ""
+        self._reason = ""
 
     def __repr__(self) -> str:
         return f"<GrpcConnection {self.local} - {self.peer}: {len(self.calls)} calls, {self.unread} bytes unread>"
@@ -119,9 +119,9 @@ class GrpcConnection:
         finally:
             self.closed = True
             for call in list(self.calls):
-                self._over(call, GrpcStatus.CANCELLED)
-            for tell in self.when_closed:
-                tell()
+                self._end_call(call, GrpcStatus.CANCELLED)
+            for callback in self.when_closed:
+                callback()
             with trio.CancelScope(shield=True):
                 await self._stream.aclose()
 
@@ -136,18 +136,18 @@ class GrpcConnection:
                 if not chunk:
                     return
         except Breach as breach:
-            self._why = str(breach)
+            self._reason = str(breach)
             log.info("%s: %s; its connection is closed", self.peer, breach)
             self._flush()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             log.debug("the connection to %s broke: %s", self.peer, error.__cause__ or error)
 
-    def close(self, why: str, code: ErrorCode = ErrorCode.NO_ERROR) -> None:
+    def close(self, reason: str, code: ErrorCode = ErrorCode.NO_ERROR) -> None:
         """End it with a reason."""
         if not self.closed:
-            log.info("%s: %s; its connection is closed", self.peer, why)
+            log.info("%s: %s; its connection is closed", self.peer, reason)
             self.closed = True
-            self._http2.go_away(code, why)
+            self._http2.go_away(code, reason)
             if not self._waiting:
                 self._flush()
             if self._nursery is not None:
@@ -176,8 +176,10 @@ class GrpcConnection:
             self._http2.ping()
             self._flush()
         if not self.closed:
-            late = [call for call in self.calls if not call.stream.ended_by_peer and now - call.began > REQUEST_SECONDS]
-            for call in late:
+            overdue = [
+                call for call in self.calls if not call.stream.ended_by_peer and now - call.began > REQUEST_SECONDS
+            ]
+            for call in overdue:
                 if not call.method.is_stream:
                     call.end(GrpcStatus.DEADLINE_EXCEEDED, f"the request was not whole within {REQUEST_SECONDS:g} s")
 
@@ -207,7 +209,7 @@ class GrpcConnection:
         else:
             call = cast(Gone, event).stream.context
             if call is not None:
-                self._over(call, GrpcStatus.CANCELLED)
+                self._end_call(call, GrpcStatus.CANCELLED)
 
     def _opened(self, event: Opened, now: float) -> None:
         stream, headers, ended = event
@@ -219,7 +221,7 @@ class GrpcConnection:
             status = grpc_wire.UNSUPPORTED_MEDIA_TYPE if method is not None else grpc_wire.NOT_FOUND
             self._http2.send_headers(stream, status, end=True)
         elif method is None:
-            self._refuse(stream, GrpcStatus.UNIMPLEMENTED, f"no method {_shown(headers)}")
+            self._refuse(stream, GrpcStatus.UNIMPLEMENTED, f"no method {_loggable(headers)}")
         elif metadata.get(b"grpc-encoding", b"identity") != b"identity":
             self._refuse(stream, GrpcStatus.UNIMPLEMENTED, "compressed requests are not served")
         elif self.unread > MOST_UNREAD:
@@ -231,8 +233,8 @@ class GrpcConnection:
             stream.context = call
             self.calls.add(call)
 
-    def _refuse(self, stream: Stream, status: GrpcStatus, why: str) -> None:
-        block = grpc_wire.ANSWER_HEADERS + grpc_wire.trailers(status, why)
+    def _refuse(self, stream: Stream, status: GrpcStatus, reason: str) -> None:
+        block = grpc_wire.ANSWER_HEADERS + grpc_wire.trailers(status, reason)
         self._http2.send_headers(stream, block, end=True)
 
     def _received(self, call: Call, data: bytes, ended: bool) -> None:
@@ -279,7 +281,7 @@ class GrpcConnection:
             request = method.request.FromString(data)
             if self._admit is not None:
                 self._admit(call, request)
-            found = method.serve(call, request)
+            awaitable = method.serve(call, request)
         except DecodeError as error:
             call.end(GrpcStatus.INTERNAL, f"a request that cannot be decoded: {error}")
         except Refusal as refusal:
@@ -290,8 +292,8 @@ class GrpcConnection:
         except Exception as error:  # noqa: BLE001 - one request fails and is logged, the others go on
             self._failed(call, error)
         else:
-            if found is not None:
-                self.start(call, found)
+            if awaitable is not None:
+                self.start(call, awaitable)
 
     @staticmethod
     def _failed(call: Call, error: Exception) -> None:
@@ -333,23 +335,23 @@ class GrpcConnection:
             self._http2.send_headers(call.stream, grpc_wire.ANSWER_HEADERS)
         self._http2.send_data(call.stream, message, grpc_wire.OK_TRAILERS if last else None)
         if last:
-            self._over(call, GrpcStatus.OK)
+            self._end_call(call, GrpcStatus.OK)
         self._written()
 
-    def end(self, call: Call, status: GrpcStatus, why: str = "") -> None:
+    def end(self, call: Call, status: GrpcStatus, reason: str = "") -> None:
         """What Call.end does."""
         if call.has_answered:
-            self._http2.send_data(call.stream, b"", grpc_wire.trailers(status, why))
+            self._http2.send_data(call.stream, b"", grpc_wire.trailers(status, reason))
         else:
-            self._refuse(call.stream, status, why)
-        self._over(call, status)
+            self._refuse(call.stream, status, reason)
+        self._end_call(call, status)
         self._written()
 
     def _written(self) -> None:
         if not self._in_turn:
             self._writer_wakes.set()  # runs after all tasks that are due now, so their answers leave together
 
-    def _over(self, call: Call, status: GrpcStatus) -> None:
+    def _end_call(self, call: Call, status: GrpcStatus) -> None:
         if call.is_over:
             return
         call.is_over = True
@@ -409,5 +411,5 @@ def too_large(method: Method, size: int) -> tuple[Code, str]:
     return Code.PAYLOAD_TOO_LARGE, f"a request of {size} bytes, {method.largest} is the most"
 
 
-def _shown(headers: Headers) -> str:
+def _loggable(headers: Headers) -> str:
     return dict(headers).get(b":path", b"").decode("utf-8", "replace")[:80]

@@ -74,8 +74,8 @@ class Proxy:
         random = random or Random()
         self.clients = Clients(random)
         self.transactions = Transactions(self.clients, f"rocketlet-proxy@{os.getpid()}@{random.getrandbits(32):x}")
-        chosen = access or AccessConfig()
-        self.access = AccessControl(lambda: chosen, accounts or RealFolder(chosen.folder("")), clock)
+        access_config = access or AccessConfig()
+        self.access = AccessControl(lambda: access_config, accounts or RealFolder(access_config.folder("")), clock)
         self._pool = ConnectionPool(
             self._network, pool, self.transactions.table(), hooks=[self.access.own], events=[self.transactions]
         )

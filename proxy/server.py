@@ -91,15 +91,15 @@ class GrpcServer:
     async def _serve_one(self, raw: ByteStream) -> None:
         try:
             try:
-                found = await self._detect_tls(raw)
+                detected = await self._detect_tls(raw)
             finally:
                 self._greeting -= 1
-            if found is None:
+            if detected is None:
                 return
-            connection = GrpcConnection(found[0], self._methods, self, self._admit)
+            connection = GrpcConnection(detected[0], self._methods, self, self._admit)
             self.connections.add(connection)
             try:
-                await connection.run(found[1])
+                await connection.run(detected[1])
             finally:
                 self.connections.discard(connection)
                 self._one_is_over.unpark_all()
@@ -147,15 +147,15 @@ class GrpcServer:
             self._added_up_at = now
             self._stay_within(self._most_held)
 
-    def _stay_within(self, most: int) -> None:
+    def _stay_within(self, limit: int) -> None:
         """If all connections together hold too much, close those that hold most."""
-        sizes = sorted(((one.held + one.unread, id(one), one) for one in self.connections), reverse=True)
+        sizes = sorted(((each.held + each.unread, id(each), each) for each in self.connections), reverse=True)
         total = sum(size for size, _, _ in sizes)
         for size, _, connection in sizes:
-            if total <= most:
+            if total <= limit:
                 return
             total -= size
-            connection.close(f"all connections together hold more than {most} bytes, and this one holds {size}")
+            connection.close(f"all connections together hold more than {limit} bytes, and this one holds {size}")
 
     def over(self, call: Call, status: GrpcStatus, now: float) -> None:
         """See CallEvents."""

@@ -44,7 +44,7 @@ class Membership:
                 raise Refusal(Code.UNRECOGNIZED_CLIENT_TYPE, "settings of neither a producer nor a consumer")
             if kind == "subscription":
                 check_group(settings.subscription.group.name)
-            self._clients.told(call, settings)
+            self._clients.apply_settings(call, settings)
             if kind == "subscription":
                 group = await self._brokers.group(settings.subscription.group.name)
                 answer = consumer_settings(settings, self._config, group)

@@ -109,9 +109,9 @@ class Receives:
             raise Refusal(Code.TOO_MANY_REQUESTS, f"{MOST_POPS} receives wait already")
         invisible = self._invisible(request)
         subscription = _subscription(topic, request.filter_expression)
-        known = await self._brokers.topic(topic)
+        topic_info = await self._brokers.topic(topic)
         broker = request.message_queue.broker.name
-        address = known.masters.get(broker) or self._brokers.master(broker)
+        address = topic_info.masters.get(broker) or self._brokers.master(broker)
         header = PopMessageHeader(
             consumerGroup=group,
             topic=topic,
@@ -135,8 +135,8 @@ class Receives:
         try:
             await poll.done.wait()
         except trio.Cancelled:
-            for one in poll.messages:  # they arrived between the cancellation and this line
-                self._renewals.give_back(group, topic, one.handle)
+            for popped in poll.messages:  # they arrived between the cancellation and this line
+                self._renewals.give_back(group, topic, popped.handle)
             raise
         finally:
             poll.is_over = True
@@ -162,20 +162,20 @@ class Receives:
         self, call: Call, request: m.ReceiveMessageRequest, topic: str, group: str, messages: Sequence[Popped]
     ) -> None:
         if call.is_over:
-            for one in messages:
-                self._renewals.give_back(group, topic, one.handle)
+            for popped in messages:
+                self._renewals.give_back(group, topic, popped.handle)
             return
         if not messages:
             call.code = Code.MESSAGE_NOT_FOUND
             call.send(m.ReceiveMessageResponse(status=m.Status(code=Code.MESSAGE_NOT_FOUND, message="no new message")))
         else:
             call.send(m.ReceiveMessageResponse(status=m.Status(code=Code.OK, message="OK")))
-            for one in messages:
-                message = incoming(one.record, one.properties, topic, str(one.handle))
-                message.system_properties.invisible_duration.seconds = one.handle.invisible_time // 1000
+            for popped in messages:
+                message = incoming(popped.record, popped.properties, topic, str(popped.handle))
+                message.system_properties.invisible_duration.seconds = popped.handle.invisible_time // 1000
                 call.send(m.ReceiveMessageResponse(message=message))
                 if request.auto_renew:
-                    self._renewals.hold(call.owner, group, topic, one.handle)
+                    self._renewals.hold(call.owner, group, topic, popped.handle)
         now = self._clock()
         call.send(
             m.ReceiveMessageResponse(delivery_timestamp=m.Timestamp(seconds=now // 1000, nanos=now % 1000 * 1_000_000))
@@ -199,15 +199,15 @@ class Receives:
         """How long to wait for messages: as requested, within our limits, and early enough to answer in time."""
         config = self._config
         least = config.grpc_client_consumer_min_long_polling_timeout_millis
-        most = config.grpc_client_consumer_max_long_polling_timeout_millis
-        left = most + 3000 if call.deadline is None else round((call.deadline - trio.current_time()) * 1000)
-        asked = _ms(request.long_polling_timeout) if request.HasField("long_polling_timeout") else left - 1500
-        poll = min(max(asked, least), most)
-        if left < least:
+        longest = config.grpc_client_consumer_max_long_polling_timeout_millis
+        remaining = longest + 3000 if call.deadline is None else round((call.deadline - trio.current_time()) * 1000)
+        requested = _ms(request.long_polling_timeout) if request.HasField("long_polling_timeout") else remaining - 1500
+        poll = min(max(requested, least), longest)
+        if remaining < least:
             raise Refusal(
-                Code.ILLEGAL_POLLING_TIME, f"the deadline leaves {left} ms for a poll, and the shortest is {least}"
+                Code.ILLEGAL_POLLING_TIME, f"the deadline leaves {remaining} ms for a poll, and the shortest is {least}"
             )
-        return max(min(poll, left - _MARGIN_MS), 0)
+        return max(min(poll, remaining - _MARGIN_MS), 0)
 
     async def _pop(self, address: str, header: PopMessageHeader, subscription: Subscription, poll: _Poll) -> None:
         self._pops += 1
@@ -225,13 +225,13 @@ class Receives:
         except (BodyError, HeaderError, RecordError) as error:
             poll.error = Refusal(Code.INTERNAL_SERVER_ERROR, f"{header.bname} answered what cannot be read: {error}")
         else:
-            for one in messages:
+            for popped in messages:
                 if poll.is_over:
-                    self._renewals.give_back(header.consumerGroup, header.topic, one.handle)
-                elif subscription.tags and one.properties.get(props.TAGS) not in subscription.tags:
-                    self._ack_soon(address, header.consumerGroup, header.topic, one.handle)  # equal hashes
+                    self._renewals.give_back(header.consumerGroup, header.topic, popped.handle)
+                elif subscription.tags and popped.properties.get(props.TAGS) not in subscription.tags:
+                    self._ack_soon(address, header.consumerGroup, header.topic, popped.handle)  # equal hashes
                 else:
-                    poll.messages.append(one)
+                    poll.messages.append(popped)
         finally:
             self._pops -= 1
         poll.done.set()
@@ -350,7 +350,9 @@ def _messages(answer: Command, broker: str) -> list[Popped]:
     header = from_ext(PopMessageAnswerHeader, answer.ext)
     starts = {queue: int(start) for queue, start in parse_info(header.startOffsetInfo).items()}
     offsets = {queue: text.split(",") for queue, text in parse_info(header.msgOffsetInfo).items()}
-    retry_of = {(queue_id, offset): retry for (retry, queue_id), found in offsets.items() for offset in found}
+    retry_of = {
+        (queue_id, offset): retry for (retry, queue_id), offset_list in offsets.items() for offset in offset_list
+    }
     body = bytes(answer.body)
     messages = []
     at = 0

@@ -25,8 +25,8 @@ class Routes:
     async def route(self, call: Call, request: m.QueryRouteRequest) -> m.QueryRouteResponse:
         check_topic(request.topic.name)
         topic = await self._brokers.topic(request.topic.name)
-        where = self._reachable(call, request.endpoints)
-        queues = list(message_queues(topic, request.topic, where))
+        endpoints = self._reachable(call, request.endpoints)
+        queues = list(message_queues(topic, request.topic, endpoints))
         if not queues:
             raise Refusal(Code.TOPIC_NOT_FOUND, f"no master of topic {topic.name} is up")
         return m.QueryRouteResponse(status=m.Status(code=Code.OK, message="OK"), message_queues=queues)
@@ -36,11 +36,11 @@ class Routes:
         check_group(request.group.name)
         topic = await self._brokers.topic(request.topic.name)
         group = await self._brokers.group(request.group.name)
-        where = self._reachable(call, request.endpoints)
-        found = list(assignments(topic, request.topic, where, orderly=group.is_orderly))
-        if not found:
+        endpoints = self._reachable(call, request.endpoints)
+        assigned = list(assignments(topic, request.topic, endpoints, orderly=group.is_orderly))
+        if not assigned:
             raise Refusal(Code.FORBIDDEN, f"topic {topic.name} has no queue that may be read")
-        return m.QueryAssignmentResponse(status=m.Status(code=Code.OK, message="OK"), assignments=found)
+        return m.QueryAssignmentResponse(status=m.Status(code=Code.OK, message="OK"), assignments=assigned)
 
-    def _reachable(self, call: Call, asked: m.Endpoints) -> m.Endpoints:
-        return reachable(asked, split_address(call.owner.local), self._config.local_serve_addr)
+    def _reachable(self, call: Call, requested: m.Endpoints) -> m.Endpoints:
+        return reachable(requested, split_address(call.owner.local), self._config.local_serve_addr)

@@ -64,14 +64,14 @@ class Sends:
 
     def send(self, call: Call, request: m.SendMessageRequest) -> Awaitable[m.SendMessageResponse | None] | None:
         """Each message is stored or refused separately; the answer says which."""
-        found = request.messages
-        if not found:
+        messages = request.messages
+        if not messages:
             raise Refusal(Code.BAD_REQUEST, "no message to send")
-        name = found[0].topic.name
-        if len(found) == 1:
+        name = messages[0].topic.name
+        if len(messages) == 1:
             topic = self._brokers.known_topic(name)
             if topic is not None:
-                message = self._checked(call, found[0], topic)
+                message = self._checked(call, messages[0], topic)
                 queue, address = self._place(topic, message)
                 connection = self._brokers.connection(address)
                 if connection is not None:
@@ -88,20 +88,20 @@ class Sends:
         checked = [self._checked(call, message, topic) for message in request.messages]
         places = [self._place(topic, message) for message in checked]
         entries: list[m.SendResultEntry | None] = [None] * len(checked)
-        done = trio.Event()
+        all_done = trio.Event()
 
-        def settle(at: int, entry: m.SendResultEntry) -> None:
-            entries[at] = entry
+        def settle(index: int, entry: m.SendResultEntry) -> None:
+            entries[index] = entry
             if None not in entries:
-                done.set()
+                all_done.set()
 
-        for at, (message, (queue, address)) in enumerate(zip(checked, places, strict=True)):
+        for index, (message, (queue, address)) in enumerate(zip(checked, places, strict=True)):
             try:
                 connection = await self._brokers.pool.connection(address)
             except RemotingError as error:
                 raise Refusal(Code.INTERNAL_SERVER_ERROR, str(error)) from error
-            self._hand_over(call, topic, queue, message, connection, partial(settle, at))
-        await done.wait()
+            self._hand_over(call, topic, queue, message, connection, partial(settle, index))
+        await all_done.wait()
         _answer_all(call, [entry for entry in entries if entry is not None])
 
     def _checked(self, call: Call, message: m.Message, topic: Topic) -> Outgoing:
@@ -189,8 +189,8 @@ class Sends:
         return m.RecallMessageResponse(status=m.Status(code=Code.OK, message="OK"), message_id=message_id)
 
 
-def _refused(code: Code, why: str) -> m.SendResultEntry:
-    return m.SendResultEntry(status=m.Status(code=code, message=why))
+def _refused(code: Code, reason: str) -> m.SendResultEntry:
+    return m.SendResultEntry(status=m.Status(code=code, message=reason))
 
 
 def _answer(call: Call, entry: m.SendResultEntry) -> None:

@@ -92,5 +92,5 @@ def reset(stream: int, code: int) -> bytes:
     return frame(RST_STREAM, 0, stream, LONG.pack(code))
 
 
-def goaway(last_stream: int, code: int, why: str = "") -> bytes:
-    return frame(GOAWAY, 0, 0, LONG.pack(last_stream) + LONG.pack(code) + why.encode()[:200])
+def goaway(last_stream: int, code: int, reason: str = "") -> bytes:
+    return frame(GOAWAY, 0, 0, LONG.pack(last_stream) + LONG.pack(code) + reason.encode()[:200])

@@ -25,18 +25,18 @@ SENT_DATA = 2.0  # and for each DATA frame of some size that the peer accepts
 class Patience:
     """The bucket of one connection."""
 
-    __slots__ = ("_at", "_left")
+    __slots__ = ("_tokens", "_updated_at")
 
     def __init__(self, now: float) -> None:
-        self._left = TOKENS
-        self._at = now
+        self._tokens = TOKENS
+        self._updated_at = now
 
     def spend(self, cost: float, now: float) -> bool:
         """Take tokens. False if the bucket is empty."""
-        self._left = min(TOKENS, self._left + (now - self._at) * A_SECOND) - cost
-        self._at = now
-        return self._left >= 0
+        self._tokens = min(TOKENS, self._tokens + (now - self._updated_at) * A_SECOND) - cost
+        self._updated_at = now
+        return self._tokens >= 0
 
     def earn(self, gain: float) -> None:
         """Return tokens for useful work."""
-        self._left = min(TOKENS, self._left + gain)
+        self._tokens = min(TOKENS, self._tokens + gain)

@@ -45,8 +45,8 @@ Headers = list[tuple[bytes, bytes]]
 class Breach(RocketletError):
     """The peer violates the protocol, and its connection has to end."""
 
-    def __init__(self, code: ErrorCode, why: str) -> None:
-        super().__init__(f"{why} ({code.name})")
+    def __init__(self, code: ErrorCode, reason: str) -> None:
+        super().__init__(f"{reason} ({code.name})")
         self.code = code
 
 
@@ -451,11 +451,11 @@ class Http2Server:
             self.out.append(frames.reset(stream.id, code))
             self._forget(stream)
 
-    def go_away(self, code: ErrorCode = ErrorCode.NO_ERROR, why: str = "") -> None:
+    def go_away(self, code: ErrorCode = ErrorCode.NO_ERROR, reason: str = "") -> None:
         """Announce that no further streams will be served."""
         if not self.goes_away:
             self.goes_away = True
-            self.out.append(frames.goaway(self.last_stream, code, why))
+            self.out.append(frames.goaway(self.last_stream, code, reason))
 
     def ping(self) -> None:
         """Send a PING."""

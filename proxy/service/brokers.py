@@ -69,9 +69,9 @@ class Topic:
 class _Kept(Generic[Value]):
     """Cached values by name, refreshed in the background once they are old."""
 
-    def __init__(self, ask: Callable[[str], Awaitable[Value | None]], most: int) -> None:
+    def __init__(self, ask: Callable[[str], Awaitable[Value | None]], max_size: int) -> None:
         self._ask = ask
-        self._most = most
+        self._max_size = max_size
         self._entries: dict[str, tuple[Value, float]] = {}
         self._asking: dict[str, trio.Event] = {}
         self.nursery: trio.Nursery | None = None
@@ -92,21 +92,21 @@ class _Kept(Generic[Value]):
 
     async def get(self, name: str, *, fresh: bool = False) -> Value | None:
         """The cached value, or one requested now. Raises the request's error."""
-        found = self.known(name)
-        if found is not None and not fresh:
-            return found
+        cached = self.known(name)
+        if cached is not None and not fresh:
+            return cached
         asking = self._asking.get(name)
         if asking is not None:
             await asking.wait()
             entry = self._entries.get(name)
             return entry[0] if entry else None
         self._asking[name] = trio.Event()
-        return await self._asked(name)
+        return await self._fetch(name)
 
     def forget(self, name: str) -> None:
         self._entries.pop(name, None)
 
-    async def _asked(self, name: str) -> Value | None:
+    async def _fetch(self, name: str) -> Value | None:
         """Requires: the caller has created the event."""
         try:
             value = await self._ask(name)
@@ -114,7 +114,7 @@ class _Kept(Generic[Value]):
                 self._entries.pop(name, None)
             else:
                 self._entries[name] = value, trio.current_time()
-                while len(self._entries) > self._most:
+                while len(self._entries) > self._max_size:
                     del self._entries[next(iter(self._entries))]
             return value
         finally:
@@ -122,7 +122,7 @@ class _Kept(Generic[Value]):
 
     async def _refresh(self, name: str) -> None:
         try:
-            await self._asked(name)
+            await self._fetch(name)
         except (ClientError, Refusal) as error:
             log.warning("%s is not refreshed: %s", name, error)
             if name in self._entries:  # the cached value stays, and is refreshed later
@@ -178,32 +178,32 @@ class Brokers:
     async def topic(self, name: str) -> Topic:
         """Raises Refusal if there is none."""
         try:
-            found = await self._topics.get(name)
+            result = await self._topics.get(name)
         except names.InvalidName as error:
             raise Refusal(Code.ILLEGAL_TOPIC, str(error)) from None
         except ClientError as error:
             raise refused(error) from error
-        if found is None:
+        if result is None:
             raise Refusal(Code.TOPIC_NOT_FOUND, f"no broker serves the topic {name}; create it")
-        return found
+        return result
 
     async def group(self, name: str) -> SubscriptionGroupConfig:
         """A group's settings; those of an automatically created group if no broker knows it."""
         try:
-            found = await self._groups.get(name)
+            config = await self._groups.get(name)
         except ClientError as error:
             log.info("the settings of group %s are not known: %s", name, error)
-            found = None
-        return found or SubscriptionGroupConfig(groupName=name)
+            config = None
+        return config or SubscriptionGroupConfig(groupName=name)
 
     async def _ask_topic(self, name: str) -> Topic | None:
         data = await self.namesrv.route(name)
         if data is None:
             return None
         route = route_of(name, data, self._random.randrange(1 << 16))
-        known = self._topics._entries.get(name)
-        if known is not None:
-            route.turns = known[0].route.turns
+        cached = self._topics._entries.get(name)
+        if cached is not None:
+            route.turns = cached[0].route.turns
         topic = Topic(name, route, await self._type_of(name, route))
         self.masters.update(topic.masters)
         return topic
@@ -245,8 +245,8 @@ class Brokers:
 
     def connection(self, address: str) -> Connection | None:
         """The connection to a broker, if there is one."""
-        found = self.pool.connections.get(address)
-        return None if found is None or found.closed else found
+        present = self.pool.connections.get(address)
+        return None if present is None or present.closed else present
 
     def takes_frames(self, connection: Connection) -> bool:
         """Whether a request may be sent as a ready-made frame with a JSON header, which hooks do not see."""
@@ -257,18 +257,18 @@ class Brokers:
         deadlines = self.deadlines
 
         def answered(answer: Command | RemotingError) -> None:
-            deadlines.cross_out(late)
+            deadlines.cross_out(timeout)
             on_answer(answer)
 
         def too_late() -> None:
             connection.forget(opaque)
             on_answer(CallTimeout(f"{connection.peer} did not answer within {ASK_SECONDS:g} s"))
 
-        late = deadlines.add(trio.current_time() + ASK_SECONDS, too_late)
+        timeout = deadlines.add(trio.current_time() + ASK_SECONDS, too_late)
         try:
             connection.call_frame_soon(opaque, frame, answered)
         except RemotingError as error:
-            deadlines.cross_out(late)
+            deadlines.cross_out(timeout)
             on_answer(error)
 
     def ask_soon(self, connection: Connection, command: Command, on_answer: OnAnswer) -> None:

@@ -61,20 +61,20 @@ class Clients:
     def get(self, client_id: str) -> Client | None:
         return self._by_id.get(client_id)
 
-    def told(self, call: Call, settings: m.Settings) -> Client:
+    def apply_settings(self, call: Call, settings: m.Settings) -> Client:
         """A client has sent its settings on this telemetry stream, for the first time or again. Raises Refusal."""
         client = self._by_id.get(call.client_id)
         names = {topic.name for topic in settings.publishing.topics[:MOST_TOPICS] if is_topic_name(topic.name)}
         size = _CLIENT_SIZE + sum(_TOPIC_SIZE + len(name) for name in names)
-        before = client.size if client is not None else 0
-        if self.size - before + size > MOST_BYTES:
+        size_before = client.size if client is not None else 0
+        if self.size - size_before + size > MOST_BYTES:
             raise Refusal(Code.TOO_MANY_REQUESTS, f"the settings of all clients together exceed {MOST_BYTES} bytes")
         if client is None:
             client = self._by_id[call.client_id] = Client(call.client_id, call)
-        self.size += size - before
+        self.size += size - size_before
         client.size = size
         client.telemetry = call
-        call.when_over = self._over
+        call.when_over = self._on_call_end
         client.kind = settings.client_type
         client.is_leaving = False
         if settings.WhichOneof("pub_sub") == "subscription":
@@ -89,9 +89,9 @@ class Clients:
 
     def producers(self, topic: str) -> list[Client]:
         """The producers of a topic, from a random one on."""
-        found = list(self._producers.get(topic, {}).values())
-        first = self._random.randrange(len(found)) if found else 0
-        return found[first:] + found[:first]
+        clients = list(self._producers.get(topic, {}).values())
+        first = self._random.randrange(len(clients)) if clients else 0
+        return clients[first:] + clients[:first]
 
     def topics(self) -> set[str]:
         """All topics with producers."""
@@ -103,7 +103,7 @@ class Clients:
         if client is not None:
             client.is_leaving = True
 
-    def _over(self, call: Call) -> None:
+    def _on_call_end(self, call: Call) -> None:
         client = self._by_id.get(call.client_id)
         if client is None or client.telemetry is not call:
             return  # it has opened another stream meanwhile

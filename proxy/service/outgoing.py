@@ -103,14 +103,14 @@ def outgoing(message: m.Message, config: ProxyConfig, born_host: str, now_ms: in
         )
     if not system.message_id.strip():
         raise Refusal(Code.ILLEGAL_MESSAGE_ID, "the message has no id")
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     size = 0
     user = message.user_properties
     if user:
-        found.update(user)
-        size = _check_user(found, config)
+        properties.update(user)
+        size = _check_user(properties, config)
     if system.HasField("tag"):
-        found[props.TAGS] = tag = system.tag
+        properties[props.TAGS] = tag = system.tag
         size += len(tag.encode())
         if not tag.strip() or "|" in tag or _control(tag):
             raise Refusal(Code.ILLEGAL_MESSAGE_TAG, f"the tag {tag[:80]!r} is blank, or has '|' or a control character")
@@ -120,7 +120,7 @@ def outgoing(message: m.Message, config: ProxyConfig, born_host: str, now_ms: in
         size += len(joined.encode())
         if _control(joined) or not all(key.strip() for key in keys):
             raise Refusal(Code.ILLEGAL_MESSAGE_KEY, "a key is blank or has a control character")
-        found[props.KEYS] = joined
+        properties[props.KEYS] = joined
     if size > config.max_user_property_size:
         raise Refusal(
             Code.MESSAGE_PROPERTIES_TOO_LARGE,
@@ -128,37 +128,39 @@ def outgoing(message: m.Message, config: ProxyConfig, born_host: str, now_ms: in
         )
     if _control(system.message_id):
         raise Refusal(Code.ILLEGAL_MESSAGE_ID, "the message id has a control character")
-    found[props.UNIQ_KEY] = system.message_id
+    properties[props.UNIQ_KEY] = system.message_id
     sys_flag = flags.COMPRESSED if system.body_encoding == m.GZIP else 0
     result = Outgoing(system.message_id, "", body, sys_flag, _ms(system.born_timestamp) or now_ms, NORMAL)
-    _take_type(message, found, result, config, now_ms)
+    _take_type(message, properties, result, config, now_ms)
     if born_host:
-        found[BORN_HOST] = born_host
+        properties[BORN_HOST] = born_host
     if system.HasField("trace_context") and not _control(system.trace_context):
-        found[TRACE_CONTEXT] = system.trace_context
-    result.properties = props.encode(found)
+        properties[TRACE_CONTEXT] = system.trace_context
+    result.properties = props.encode(properties)
     if len(result.properties) > props.MAX_SIZE:
         raise Refusal(Code.MESSAGE_PROPERTIES_TOO_LARGE, f"more than {props.MAX_SIZE} bytes of properties")
     return result
 
 
-def _check_user(found: Mapping[str, str], config: ProxyConfig) -> int:
+def _check_user(properties: Mapping[str, str], config: ProxyConfig) -> int:
     """The size of the user's properties."""
-    if len(found) > config.user_property_max_num:
+    if len(properties) > config.user_property_max_num:
         raise Refusal(
             Code.MESSAGE_PROPERTIES_TOO_LARGE,
-            f"{len(found)} properties, userPropertyMaxNum={config.user_property_max_num}",
+            f"{len(properties)} properties, userPropertyMaxNum={config.user_property_max_num}",
         )
     size = 0
-    for name, value in found.items():
+    for name, value in properties.items():
         if name in SYSTEM_NAMES or not name or _control(name) or _control(value):
-            why = "belongs to the system" if name in SYSTEM_NAMES else "is empty or has a control character"
-            raise Refusal(Code.ILLEGAL_MESSAGE_PROPERTY_KEY, f"the property {name[:80]!r} {why}")
+            fault = "belongs to the system" if name in SYSTEM_NAMES else "is empty or has a control character"
+            raise Refusal(Code.ILLEGAL_MESSAGE_PROPERTY_KEY, f"the property {name[:80]!r} {fault}")
         size += len(name.encode()) + len(value.encode())
     return size
 
 
-def _take_type(message: m.Message, found: dict[str, str], result: Outgoing, config: ProxyConfig, now_ms: int) -> None:
+def _take_type(
+    message: m.Message, properties: dict[str, str], result: Outgoing, config: ProxyConfig, now_ms: int
+) -> None:
     """The message type, derived from the properties set."""
     system = message.system_properties
     if system.HasField("message_group"):
@@ -169,7 +171,7 @@ def _take_type(message: m.Message, found: dict[str, str], result: Outgoing, conf
                 f"the message group {group[:80]!r} is blank, has a control character, or is not shorter than"
                 f" maxMessageGroupSize={config.max_message_group_size}",
             )
-        found[props.SHARDING_KEY] = result.message_group = group
+        properties[props.SHARDING_KEY] = result.message_group = group
         result.type = FIFO
     if system.HasField("delivery_timestamp"):
         deliver = _ms(system.delivery_timestamp)
@@ -178,27 +180,27 @@ def _take_type(message: m.Message, found: dict[str, str], result: Outgoing, conf
                 Code.ILLEGAL_DELIVERY_TIME,
                 f"the delivery time is {deliver - now_ms} ms ahead, maxDelayTimeMills={config.max_delay_time_mills}",
             )
-        found[props.TIMER_DELIVER_MS] = str(max(deliver, 0))
+        properties[props.TIMER_DELIVER_MS] = str(max(deliver, 0))
         result.deliver_ms = max(deliver, 1)
         result.type = DELAY
     if system.message_type == m.TRANSACTION:
-        found[props.TRAN_MSG] = "true"
-        found[props.PGROUP] = message.topic.name
+        properties[props.TRAN_MSG] = "true"
+        properties[props.PGROUP] = message.topic.name
         result.sys_flag |= flags.PREPARED
         if system.HasField("orphaned_transaction_recovery_duration"):
             seconds = system.orphaned_transaction_recovery_duration.seconds
             if not 0 <= seconds <= config.max_transaction_recovery_second:
                 raise Refusal(Code.BAD_REQUEST, f"the first check of the transaction would be after {seconds} s")
             if seconds:
-                found[props.CHECK_IMMUNITY_TIME] = str(seconds)
+                properties[props.CHECK_IMMUNITY_TIME] = str(seconds)
         result.type = TRANSACTION
 
 
-def check_type(wanted: str, given: str) -> None:
+def check_type(expected: str, actual: str) -> None:
     """Check that a topic of this type accepts such a message. Raises Refusal."""
-    if wanted not in (given, MIXED):
+    if expected not in (actual, MIXED):
         raise Refusal(
-            Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, f"the topic takes {wanted} messages, and this one is {given}"
+            Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, f"the topic takes {expected} messages, and this one is {actual}"
         )
 
 
@@ -242,24 +244,24 @@ def check_bytes(data: bytes) -> None:
 
 def _fields(data: bytes, at: int, end: int) -> list[tuple[int, int, int]]:
     """The number of each field and the place of its value, as far as readable; at most one more than we accept."""
-    found: list[tuple[int, int, int]] = []
-    while at < end and len(found) <= _MOST_FIELDS:
+    result: list[tuple[int, int, int]] = []
+    while at < end and len(result) <= _MOST_FIELDS:
         tag, at = _varint(data, at, end)
         number, kind = tag >> 3, tag & 7
         if kind == 2:
             size, at = _varint(data, at, end)
-            found.append((number, at, min(at + size, end)))
+            result.append((number, at, min(at + size, end)))
             at += size
         elif kind == 0:
             start = at
             _, at = _varint(data, at, end)
-            found.append((number, start, at))
+            result.append((number, start, at))
         elif kind in (1, 5):
-            found.append((number, at, at))
+            result.append((number, at, at))
             at += 8 if kind == 1 else 4
         else:
             break
-    return found
+    return result
 
 
 def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:

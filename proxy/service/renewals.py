@@ -45,13 +45,13 @@ _LOOK_EVERY = 1.0
 
 
 @dataclass(slots=True, eq=False)
-class _Held:
-    """One message at one consumer. `given` is the consumer's handle."""
+class _Renewal:
+    """One message at one consumer. `handle_text` is the consumer's handle."""
 
     owner: Owner
     group: str
     topic: str
-    given: str
+    handle_text: str
     current: ReceiptHandle
     until: float
     number: int
@@ -64,35 +64,35 @@ class Renewals:
         self._config = config
         self._brokers = brokers
         self._clock = clock
-        self._held: dict[tuple[str, str], _Held] = {}  # by group and given handle
+        self._renewals: dict[tuple[str, str], _Renewal] = {}  # by group and given handle
         self._of_owner: dict[Owner, set[tuple[str, str]]] = {}
         self._due: list[tuple[float, int, tuple[str, str]]] = []
         self._numbers = itertools.count()
         self._ask_soon, self._to_ask = trio.open_memory_channel[Callable[[], Awaitable[None]]](MOST_DUE)
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._renewals)
 
     def hold(self, owner: Owner, group: str, topic: str, handle: ReceiptHandle) -> None:
         """A push consumer was given a message."""
-        if len(self._held) >= MOST_HELD:
+        if len(self._renewals) >= MOST_HELD:
             return
         if owner not in self._of_owner:
             self._of_owner[owner] = set()
             owner.when_closed.append(lambda: self._give_back(owner))
         key = group, str(handle)
         until = trio.current_time() + self._config.renew_max_time_millis / 1000
-        held = self._held[key] = _Held(owner, group, topic, key[1], handle, until, next(self._numbers))
+        renewal = self._renewals[key] = _Renewal(owner, group, topic, key[1], handle, until, next(self._numbers))
         self._of_owner[owner].add(key)
-        self._plan(key, held)
+        self._plan(key, renewal)
 
-    def release(self, group: str, given: str) -> ReceiptHandle | None:
+    def release(self, group: str, handle_text: str) -> ReceiptHandle | None:
         """Stop renewing, since the consumer has decided. Returns the valid handle."""
-        held = self._held.pop((group, given), None)
-        if held is None:
+        renewal = self._renewals.pop((group, handle_text), None)
+        if renewal is None:
             return None
-        self._of_owner.get(held.owner, set()).discard((group, given))
-        return held.current
+        self._of_owner.get(renewal.owner, set()).discard((group, handle_text))
+        return renewal.current
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -101,23 +101,23 @@ class Renewals:
                 nursery.start_soon(self._ask)
             while True:
                 await trio.sleep(_LOOK_EVERY)
-                await self._look()
+                await self._renew_due()
 
-    async def _look(self) -> None:
+    async def _renew_due(self) -> None:
         """Have renewed what is due."""
         now, turns = trio.current_time(), Turns()
         while self._due and self._due[0][0] <= now:
             await turns.pause()
             _, number, key = heapq.heappop(self._due)
-            held = self._held.get(key)
-            if held is None or held.number != number:
+            renewal = self._renewals.get(key)
+            if renewal is None or renewal.number != number:
                 continue
-            if held.until <= now:
+            if renewal.until <= now:
                 self.release(*key)
             else:
-                self._soon(partial(self._renew, key, held))
-        if len(self._due) > 2 * len(self._held) + _AT_ONCE:  # most of them were released
-            numbers = {held.number for held in self._held.values()}
+                self._start_soon(partial(self._renew, key, renewal))
+        if len(self._due) > 2 * len(self._renewals) + _AT_ONCE:  # most of them were released
+            numbers = {renewal.number for renewal in self._renewals.values()}
             self._due = [entry for entry in self._due if entry[1] in numbers]
             heapq.heapify(self._due)
 
@@ -125,30 +125,30 @@ class Renewals:
         async for question in self._to_ask:
             await question()
 
-    def _soon(self, question: Callable[[], Awaitable[None]]) -> None:
+    def _start_soon(self, question: Callable[[], Awaitable[None]]) -> None:
         try:
             self._ask_soon.send_nowait(question)
         except trio.WouldBlock:
             log.warning("%d questions to brokers about invisible times wait; no more are taken", MOST_DUE)
 
-    def _plan(self, key: tuple[str, str], held: _Held) -> None:
-        left = (held.current.visible_at - self._clock() - self._config.renew_ahead_time_millis) / 1000
-        heapq.heappush(self._due, (trio.current_time() + max(left, 0.5), held.number, key))
+    def _plan(self, key: tuple[str, str], renewal: _Renewal) -> None:
+        delay = (renewal.current.visible_at - self._clock() - self._config.renew_ahead_time_millis) / 1000
+        heapq.heappush(self._due, (trio.current_time() + max(delay, 0.5), renewal.number, key))
 
-    async def _renew(self, key: tuple[str, str], held: _Held) -> None:
-        if self._held.get(key) is not held:
+    async def _renew(self, key: tuple[str, str], renewal: _Renewal) -> None:
+        if self._renewals.get(key) is not renewal:
             return
         try:
-            held.current = await self.change(
-                held.group, held.topic, held.current, self._config.default_invisible_time_mills
+            renewal.current = await self.change(
+                renewal.group, renewal.topic, renewal.current, self._config.default_invisible_time_mills
             )
         except ClientError as error:
             log.warning("group %s, topic %s: a message's invisible time is not renewed: %s", *key, error)
-            if held.current.visible_at <= self._clock():
+            if renewal.current.visible_at <= self._clock():
                 self.release(*key)
                 return
-        if self._held.get(key) is held:
-            self._plan(key, held)
+        if self._renewals.get(key) is renewal:
+            self._plan(key, renewal)
 
     async def change(self, group: str, topic: str, handle: ReceiptHandle, invisible_ms: int) -> ReceiptHandle:
         """Ask the broker. Returns the new handle. Raises ClientError."""
@@ -173,18 +173,18 @@ class Renewals:
 
     def give_back(self, group: str, topic: str, handle: ReceiptHandle) -> None:
         """No consumer holds the message any more: make it visible soon."""
-        self._soon(partial(self._return, group, topic, handle))
+        self._start_soon(partial(self._return, group, topic, handle))
 
     def _give_back(self, owner: Owner) -> None:
-        self._soon(partial(self._give_all_back, self._of_owner.pop(owner, set())))
+        self._start_soon(partial(self._give_all_back, self._of_owner.pop(owner, set())))
 
     async def _give_all_back(self, keys: set[tuple[str, str]]) -> None:
         turns = Turns()
         for key in keys:
             await turns.pause()
-            held = self._held.pop(key, None)
-            if held is not None:
-                self.give_back(held.group, held.topic, held.current)
+            renewal = self._renewals.pop(key, None)
+            if renewal is not None:
+                self.give_back(renewal.group, renewal.topic, renewal.current)
 
     async def _return(self, group: str, topic: str, handle: ReceiptHandle) -> None:
         try:

@@ -31,12 +31,14 @@ def endpoints(host: str, port: int) -> m.Endpoints:
     return m.Endpoints(scheme=scheme, addresses=[m.Address(host=host, port=port)])
 
 
-def reachable(asked: m.Endpoints, local: tuple[str, int], host: str) -> m.Endpoints:
+def reachable(requested: m.Endpoints, local: tuple[str, int], host: str) -> m.Endpoints:
     """The endpoints for the answer: those in the settings, else those the client used, else the socket's own."""
     if host:
         return endpoints(host, local[1])
-    if 0 < len(asked.addresses) <= _MOST_ADDRESSES and all(one.host and one.port > 0 for one in asked.addresses):
-        return asked
+    if 0 < len(requested.addresses) <= _MOST_ADDRESSES and all(
+        address.host and address.port > 0 for address in requested.addresses
+    ):
+        return requested
     return endpoints(*local)
 
 
@@ -45,13 +47,13 @@ def accepted_types(type_: str) -> list[int]:
     return list(TYPES.values()) if type_ == MIXED else [TYPES.get(type_, m.MESSAGE_TYPE_UNSPECIFIED)]
 
 
-def message_queues(topic: Topic, resource: m.Resource, where: m.Endpoints) -> Iterator[m.MessageQueue]:
+def message_queues(topic: Topic, resource: m.Resource, endpoints: m.Endpoints) -> Iterator[m.MessageQueue]:
     """All queues of the topic on brokers that have a master."""
     types = accepted_types(topic.type)
-    for queues in sorted(topic.route.data.queueDatas, key=lambda one: one.brokerName):
+    for queues in sorted(topic.route.data.queueDatas, key=lambda queue_data: queue_data.brokerName):
         if MASTER not in topic.route.addresses.get(queues.brokerName, ()):
             continue
-        broker = m.Broker(name=queues.brokerName, id=MASTER, endpoints=where)
+        broker = m.Broker(name=queues.brokerName, id=MASTER, endpoints=endpoints)
         readable = queues.readQueueNums if queues.perm & PERM_READ else 0
         writable = queues.writeQueueNums if queues.perm & PERM_WRITE else 0
         for number in range(max(readable, writable)):
@@ -66,12 +68,12 @@ def message_queues(topic: Topic, resource: m.Resource, where: m.Endpoints) -> It
             )  # fmt: skip
 
 
-def assignments(topic: Topic, resource: m.Resource, where: m.Endpoints, *, orderly: bool) -> Iterator[m.Assignment]:
+def assignments(topic: Topic, resource: m.Resource, endpoints: m.Endpoints, *, orderly: bool) -> Iterator[m.Assignment]:
     """What a push consumer receives from: each broker as one, or each queue if the group is orderly."""
-    for queues in sorted(topic.route.data.queueDatas, key=lambda one: one.brokerName):
+    for queues in sorted(topic.route.data.queueDatas, key=lambda queue_data: queue_data.brokerName):
         if MASTER not in topic.route.addresses.get(queues.brokerName, ()) or not queues.perm & PERM_READ:
             continue
-        broker = m.Broker(name=queues.brokerName, id=MASTER, endpoints=where)
+        broker = m.Broker(name=queues.brokerName, id=MASTER, endpoints=endpoints)
         for number in range(queues.readQueueNums) if orderly else (_ANY_QUEUE,):
             queue = m.MessageQueue(topic=resource, id=number, permission=m.READ_WRITE, broker=broker)
             yield m.Assignment(message_queue=queue)

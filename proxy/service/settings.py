@@ -20,10 +20,10 @@ DEFAULT_BACKOFF = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600
 _MOST_STEPS = 64
 
 
-def producer_settings(asked: m.Settings, config: ProxyConfig) -> m.Settings:
+def producer_settings(requested: m.Settings, config: ProxyConfig) -> m.Settings:
     """The answer to a producer."""
     answer = m.Settings()
-    answer.CopyFrom(asked)
+    answer.CopyFrom(requested)
     policy = answer.backoff_policy
     policy.Clear()
     policy.max_attempts = config.grpc_client_producer_max_attempts
@@ -37,10 +37,10 @@ def producer_settings(asked: m.Settings, config: ProxyConfig) -> m.Settings:
     return answer
 
 
-def consumer_settings(asked: m.Settings, config: ProxyConfig, group: SubscriptionGroupConfig) -> m.Settings:
+def consumer_settings(requested: m.Settings, config: ProxyConfig, group: SubscriptionGroupConfig) -> m.Settings:
     """The answer to a consumer of a group."""
     answer = m.Settings()
-    answer.CopyFrom(asked)
+    answer.CopyFrom(requested)
     answer.backoff_policy.CopyFrom(backoff_policy(group))
     subscription = answer.subscription
     subscription.fifo = group.is_orderly
@@ -58,17 +58,17 @@ def max_attempts(group: SubscriptionGroupConfig) -> int:
 def backoff_policy(group: SubscriptionGroupConfig) -> m.RetryPolicy:
     """When a failed message of the group is redelivered."""
     policy = m.RetryPolicy(max_attempts=max_attempts(group))
-    own = group.groupRetryPolicy
-    if isinstance(own, GroupRetryPolicy):
-        if own.type == "EXPONENTIAL":
-            exponential = own.exponentialRetryPolicy or None
+    group_policy = group.groupRetryPolicy
+    if isinstance(group_policy, GroupRetryPolicy):
+        if group_policy.type == "EXPONENTIAL":
+            exponential = group_policy.exponentialRetryPolicy or None
             backoff = policy.exponential_backoff
             _set_ms(backoff.initial, exponential.initial if exponential else 5_000)
             _set_ms(backoff.max, exponential.max if exponential else 7_200_000)
             backoff.multiplier = exponential.multiplier if exponential else 2
             return policy
-        if own.customizedRetryPolicy and own.customizedRetryPolicy.next:
-            _set_steps(policy, own.customizedRetryPolicy.next[:_MOST_STEPS])
+        if group_policy.customizedRetryPolicy and group_policy.customizedRetryPolicy.next:
+            _set_steps(policy, group_policy.customizedRetryPolicy.next[:_MOST_STEPS])
             return policy
     _set_steps(policy, [seconds * 1000 for seconds in DEFAULT_BACKOFF])
     return policy

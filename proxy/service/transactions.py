@@ -69,7 +69,7 @@ class Transactions(ConnectionEvents):
         self._client_id = client_id
         self._open: dict[tuple[str, str], _Half] = {}
         self._since: dict[str, float] = {}  # topic -> when it first had a producer here
-        self._told: dict[str, tuple[frozenset[str], float]] = {}  # broker's address -> the last heartbeat
+        self._announced: dict[str, tuple[frozenset[str], float]] = {}  # broker's address -> the last heartbeat
 
     def __len__(self) -> int:
         return len(self._open)
@@ -78,7 +78,7 @@ class Transactions(ConnectionEvents):
         """The requests that brokers send to us."""
         return {
             int(RequestCode.CHECK_TRANSACTION_STATE): Handler(
-                self._asked, CheckTransactionStateHeader, "client", longest_body=None
+                self._on_check, CheckTransactionStateHeader, "client", longest_body=None
             )
         }
 
@@ -130,7 +130,7 @@ class Transactions(ConnectionEvents):
 
     # ---- checks
 
-    def _asked(self, request: Request) -> None:
+    def _on_check(self, request: Request) -> None:
         """A broker checks a transaction: forward the check to a producer of its topic."""
         header: CheckTransactionStateHeader = request.header
         try:
@@ -166,35 +166,35 @@ class Transactions(ConnectionEvents):
 
     def _broker_at(self, connection: Connection) -> str:
         assert self.brokers is not None
-        return next((name for name, at in self.brokers.masters.items() if at == connection.peer), "")
+        return next((name for name, address in self.brokers.masters.items() if address == connection.peer), "")
 
     # ---- heartbeats to brokers
 
     async def run(self) -> None:
         """Send brokers heartbeats with the topics of our producers, until cancelled."""
         while True:
-            wanted = self._wanted()
-            for address in list(self._told):
-                await self._take_leave(address, self._told[address][0] - wanted.get(address, frozenset()))
-            for address, topics in wanted.items():
-                known, when = self._told.get(address, (frozenset(), 0.0))
-                if topics - known or trio.current_time() - when > HEARTBEAT_SECONDS:
+            groups = self._groups_by_broker()
+            for address in list(self._announced):
+                await self._unregister(address, self._announced[address][0] - groups.get(address, frozenset()))
+            for address, topics in groups.items():
+                announced, when = self._announced.get(address, (frozenset(), 0.0))
+                if topics - announced or trio.current_time() - when > HEARTBEAT_SECONDS:
                     await self._heartbeat(address, topics)
             await trio.sleep(_LOOK_EVERY)
 
-    def _wanted(self) -> dict[str, frozenset[str]]:
+    def _groups_by_broker(self) -> dict[str, frozenset[str]]:
         """The topics that have had transaction producers here for a while, by broker address."""
         assert self.brokers is not None
         now = trio.current_time()
-        here = self._clients.topics() | {topic for topic, _ in self._open}
-        self._since = {topic: self._since.get(topic, now) for topic in here}
-        wanted: dict[str, set[str]] = {}
+        active = self._clients.topics() | {topic for topic, _ in self._open}
+        self._since = {topic: self._since.get(topic, now) for topic in active}
+        groups: dict[str, set[str]] = {}
         for topic, since in self._since.items():
-            known = self.brokers.known_topic(topic)
-            if known is not None and known.type in (TRANSACTION, MIXED) and now - since >= SETTLED_SECONDS:
-                for address in known.masters.values():
-                    wanted.setdefault(address, set()).add(topic)
-        return {address: frozenset(sorted(topics)[:_MOST_GROUPS]) for address, topics in wanted.items()}
+            entry = self.brokers.known_topic(topic)
+            if entry is not None and entry.type in (TRANSACTION, MIXED) and now - since >= SETTLED_SECONDS:
+                for address in entry.masters.values():
+                    groups.setdefault(address, set()).add(topic)
+        return {address: frozenset(sorted(topics)[:_MOST_GROUPS]) for address, topics in groups.items()}
 
     async def _heartbeat(self, address: str, topics: frozenset[str]) -> None:
         assert self.brokers is not None
@@ -205,9 +205,9 @@ class Transactions(ConnectionEvents):
         except ClientError as error:
             log.warning("%s does not know our producers of transactions: %s", address, error)
         else:
-            self._told[address] = topics, trio.current_time()
+            self._announced[address] = topics, trio.current_time()
 
-    async def _take_leave(self, address: str, topics: frozenset[str]) -> None:
+    async def _unregister(self, address: str, topics: frozenset[str]) -> None:
         """A broker closes the connection of a silent producer, and all other producers share that connection."""
         assert self.brokers is not None
         for topic in topics:
@@ -216,14 +216,14 @@ class Transactions(ConnectionEvents):
                 await self.brokers.ask(address, RequestCode.UNREGISTER_CLIENT, header)
             except ClientError as error:
                 log.info("could not unregister from %s for topic %s: %s", address, topic, error)
-        told = self._told.get(address)
-        if topics and told is not None:
-            left = told[0] - topics
-            if left:
-                self._told[address] = left, told[1]
+        announced = self._announced.get(address)
+        if topics and announced is not None:
+            remaining = announced[0] - topics
+            if remaining:
+                self._announced[address] = remaining, announced[1]
             else:
-                del self._told[address]
+                del self._announced[address]
 
     def connected(self, connection: Connection) -> None:
         """See ConnectionEvents: a restarted broker knows no clients."""
-        self._told.pop(connection.peer, None)
+        self._announced.pop(connection.peer, None)

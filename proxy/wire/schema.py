@@ -126,9 +126,9 @@ def descriptors() -> DescriptorPool:
     """A pool with only these messages."""
     file = FileDescriptorProto(name="rocketlet/proxy.proto", package=PACKAGE, syntax="proto3")
     pool = DescriptorPool()
-    for known in _WELL_KNOWN.values():
-        pool.AddSerializedFile(known.serialized_pb)
-        file.dependency.append(known.name)
+    for module in _WELL_KNOWN.values():
+        pool.AddSerializedFile(module.serialized_pb)
+        file.dependency.append(module.name)
     for name, values in _entries(_ENUMS):
         enum = file.enum_type.add(name=name)
         for value in values:
@@ -164,9 +164,9 @@ def _entries(table: str) -> Iterator[tuple[str, list[str]]]:
 
 def _add_field(message: DescriptorProto, text: str, enums: set[str]) -> FieldDescriptorProto | None:
     """Add a field; an optional one is returned, to be completed by the caller."""
-    found = _field(text)
-    assert found is not None, text
-    number, mark, name, kind = found.groups()
+    match = _field(text)
+    assert match is not None, text
+    number, mark, name, kind = match.groups()
     label = FieldDescriptorProto.LABEL_REPEATED if mark == "*" or kind == "map" else FieldDescriptorProto.LABEL_OPTIONAL
     field = message.field.add(name=name, number=int(number), label=label)
     if kind in _SCALARS:

@@ -102,20 +102,20 @@ async def test_producers_get_their_settings_and_consumers_their_groups(
         await stack.make_group("orderly", orderly=True, retries=3)
         publishing = m.Publishing(topics=[m.Resource(name="T"), m.Resource(name="TBW102")])
         _, answers = await client.telemetry(m.Settings(client_type=m.PRODUCER, publishing=publishing))
-        told = (await anext(answers)).settings
-        assert told.backoff_policy.max_attempts == 3
-        assert told.backoff_policy.exponential_backoff.initial.nanos == 10_000_000
-        assert told.publishing.max_body_size == 4 << 20
-        assert told.publishing.validate_message_type
-        assert told.HasField("metric")
-        assert not told.metric.on
+        settings = (await anext(answers)).settings
+        assert settings.backoff_policy.max_attempts == 3
+        assert settings.backoff_policy.exponential_backoff.initial.nanos == 10_000_000
+        assert settings.publishing.max_body_size == 4 << 20
+        assert settings.publishing.validate_message_type
+        assert settings.HasField("metric")
+        assert not settings.metric.on
         subscription = m.Subscription(group=m.Resource(name="orderly"))
         _, answers = await client.telemetry(m.Settings(client_type=m.PUSH_CONSUMER, subscription=subscription))
-        told = (await anext(answers)).settings
-        assert told.backoff_policy.max_attempts == 4
-        assert [step.seconds for step in told.backoff_policy.customized_backoff.next][:4] == [1, 5, 10, 30]
-        assert told.subscription.fifo
-        assert told.subscription.long_polling_timeout.seconds == 20
+        settings = (await anext(answers)).settings
+        assert settings.backoff_policy.max_attempts == 4
+        assert [step.seconds for step in settings.backoff_policy.customized_backoff.next][:4] == [1, 5, 10, 30]
+        assert settings.subscription.fifo
+        assert settings.subscription.long_polling_timeout.seconds == 20
 
 
 async def test_empty_settings_end_the_telemetry_stream(

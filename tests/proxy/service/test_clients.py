@@ -34,10 +34,10 @@ def end(call: Call) -> None:
 def test_producers_are_found_by_the_topics_in_their_settings() -> None:
     clients = Clients(Random(1))
     one, two = telemetry("a"), telemetry("b")
-    clients.told(one, producing("T", "U"))
-    clients.told(two, producing("T"))
+    clients.apply_settings(one, producing("T", "U"))
+    clients.apply_settings(two, producing("T"))
     assert {client.id for client in clients.producers("T")} == {"a", "b"}
-    clients.told(one, producing("U"))
+    clients.apply_settings(one, producing("U"))
     assert [client.id for client in clients.producers("T")] == ["b"]
     end(two)
     assert clients.topics() == {"U"}
@@ -48,8 +48,8 @@ def test_producers_are_found_by_the_topics_in_their_settings() -> None:
 def test_a_client_with_a_second_telemetry_stream_outlives_the_first() -> None:
     clients = Clients(Random(1))
     first, second = telemetry("a"), telemetry("a")
-    clients.told(first, producing("T"))
-    clients.told(second, producing("T"))
+    clients.apply_settings(first, producing("T"))
+    clients.apply_settings(second, producing("T"))
     end(first)
     (client,) = clients
     assert client.telemetry is second
@@ -57,7 +57,7 @@ def test_a_client_with_a_second_telemetry_stream_outlives_the_first() -> None:
 
 def test_invalid_names_are_not_remembered() -> None:
     clients = Clients(Random(1))
-    clients.told(telemetry("a"), producing("x" * 1000, "a/b", "T"))
+    clients.apply_settings(telemetry("a"), producing("x" * 1000, "a/b", "T"))
     assert clients.topics() == {"T"}
 
 
@@ -66,7 +66,7 @@ def test_all_settings_together_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPa
     clients = Clients(Random(1))
     with pytest.raises(Refusal):
         for number in range(100):
-            clients.told(telemetry(str(number)), producing(*(f"topic-{n}" for n in range(10))))
+            clients.apply_settings(telemetry(str(number)), producing(*(f"topic-{n}" for n in range(10))))
     assert clients.size <= 10_000
     assert len(clients) == number
 
@@ -74,5 +74,5 @@ def test_all_settings_together_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPa
 def test_short_names_count_for_what_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
     """A topic with one producer takes half a kilobyte, however short its name is."""
     clients = Clients(Random(1))
-    clients.told(telemetry("a"), producing(*(f"{number}" for number in range(1000))))
+    clients.apply_settings(telemetry("a"), producing(*(f"{number}" for number in range(1000))))
     assert clients.size > 400_000

@@ -41,8 +41,8 @@ def test_a_message_is_encoded_by_its_field_numbers() -> None:
 def test_presence_distinguishes_an_empty_value_from_none() -> None:
     assert m.SystemProperties(tag="").HasField("tag")
     assert not m.SystemProperties().HasField("tag")
-    told = m.TelemetryCommand(settings=m.Settings(publishing=m.Publishing(max_body_size=5)))
-    again = m.TelemetryCommand.FromString(told.SerializeToString())
+    settings = m.TelemetryCommand(settings=m.Settings(publishing=m.Publishing(max_body_size=5)))
+    again = m.TelemetryCommand.FromString(settings.SerializeToString())
     assert again.WhichOneof("command") == "settings"
     assert again.settings.WhichOneof("pub_sub") == "publishing"
     assert not again.HasField("status")
