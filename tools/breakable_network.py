@@ -107,8 +107,8 @@ class _MemberNetwork:
 
     def kill(self) -> None:
         self._dead = True
-        for one in list(self._open):
-            one.break_off()
+        for opened in list(self._open):
+            opened.break_off()
 
     async def dial(self, address: str) -> ByteStream:
         if self._dead:
@@ -122,14 +122,14 @@ class _MemberNetwork:
     def accepted(self, stream: ByteStream) -> ByteStream:
         return self._opened(_Stream(self, self._network, self._name, stream, dialled=False))
 
-    def _opened(self, one: Opened) -> Opened:
-        self._open.add(one)
+    def _opened(self, opened: Opened) -> Opened:
+        self._open.add(opened)
         if self._dead:
-            one.break_off()
-        return one
+            opened.break_off()
+        return opened
 
-    def closed(self, one: _Stream | _Listener) -> None:
-        self._open.discard(one)
+    def closed(self, opened: _Stream | _Listener) -> None:
+        self._open.discard(opened)
 
 
 class _Breakable:
@@ -188,7 +188,7 @@ class _Stream(_Breakable):
         super().__init__()
         self._member, self._network, self._name, self._inner = member, network, name, inner
         self._dialled = dialled
-        self._held: bytes | None = None  # arrived during the pause
+        self._delayed_data: bytes | None = None  # arrived during the pause
         self.local, self.peer = inner.local, inner.peer
 
     def _peer_name(self) -> str:
@@ -202,10 +202,10 @@ class _Stream(_Breakable):
 
         async def receive() -> bytes:
             await self._moving()
-            if self._held is None:
-                self._held = await self._inner.receive_some(max_bytes)
+            if self._delayed_data is None:
+                self._delayed_data = await self._inner.receive_some(max_bytes)
             await self._moving()
-            data, self._held = self._held, None
+            data, self._delayed_data = self._delayed_data, None
             return data
 
         return await self.unless_broken(receive)

@@ -41,9 +41,9 @@ async def serve(
     )
     try:
         line = await _first_line(process)
-        told = _ADVERTISED.search(line)
-        if told is not None:
-            task_status.started(told[1])
+        match = _ADVERTISED.search(line)
+        if match is not None:
+            task_status.started(match[1])
         code = await process.wait()
         raise BrokerEnded(f"{name}, process {process.pid}, has ended with {code}")
     finally:
@@ -56,7 +56,7 @@ async def serve(
 async def _first_line(process: trio.Process) -> str:
     """Its line once it serves; empty if it ended instead."""
     assert process.stdout is not None
-    said = b""
-    while b"\n" not in said and len(said) < _LONGEST_LINE and (more := await process.stdout.receive_some()):
-        said += more
-    return said.partition(b"\n")[0].decode(errors="replace")
+    line = b""
+    while b"\n" not in line and len(line) < _LONGEST_LINE and (chunk := await process.stdout.receive_some()):
+        line += chunk
+    return line.partition(b"\n")[0].decode(errors="replace")

@@ -41,14 +41,14 @@ def is_of_version_5(code: RequestCode) -> bool:
 
 def answered_by() -> dict[RequestCode, list[str]]:
     """The answering servers by code."""
-    found: dict[RequestCode, list[str]] = {}
+    result: dict[RequestCode, list[str]] = {}
     for package, party in PARTIES.items():
         for path in sorted((ROOT / package).rglob("*.py")):
             for name in _codes_with_handler(ast.parse(path.read_text("utf-8"))):
-                parties = found.setdefault(RequestCode[name], [])
+                parties = result.setdefault(RequestCode[name], [])
                 if party not in parties:
                     parties.append(party)
-    return found
+    return result
 
 
 def _codes_with_handler(tree: ast.Module) -> Iterator[str]:
@@ -79,9 +79,9 @@ def table() -> str:
 
 def page(present: str) -> str:
     """The page with its table of codes regenerated."""
-    before, _, rest = present.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return before + BEGIN + table() + END + after
+    head, _, tail = present.partition(BEGIN)
+    _, _, foot = tail.partition(END)
+    return head + BEGIN + table() + END + foot
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ _namesrv = click.option(
 _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object a message.")
 
 
-def _which(function: Function) -> Function:
+def _selection_options(function: Function) -> Function:
     """The options that choose among a group's dead letters."""
     for option in (
         click.option("--id", "ids", multiple=True, metavar="ID", help="Message id, of whatever kind; repeatable."),
@@ -42,7 +42,7 @@ def dead_letters() -> None:
 
 @dead_letters.command("list")
 @click.argument("group")
-@_which
+@_selection_options
 @click.option(
     "--newest", type=click.IntRange(1), default=100, show_default=True, help="At most this many from each queue."
 )
@@ -61,8 +61,8 @@ def list_them(
 
     async def read() -> list[ReceivedMessage]:
         async with dead_letters_of(group, namesrv) as letters:
-            wanted = Wanted(frozenset(ids), frozenset(keys))
-            return await letters.read(wanted, None if ids or keys else newest)
+            selection = Wanted(frozenset(ids), frozenset(keys))
+            return await letters.read(selection, None if ids or keys else newest)
 
     rows = [_row(message, as_json) for message in trio.run(read)]
     if not rows:
@@ -74,7 +74,7 @@ def list_them(
 
 @dead_letters.command("resend")
 @click.argument("group")
-@_which
+@_selection_options
 @click.option("--all", "everything", is_flag=True, help="All dead letters of the group.")
 @click.option("--to", "topic", metavar="TOPIC", help="Send to this topic, for everybody, not only to the group.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be sent.")
@@ -127,8 +127,8 @@ def resend(
     print_rows(heads, rows, as_json=as_json)
     for line in failed:
         click.echo(f"not sent: {line}", err=True)
-    for one in sorted(missing):
-        click.echo(f"no dead letter of group {group} has the id {one}", err=True)
+    for missing_id in sorted(missing):
+        click.echo(f"no dead letter of group {group} has the id {missing_id}", err=True)
     click.echo(f"{len(rows)} {'would be sent' if dry_run else 'sent'}", err=True)
     return 1 if failed or missing else 0
 

@@ -54,8 +54,8 @@ class DeadLetters:
     async def read(self, wanted: Wanted, newest: int | None = None) -> list[ReceivedMessage]:
         """The selected ones, oldest first, limited to the newest of each queue. Raises ClientError."""
         async with aclosing(self.each(newest)) as letters:
-            found = [message async for message in letters if wanted.takes(message)]
-        return sorted(found, key=lambda message: message.store_timestamp)
+            result = [message async for message in letters if wanted.takes(message)]
+        return sorted(result, key=lambda message: message.store_timestamp)
 
     async def each(self, newest: int | None = None) -> AsyncGenerator[ReceivedMessage, None]:
         """All of them, queue by queue, with at most one pull in memory. Raises ClientError."""
@@ -76,12 +76,12 @@ class DeadLetters:
 
     async def send_again(self, message: ReceivedMessage, topic: str | None = None) -> str:
         """Resend to its group, or to a topic. Returns the topic it was sent to. Raises ClientError."""
-        again = retry_message(self._group, message, message.topic)
-        again = replace(again, delay_level=0, wait_store=True)
+        copy = retry_message(self._group, message, message.topic)
+        copy = replace(copy, delay_level=0, wait_store=True)
         if topic is not None:
-            again = replace(again, topic=topic, properties=_without_history(again))
-        await self._sender.send(again, 0, CONCURRENT_MAX_TRIES)
-        return again.topic
+            copy = replace(copy, topic=topic, properties=_without_history(copy))
+        await self._sender.send(copy, 0, CONCURRENT_MAX_TRIES)
+        return copy.topic
 
 
 def origin_of(message: ReceivedMessage) -> str:

@@ -28,8 +28,8 @@ Commands = Mapping[str, tuple[str, str, str]]
 class LateGroup(click.Group):
     """Knows its commands by name and imports them on demand."""
 
-    def __init__(self, *args: Any, late: Commands, **more: Any) -> None:
-        super().__init__(*args, **more)
+    def __init__(self, *args: Any, late: Commands, **options: Any) -> None:
+        super().__init__(*args, **options)
         self.late = late
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -63,9 +63,9 @@ class LateGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-def print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+def print_version(ctx: click.Context, _: click.Parameter, requested: bool) -> None:
     """The callback of --version."""
-    if wanted and not ctx.resilient_parsing:
+    if requested and not ctx.resilient_parsing:
         from importlib.metadata import PackageNotFoundError, version
 
         try:

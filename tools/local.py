@@ -133,20 +133,22 @@ class LocalStack:
     `network` and `clock` are replaced for virtual time.
     """
 
-    def __init__(self, chosen: LocalSettings, network: Network | None = None, clock: WallClock = system_clock) -> None:
-        self._chosen = chosen
+    def __init__(
+        self, settings: LocalSettings, network: Network | None = None, clock: WallClock = system_clock
+    ) -> None:
+        self._settings = settings
         self._network = network or TcpNetwork()
-        self._breakable = BreakableNetwork(self._network) if chosen.breakable else None
+        self._breakable = BreakableNetwork(self._network) if settings.breakable else None
         self._clock = clock
         self.faults = Faults(self._settle)
         self.namesrv_faults = Faults()
         self.brokers: dict[str, Broker] = {}
-        self.elects = chosen.replicas >= ELECTING or chosen.settings.get("failoverEnable") == "true"
-        self._groups = [self._coordination(number) for number in range(chosen.brokers)] if self.elects else []
+        self.elects = settings.replicas >= ELECTING or settings.settings.get("failoverEnable") == "true"
+        self._groups = [self._coordination(number) for number in range(settings.brokers)] if self.elects else []
         self._members = [
             Member(f"{_name(number)}-{replica}" if replica else _name(number), number, replica, self._disk())
-            for number in range(chosen.brokers)
-            for replica in range(chosen.replicas)
+            for number in range(settings.brokers)
+            for replica in range(settings.replicas)
         ]
         self._namesrvs: list[NameServer] = []
         self._grpc: Proxy | None = None
@@ -158,27 +160,29 @@ class LocalStack:
     async def run(self, *, task_status: trio.TaskStatus[Addresses] = trio.TASK_STATUS_IGNORED) -> None:
         """Reports the addresses as started, once clients can use them. Stops brokers before name servers."""
         async with shelter() as sheltered:  # brokers unregister at name servers that still listen
-            namesrvs = tuple([await self._start_namesrv(sheltered, n) for n in range(self._chosen.namesrvs)])
+            namesrvs = tuple([await self._start_namesrv(sheltered, n) for n in range(self._settings.namesrvs)])
             async with trio.open_nursery() as nursery:
                 self._nursery, self._namesrv_addresses = nursery, namesrvs
-                start = self._start_process if self._chosen.processes else self._start_member
-                told = {member.name: await start(member) for member in self._members}
+                start = self._start_process if self._settings.processes else self._start_member
+                addresses = {member.name: await start(member) for member in self._members}
                 for number in range(len(self._groups)):
                     await self.elected(_name(number))
-                here = {
+                loopback = {
                     name: broker.identity.loopback_address
                     for name, broker in self.brokers.items()
-                    if broker.identity.loopback_address not in ("", told[name])
+                    if broker.identity.loopback_address not in ("", addresses[name])
                 }
                 recovered = {
                     name: "; ".join(broker.store.report.lines())
                     for name, broker in self.brokers.items()
                     if not broker.store.report.was_clean
                 }
-                port = self._chosen.grpc_port
+                port = self._settings.grpc_port
                 grpc = "" if port is None else await self.serve_grpc(port)
                 metrics = await self._start_metrics(nursery)
-                task_status.started(Addresses(";".join(namesrvs), namesrvs, told, here, metrics, grpc, recovered))
+                task_status.started(
+                    Addresses(";".join(namesrvs), namesrvs, addresses, loopback, metrics, grpc, recovered)
+                )
                 await trio.sleep_forever()
 
     # ---- failures
@@ -220,7 +224,7 @@ class LocalStack:
         if other == ETCD:
             self._cut_off(self._member(one))
             return
-        names = [each if each.startswith("namesrv") else self._member(each).name for each in (one, other)]
+        names = [name if name.startswith("namesrv") else self._member(name).name for name in (one, other)]
         self._breakable_network().partition(*names)
 
     def heal(self) -> None:
@@ -253,7 +257,7 @@ class LocalStack:
 
     async def elected(self, name: str = "broker-a", *, but: str = "") -> str:
         """Wait until a member other than `but` leads, and the name servers know it. Returns its name."""
-        while (found := self.master(name)) in (None, but):
+        while (master := self.master(name)) in (None, but):
             await trio.sleep(_LOOK_SECONDS)
         assert master is not None
         await self.brokers[master].registration.wait_registered_briefly()
@@ -261,11 +265,11 @@ class LocalStack:
 
     def kill_master(self, name: str = "broker-a") -> str:
         """`kill` the leader of the replicas of that name. Returns its name."""
-        found = self.master(name)
-        if found is None:
+        master = self.master(name)
+        if master is None:
             raise RuntimeError(f"no replica of {name} leads now")
-        self.kill(found)
-        return found
+        self.kill(master)
+        return master
 
     def _electing_groups(self) -> list[MemoryCoordination]:
         if not self._groups:
@@ -282,7 +286,7 @@ class LocalStack:
         """In memory; with a directory its state is kept there, since the brokers' logs are."""
         from rocketlet.failover.memory_coordinator import MemoryCoordination
 
-        directory = self._chosen.directory
+        directory = self._settings.directory
         if directory is None:
             return MemoryCoordination()
         disk, path = self._disk(), f"{directory}/{_name(number)}-group.json"
@@ -302,7 +306,7 @@ class LocalStack:
         for member in self._members:
             if member.name == name:
                 return member
-        raise ValueError(f"no broker is called {name}; there are {', '.join(one.name for one in self._members)}")
+        raise ValueError(f"no broker is called {name}; there are {', '.join(each.name for each in self._members)}")
 
     def _breakable_network(self) -> BreakableNetwork:
         if self._breakable is None:
@@ -315,7 +319,7 @@ class LocalStack:
         from rocketlet.tools import broker_process
 
         assert self._nursery is not None
-        file = self._chosen.file.name if self._chosen.file is not None else None
+        file = self._settings.file.name if self._settings.file is not None else None
         flags = self._flags(member, self._namesrv_addresses)
         flags.setdefault("logLevel", logging.getLevelName(logging.getLogger("rocketlet").getEffectiveLevel()))
         address: str = await self._nursery.start(broker_process.serve, member.name, flags, file)
@@ -368,15 +372,15 @@ class LocalStack:
             raise ExtraMissing(
                 f"gRPC needs the package {error.name}; install it with: pip install 'rocketlet[grpc]'"
             ) from error
-        chosen = self._chosen
-        flags = {key: text for key, text in chosen.settings.items() if key in _grpc_keys()}
+        settings = self._settings
+        flags = {key: text for key, text in settings.settings.items() if key in _grpc_keys()}
         flags |= {
             "namesrvAddr": ";".join(self._namesrv_addresses),
-            "bindAddress": chosen.host,
+            "bindAddress": settings.host,
             "grpcServerPort": str(port),
         }
-        if chosen.advertise:
-            flags["localServeAddr"] = chosen.advertise
+        if settings.advertise:
+            flags["localServeAddr"] = settings.advertise
         servers = self._loaded[0]
         config = load(ProxyConfig, flags=flags)[ProxyConfig]
         self._grpc = Proxy(
@@ -392,7 +396,7 @@ class LocalStack:
         return address
 
     async def _start_metrics(self, nursery: trio.Nursery) -> str:
-        port = self._chosen.metrics_port
+        port = self._settings.metrics_port
         if port is None:
             return ""
         sources: list[Source] = [server.metrics for server in self._namesrvs]
@@ -402,23 +406,23 @@ class LocalStack:
             sources.append(self._grpc.metrics)
         endpoint = Endpoint(self._network, sources, self._loaded[0][MetricsConfig].metrics_max_series)
         try:
-            address: str = await nursery.start(endpoint.serve, self._chosen.host, port)
+            address: str = await nursery.start(endpoint.serve, self._settings.host, port)
         except ListenFailed:
-            if not self._chosen.metrics_port_may_differ:
+            if not self._settings.metrics_port_may_differ:
                 raise
-            address = await nursery.start(endpoint.serve, self._chosen.host, 0)
+            address = await nursery.start(endpoint.serve, self._settings.host, 0)
         return address
 
     async def _start_namesrv(self, nursery: trio.Nursery, number: int) -> str:
-        chosen = self._chosen
-        flags = {"bindAddress": chosen.host, "listenPort": str(_port(chosen.namesrv_port, number, 1))}
+        settings = self._settings
+        flags = {"bindAddress": settings.host, "listenPort": str(_port(settings.namesrv_port, number, 1))}
         files = None
-        if chosen.directory is None:
+        if settings.directory is None:
             from rocketlet.namesrv.memory_files import MemoryFiles
 
             files = MemoryFiles()
         else:
-            folder = f"{chosen.directory}/namesrv" + (f"-{number}" if number else "")
+            folder = f"{settings.directory}/namesrv" + (f"-{number}" if number else "")
             flags |= {"kvConfigPath": f"{folder}/kvConfig.json", "configStorePath": f"{folder}/namesrv.properties"}
         loaded = load(NamesrvConfig, ServerConfig, MetricsConfig, AccessConfig, flags=flags)
         network = self._network
@@ -432,29 +436,29 @@ class LocalStack:
 
     def _flags(self, member: Member, namesrvs: tuple[str, ...]) -> dict[str, str]:
         """The settings of one broker: those chosen by this stack, and those given for all."""
-        chosen = self._chosen
+        settings = self._settings
         flags = {
             "brokerName": _name(member.number),
-            "bindAddress": chosen.host,
-            "listenPort": str(_port(chosen.broker_port, self._members.index(member), VIP_AND_REPLICATION)),
+            "bindAddress": settings.host,
+            "listenPort": str(_port(settings.broker_port, self._members.index(member), VIP_AND_REPLICATION)),
             "namesrvAddr": ";".join(namesrvs),
         }
-        given = {key: text for key, text in chosen.settings.items() if key not in _grpc_keys()}
+        overrides = {key: text for key, text in settings.settings.items() if key not in _grpc_keys()}
         if self.elects:
-            given |= {"failoverEnable": "true", "replicaId": str(member.replica + 1), "etcdEndpoints": ""}
+            overrides |= {"failoverEnable": "true", "replicaId": str(member.replica + 1), "etcdEndpoints": ""}
         elif member.replica:
-            given |= {"brokerRole": "SLAVE", "brokerId": str(member.replica)}
-        elif chosen.replicas > 1:
-            given.setdefault("brokerRole", "SYNC_MASTER")
-        if chosen.directory is None:
+            overrides |= {"brokerRole": "SLAVE", "brokerId": str(member.replica)}
+        elif settings.replicas > 1:
+            overrides.setdefault("brokerRole", "SYNC_MASTER")
+        if settings.directory is None:
             flags |= {"storePathRootDir": "store", **IN_MEMORY}
         else:
-            flags["storePathRootDir"] = f"{chosen.directory}/{member.name}"
-        if chosen.metrics_port is not None:
+            flags["storePathRootDir"] = f"{settings.directory}/{member.name}"
+        if settings.metrics_port is not None:
             flags["metricsExporterType"] = "DISABLE"  # one page has the metrics of all
-        if chosen.advertise:
-            flags["brokerIP1"] = chosen.advertise
-        return flags | given
+        if settings.advertise:
+            flags["brokerIP1"] = settings.advertise
+        return flags | overrides
 
     def _broker_settings(self, member: Member, namesrvs: tuple[str, ...]) -> Loaded:
         return load(
@@ -466,12 +470,12 @@ class LocalStack:
             MetricsConfig,
             FailoverConfig,
             AccessConfig,
-            file=self._chosen.file,
+            file=self._settings.file,
             flags=self._flags(member, namesrvs),
         )
 
     def _disk(self) -> Disk:
-        if self._chosen.directory is None:
+        if self._settings.directory is None:
             from rocketlet.store.memory_disk import MemoryDisk
 
             return MemoryDisk()
@@ -519,8 +523,8 @@ class _Nothing:
 
 def _grpc_keys() -> set[str]:
     """The gRPC endpoint's own settings."""
-    brokers = {one.key for kind in (BrokerConfig, ServerConfig, PoolConfig) for one in settings_of(kind)}
-    return {one.key for one in settings_of(ProxyConfig)} - brokers
+    brokers = {setting.key for kind in (BrokerConfig, ServerConfig, PoolConfig) for setting in settings_of(kind)}
+    return {setting.key for setting in settings_of(ProxyConfig)} - brokers
 
 
 def _name(number: int) -> str:

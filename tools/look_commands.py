@@ -39,22 +39,24 @@ async def _topics(namesrv: str | None, names: tuple[str, ...], everything: bool)
     from rocketlet.tools.admin.credentials import signer
 
     async with admin(chosen_name_servers(namesrv, os.environ), hooks=signer(os.environ)) as calls:
-        found = list(names)
-        if not found:
-            found = await calls.topics()
+        shown_names = list(names)
+        if not shown_names:
+            shown_names = await calls.topics()
             if not everything:
                 hidden = await calls.system_topics()
-                found = [name for name in found if name not in hidden and not is_of_a_group(name)]
+                shown_names = [name for name in shown_names if name not in hidden and not is_of_a_group(name)]
         rows = []
-        for name in found:
+        for name in shown_names:
             table = (await calls.topic_stats(name)).offsetTable
             rows.append(
                 {
                     "topic": name,
                     "brokers": len({queue.broker_name for queue in table}),
                     "queues": len(table),
-                    "messages": sum(one.maxOffset - one.minOffset for one in table.values()),
-                    "last message": time_of(max((one.lastUpdateTimestamp for one in table.values()), default=0)),
+                    "messages": sum(offsets.maxOffset - offsets.minOffset for offsets in table.values()),
+                    "last message": time_of(
+                        max((offsets.lastUpdateTimestamp for offsets in table.values()), default=0)
+                    ),
                     "groups": ", ".join(await calls.groups_of(name)),
                 }
             )
@@ -95,12 +97,12 @@ async def _groups(namesrv: str | None, names: tuple[str, ...], by_queue: bool) -
             table = (await calls.consume_stats(group)).offsetTable
             members = await calls.consumers(group)
             by_place: dict[str, list[Any]] = defaultdict(list)
-            for queue, one in sorted(table.items()):
-                by_place[f"{queue.topic} {queue}" if by_queue else queue.topic].append(one)
+            for queue, offsets in sorted(table.items()):
+                by_place[f"{queue.topic} {queue}" if by_queue else queue.topic].append(offsets)
             for place, ones in by_place.items():
                 topic, _, queue_name = place.partition(" ")
-                lag = sum(max(0, one.brokerOffset - one.consumerOffset) for one in ones)
-                last = max(one.lastTimestamp for one in ones)
+                lag = sum(max(0, offsets.brokerOffset - offsets.consumerOffset) for offsets in ones)
+                last = max(offsets.lastTimestamp for offsets in ones)
                 row: dict[str, Any] = {"group": group, "topic": topic}
                 if by_queue:
                     row["queue"] = queue_name.removeprefix(f"{topic}/")
@@ -108,7 +110,7 @@ async def _groups(namesrv: str | None, names: tuple[str, ...], by_queue: bool) -
                     row["members"] = len(members.connectionSet) if members else 0
                     row["model"] = members.messageModel.lower() if members else ""
                 row |= {
-                    "consumed": sum(one.consumerOffset for one in ones),
+                    "consumed": sum(offsets.consumerOffset for offsets in ones),
                     "lag": lag,
                     "lag s": max(0, now - last) // 1000 if lag and last > 0 else 0,
                     "last consumed": time_of(last),
@@ -137,8 +139,8 @@ async def _brokers(namesrv: str | None) -> list[dict[str, Any]]:
 
     rows: list[dict[str, Any]] = []
     async with admin(chosen_name_servers(namesrv, os.environ), hooks=signer(os.environ)) as calls:
-        for name, one in sorted((await calls.cluster()).brokerAddrTable.items()):
-            for number, address in sorted(one.brokerAddrs.items()):
+        for name, data in sorted((await calls.cluster()).brokerAddrTable.items()):
+            for number, address in sorted(data.brokerAddrs.items()):
                 row: dict[str, Any] = {"broker": name, "id": number, "address": address}
                 row |= {"role": "master" if number == MASTER else "slave", "log end": "", "missing": "", "state": ""}
                 rows.append(row)

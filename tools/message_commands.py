@@ -41,7 +41,13 @@ PROGRESS_EVERY = 10_000
 @NAMESRV
 @JSON
 def send(
-    topic: str, body: str | None, source: BinaryIO | None, lines: bool, namesrv: str | None, as_json: bool, **more: Any
+    topic: str,
+    body: str | None,
+    source: BinaryIO | None,
+    lines: bool,
+    namesrv: str | None,
+    as_json: bool,
+    **options: Any,
 ) -> int:
     """Send BODY, or a file, to TOPIC."""
     from rocketlet.client import Message, Producer
@@ -49,13 +55,13 @@ def send(
     if (body is None) == (source is None):
         raise click.UsageError("give a BODY or a --file, one of the two")
     headers = {
-        "tags": more["tag"],
-        "keys": list(more["keys"]),
-        "properties": _pairs(more["properties"]),
-        "delay_level": more["delay_level"],
-        "sharding_key": more["sharding_key"],
+        "tags": options["tag"],
+        "keys": list(options["keys"]),
+        "properties": _pairs(options["properties"]),
+        "delay_level": options["delay_level"],
+        "sharding_key": options["sharding_key"],
     }
-    with Producer(more["group"], namesrv=namesrv) as producer:
+    with Producer(options["group"], namesrv=namesrv) as producer:
         for content in _bodies(body, source, lines):
             result = producer.send(Message(topic, content, **headers))
             if as_json:
@@ -102,15 +108,15 @@ def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
 @click.option("--no-follow", is_flag=True, help="Stop at the end instead of waiting for more.")
 @NAMESRV
 @JSON
-def tail(topic: str, from_start: bool, count: int | None, no_follow: bool, namesrv: str | None, **more: Any) -> int:
+def tail(topic: str, from_start: bool, count: int | None, no_follow: bool, namesrv: str | None, **options: Any) -> int:
     """Print the messages of TOPIC as they come, until Ctrl-C. Nothing is consumed: no offset is stored."""
-    left = count
+    remaining = count
     with _puller(namesrv) as consumer:
-        for message in _messages(consumer, topic, _selection(more), from_start=from_start, follow=not no_follow):
-            _print_message(message, as_json=more["as_json"])
-            if left is not None:
-                left -= 1
-                if not left:
+        for message in _messages(consumer, topic, _selection(options), from_start=from_start, follow=not no_follow):
+            _print_message(message, as_json=options["as_json"])
+            if remaining is not None:
+                remaining -= 1
+                if not remaining:
                     break
     return 0
 
@@ -123,17 +129,17 @@ def tail(topic: str, from_start: bool, count: int | None, no_follow: bool, names
 @click.option("--since", type=click.DateTime(), help="Only messages stored at or after this local time.")
 @click.option("--until", type=click.DateTime(), help="Only messages stored before this local time.")
 @NAMESRV
-def export(topic: str, target: str | None, namesrv: str | None, since: Any, until: Any, **more: Any) -> int:
+def export(topic: str, target: str | None, namesrv: str | None, since: Any, until: Any, **options: Any) -> int:
     """Write the messages that TOPIC contains now to a file, one JSON object per line.
 
     For Parquet, and for stores without a running broker: python -m rocketlet.spark_jobs export.
     """
     written = 0
     first = int(since.timestamp() * 1000) if since else 0
-    behind = int(until.timestamp() * 1000) if until else None
+    end_time = int(until.timestamp() * 1000) if until else None
     with click.open_file(target or "-", "w", encoding="utf-8") as out, _puller(namesrv) as consumer:
-        for message in _messages(consumer, topic, _selection(more), from_start=True, follow=False, since=first):
-            if message.store_timestamp < first or (behind is not None and message.store_timestamp >= behind):
+        for message in _messages(consumer, topic, _selection(options), from_start=True, follow=False, since=first):
+            if message.store_timestamp < first or (end_time is not None and message.store_timestamp >= end_time):
                 continue
             _write_json(message, out)
             written += 1
@@ -150,40 +156,40 @@ def _puller(namesrv: str | None) -> PullConsumer:
     return PullConsumer(TOOLS_GROUP, namesrv=namesrv)
 
 
-def _selection(more: dict[str, Any]) -> Any:
-    if more["sql"]:
+def _selection(options: dict[str, Any]) -> Any:
+    if options["sql"]:
         from rocketlet.client import Sql
 
-        return Sql(more["sql"])
-    return more["tags"]
+        return Sql(options["sql"])
+    return options["tags"]
 
 
 def _messages(
     consumer: PullConsumer, topic: str, selection: Any, *, from_start: bool, follow: bool, since: int = 0
 ) -> Iterator[ReceivedMessage]:
     """All queues in turn: with `follow` without end, otherwise up to their present ends."""
-    at: dict[MessageQueue, int] = {}
+    offsets: dict[MessageQueue, int] = {}
     ends: dict[MessageQueue, int] = {}
     for queue in consumer.queues(topic):
         ends[queue] = consumer.max_offset(queue)
         if not from_start:
-            at[queue] = ends[queue]
+            offsets[queue] = ends[queue]
         elif since:
-            at[queue] = consumer.offset_at(queue, since)
+            offsets[queue] = consumer.offset_at(queue, since)
         else:
-            at[queue] = consumer.min_offset(queue)
+            offsets[queue] = consumer.min_offset(queue)
     idle = 0
-    while at:
-        for queue in list(at):
-            if not follow and at[queue] >= ends[queue]:
-                del at[queue]
+    while offsets:
+        for queue in list(offsets):
+            if not follow and offsets[queue] >= ends[queue]:
+                del offsets[queue]
                 continue
             # A pull may be parked only if all queues were empty, or the others would wait.
-            hold = HOLD_SECONDS / len(at) if follow and idle >= len(at) else 0.0
-            found = consumer.pull(queue, at[queue], BATCH, selection, hold=hold)
-            at[queue] = found.next_offset
-            idle = 0 if found.messages else idle + 1
-            yield from found.messages
+            hold_seconds = HOLD_SECONDS / len(offsets) if follow and idle >= len(offsets) else 0.0
+            result = consumer.pull(queue, offsets[queue], BATCH, selection, hold=hold_seconds)
+            offsets[queue] = result.next_offset
+            idle = 0 if result.messages else idle + 1
+            yield from result.messages
 
 
 def _print_message(message: ReceivedMessage, *, as_json: bool) -> None:
@@ -191,10 +197,10 @@ def _print_message(message: ReceivedMessage, *, as_json: bool) -> None:
         _write_json(message, sys.stdout)
         sys.stdout.flush()
         return
-    where = f"{message.queue.broker_name}/{message.queue.queue_id}@{message.queue_offset}"
+    place = f"{message.queue.broker_name}/{message.queue.queue_id}@{message.queue_offset}"
     tags = f" [{message.tags}]" if message.tags else ""
     keys = f" ({' '.join(message.keys)})" if message.keys else ""
-    say(f"{time_of(message.store_timestamp)} {where}{tags}{keys} {text_of(message.body)}")
+    say(f"{time_of(message.store_timestamp)} {place}{tags}{keys} {text_of(message.body)}")
 
 
 def _write_json(message: ReceivedMessage, out: Any) -> None:

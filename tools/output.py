@@ -51,11 +51,12 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Columns as wide as their contents; numbers are aligned to the right."""
     lines = [[_cell(value) for value in row] for row in rows]
     widths = [
-        max(len(head), *(len(line[at]) for line in lines)) if lines else len(head) for at, head in enumerate(heads)
+        max(len(head), *(len(line[column]) for line in lines)) if lines else len(head)
+        for column, head in enumerate(heads)
     ]
     rights = [
-        bool(lines) and all(line[at].replace(",", "").lstrip("-").isdigit() for line in lines)
-        for at in range(len(heads))
+        bool(lines) and all(line[column].replace(",", "").lstrip("-").isdigit() for line in lines)
+        for column in range(len(heads))
     ]
     say(_line(heads, widths, rights), bold=True)
     for line in lines:

@@ -92,8 +92,8 @@ def rocketmq_cluster(request: pytest.FixtureRequest) -> Iterator[Callable[..., T
 
     def start(*, brokers: int | None = None, namesrvs: int = 1, replicas: int = 1, **settings: Any) -> ThreadStack:
         count = brokers or (2 if replicas == 1 else 1)
-        given = _marked(request) | _texts(settings)
-        stack = _stack(brokers=count, namesrvs=namesrvs, replicas=replicas, breakable=True, settings=given)
+        all_settings = _marked(request) | _texts(settings)
+        stack = _stack(brokers=count, namesrvs=namesrvs, replicas=replicas, breakable=True, settings=all_settings)
         stack.start()
         started.append(stack)
         return stack
@@ -119,17 +119,17 @@ def rocketmq_virtual(request: pytest.FixtureRequest) -> Callable[..., AbstractAs
     ) -> AbstractAsyncContextManager[VirtualCluster]:
         from rocketlet.tools.virtual_cluster import virtual_cluster
 
-        given = _marked(request) | _texts(settings)
-        return virtual_cluster(brokers=brokers, namesrvs=namesrvs, replicas=replicas, settings=given)
+        all_settings = _marked(request) | _texts(settings)
+        return virtual_cluster(brokers=brokers, namesrvs=namesrvs, replicas=replicas, settings=all_settings)
 
     return virtual
 
 
-def _stack(**chosen: Any) -> ThreadStack:
+def _stack(**options: Any) -> ThreadStack:
     from rocketlet.tools.local import LocalSettings
     from rocketlet.tools.thread_stack import ThreadStack
 
-    return ThreadStack(LocalSettings(namesrv_port=0, broker_port=0, **chosen))
+    return ThreadStack(LocalSettings(namesrv_port=0, broker_port=0, **options))
 
 
 def _marked(request: pytest.FixtureRequest) -> dict[str, str]:
@@ -147,21 +147,22 @@ def _texts(settings: dict[str, Any]) -> dict[str, str]:
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in settings.items()}
 
 
-def _check_leaks(stack: ThreadStack, how: str) -> None:
-    if how == "off":
+def _check_leaks(stack: ThreadStack, mode: str) -> None:
+    if mode == "off":
         return
     deadline = time.monotonic() + LEAK_GRACE_SECONDS
-    while (left := stack.open_connections()) and time.monotonic() < deadline:
+    while (open_connections := stack.open_connections()) and time.monotonic() < deadline:
         time.sleep(_LOOK_EVERY)
-    if left:
+    if open_connections:
         from rocketlet.client.facades.facade import open_clients
 
-        known = [said for namesrv, said in open_clients() if stack.namesrv in namesrv]
+        culprits = [description for namesrv, description in open_clients() if stack.namesrv in namesrv]
         text = (
-            f"{len(left)} connection(s) of clients are still open after the test: {', '.join(known or left)};"
+            f"{len(open_connections)} connection(s) of clients are still open after the test:"
+            f" {', '.join(culprits or open_connections)};"
             " close each client (a with block does), or set rocketmq_leaks = warn in the ini file"
         )
-        if how == "warn":
+        if mode == "warn":
             warnings.warn(text, ClientsLeftOpenWarning, stacklevel=2)
         else:
             raise ClientsLeftOpen(text)

@@ -76,7 +76,7 @@ def page() -> str:
         parts.append("| key | default | | meaning |\n|---|---|---|---|\n")
         parts += [_row(setting) for setting in settings_of(config_type)]
     parts.append(_NOT_SERVED_HEAD + "\n")
-    served = {key for config_type in _config_types() for one in settings_of(config_type) for key in _keys(one)}
+    served = {key for config_type in _config_types() for entry in settings_of(config_type) for key in _keys(entry)}
     for title, keys in {
         "RocketMQ 4.9.8": rocketmq_keys.ALL - rocketmq_keys.OTHER_VERSIONS - served,
         "Other versions": rocketmq_keys.OTHER_VERSIONS - served,

@@ -58,13 +58,13 @@ def check(directory: str, repairs: bool, yes: bool, as_json: bool, config: str |
         return 0 if report.is_sound else EXIT_DAMAGED
     if not yes and not as_json:
         click.confirm("Repair it as said?", abort=True)
-    done = repair(disk, settings, on_progress)
+    repaired = repair(disk, settings, on_progress)
     after = look(disk, settings, on_progress)
     _clear(on_progress)
     if as_json:
-        print_json({"before": report.as_dict(), "repaired": done.lines(), "after": after.as_dict()})
+        print_json({"before": report.as_dict(), "repaired": repaired.lines(), "after": after.as_dict()})
     else:
-        for line in (*done.lines(), *after.lines()):
+        for line in (*repaired.lines(), *after.lines()):
             say(line)
     return 0 if after.is_sound else EXIT_DAMAGED
 
@@ -109,16 +109,19 @@ def reseed(directory: str, delete: bool, yes: bool, config: str | None) -> int:
     from rocketlet.store.reseed import reseed as empty
 
     disk, settings = RealDisk(), _settings(directory, config)
-    found = found_config(disk, settings)
-    logs = [one for one in disk.entries(found.commit_log_path) if one.size]
+    stored = found_config(disk, settings)
+    logs = [log_file for log_file in disk.entries(stored.commit_log_path) if log_file.size]
     if not logs:
         say(f"{directory} has no log: a slave that starts there takes its master's log from the begin on")
         return 0
     begin = int(logs[0].name) if logs[0].name.isdigit() else 0
-    what = "deleted, and what was set aside before," if delete else "set aside"
-    say(f"{directory}: a log of {len(logs)} files, {sum(one.size for one in logs) >> 20} MiB, from offset {begin} on.")
+    outcome = "deleted, and what was set aside before," if delete else "set aside"
+    say(
+        f"{directory}: a log of {len(logs)} files, {sum(log_file.size for log_file in logs) >> 20} MiB,"
+        f" from offset {begin} on."
+    )
     if not yes:
-        click.confirm(f"Shall log, queues, index and tables be {what}?", abort=True)
+        click.confirm(f"Shall log, queues, index and tables be {outcome}?", abort=True)
     try:
         folder = empty(disk, settings, system_clock(), keep=not delete)
     except StoreError as error:
@@ -149,8 +152,8 @@ def _geometry(disk: Any, file: str, slots: int | None, entries: int | None) -> A
     place = Path(file).absolute()
     if place.parent.name != "index":
         return None
-    found = found_config(disk, StoreConfig(store_path_root_dir=str(place.parent.parent)))
-    return IndexGeometry(found.max_hash_slot_num, found.max_index_num)
+    stored = found_config(disk, StoreConfig(store_path_root_dir=str(place.parent.parent)))
+    return IndexGeometry(stored.max_hash_slot_num, stored.max_index_num)
 
 
 def _progress(line: str) -> None:

@@ -83,7 +83,7 @@ class ConsoleFailed(RocketletError):
 @click.option("--print-addr", is_flag=True, help="Print the name server's address alone, once ready; for test suites.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON once ready.")
 @click.option("-v", "--verbose", is_flag=True, help="Log to stderr.")
-def up(print_addr: bool, as_json: bool, verbose: bool, with_console: bool, **chosen: Any) -> int:
+def up(print_addr: bool, as_json: bool, verbose: bool, with_console: bool, **options: Any) -> int:
     """Start a name server and a broker in this process.
 
     Clients find them with NAMESRV_ADDR=127.0.0.1:9876. Ctrl-C stops them in order. After a crash or kill -9 the next
@@ -94,40 +94,40 @@ def up(print_addr: bool, as_json: bool, verbose: bool, with_console: bool, **cho
     from rocketlet.common.settings import SettingsError
     from rocketlet.tools.local import LocalSettings, LocalStack
 
-    if chosen["processes"] and (chosen["memory"] or chosen["replicas"] > 1):
+    if options["processes"] and (options["memory"] or options["replicas"] > 1):
         raise click.UsageError("--processes is for brokers with a directory and without replicas")
     set_up(LogConfig(log_level=LogLevel.INFO if verbose else LogLevel.WARNING))
-    file = chosen["config_file"]
+    file = options["config_file"]
     try:
-        wanted = LocalSettings(
-            directory=None if chosen["memory"] else os.path.abspath(chosen["directory"]),
-            host=chosen["host"],
-            advertise=chosen["advertise"],
-            namesrv_port=chosen["port"],
-            broker_port=chosen["broker_port"],
-            brokers=chosen["brokers"],
-            replicas=chosen["replicas"],
-            processes=chosen["processes"],
-            metrics_port=_metrics_port(chosen["metrics_port"], chosen["port"]),
-            grpc_port=chosen["grpc_port"],
-            metrics_port_may_differ=chosen["metrics_port"] is None,
-            settings={"traceTopicEnable": "true", **_pairs(chosen["settings"])},
+        settings = LocalSettings(
+            directory=None if options["memory"] else os.path.abspath(options["directory"]),
+            host=options["host"],
+            advertise=options["advertise"],
+            namesrv_port=options["port"],
+            broker_port=options["broker_port"],
+            brokers=options["brokers"],
+            replicas=options["replicas"],
+            processes=options["processes"],
+            metrics_port=_metrics_port(options["metrics_port"], options["port"]),
+            grpc_port=options["grpc_port"],
+            metrics_port_may_differ=options["metrics_port"] is None,
+            settings={"traceTopicEnable": "true", **_pairs(options["settings"])},
             file=read_file(file) if file else None,
         )
-        stack = LocalStack(wanted)
+        stack = LocalStack(settings)
     except SettingsError as error:
         for problem in error.problems:
             click.echo(f"rocketlet up: {problem}", err=True)
         return 2
     for warning in stack.warnings:
         click.echo(f"rocketlet up: {warning}", err=True)
-    how = "address" if print_addr else "json" if as_json else "person"
-    return _run(stack, wanted, how, with_console)
+    format = "address" if print_addr else "json" if as_json else "person"
+    return _run(stack, settings, format, with_console)
 
 
-def _metrics_port(chosen: int | None, namesrv_port: int) -> int | None:
-    if chosen is not None:
-        return chosen if chosen >= 0 else None
+def _metrics_port(port: int | None, namesrv_port: int) -> int | None:
+    if port is not None:
+        return port if port >= 0 else None
     return METRICS_PORT if namesrv_port else 0  # a free port for one means free ports for all
 
 
@@ -139,7 +139,7 @@ def _pairs(texts: Sequence[str]) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def _run(stack: Any, wanted: LocalSettings, how: str, with_console: bool) -> int:
+def _run(stack: Any, settings: LocalSettings, format: str, with_console: bool) -> int:
     import trio
 
     from rocketlet.common.errors import leaves
@@ -148,14 +148,14 @@ def _run(stack: Any, wanted: LocalSettings, how: str, with_console: bool) -> int
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async with trio.open_nursery() as nursery:
                 addresses: Addresses = await nursery.start(stack.run)
-                _say(addresses, wanted, how)
+                _print_addresses(addresses, settings, format)
                 if with_console:
-                    await nursery.start(_console, addresses.namesrv, how)
+                    await nursery.start(_console, addresses.namesrv, format)
                 gc.collect()
                 gc.freeze()  # what exists after the start lives as long as the process
                 gc.set_threshold(50_000, 20, 20)
                 number = await anext(aiter(signals))
-                if how == "person":
+                if format == "person":
                     click.echo(f"{signal.Signals(number).name}: stopping")
                 signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C does not wait
                 nursery.cancel_scope.cancel()
@@ -170,7 +170,7 @@ def _run(stack: Any, wanted: LocalSettings, how: str, with_console: bool) -> int
     return code
 
 
-async def _console(namesrv: str, how: str, *, task_status: trio.TaskStatus[None]) -> None:
+async def _console(namesrv: str, format: str, *, task_status: trio.TaskStatus[None]) -> None:
     """The console, in a separate process that ends with this one."""
     import subprocess
 
@@ -181,13 +181,13 @@ async def _console(namesrv: str, how: str, *, task_status: trio.TaskStatus[None]
     process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, start_new_session=True)
     try:
         assert process.stdout is not None
-        said = b""
-        while not said.endswith(b"\n") and (more := await process.stdout.receive_some()):
-            said += more
-        if not said:
+        line = b""
+        while not line.endswith(b"\n") and (chunk := await process.stdout.receive_some()):
+            line += chunk
+        if not line:
             raise ConsoleFailed("the console has not started; its own lines above say why")
-        if how == "person":
-            click.echo(f"  console       {said.decode().strip()}")
+        if format == "person":
+            click.echo(f"  console       {line.decode().strip()}")
             sys.stdout.flush()
         task_status.started()
         await process.wait()
@@ -226,10 +226,10 @@ def _advice(error: BaseException) -> str:
     return ""
 
 
-def _say(addresses: Addresses, wanted: LocalSettings, how: str) -> None:
-    if how == "address":
+def _print_addresses(addresses: Addresses, settings: LocalSettings, format: str) -> None:
+    if format == "address":
         click.echo(addresses.namesrv)
-    elif how == "json":
+    elif format == "json":
         import json
 
         click.echo(
@@ -240,25 +240,25 @@ def _say(addresses: Addresses, wanted: LocalSettings, how: str) -> None:
                     "onThisHost": dict(addresses.loopback),
                     "metrics": f"http://{addresses.metrics}/metrics" if addresses.metrics else "",
                     "grpc": addresses.grpc,
-                    "directory": wanted.directory,
+                    "directory": settings.directory,
                     "pid": os.getpid(),
                 }
             )
         )
     else:
-        click.echo(_greeting(addresses, wanted))
+        click.echo(_greeting(addresses, settings))
     sys.stdout.flush()
 
 
-def _greeting(addresses: Addresses, wanted: LocalSettings) -> str:
-    open_to_all = wanted.host in ("0.0.0.0", "::")
+def _greeting(addresses: Addresses, settings: LocalSettings) -> str:
+    open_to_all = settings.host in ("0.0.0.0", "::")
     lines = ["Rocketlet is ready.", f"  name server   {addresses.namesrv}"]
     lines += [f"  clients are told {name} at {address}" for name, address in addresses.brokers.items()]
     if addresses.loopback:
         lines += [f"     and on this host {name} at {address}" for name, address in addresses.loopback.items()]
-    lines += [f"  recovered     {name}: {what}" for name, what in addresses.recovered.items()]
+    lines += [f"  recovered     {name}: {note}" for name, note in addresses.recovered.items()]
     lines += [
-        f"  data          {wanted.directory or 'in memory only'}",
+        f"  data          {settings.directory or 'in memory only'}",
         f"  connect       NAMESRV_ADDR={addresses.namesrv} with any RocketMQ client",
     ]
     if addresses.grpc:
@@ -273,8 +273,8 @@ def _greeting(addresses: Addresses, wanted: LocalSettings) -> str:
         "  try           rocketlet send hello 'Hello, world'; rocketlet tail hello --from-start",
         f"  stop          Ctrl-C, or kill {os.getpid()}",
     ]
-    if wanted.host in ("127.0.0.1", "localhost"):
+    if settings.host in ("127.0.0.1", "localhost"):
         lines.append("  It listens on this host only; --listen 0.0.0.0 admits containers and other hosts.")
-    elif not wanted.advertise:
+    elif not settings.advertise:
         lines.append("  If clients cannot reach this address, name another one with --advertise HOST.")
     return "\n".join(lines)

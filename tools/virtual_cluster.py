@@ -33,10 +33,10 @@ BEGIN_MS = 1_700_000_000_000  # 2023-11-14 22:13:20 UTC
 class VirtualCluster(LocalStack):
     """A running stack, with its addresses and the seams for clients."""
 
-    def __init__(self, chosen: LocalSettings) -> None:
+    def __init__(self, settings: LocalSettings) -> None:
         self.network = MemoryNetwork(host="127.0.0.1")
         self.clock = TrioWallClock(BEGIN_MS)
-        super().__init__(chosen, self.network, self.clock)
+        super().__init__(settings, self.network, self.clock)
         self.addresses: Addresses
         self._clients = 0
 
@@ -57,7 +57,7 @@ async def virtual_cluster(
     *, brokers: int = 1, namesrvs: int = 1, replicas: int = 1, settings: Mapping[str, str] | None = None
 ) -> AsyncIterator[VirtualCluster]:
     """Runs until the block ends. `settings` are the brokers', by RocketMQ's keys."""
-    chosen = LocalSettings(
+    stack_settings = LocalSettings(
         namesrv_port=0,
         broker_port=0,
         brokers=brokers,
@@ -67,7 +67,7 @@ async def virtual_cluster(
         # Real time goes on beside virtual time: a machine that stood still would have requests refused as stale.
         settings={"brokerFastFailureEnable": "false", **(settings or {})},
     )
-    cluster = VirtualCluster(chosen)
+    cluster = VirtualCluster(stack_settings)
     async with trio.open_nursery() as nursery:
         cluster.addresses = await nursery.start(cluster.run)
         yield cluster

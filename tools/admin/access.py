@@ -88,8 +88,8 @@ async def update_acl_config(
         topicPerms=topics,
         groupPerms=groups,
     )
-    told = await _send_to_all(calls, broker, cluster, RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, header)
-    return _done("create or update plain access config to", told, {"accessKey": access_key})
+    asked_addresses = await _send_to_all(calls, broker, cluster, RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, header)
+    return _report("create or update plain access config to", asked_addresses, {"accessKey": access_key})
 
 
 @command("deleteAclConfig")
@@ -100,8 +100,8 @@ async def delete_acl_config(calls: Admin, broker: str | None, cluster: str | Non
     """Delete an account."""
     one_of(broker, cluster)
     header = DeleteAclConfigHeader(accessKey=access_key)
-    told = await _send_to_all(calls, broker, cluster, RequestCode.DELETE_ACL_CONFIG, header)
-    return _done("delete plain access config account from", told, {"accessKey": access_key})
+    addresses = await _send_to_all(calls, broker, cluster, RequestCode.DELETE_ACL_CONFIG, header)
+    return _report("delete plain access config account from", addresses, {"accessKey": access_key})
 
 
 @command("updateGlobalWhiteAddr")
@@ -119,8 +119,10 @@ async def update_global_white_addr(
     """Set the global white addresses. A broker with aclStrict=true keeps them and lets nobody in by them."""
     one_of(broker, cluster)
     header = UpdateGlobalWhiteAddrsHeader(globalWhiteAddrs=addresses, aclFileFullPath=path)
-    told = await _send_to_all(calls, broker, cluster, RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, header)
-    return _done("update global white remote addresses to", told, {"globalWhiteRemoteAddresses": addresses})
+    asked_addresses = await _send_to_all(calls, broker, cluster, RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, header)
+    return _report(
+        "update global white remote addresses to", asked_addresses, {"globalWhiteRemoteAddresses": addresses}
+    )
 
 
 @command("clusterAclConfigVersion")
@@ -132,14 +134,14 @@ async def cluster_acl_config_version(calls: Admin, broker: str | None, cluster: 
     rows: list[dict[str, Any]] = []
     for address in (await brokers_chosen(calls, broker, cluster)).values():
         answer = await calls.ask(address, RequestCode.GET_BROKER_CLUSTER_ACL_INFO)
-        found = from_ext(AclInfoAnswerHeader, answer.ext)
+        header = from_ext(AclInfoAnswerHeader, answer.ext)
         # A broker of 4.9.1 or older reports only one file.
-        versions = json.loads(found.allAclFileVersion or "null") or {"": json.loads(found.version)}
+        versions = json.loads(header.allAclFileVersion or "null") or {"": json.loads(header.version)}
         rows += [
             {
-                "cluster": found.clusterName,
-                "broker": found.brokerName,
-                "address": found.brokerAddr,
+                "cluster": header.clusterName,
+                "broker": header.brokerName,
+                "address": header.brokerAddr,
                 "file": path,
                 "counter": version.get("counter", 0),
                 "timestamp": version.get("timestamp", 0),
@@ -182,9 +184,9 @@ async def _send_to_all(
     return addresses
 
 
-def _done(what: str, addresses: list[str], about: dict[str, str]) -> Said:
-    lines = [f"{what} {address} success." for address in addresses]
-    return Said(lines, [{"broker": address, **about} for address in addresses])
+def _report(action: str, addresses: list[str], fields: dict[str, str]) -> Said:
+    lines = [f"{action} {address} success." for address in addresses]
+    return Said(lines, [{"broker": address, **fields} for address in addresses])
 
 
 def _flag(text: str) -> bool:

@@ -51,8 +51,8 @@ MASTER = 0
 class AdminRefused(RocketletError):
     """A server answered with an error code; `code` and `remark` are its own."""
 
-    def __init__(self, code: int, remark: str, what: str, address: str) -> None:
-        super().__init__(f"{address} answers {what} with {response_name(code)}: {remark or 'no reason given'}")
+    def __init__(self, code: int, remark: str, request_text: str, address: str) -> None:
+        super().__init__(f"{address} answers {request_text} with {response_name(code)}: {remark or 'no reason given'}")
         self.code = code
         self.remark = remark
 
@@ -132,14 +132,14 @@ class Admin:
 
     async def ask_namesrv(self, code: RequestCode, header: Header | None = None) -> Command:
         """One request to any name server that answers; the one that answered last is tried first."""
-        others = [address for address in self.namesrvs if address != self.namesrv.current]
-        for address in (self.namesrv.current, *others[:-1]):
+        candidates = [address for address in self.namesrvs if address != self.namesrv.current]
+        for address in (self.namesrv.current, *candidates[:-1]):
             try:
                 return await self.ask(address, code, header)
             except RemotingError:
-                if not others:
+                if not candidates:
                     raise
-        return await self.ask(others[-1], code, header)
+        return await self.ask(candidates[-1], code, header)
 
     async def tell_all_namesrvs(self, code: RequestCode, header: Header | None = None, body: bytes = b"") -> None:
         """The same request to every name server; they share no state."""
@@ -156,12 +156,12 @@ class Admin:
         """Broker name -> address of each master; of one cluster, or of all."""
         info = await self.cluster()
         names = info.clusterAddrTable.get(cluster, []) if cluster else list(info.brokerAddrTable)
-        found = {name: info.brokerAddrTable[name].brokerAddrs.get(MASTER, "") for name in sorted(names)}
-        if cluster and not found:
+        addresses = {name: info.brokerAddrTable[name].brokerAddrs.get(MASTER, "") for name in sorted(names)}
+        if cluster and not addresses:
             raise NoSuchCluster(
                 f"no broker of cluster {cluster}; there are {', '.join(info.clusterAddrTable) or 'none'}"
             )
-        return {name: address for name, address in found.items() if address}
+        return {name: address for name, address in addresses.items() if address}
 
     async def broker_name(self, address: str) -> str | None:
         """The name of the broker at an address, if the name server knows it."""
@@ -178,7 +178,7 @@ class Admin:
     async def masters_of(self, topic: str) -> dict[str, str]:
         """Broker name -> address of each master that serves a topic."""
         route = await self.route(topic)
-        return {one.brokerName: one.brokerAddrs[MASTER] for one in route.brokerDatas if MASTER in one.brokerAddrs}
+        return {data.brokerName: data.brokerAddrs[MASTER] for data in route.brokerDatas if MASTER in data.brokerAddrs}
 
     # ---- listings
 
@@ -189,19 +189,19 @@ class Admin:
 
     async def system_topics(self) -> set[str]:
         """Topics that the brokers use internally."""
-        found: set[str] = set()
+        topics: set[str] = set()
         for address in (await self.masters()).values():
             answer = await self.ask(address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
-            found.update(TopicList.from_json(answer.body).topicList)
-        return found
+            topics.update(TopicList.from_json(answer.body).topicList)
+        return topics
 
     async def groups(self) -> list[str]:
         """Consumer groups that the brokers know, without the brokers' own."""
-        found: set[str] = set()
+        group_names: set[str] = set()
         for address in (await self.masters()).values():
             answer = await self.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-            found.update(SubscriptionGroupTable.from_json(answer.body).subscriptionGroupTable)
-        return sorted(name for name in found if not is_system_group(name))
+            group_names.update(SubscriptionGroupTable.from_json(answer.body).subscriptionGroupTable)
+        return sorted(name for name in group_names if not is_system_group(name))
 
     async def check_group(self, group: str) -> None:
         """Raise NoSuchGroup if no broker knows the group or its dead letters."""
@@ -253,11 +253,11 @@ class Admin:
 
     async def groups_of(self, topic: str) -> list[str]:
         """Groups that consume or have consumed a topic."""
-        found: set[str] = set()
+        groups: set[str] = set()
         for address in (await self.masters_of(topic)).values():
             answer = await self.ask(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicHeader(topic=topic))
-            found.update(GroupList.from_json(answer.body).groupList)
-        return sorted(found)
+            groups.update(GroupList.from_json(answer.body).groupList)
+        return sorted(groups)
 
 
 def is_of_a_group(topic: str) -> bool:

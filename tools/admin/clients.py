@@ -37,20 +37,21 @@ _AT = click.option("-b", "--brokerAddr", "broker", metavar="HOST:PORT", help="As
 @_AT
 async def consumer_connection(calls: Admin, group: str, broker: str | None) -> Result:
     """Show the members of a consumer group and their subscriptions."""
-    found = await _consumers(calls, group, broker)
+    connections = await _consumers(calls, group, broker)
     lines = ["#ClientId  #ClientAddr  #Language  #Version"]
     lines += [
-        f"{one.clientId}  {one.clientAddr}  {one.language}  {version_name(one.version)}" for one in found.connectionSet
+        f"{entry.clientId}  {entry.clientAddr}  {entry.language}  {version_name(entry.version)}"
+        for entry in connections.connectionSet
     ]
     lines += ["", "Below is subscription:", "#Topic  #SubExpression"]
-    lines += [f"{topic}  {one.subString}" for topic, one in sorted(found.subscriptionTable.items())]
+    lines += [f"{topic}  {entry.subString}" for topic, entry in sorted(connections.subscriptionTable.items())]
     lines += [
         "",
-        f"ConsumeType: {found.consumeType}",
-        f"MessageModel: {found.messageModel}",
-        f"ConsumeFromWhere: {found.consumeFromWhere}",
+        f"ConsumeType: {connections.consumeType}",
+        f"MessageModel: {connections.messageModel}",
+        f"ConsumeFromWhere: {connections.consumeFromWhere}",
     ]
-    return Said(lines, json.loads(found.to_json()))
+    return Said(lines, json.loads(connections.to_json()))
 
 
 async def _consumers(calls: Admin, group: str, broker: str | None) -> ConsumerConnection:
@@ -58,10 +59,10 @@ async def _consumers(calls: Admin, group: str, broker: str | None) -> ConsumerCo
         header = ConsumerGroupHeader(consumerGroup=group)
         answer = await calls.ask(broker, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
         return ConsumerConnection.from_json(answer.body)
-    found = await calls.consumers(group)
-    if found is None:
+    connections = await calls.consumers(group)
+    if connections is None:
         raise AdminError(f"nobody consumes in group {group} now")
-    return found
+    return connections
 
 
 @command("producerConnection")
@@ -80,12 +81,12 @@ async def producer_connection(calls: Admin, group: str, topic: str) -> Result:
         rows = [
             {
                 "number": f"{number:04d}",
-                "client": one.clientId,
-                "address": one.clientAddr,
-                "language": one.language,
-                "version": version_name(one.version),
+                "client": client.clientId,
+                "address": client.clientAddr,
+                "language": client.language,
+                "version": version_name(client.version),
             }
-            for number, one in enumerate(ProducerConnection.from_json(answer.body).connectionSet, 1)
+            for number, client in enumerate(ProducerConnection.from_json(answer.body).connectionSet, 1)
         ]
         heads = {"number": "#", "client": "#ClientId", "address": "#ClientAddr", "language": "#Language"}
         return Table({**heads, "version": "#Version"}, rows)
@@ -100,14 +101,14 @@ async def producer(calls: Admin, broker: str) -> Result:
     rows = [
         {
             "group": group,
-            "clientId": one.clientId,
-            "remoteIP": one.remoteIP,
-            "language": one.language,
-            "version": one.version,
-            "lastUpdateTimestamp": one.lastUpdateTimestamp,
+            "clientId": client.clientId,
+            "remoteIP": client.remoteIP,
+            "language": client.language,
+            "version": client.version,
+            "lastUpdateTimestamp": client.lastUpdateTimestamp,
         }
         for group, several in sorted(table.items())
-        for one in several
+        for client in several
     ]
     lines = [
         f"producer group ({row['group']}) instance : "
@@ -155,30 +156,32 @@ async def consumer_status(calls: Admin, group: str, client_id: str | None, broke
                 f"client {client_id} of group {group} cannot be asked: not connected, or it does not answer"
             )
         return Said(_in_full(info), _plain(client_id, info))
-    found = [one async for one in running_infos(calls, group, broker, stacks=stacks)]
+    infos = [entry async for entry in running_infos(calls, group, broker, stacks=stacks)]
     lines = ["#Index  #ClientId  #Version  #Queues"]
     lines += [
         f"{number}  {client.clientId}  {version_name(client.version)}  {len(info.mqTable)}"
-        for number, (client, info) in enumerate(found, 1)
+        for number, (client, info) in enumerate(infos, 1)
     ]
-    same = len({tuple(sorted((one.topic, one.subString) for one in info.subscriptionSet)) for _, info in found}) <= 1
-    told = "Same subscription in the same group of consumer" if same else (
+    is_same = (
+        len({tuple(sorted((entry.topic, entry.subString) for entry in info.subscriptionSet)) for _, info in infos}) <= 1
+    )
+    verdict = "Same subscription in the same group of consumer" if is_same else (
         "WARN: Different subscription in the same group of consumer!!! Messages will be lost to some"
     )  # fmt: skip
-    return Said([*lines, "", told], [_plain(client.clientId, info) for client, info in found])
+    return Said([*lines, "", verdict], [_plain(client.clientId, info) for client, info in infos])
 
 
 def _plain(client_id: str, info: ConsumerRunningInfo) -> dict[str, Any]:
     queues = [
-        {"topic": queue.topic, "broker": queue.broker_name, "queue": queue.queue_id, **one.builtins()}
-        for queue, one in sorted(info.mqTable.items())
+        {"topic": queue.topic, "broker": queue.broker_name, "queue": queue.queue_id, **entry.builtins()}
+        for queue, entry in sorted(info.mqTable.items())
     ]
     return {
         "clientId": client_id,
         "properties": info.properties,
-        "subscriptions": {one.topic: one.subString for one in info.subscriptionSet},
+        "subscriptions": {entry.topic: entry.subString for entry in info.subscriptionSet},
         "queues": queues,
-        "status": {topic: one.builtins() for topic, one in info.statusTable.items()},
+        "status": {topic: entry.builtins() for topic, entry in info.statusTable.items()},
         **({"jstack": info.jstack} if info.jstack else {}),
     }
 
@@ -187,20 +190,22 @@ def _in_full(info: ConsumerRunningInfo) -> list[str]:
     lines = ["#Consumer Properties#"]
     lines += [f"{key:<40}: {value}" for key, value in sorted(info.properties.items())]
     lines += ["", "#Consumer Subscription#"]
-    lines += [f"{one.topic:<40}  {one.subString}" for one in sorted(info.subscriptionSet, key=lambda one: one.topic)]
+    lines += [
+        f"{entry.topic:<40}  {entry.subString}" for entry in sorted(info.subscriptionSet, key=lambda entry: entry.topic)
+    ]
     lines += ["", "#Consumer Offset#", "#Topic  #Broker Name  #QID  #Consumer Offset"]
     lines += [
-        f"{queue.topic}  {queue.broker_name}  {queue.queue_id}  {one.commitOffset}"
-        for queue, one in sorted(info.mqTable.items())
+        f"{queue.topic}  {queue.broker_name}  {queue.queue_id}  {entry.commitOffset}"
+        for queue, entry in sorted(info.mqTable.items())
     ]
     lines += ["", "#Consumer MQ Detail#", "#Topic  #Broker Name  #QID  #ProcessQueueInfo"]
-    for queue, one in sorted(info.mqTable.items()):
-        fields = ", ".join(f"{key}={value}" for key, value in one.builtins().items())
+    for queue, entry in sorted(info.mqTable.items()):
+        fields = ", ".join(f"{key}={value}" for key, value in entry.builtins().items())
         lines.append(f"{queue.topic}  {queue.broker_name}  {queue.queue_id}  {fields}")
     lines += ["", "#Consumer RT&TPS#", "#Topic  #Pull RT  #Pull TPS  #Consume RT  #ConsumeOK TPS  #ConsumeFailed TPS"]
     lines += [
-        f"{topic}  {one.pullRT:.2f}  {one.pullTPS:.2f}  {one.consumeRT:.2f}  {one.consumeOKTPS:.2f}"
-        f"  {one.consumeFailedTPS:.2f}"
-        for topic, one in sorted(info.statusTable.items())
+        f"{topic}  {entry.pullRT:.2f}  {entry.pullTPS:.2f}  {entry.consumeRT:.2f}  {entry.consumeOKTPS:.2f}"
+        f"  {entry.consumeFailedTPS:.2f}"
+        for topic, entry in sorted(info.statusTable.items())
     ]
     return [*lines, "", "#Consumer jstack#", info.jstack] if info.jstack else lines

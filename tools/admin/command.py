@@ -67,14 +67,14 @@ class AdminCommand(click.Command):
 
     answering: Answering
 
-    async def run(self, calls: Admin, **chosen: Any) -> Result:
+    async def run(self, calls: Admin, **given_options: Any) -> Result:
         """Run the command with these options; the others have their defaults. Raises AdminError."""
         options = self.make_context(self.name, [], resilient_parsing=True).params
         del options["namesrv"], options["as_json"]
-        unknown = chosen.keys() - options.keys()
+        unknown = given_options.keys() - options.keys()
         assert not unknown, f"{self.name} has no option {', '.join(unknown)}"
         try:
-            return await self.answering(calls, **{**options, **chosen})
+            return await self.answering(calls, **{**options, **given_options})
         except click.UsageError as error:
             raise AdminError(error.format_message()) from None
 
@@ -82,12 +82,12 @@ class AdminCommand(click.Command):
 def command(name: str) -> Callable[[Answering | Yielding], AdminCommand]:
     """Turn a function of (calls, **options) into a click command. Its docstring is the help."""
 
-    def made(function: Answering | Yielding) -> AdminCommand:
+    def decorate(function: Answering | Yielding) -> AdminCommand:
         @functools.wraps(function)
-        def run(namesrv: str | None, as_json: bool, **chosen: Any) -> None:
+        def run(namesrv: str | None, as_json: bool, **options: Any) -> None:
             import trio
 
-            trio.run(_run, function, namesrv, as_json, chosen)
+            trio.run(_run, function, namesrv, as_json, options)
 
         for option in (
             click.option("--json", "as_json", is_flag=True, help="One JSON object a line."),
@@ -95,16 +95,16 @@ def command(name: str) -> Callable[[Answering | Yielding], AdminCommand]:
         ):
             run = option(run)
         names = {"help_option_names": ["-h", "--help"]}
-        done = click.command(name, cls=AdminCommand, context_settings=names)(run)
-        done.answering = cast(Answering, function)
-        return done
+        result = click.command(name, cls=AdminCommand, context_settings=names)(run)
+        result.answering = cast(Answering, function)
+        return result
 
-    return made
+    return decorate
 
 
-async def _run(function: Answering | Yielding, namesrv: str | None, as_json: bool, chosen: dict[str, Any]) -> None:
+async def _run(function: Answering | Yielding, namesrv: str | None, as_json: bool, options: dict[str, Any]) -> None:
     async with connected(namesrv) as calls:
-        answer = function(calls, **chosen)
+        answer = function(calls, **options)
         if isinstance(answer, AsyncIterator):
             async for result in answer:
                 show(result, as_json=as_json)
@@ -134,8 +134,8 @@ def show(result: Result, *, as_json: bool) -> None:
         for line in result.lines:
             click.echo(line)
     elif isinstance(result.data, list):
-        for one in result.data:
-            print_json(one)
+        for item in result.data:
+            print_json(item)
     elif result.data is not None:
         print_json(result.data)
 
@@ -143,7 +143,7 @@ def show(result: Result, *, as_json: bool) -> None:
 def _print_columns(table: Table) -> None:
     lines = [list(table.heads.values())] if table.heads else []
     lines += [[_cell(row.get(key, "")) for key in table.heads] for row in table.rows]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(table.heads))]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(table.heads))]
     for line in lines:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
     for text in table.after:

@@ -37,20 +37,20 @@ def signer(environment: Mapping[str, str]) -> list[Signer]:
         return []
     from rocketlet.access.account_files import read_credentials  # yaml takes 40 ms to import
 
-    found = read_credentials(str(path), path.read_bytes())
-    return [Signer(found.access_key, found.secret_key)]
+    credentials = read_credentials(str(path), path.read_bytes())
+    return [Signer(credentials.access_key, credentials.secret_key)]
 
 
 def pool_of(environment: Mapping[str, str]) -> PoolConfig:
     """The settings of connections."""
     if not is_true(environment.get(TLS_VARIABLE, "")):
         return PoolConfig()
-    found = {name: environment.get(variable, "") for name, variable in TLS_VARIABLES.items()}
+    files = {name: environment.get(variable, "") for name, variable in TLS_VARIABLES.items()}
     return PoolConfig(
         use_tls=True,
-        tls_auth_server=bool(found["tls_ca_file"]),
-        tls_trust_path=found["tls_ca_file"],
-        tls_cert_path=found["tls_cert_file"],
-        tls_key_path=found["tls_key_file"],
-        tls_server_name=found["tls_server_name"],
+        tls_auth_server=bool(files["tls_ca_file"]),
+        tls_trust_path=files["tls_ca_file"],
+        tls_cert_path=files["tls_cert_file"],
+        tls_key_path=files["tls_key_file"],
+        tls_server_name=files["tls_server_name"],
     )

@@ -52,13 +52,13 @@ async def export_metadata(
     for address in (await brokers_chosen(calls, broker, cluster)).values():
         topics |= await _topics_of(calls, address, special)
         groups |= await _groups_of(calls, address)
-    found: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
     if not only_groups:
-        found["topicConfigTable"] = topics
+        metadata["topicConfigTable"] = topics
     if not only_topics:
-        found["subscriptionGroupTable"] = groups
+        metadata["subscriptionGroupTable"] = groups
     name = "topic" if only_topics else "subscriptionGroup" if only_groups else "metadata"
-    return _written(folder, name, {"exportTime": system_clock(), **found})
+    return _written(folder, name, {"exportTime": system_clock(), **metadata})
 
 
 async def _topics_of(calls: Admin, address: str, special: bool) -> dict[str, Any]:
@@ -85,8 +85,8 @@ async def export_configs(calls: Admin, cluster: str, folder: str) -> Result:
     """Export the settings of all masters of a cluster as JSON."""
     brokers: dict[str, Any] = {}
     for name, address in (await calls.masters(cluster)).items():
-        found = await settings_of(calls, address, RequestCode.GET_BROKER_CONFIG)
-        brokers[name] = {key: found[key] for key in _CONFIGS if key in found}
+        settings = await settings_of(calls, address, RequestCode.GET_BROKER_CONFIG)
+        brokers[name] = {key: settings[key] for key in _CONFIGS if key in settings}
     table = (await calls.cluster()).brokerAddrTable
     everybody = sum(len(table[name].brokerAddrs) for name in brokers)
     scale = {
@@ -104,51 +104,54 @@ async def export_metrics(calls: Admin, cluster: str, folder: str) -> Result:
     """Export the load of the masters of a cluster as JSON."""
     report: dict[str, Any] = {}
     for name, address in (await calls.masters(cluster)).items():
-        told = await runtime_info(calls, address)
+        info = await runtime_info(calls, address)
         rates = await _rates(calls, cluster, address)
         report[name] = {
-            "runtimeEnv": {key: told[key] for key in ("cpuNum", "totalMemKBytes", "appVersion") if key in told},
+            "runtimeEnv": {key: info[key] for key in ("cpuNum", "totalMemKBytes", "appVersion") if key in info},
             "runtimeVersion": {
-                "rocketmqVersion": told.get("brokerVersionDesc", ""),
+                "rocketmqVersion": info.get("brokerVersionDesc", ""),
                 "clientInfo": await _client_versions(calls, address),
             },
             "runtimeQuota": {
-                "diskRatio": {key: told.get(key, "") for key in ("commitLogDiskRatio", "consumeQueueDiskRatio")},
+                "diskRatio": {key: info.get(key, "") for key in ("commitLogDiskRatio", "consumeQueueDiskRatio")},
                 "topicSize": len(await _topics_of(calls, address, special=False)),
                 "groupSize": len(await _groups_of(calls, address)),
-                "messageAverageSize": told.get("putMessageAverageSize", ""),
-                "tps": {f"{what}Tps": rate for what, (rate, _) in rates.items()},
-                "oneDayNum": {f"{_one_day(what)}Num": count for what, (_, count) in rates.items()},
+                "messageAverageSize": info.get("putMessageAverageSize", ""),
+                "tps": {f"{direction}Tps": rate for direction, (rate, _) in rates.items()},
+                "oneDayNum": {f"{_one_day(direction)}Num": count for direction, (_, count) in rates.items()},
             },
         }
-    quotas = [one["runtimeQuota"] for one in report.values()]
+    quotas = [broker_report["runtimeQuota"] for broker_report in report.values()]
     total = {
         "totalTps": {
-            f"total{key[0].upper()}{key[1:]}": sum(one["tps"][key] for one in quotas) for key in _keys(quotas, "tps")
+            f"total{key[0].upper()}{key[1:]}": sum(broker_report["tps"][key] for broker_report in quotas)
+            for key in _keys(quotas, "tps")
         },
-        "totalOneDayNum": {key: sum(one["oneDayNum"][key] for one in quotas) for key in _keys(quotas, "oneDayNum")},
+        "totalOneDayNum": {
+            key: sum(broker_report["oneDayNum"][key] for broker_report in quotas) for key in _keys(quotas, "oneDayNum")
+        },
     }
     return _written(folder, "metrics", {"evaluateReport": report, "totalData": total})
 
 
-def _keys(quotas: list[dict[str, Any]], of: str) -> list[str]:
-    return list(quotas[0][of]) if quotas else []
+def _keys(quotas: list[dict[str, Any]], part: str) -> list[str]:
+    return list(quotas[0][part]) if quotas else []
 
 
-def _one_day(what: str) -> str:
-    return what.replace("In", "OneDayIn").replace("Out", "OneDayOut")
+def _one_day(name: str) -> str:
+    return name.replace("In", "OneDayIn").replace("Out", "OneDayOut")
 
 
 async def _rates(calls: Admin, cluster: str, address: str) -> dict[str, tuple[float, int]]:
     """Messages a second and a day: all in, all out, delayed and transactional ones in."""
-    wanted = {
+    statistics = {
         "normalIn": ("BROKER_PUT_NUMS", cluster),
         "normalOut": ("BROKER_GET_NUMS", cluster),
         "transIn": ("TOPIC_PUT_NUMS", HALF_TOPIC),
         "scheduleIn": ("TOPIC_PUT_NUMS", SCHEDULE_TOPIC),
     }
-    found = {}
-    for what, (name, key) in wanted.items():
+    rates = {}
+    for direction, (name, key) in statistics.items():
         header = ViewBrokerStatsHeader(statsName=name, statsKey=key)
         try:
             stats = BrokerStatsData.from_json(
@@ -156,16 +159,16 @@ async def _rates(calls: Admin, cluster: str, address: str) -> dict[str, tuple[fl
             )
         except AdminRefused:
             stats = BrokerStatsData()  # nothing was ever counted
-        found[what] = (stats.statsMinute.tps, stats.statsDay.sum or stats.statsHour.sum)
-    return found
+        rates[direction] = (stats.statsMinute.tps, stats.statsDay.sum or stats.statsHour.sum)
+    return rates
 
 
 async def _client_versions(calls: Admin, address: str) -> list[str]:
-    found = set()
+    versions = set()
     for group in await _groups_of(calls, address):
         members = await calls.consumers(group)
-        found |= {f"{one.language}%{one.version}" for one in members.connectionSet} if members else set()
-    return sorted(found)
+        versions |= {f"{client.language}%{client.version}" for client in members.connectionSet} if members else set()
+    return sorted(versions)
 
 
 def _written(folder: str, name: str, value: dict[str, Any]) -> Said:

@@ -87,9 +87,9 @@ async def update_sub_group(
     names = ["groupName", "consumeEnable", "consumeFromMinEnable", "consumeBroadcastEnable", "retryQueueNums",
              "retryMaxTimes", "brokerId", "whichBrokerWhenConsumeSlowly", "notifyConsumerIdsChangedEnable"]  # fmt: skip
     names += ["consumeMessageOrderly"] if orderly is not None else []
-    said = ", ".join(f"{name}={_word(fields[name])}" for name in names)
+    settings = ", ".join(f"{name}={_word(fields[name])}" for name in names)
     lines = [f"create subscription group to {address} success." for address in brokers.values()]
-    return Said([*lines, f"SubscriptionGroupConfig [{said}]"], {"brokers": list(brokers.values()), **fields})
+    return Said([*lines, f"SubscriptionGroupConfig [{settings}]"], {"brokers": list(brokers.values()), **fields})
 
 
 def _word(value: Any) -> str:
@@ -108,8 +108,8 @@ async def delete_sub_group(calls: Admin, broker: str | None, cluster: str | None
     lines = []
     for address in (await brokers_chosen(calls, broker, cluster)).values():
         await calls.ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
-        where = f"in cluster [{cluster}] " if cluster else ""
-        lines.append(f"delete subscription group [{group}] from broker [{address}] {where}success.")
+        place = f"in cluster [{cluster}] " if cluster else ""
+        lines.append(f"delete subscription group [{group}] from broker [{address}] {place}success.")
     if cluster:
         lines += await deleted(calls, cluster, retry_topic(group))
         lines += await deleted(calls, cluster, dlq_topic(group))
@@ -152,11 +152,11 @@ async def consumer_progress(calls: Admin, group: str | None, show_client: bool) 
             {
                 "group": name,
                 "count": len(ours),
-                "version": version_name(max((one.version for one in ours), default=0)) if ours else "OFFLINE",
+                "version": version_name(max((entry.version for entry in ours), default=0)) if ours else "OFFLINE",
                 "type": _kind(members.consumeType) if members else "",
                 "model": members.messageModel if members else "",
                 "tps": int(stats.consumeTps),
-                "diff": sum(lag(one) for one in stats.offsetTable.values()),
+                "diff": sum(lag(entry) for entry in stats.offsetTable.values()),
             }
         )
     rows.sort(key=lambda row: -int(str(row["diff"])))
@@ -172,9 +172,9 @@ async def consumer_progress(calls: Admin, group: str | None, show_client: bool) 
     return Table(heads, rows)
 
 
-def lag(one: OffsetWrapper) -> int:
+def lag(offsets: OffsetWrapper) -> int:
     """Messages not consumed yet; never negative, even if the broker is just deleting messages."""
-    return max(0, one.brokerOffset - one.consumerOffset)
+    return max(0, offsets.brokerOffset - offsets.consumerOffset)
 
 
 def _kind(consume_type: str) -> str:
@@ -203,12 +203,12 @@ def _rows(table: dict[MessageQueue, OffsetWrapper]) -> list[dict[str, Any]]:
             "topic": queue.topic,
             "broker": queue.broker_name,
             "queue": queue.queue_id,
-            "brokerOffset": one.brokerOffset,
-            "consumerOffset": one.consumerOffset,
-            "diff": lag(one),
-            "lastTime": wire_time(one.lastTimestamp, none="N/A"),
+            "brokerOffset": offsets.brokerOffset,
+            "consumerOffset": offsets.consumerOffset,
+            "diff": lag(offsets),
+            "lastTime": wire_time(offsets.lastTimestamp, none="N/A"),
         }
-        for queue, one in sorted(table.items())
+        for queue, offsets in sorted(table.items())
     ]
 
 
@@ -217,11 +217,11 @@ def _total(rows: list[dict[str, Any]]) -> int:
 
 
 async def _clients_by_queue(calls: Admin, group: str) -> dict[tuple[str, str, int], str]:
-    found = {}
+    result = {}
     async for client, info in running_infos(calls, group):
         for queue in info.mqTable:
-            found[(queue.topic, queue.broker_name, queue.queue_id)] = client.clientId.partition("@")[0]
-    return found
+            result[(queue.topic, queue.broker_name, queue.queue_id)] = client.clientId.partition("@")[0]
+    return result
 
 
 @command("brokerConsumeStats")

@@ -35,7 +35,7 @@ async def cluster_list(calls: Admin, more: bool, interval: int | None) -> AsyncI
     import trio
 
     while True:
-        rows = [_totals(*one) if more else _state(*one) for one in await _all_brokers(calls)]
+        rows = [_totals(*broker) if more else _state(*broker) for broker in await _all_brokers(calls)]
         heads = _TOTALS if more else _STATE
         yield Table(heads, rows)
         if interval is None:
@@ -68,12 +68,12 @@ _Found = tuple[str, str, int, str, dict[str, str]]
 
 async def _all_brokers(calls: Admin) -> list[_Found]:
     info = await calls.cluster()
-    found = []
+    brokers = []
     for cluster, names in sorted(info.clusterAddrTable.items()):
         for name in sorted(names):
             for number, address in sorted(info.brokerAddrTable[name].brokerAddrs.items()):
-                found.append((cluster, name, number, address, await runtime_info(calls, address)))
-    return found
+                brokers.append((cluster, name, number, address, await runtime_info(calls, address)))
+    return brokers
 
 
 async def runtime_info(calls: Admin, address: str) -> dict[str, str]:
@@ -81,44 +81,44 @@ async def runtime_info(calls: Admin, address: str) -> dict[str, str]:
     return KVTable.from_json((await calls.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
 
 
-def _state(cluster: str, name: str, number: int, address: str, told: dict[str, str]) -> dict[str, Any]:
-    earliest = int(told.get("earliestMessageTimeStamp") or 0)
+def _state(cluster: str, name: str, number: int, address: str, info: dict[str, str]) -> dict[str, Any]:
+    earliest = int(info.get("earliestMessageTimeStamp") or 0)
     return {
         "cluster": cluster,
         "broker": name,
         "id": number,
         "address": address,
-        "version": told.get("brokerVersionDesc", ""),
-        "in": f"{first_number(told, 'putTps'):.2f}({_load(told, 'send')})",
-        "out": f"{first_number(told, 'getTransferedTps'):.2f}({_load(told, 'pull')})",
-        "wait": told.get("pageCacheLockTimeMills", "0"),
+        "version": info.get("brokerVersionDesc", ""),
+        "in": f"{first_number(info, 'putTps'):.2f}({_load(info, 'send')})",
+        "out": f"{first_number(info, 'getTransferedTps'):.2f}({_load(info, 'pull')})",
+        "wait": info.get("pageCacheLockTimeMills", "0"),
         "hours": round((system_clock() - earliest) / _HOUR_MS, 2) if earliest > 0 else 0.0,
-        "space": f"{float(told.get('commitLogDiskRatio') or 0):.4f}",
+        "space": f"{float(info.get('commitLogDiskRatio') or 0):.4f}",
     }
 
 
-def _load(told: dict[str, str], what: str) -> str:
-    size = told.get(f"{what}ThreadPoolQueueSize", "0")
-    return f"{size},{told.get(f'{what}ThreadPoolQueueHeadWaitTimeMills', '0')}ms"
+def _load(info: dict[str, str], kind: str) -> str:
+    size = info.get(f"{kind}ThreadPoolQueueSize", "0")
+    return f"{size},{info.get(f'{kind}ThreadPoolQueueHeadWaitTimeMills', '0')}ms"
 
 
-def first_number(told: dict[str, str], key: str) -> float:
+def first_number(info: dict[str, str], key: str) -> float:
     """The first of numbers in a row: those of the last ten seconds."""
-    words = told.get(key, "").split()
+    words = info.get(key, "").split()
     return float(words[0]) if words else 0.0
 
 
-def _totals(cluster: str, name: str, number: int, address: str, told: dict[str, str]) -> dict[str, Any]:
-    def of(kind: str, moment: str) -> int:
-        return int(told.get(f"msg{kind}Total{moment}") or 0)
+def _totals(cluster: str, name: str, number: int, address: str, info: dict[str, str]) -> dict[str, Any]:
+    def count(kind: str, moment: str) -> int:
+        return int(info.get(f"msg{kind}Total{moment}") or 0)
 
     return {
         "cluster": cluster,
         "broker": name,
-        "inYesterday": of("Put", "TodayMorning") - of("Put", "YesterdayMorning"),
-        "outYesterday": of("Get", "TodayMorning") - of("Get", "YesterdayMorning"),
-        "inToday": of("Put", "TodayNow") - of("Put", "TodayMorning"),
-        "outToday": of("Get", "TodayNow") - of("Get", "TodayMorning"),
+        "inYesterday": count("Put", "TodayMorning") - count("Put", "YesterdayMorning"),
+        "outYesterday": count("Get", "TodayMorning") - count("Get", "YesterdayMorning"),
+        "inToday": count("Put", "TodayNow") - count("Put", "TodayMorning"),
+        "outToday": count("Get", "TodayNow") - count("Get", "TodayMorning"),
     }
 
 
@@ -130,10 +130,10 @@ async def broker_status(calls: Admin, broker: str | None, cluster: str | None) -
     one_of(broker, cluster)
     lines, rows = [], []
     for address in (await brokers_chosen(calls, broker, cluster)).values():
-        told = await runtime_info(calls, address)
-        before = f"{address:<24}  " if cluster else ""
-        lines += [f"{before}{key:<32}: {value}" for key, value in sorted(told.items())]
-        rows.append({"broker": address, **dict(sorted(told.items()))})
+        info = await runtime_info(calls, address)
+        prefix = f"{address:<24}  " if cluster else ""
+        lines += [f"{prefix}{key:<32}: {value}" for key, value in sorted(info.items())]
+        rows.append({"broker": address, **dict(sorted(info.items()))})
     return Said(lines, rows)
 
 
@@ -151,9 +151,9 @@ async def add_write_perm(calls: Admin, broker: str) -> Result:
     return await _write_permission(calls, broker, "add")
 
 
-async def _write_permission(calls: Admin, broker: str, what: str) -> Said:
+async def _write_permission(calls: Admin, broker: str, action: str) -> Said:
     lines, rows = [], []
-    wipe = what == "wipe"
+    wipe = action == "wipe"
     code = RequestCode.WIPE_WRITE_PERM_OF_BROKER if wipe else RequestCode.ADD_WRITE_PERM_OF_BROKER
     for address in calls.namesrvs:
         ext = (await calls.ask(address, code, WritePermHeader(brokerName=broker))).ext
@@ -162,7 +162,7 @@ async def _write_permission(calls: Admin, broker: str, what: str) -> Said:
             if wipe
             else from_ext(AddWritePermAnswerHeader, ext).addTopicCount
         )
-        lines.append(f"{what} write perm of broker[{broker}] in name server[{address}] OK, {count}")
+        lines.append(f"{action} write perm of broker[{broker}] in name server[{address}] OK, {count}")
         rows.append({"namesrv": address, "broker": broker, "topics": count})
     return Said(lines, rows)
 
@@ -210,9 +210,9 @@ async def stats_all(calls: Admin, active: bool, topic: str | None) -> Result:
     for name in [topic] if topic else await calls.topics():
         if is_of_a_group(name) and not topic:
             continue
-        came = await _counted(calls, name, "TOPIC_PUT_NUMS", name)
+        put_stats = await _counted(calls, name, "TOPIC_PUT_NUMS", name)
         groups = await calls.groups_of(name)
-        base = {"topic": name, "inTps": came.statsMinute.tps, "inDay": _of_the_day(came)}
+        base = {"topic": name, "inTps": put_stats.statsMinute.tps, "inDay": _of_the_day(put_stats)}
         for group in groups:
             went = await _counted(calls, name, "GROUP_GET_NUMS", f"{name}@{group}")
             row = {"group": group, "diff": await _lag_in(calls, group, name), "outTps": went.statsMinute.tps}
@@ -239,16 +239,18 @@ async def _counted(calls: Admin, topic: str, name: str, key: str) -> BrokerStats
     for address in (await calls.masters_of(topic)).values():
         header = ViewBrokerStatsHeader(statsName=name, statsKey=key)
         try:
-            one = BrokerStatsData.from_json((await calls.ask(address, RequestCode.VIEW_BROKER_STATS_DATA, header)).body)
+            stats = BrokerStatsData.from_json(
+                (await calls.ask(address, RequestCode.VIEW_BROKER_STATS_DATA, header)).body
+            )
         except AdminRefused:
             continue  # nothing was ever counted there
-        for mine, theirs in (
-            (joined.statsMinute, one.statsMinute),
-            (joined.statsHour, one.statsHour),
-            (joined.statsDay, one.statsDay),
+        for total, theirs in (
+            (joined.statsMinute, stats.statsMinute),
+            (joined.statsHour, stats.statsHour),
+            (joined.statsDay, stats.statsDay),
         ):
-            mine.sum += theirs.sum
-            mine.tps += theirs.tps
+            total.sum += theirs.sum
+            total.tps += theirs.tps
     return joined
 
 
@@ -259,4 +261,4 @@ def _of_the_day(stats: BrokerStatsData) -> int:
 
 async def _lag_in(calls: Admin, group: str, topic: str) -> int:
     table = (await calls.consume_stats(group)).offsetTable
-    return sum(lag(one) for queue, one in table.items() if queue.topic in (topic, retry_topic(group)))
+    return sum(lag(offsets) for queue, offsets in table.items() if queue.topic in (topic, retry_topic(group)))

@@ -39,9 +39,9 @@ async def print_msg(
 ) -> AsyncIterator[Result]:
     """Print the messages of a topic, queue by queue."""
     for queue, address in (await queues_of(calls, topic)).items():
-        first, behind = await span(calls, address, queue, begin, end)
-        yield Said([f"minOffset={first}, maxOffset={behind}, {_text(queue)}"], None)
-        async for message in pulled(calls, address, queue, first, behind, tags):
+        first, end_offset = await span(calls, address, queue, begin, end)
+        yield Said([f"minOffset={first}, maxOffset={end_offset}, {_text(queue)}"], None)
+        async for message in pulled(calls, address, queue, first, end_offset, tags):
             if _is_within(message, begin, end):
                 yield Said([line_of(message, body=body)], row_of(message))
         yield Said(["-" * 56], None)
@@ -73,9 +73,9 @@ async def print_msg_by_queue(
 ) -> AsyncIterator[Result]:  # fmt: skip
     """Print the messages of one queue, or count them by tag."""
     queue, address = await _queue(calls, topic, broker, queue_id)
-    first, behind = await span(calls, address, queue, begin, end)
+    first, end_offset = await span(calls, address, queue, begin, end)
     by_tag: Counter[str] = Counter()
-    async for message in pulled(calls, address, queue, first, behind, tags):
+    async for message in pulled(calls, address, queue, first, end_offset, tags):
         if _is_within(message, begin, end):
             by_tag[message.tags or "NO_TAG"] += 1
             if show:
@@ -112,17 +112,17 @@ async def consume_message(
     """Print the next messages of a topic or a queue. No group's offsets change."""
     if (queue_id is not None and not broker) or (offset is not None and queue_id is None):
         raise click.UsageError("-i needs -b, and -o needs -i")
-    left = most
+    remaining = most
     for queue, address in (await queues_of(calls, topic)).items():
         if (broker and queue.broker_name != broker) or (queue_id is not None and queue.queue_id != queue_id):
             continue
-        first, behind = await span(calls, address, queue, begin, end)
+        first, end_offset = await span(calls, address, queue, begin, end)
         first = max(first, offset or 0)
-        async for message in pulled(calls, address, queue, first, behind):
-            if left and _is_within(message, begin, end):
-                left -= 1
+        async for message in pulled(calls, address, queue, first, end_offset):
+            if remaining and _is_within(message, begin, end):
+                remaining -= 1
                 yield Said([line_of(message)], row_of(message))
-        yield Said([f"{_text(queue)} print msg finished. offset={behind}"], None)
+        yield Said([f"{_text(queue)} print msg finished. offset={end_offset}"], None)
 
 
 @command("sendMessage")

@@ -49,24 +49,29 @@ async def start_monitoring(
 
 async def _troubles(calls: Admin, group: str, messages: int, seconds: int) -> list[dict[str, Any]]:
     table = (await calls.consume_stats(group)).offsetTable
-    found: list[dict[str, Any]] = []
+    troubles: list[dict[str, Any]] = []
     by_topic: dict[str, tuple[int, int]] = {}
-    for queue, one in table.items():
-        behind, oldest = by_topic.get(queue.topic, (0, 0))
-        age = system_clock() - one.lastTimestamp if lag(one) and one.lastTimestamp > 0 else 0
-        by_topic[queue.topic] = (behind + lag(one), max(oldest, age // 1000))
-    for topic, (behind, age) in sorted(by_topic.items()):
-        if behind > messages or age > seconds:
-            found.append({"trouble": "undone", "group": group, "topic": topic, "messages": behind, "seconds": age})
+    for queue, offsets in table.items():
+        group_lag, oldest = by_topic.get(queue.topic, (0, 0))
+        age = system_clock() - offsets.lastTimestamp if lag(offsets) and offsets.lastTimestamp > 0 else 0
+        by_topic[queue.topic] = (group_lag + lag(offsets), max(oldest, age // 1000))
+    for topic, (group_lag, age) in sorted(by_topic.items()):
+        if group_lag > messages or age > seconds:
+            troubles.append(
+                {"trouble": "undone", "group": group, "topic": topic, "messages": group_lag, "seconds": age}
+            )
     try:
         infos = [info async for _, info in running_infos(calls, group)]
     except AdminError:
-        return found  # no member is online, and an idle group is no trouble
-    return found + _disagreements(group, infos)
+        return troubles  # no member is online, and an idle group is no trouble
+    return troubles + _disagreements(group, infos)
 
 
 def _disagreements(group: str, infos: list[ConsumerRunningInfo]) -> list[dict[str, Any]]:
-    kinds = {tuple(sorted((one.topic, one.subString) for one in info.subscriptionSet)) for info in infos}
+    kinds = {
+        tuple(sorted((subscription.topic, subscription.subString) for subscription in info.subscriptionSet))
+        for info in infos
+    }
     if len(kinds) > 1:
         return [{"trouble": "different subscriptions", "group": group, "kinds": len(kinds)}]
     return []

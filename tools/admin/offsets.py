@@ -50,10 +50,10 @@ class Moved:
 @click.option("-c", "--cplus", is_flag=True, help="Its members are C++ clients.")
 async def reset_offset_by_time(calls: Admin, group: str, topic: str, at: int, force: bool, cplus: bool) -> Result:
     """Reset the offsets of a group to a point in time; running members follow without a restart."""
-    said = (
+    text = (
         f"rollback consumer offset by specified consumerGroup[{group}], topic[{topic}], force[{str(force).lower()}], "
     )
-    return await _moved(calls, group, topic, at, force, cplus=cplus, said=f"{said}timestamp(long)[{at}]")
+    return await _moved(calls, group, topic, at, force, cplus=cplus, summary=f"{text}timestamp(long)[{at}]")
 
 
 @command("skipAccumulatedMessage")
@@ -66,26 +66,26 @@ async def skip_accumulated_message(calls: Admin, group: str, topic: str, force: 
 
 
 async def _moved(
-    calls: Admin, group: str, topic: str, at: int, force: bool, *, cplus: bool = False, said: str = ""
+    calls: Admin, group: str, topic: str, timestamp: int, force: bool, *, cplus: bool = False, summary: str = ""
 ) -> Result:
     try:
-        table = await _by_broker(calls, group, topic, at, force, cplus)
+        table = await _by_broker(calls, group, topic, timestamp, force, cplus)
     except AdminRefused as refused:
         if refused.code != ResponseCode.CONSUMER_NOT_ONLINE:
             raise
-        return _by_hand_table(await _by_hand(calls, group, topic, at, force), said)
+        return _by_hand_table(await _by_hand(calls, group, topic, timestamp, force), summary)
     rows = [
         {"broker": queue.broker_name, "queue": queue.queue_id, "offset": offset}
         for queue, offset in sorted(table.items())
     ]
     heads = {"broker": "#brokerName", "queue": "#queueId", "offset": "#offset"}
-    return Table(heads, rows, [said] if said else [])
+    return Table(heads, rows, [summary] if summary else [])
 
 
 async def _by_broker(
-    calls: Admin, group: str, topic: str, at: int, force: bool, cplus: bool
+    calls: Admin, group: str, topic: str, timestamp: int, force: bool, cplus: bool
 ) -> dict[MessageQueue, int]:
-    header = ResetOffsetHeader(timestamp=at, topic=topic, group=group, isForce=force)
+    header = ResetOffsetHeader(timestamp=timestamp, topic=topic, group=group, isForce=force)
     language = Language.CPP if cplus else None
     table: dict[MessageQueue, int] = {}
     for address in (await calls.masters_of(topic)).values():
@@ -97,15 +97,15 @@ async def _by_broker(
     return table
 
 
-async def _by_hand(calls: Admin, group: str, topic: str, at: int, force: bool) -> list[Moved]:
+async def _by_hand(calls: Admin, group: str, topic: str, timestamp: int, force: bool) -> list[Moved]:
     moved = []
     for name, address in (await calls.masters_of(topic)).items():
         positions = await _positions(calls, name, address, group, topic)
         for queue, (end, consumed) in sorted(positions.items()):
             time_offset = (
                 await calls.brokers.max_offset(address, queue)
-                if at == END
-                else await calls.brokers.offset_at(address, queue, at)
+                if timestamp == END
+                else await calls.brokers.offset_at(address, queue, timestamp)
             )
             now_at = consumed
             if force or time_offset <= consumed:
@@ -124,27 +124,27 @@ async def _positions(
     header = GetConsumeStatsHeader(consumerGroup=group, topic=topic)
     stats = ConsumeStats.from_json((await calls.ask(address, RequestCode.GET_CONSUME_STATS, header)).body)
     if stats.offsetTable:
-        return {queue: (one.brokerOffset, one.consumerOffset) for queue, one in stats.offsetTable.items()}
+        return {queue: (offsets.brokerOffset, offsets.consumerOffset) for queue, offsets in stats.offsetTable.items()}
     answer = await calls.ask(address, RequestCode.GET_TOPIC_STATS_INFO, TopicHeader(topic=topic))
     table = TopicStatsTable.from_json(answer.body).offsetTable
-    return {queue: (one.maxOffset, 0) for queue, one in table.items() if queue.broker_name == broker_name}
+    return {queue: (offsets.maxOffset, 0) for queue, offsets in table.items() if queue.broker_name == broker_name}
 
 
-def _by_hand_table(moved: list[Moved], said: str) -> Table:
+def _by_hand_table(moved: list[Moved], summary: str) -> Table:
     rows = [
         {
-            "broker": one.queue.broker_name,
-            "queue": one.queue.queue_id,
-            "brokerOffset": one.broker_offset,
-            "consumerOffset": one.consumer_offset,
-            "timestampOffset": one.time_offset,
-            "rollbackOffset": one.now_at,
+            "broker": move.queue.broker_name,
+            "queue": move.queue.queue_id,
+            "brokerOffset": move.broker_offset,
+            "consumerOffset": move.consumer_offset,
+            "timestampOffset": move.time_offset,
+            "rollbackOffset": move.now_at,
         }
-        for one in moved
+        for move in moved
     ]
     heads = {key: f"#{key}" for key in ("brokerOffset", "consumerOffset", "timestampOffset", "rollbackOffset")}
-    after = [said] if said else []
-    return Table({"broker": "#brokerName", "queue": "#queueId", **heads}, rows, after)
+    footer = [summary] if summary else []
+    return Table({"broker": "#brokerName", "queue": "#queueId", **heads}, rows, footer)
 
 
 @command("cloneGroupOffset")
@@ -156,7 +156,7 @@ async def clone_group_offset(calls: Admin, source: str, target: str, topic: str,
     """Copy the offsets of one group to another."""
     masters = await calls.masters_of(topic)
     table = (await calls.consume_stats(source)).offsetTable
-    queues = {queue: one.consumerOffset for queue, one in table.items() if queue.topic == topic}
+    queues = {queue: offsets.consumerOffset for queue, offsets in table.items() if queue.topic == topic}
     if not queues:
         raise AdminError(f"group {source} has not consumed topic {topic}")
     for queue, offset in queues.items():

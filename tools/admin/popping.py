@@ -93,14 +93,14 @@ async def in_flight(calls: Admin, broker: str | None, cluster: str | None, topic
     one_of(broker, cluster)
     rows = []
     for name, address in (await brokers_chosen(calls, broker, cluster)).items():
-        table = await _asked(calls, address, topic, group)
+        table = await _ask_broker(calls, address, topic, group)
         rows += [
             {
-                "topic": one.topic, "group": one.group, "broker": name, "queue": one.queueId,
-                "invisible": one.invisible, "due": one.due, "held": one.held, "next": one.nextOffset,
-                "waiting": one.waiting,
+                "topic": entry.topic, "group": entry.group, "broker": name, "queue": entry.queueId,
+                "invisible": entry.invisible, "due": entry.due, "held": entry.held, "next": entry.nextOffset,
+                "waiting": entry.waiting,
             }
-            for one in sorted(table.queues, key=lambda one: (one.topic, one.group, one.queueId))
+            for entry in sorted(table.queues, key=lambda entry: (entry.topic, entry.group, entry.queueId))
         ]  # fmt: skip
     return Table(IN_FLIGHT, rows)
 
@@ -114,7 +114,7 @@ async def delayed_messages(calls: Admin, broker: str | None, cluster: str | None
     one_of(broker, cluster)
     rows = []
     for name, address in (await brokers_chosen(calls, broker, cluster)).items():
-        timers = (await _asked(calls, address, "", "")).timers
+        timers = (await _ask_broker(calls, address, "", "")).timers
         rows.append({
             "broker": name, "pending": timers.pending,
             "next": wire_time(timers.nextDue) if timers.pending else "-",
@@ -124,6 +124,6 @@ async def delayed_messages(calls: Admin, broker: str | None, cluster: str | None
     return Table(DELAYED, rows)
 
 
-async def _asked(calls: Admin, address: str, topic: str, group: str) -> InFlightTable:
+async def _ask_broker(calls: Admin, address: str, topic: str, group: str) -> InFlightTable:
     answer = await calls.ask(address, RequestCode.SHOW_IN_FLIGHT, InFlightHeader(topic, group))
     return InFlightTable.from_json(answer.body)

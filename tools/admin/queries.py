@@ -46,11 +46,11 @@ async def query_msg_by_id(
     """Find a message by its offset id."""
     lines: list[str] = []
     rows: list[dict[str, Any]] = []
-    for one in (part.strip() for part in message_id.split(",")):
+    for single_id in (part.strip() for part in message_id.split(",")):
         try:
-            message, _ = await by_offset_id(calls, one)
+            message, _ = await by_offset_id(calls, single_id)
         except Refused as refused:
-            raise AdminError(f"there is no message {one}: {refused.remark}") from None
+            raise AdminError(f"there is no message {single_id}: {refused.remark}") from None
         if resend:
             row = await _sent_again(calls, message)
             lines.append(f"SendResult [sendStatus={row['status']}, msgId={row['msgId']}, queue={row['queue']}]")
@@ -86,7 +86,7 @@ async def consumed_directly(calls: Admin, message: ReceivedMessage, group: str, 
 @click.option("-k", "--msgKey", "key", required=True, metavar="KEY", help="The key that the producer gave.")
 async def query_msg_by_key(calls: Admin, topic: str, key: str) -> Result:
     """Find messages by a key."""
-    rows = [row_of(one) for one in await by_key(calls, topic, key, _MOST)]
+    rows = [row_of(message) for message in await by_key(calls, topic, key, _MOST)]
     return Table({"msgId": "#Message ID", "queue": "#QID", "offset": "#Offset"}, rows)
 
 
@@ -100,15 +100,15 @@ async def query_msg_by_unique_key(
     calls: Admin, topic: str, message_id: str, group: str | None, client_id: str | None, show_all: bool
 ) -> Result:
     """Find a message by the unique id that its producer assigned."""
-    found = await by_key(calls, topic, message_id, 32, unique=True)
-    if not found:
+    messages = await by_key(calls, topic, message_id, 32, unique=True)
+    if not messages:
         raise AdminError(f"topic {topic} has no message with id {message_id}; an offset id needs queryMsgById")
     if group and client_id:
-        result = await consumed_directly(calls, found[0], group, client_id)
+        result = await consumed_directly(calls, messages[0], group, client_id)
         return Said([str(result)], result)
     lines: list[str] = []
     rows = []
-    for message in found if show_all else found[:1]:
+    for message in messages if show_all else messages[:1]:
         tracks = await tracks_of(calls, message)
         lines += [*lines_of(message), "", *map(_track_line, tracks)]
         rows.append(row_of(message) | {"tracks": tracks})
@@ -147,9 +147,9 @@ async def _track(calls: Admin, message: ReceivedMessage, group: str) -> str:
     position = (await calls.consume_stats(group, message.topic)).offsetTable.get(message.queue)
     if position is None or position.consumerOffset <= message.queue_offset:
         return "NOT_CONSUME_YET"
-    wanted = members.subscriptionTable.get(message.topic)
-    if wanted is not None and wanted.expressionType in (None, "", "TAG"):
-        tags = parse_tags(message.topic, wanted.subString, 0).tags
+    subscription = members.subscriptionTable.get(message.topic)
+    if subscription is not None and subscription.expressionType in (None, "", "TAG"):
+        tags = parse_tags(message.topic, subscription.subString, 0).tags
         if tags and message.tags not in tags:
             return "CONSUMED_BUT_FILTERED"
     return "CONSUMED"
@@ -165,12 +165,14 @@ def _track_line(track: dict[str, Any]) -> str:
 async def query_msg_trace_by_id(calls: Admin, message_id: str, topic: str) -> Result:
     """Show the trace of a message: when it was sent and consumed, and by whom."""
     try:
-        found = await by_key(calls, topic, message_id, _MOST)
+        messages = await by_key(calls, topic, message_id, _MOST)
     except NoSuchTopic:
         raise AdminError(
             f"there is no topic {topic}: no client has recorded a trace, which each does only if enabled"
         ) from None
-    views = [view for one in found for view in trace.decode(one.body.decode()) if message_id == view["msgId"]]
+    views = [
+        view for message in messages for view in trace.decode(message.body.decode()) if message_id == view["msgId"]
+    ]
     if not views:
         raise AdminError(f"no trace of {message_id} was recorded")
     for view in views:
@@ -202,13 +204,13 @@ async def query_cq(
     answer = await calls.ask(address, RequestCode.QUERY_CONSUME_QUEUE, header)
     if not answer.body:
         raise AdminError(answer.remark or f"queue {queue} of {topic} has nothing at {index}")
-    found = ConsumeQueueBody.from_json(answer.body)
-    lines = [f"Filter data: {found.filterData}", "=" * 38] if found.filterData else []
-    lines += ["Queue data: ", f"max: {found.maxQueueIndex}, min: {found.minQueueIndex}", "=" * 38]
-    for number, entry in enumerate(found.queueData, index):
+    queue_body = ConsumeQueueBody.from_json(answer.body)
+    lines = [f"Filter data: {queue_body.filterData}", "=" * 38] if queue_body.filterData else []
+    lines += ["Queue data: ", f"max: {queue_body.maxQueueIndex}, min: {queue_body.minQueueIndex}", "=" * 38]
+    for number, entry in enumerate(queue_body.queueData, index):
         lines += [f"idx: {number}", f"ConsumeQueueData{{{_entry_text(entry.builtins())}}}", "=" * 38]
-    rows = [{"index": number, **entry.builtins()} for number, entry in enumerate(found.queueData, index)]
-    return Said(lines, {"max": found.maxQueueIndex, "min": found.minQueueIndex, "entries": rows})
+    rows = [{"index": number, **entry.builtins()} for number, entry in enumerate(queue_body.queueData, index)]
+    return Said(lines, {"max": queue_body.maxQueueIndex, "min": queue_body.minQueueIndex, "entries": rows})
 
 
 def _entry_text(entry: dict[str, Any]) -> str:

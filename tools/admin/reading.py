@@ -34,34 +34,34 @@ async def queues_of(calls: Admin, topic: str) -> dict[MessageQueue, str]:
     route = await calls.route(topic)
     masters = await calls.masters_of(topic)
     return {
-        MessageQueue(topic, one.brokerName, number): masters[one.brokerName]
-        for one in sorted(route.queueDatas, key=lambda one: one.brokerName)
-        if one.perm & PERM_READ and one.brokerName in masters
-        for number in range(one.readQueueNums)
+        MessageQueue(topic, queue_data.brokerName, number): masters[queue_data.brokerName]
+        for queue_data in sorted(route.queueDatas, key=lambda queue_data: queue_data.brokerName)
+        if queue_data.perm & PERM_READ and queue_data.brokerName in masters
+        for number in range(queue_data.readQueueNums)
     }
 
 
 async def span(calls: Admin, address: str, queue: MessageQueue, begin: int | None, end: int | None) -> tuple[int, int]:
     """The offset of the first message stored between two times (ms), and the one after the last; None is no bound."""
     first = await calls.brokers.min_offset(address, queue)
-    behind = await calls.brokers.max_offset(address, queue)
+    end_offset = await calls.brokers.max_offset(address, queue)
     if begin is not None:
         first = max(first, await calls.brokers.offset_at(address, queue, begin))
     if end is not None:
         # The offset nearest to the time is the last candidate; the messages themselves decide exactly.
-        behind = min(behind, await calls.brokers.offset_at(address, queue, end) + 1)
-    return first, behind
+        end_offset = min(end_offset, await calls.brokers.offset_at(address, queue, end) + 1)
+    return first, end_offset
 
 
 async def pulled(
-    calls: Admin, address: str, queue: MessageQueue, first: int, behind: int, expression: str = "*"
+    calls: Admin, address: str, queue: MessageQueue, first: int, end_offset: int, expression: str = "*"
 ) -> AsyncIterator[ReceivedMessage]:
     """The messages of a queue from one offset up to another."""
     subscription = parse_tags(queue.topic, expression, system_clock())
-    while first < behind:
-        found, first = await _pull(calls, address, queue, first, min(BATCH, behind - first), subscription)
-        for message in found:
-            if message.queue_offset < behind:
+    while first < end_offset:
+        messages, first = await _pull(calls, address, queue, first, min(BATCH, end_offset - first), subscription)
+        for message in messages:
+            if message.queue_offset < end_offset:
                 yield message
 
 
@@ -93,9 +93,11 @@ async def at_offset(calls: Admin, broker_name: str, topic: str, queue_id: int, o
     address = (await calls.masters_of(topic)).get(broker_name)
     if address is None:
         raise AdminError(f"broker {broker_name} does not serve topic {topic}; topicRoute lists those that do")
-    found = [one async for one in pulled(calls, address, queue, offset, offset + 1) if one.queue_offset == offset]
-    if found:
-        return found[0]
+    messages = [
+        message async for message in pulled(calls, address, queue, offset, offset + 1) if message.queue_offset == offset
+    ]
+    if messages:
+        return messages[0]
     raise AdminError(f"queue {queue} has no message at {offset}; topicStatus says what it holds")
 
 
@@ -116,13 +118,15 @@ async def by_offset_id(calls: Admin, message_id: str) -> tuple[ReceivedMessage, 
     return _reader.single(await calls.brokers.view(address, log_offset), name), address
 
 
-async def by_key(calls: Admin, topic: str, key: str, most: int, *, unique: bool = False) -> list[ReceivedMessage]:
+async def by_key(calls: Admin, topic: str, key: str, limit: int, *, unique: bool = False) -> list[ReceivedMessage]:
     """Messages with a key, newest first; hash collisions are left out."""
-    found: list[ReceivedMessage] = []
+    messages: list[ReceivedMessage] = []
     for name, address in (await calls.masters_of(topic)).items():
-        records = await calls.brokers.query(address, topic, key, most, 0, NO_END, unique=unique)
-        found += [one for one in _reader.several(records, name) if key in one.keys or key == one.message_id]
-    return sorted(found, key=lambda one: -one.store_timestamp)
+        records = await calls.brokers.query(address, topic, key, limit, 0, NO_END, unique=unique)
+        messages += [
+            message for message in _reader.several(records, name) if key in message.keys or key == message.message_id
+        ]
+    return sorted(messages, key=lambda message: -message.store_timestamp)
 
 
 def row_of(message: ReceivedMessage) -> dict[str, Any]:
@@ -175,7 +179,7 @@ def lines_of(message: ReceivedMessage) -> list[str]:
 def line_of(message: ReceivedMessage, *, body: bool = True) -> str:
     """A message in one line, as printMsg shows it."""
     properties = ", ".join(f"{name}={value}" for name, value in message.properties.items())
-    shown = f" BODY: {text_of(message.body)}" if body else ""
+    body_text = f" BODY: {text_of(message.body)}" if body else ""
     return (
         f"MSGID: {message.message_id} MessageExt [brokerName={message.queue.broker_name}, "
         f"queueId={message.queue.queue_id}, storeSize={message.store_size}, queueOffset={message.queue_offset}, "
@@ -183,5 +187,5 @@ def line_of(message: ReceivedMessage, *, body: bool = True) -> str:
         f"storeTimestamp={message.store_timestamp}, storeHost=/{message.store_host}, "
         f"msgId={message.offset_message_id}, commitLogOffset={message.log_offset}, "
         f"reconsumeTimes={message.reconsume_times}, preparedTransactionOffset={message.prepared_transaction_offset}, "
-        f"topic={message.topic}, flag={message.flag}, properties={{{properties}}}]{shown}"
+        f"topic={message.topic}, flag={message.flag}, properties={{{properties}}}]{body_text}"
     )

@@ -59,8 +59,8 @@ async def _all_of(calls: Admin, cluster: str) -> list[str]:
     info = await calls.cluster()
     names = sorted(info.clusterAddrTable.get(cluster, ()))
     if not names:
-        known = ", ".join(sorted(info.clusterAddrTable)) or "none"
-        raise RocketletError(f"no cluster is called {cluster}; there are: {known}")
+        clusters = ", ".join(sorted(info.clusterAddrTable)) or "none"
+        raise RocketletError(f"no cluster is called {cluster}; there are: {clusters}")
     return [address for name in names for _, address in sorted(info.brokerAddrTable[name].brokerAddrs.items())]
 
 
@@ -73,22 +73,25 @@ def _of_master(address: str, info: HARuntimeInfo) -> list[str]:
     ]
     if info.haConnectionInfo:
         lines.append(f"{'#SlaveAddr':<24}  {'#SlaveAckOffset':>16}  {'#Diff':>12}  {'#InSync':>8}  #BytesPerSecond")
-    for one in info.haConnectionInfo:
-        in_sync = "true" if one.inSync else "false"
+    for connection in info.haConnectionInfo:
+        in_sync = "true" if connection.inSync else "false"
         lines.append(
-            f"{one.addr:<24}  {one.slaveAckOffset:>16}  {one.diff:>12}  {in_sync:>8}  {one.transferredByteInSecond:>15}"
+            f"{connection.addr:<24}  {connection.slaveAckOffset:>16}  {connection.diff:>12}  {in_sync:>8}"
+            f"  {connection.transferredByteInSecond:>15}"
         )
     return lines
 
 
 def _of_group(info: HARuntimeInfo) -> list[str]:
     """For replicas that elect their master."""
-    told = [
+    labels = [
         ("#State", "failoverState"), ("#Replica", "replica"), ("#Epoch", "epoch"), ("#Leader", "leader"),
         ("#InSync", "inSyncReplicas"), ("#ConfirmedOffset", "confirmedOffset"), ("#Coordinator", "coordinatorTrouble"),
         ("#Trouble", "failoverTrouble"), ("#CutOffBytes", "cutOffBytes"),
     ]  # fmt: skip
-    lines = [f"{name:<25}  {info.failover[key]}" for name, key in told if info.failover.get(key) not in (None, "", "0")]
+    lines = [
+        f"{name:<25}  {info.failover[key]}" for name, key in labels if info.failover.get(key) not in (None, "", "0")
+    ]
     return lines if info.failover else []
 
 
@@ -130,19 +133,24 @@ async def promote_slave(calls: Admin, address: str, force: bool, sync: bool) -> 
     """
     header = PromoteHeader(force, sync)
     answer = await calls.ask(address, RequestCode.PROMOTE_SLAVE, header, timeout=_SWITCH_SECONDS)
-    told = from_ext(PromoteAnswerHeader, answer.ext)
-    missing = max(told.masterLogEnd - told.logEnd, 0) if told.masterLogEnd >= 0 else None
-    lines = [f"{address} is the master now; its log ends at {told.logEnd}."]
+    promoted = from_ext(PromoteAnswerHeader, answer.ext)
+    missing = max(promoted.masterLogEnd - promoted.logEnd, 0) if promoted.masterLogEnd >= 0 else None
+    lines = [f"{address} is the master now; its log ends at {promoted.logEnd}."]
     if force:
         if missing is None:
             lines.append("The end of the old master's log is unknown, and so is what may be missing.")
         else:
             lines.append(
                 f"{missing} bytes of the old master's log may be missing, besides what it wrote in the"
-                f" {told.heardMillisAgo / 1000:.1f} s since it was last heard."
+                f" {promoted.heardMillisAgo / 1000:.1f} s since it was last heard."
             )
         lines.append("Do not start the old master as a master again: docs/operations.md, A lost master.")
-    data = {"broker": address, "logEnd": told.logEnd, "masterLogEnd": told.masterLogEnd, "bytesMissing": missing}
+    data = {
+        "broker": address,
+        "logEnd": promoted.logEnd,
+        "masterLogEnd": promoted.masterLogEnd,
+        "bytesMissing": missing,
+    }
     return Said(lines, data)
 
 
@@ -182,7 +190,7 @@ async def switch_master(calls: Admin, address: str, replica: str) -> Result:
     """
     import trio
 
-    before = int((await _failover_of(calls, address)).get("epoch", "0"))
+    old_epoch = int((await _failover_of(calls, address)).get("epoch", "0"))
     name = await _name_of(calls, address)
     await calls.ask(address, RequestCode.RESIGN_MASTER, ResignMasterHeader(replica), timeout=_SWITCH_SECONDS)
     leader = ""
@@ -191,15 +199,15 @@ async def switch_master(calls: Admin, address: str, replica: str) -> Result:
             await trio.sleep(0.05)
             for number, other in await _replicas_of(calls, name):
                 try:
-                    told = await _failover_of(calls, other)
+                    status = await _failover_of(calls, other)
                 except RocketletError:
                     continue  # it is restarting at this moment
-                if told.get("failoverState") == "leading" and int(told["epoch"]) > before:
+                if status.get("failoverState") == "leading" and int(status["epoch"]) > old_epoch:
                     leader = other
                     if number == MASTER:
                         return Said(
-                            [f"{other} leads now, in epoch {told['epoch']}."],
-                            {"broker": other, "epoch": int(told["epoch"])},
+                            [f"{other} leads now, in epoch {status['epoch']}."],
+                            {"broker": other, "epoch": int(status["epoch"])},
                         )
     raise RocketletError(
         f"{address} has resigned, and "
@@ -247,11 +255,11 @@ async def _failover_of(calls: Admin, address: str) -> dict[str, str]:
 async def _name_of(calls: Admin, address: str) -> str:
     """The brokerName under which this address is registered; empty if none."""
     table = (await calls.cluster()).brokerAddrTable
-    return next((name for name, one in table.items() if address in one.brokerAddrs.values()), "")
+    return next((name for name, data in table.items() if address in data.brokerAddrs.values()), "")
 
 
 async def _replicas_of(calls: Admin, name: str) -> list[tuple[int, str]]:
     """Ids and addresses of the brokers of a name; of all names if it is empty."""
     table = (await calls.cluster()).brokerAddrTable
-    chosen = [one for other, one in table.items() if name in ("", other)]
-    return sorted(pair for one in chosen for pair in one.brokerAddrs.items())
+    matching = [data for other, data in table.items() if name in ("", other)]
+    return sorted(pair for data in matching for pair in data.brokerAddrs.items())

@@ -26,7 +26,7 @@ from rocketlet.tools.admin.sending import Send, sender
 
 async def _timed(send: Send, topic: str, size: int, queue: MessageQueue | None = None) -> dict[str, Any]:
     """One send: its result, and its time in milliseconds."""
-    began = time.perf_counter()
+    start = time.perf_counter()
     try:
         row = await send(topic, b"a" * size, queue=queue)
     except ClientError as error:
@@ -36,7 +36,7 @@ async def _timed(send: Send, topic: str, size: int, queue: MessageQueue | None =
             "status": "FAILED",
         }
         row["error"] = str(error)
-    return row | {"rt": round((time.perf_counter() - began) * 1000, 2), "good": row["status"] == "SEND_OK"}
+    return row | {"rt": round((time.perf_counter() - start) * 1000, 2), "good": row["status"] == "SEND_OK"}
 
 
 def _mean(rows: list[dict[str, Any]]) -> float:
@@ -68,8 +68,8 @@ async def send_msg_status(calls: Admin, broker: str, size: int, count: int) -> A
         await _timed(send, broker, 1)  # connects
         for _ in range(count):
             row = await _timed(send, broker, size)
-            said = f"sendStatus={row['status']}, msgId={row.get('msgId')}, queueOffset={row.get('offset')}"
-            yield Said([f"rt={row['rt']}ms, SendResult=SendResult [{said}]"], row)
+            text = f"sendStatus={row['status']}, msgId={row.get('msgId')}, queueOffset={row.get('offset')}"
+            yield Said([f"rt={row['rt']}ms, SendResult=SendResult [{text}]"], row)
 
 
 @command("clusterRT")

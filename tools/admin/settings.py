@@ -54,9 +54,9 @@ async def get_namesrv_config(calls: Admin) -> Result:
 async def _listed(calls: Admin, addresses: list[str], code: RequestCode) -> Said:
     lines, rows = [], []
     for address in addresses:
-        found = await settings_of(calls, address, code)
-        lines += properties_lines(f"============{address}============", found)
-        rows.append({"address": address, "settings": found})
+        settings = await settings_of(calls, address, code)
+        lines += properties_lines(f"============{address}============", settings)
+        rows.append({"address": address, "settings": settings})
     return Said(lines, rows)
 
 

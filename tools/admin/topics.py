@@ -126,25 +126,25 @@ async def deleted(calls: Admin, cluster: str, topic: str) -> list[str]:
 async def update_topic_perm(calls: Admin, broker: str | None, cluster: str | None, topic: str, perm: int) -> Result:
     """Change the permissions of a topic; its queues stay."""
     one_of(broker, cluster)
-    queues = {one.brokerName: one for one in (await calls.route(topic)).queueDatas}
+    queues = {queue_data.brokerName: queue_data for queue_data in (await calls.route(topic)).queueDatas}
     lines, changed = [], []
     for name, address in (await brokers_chosen(calls, broker, cluster)).items():
-        one = queues.get(name)
-        if one is None:
+        queue_data = queues.get(name)
+        if queue_data is None:
             raise AdminError(f"broker {address} does not serve topic {topic}; there are {', '.join(queues)}")
-        if one.perm == perm:
+        if queue_data.perm == perm:
             lines.append("new perm equals to the old one!")
             continue
         header = CreateTopicHeader(
             topic=topic,
-            readQueueNums=one.readQueueNums,
-            writeQueueNums=one.writeQueueNums,
+            readQueueNums=queue_data.readQueueNums,
+            writeQueueNums=queue_data.writeQueueNums,
             perm=perm,
-            topicSysFlag=one.topicSysFlag,
+            topicSysFlag=queue_data.topicSysFlag,
         )
         await calls.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
-        lines.append(f"update topic perm from {one.perm} to {perm} in {address} success.")
-        changed.append({"broker": address, "from": one.perm, "to": perm})
+        lines.append(f"update topic perm from {queue_data.perm} to {perm} in {address} success.")
+        changed.append({"broker": address, "from": queue_data.perm, "to": perm})
     return Said(lines, changed)
 
 
@@ -161,7 +161,7 @@ async def topic_route(calls: Admin, topic: str, as_list: bool) -> Result:
 
 
 def _route_table(route: TopicRouteData) -> Table:
-    queues = {one.brokerName: one for one in route.queueDatas}
+    queues = {entry.brokerName: entry for entry in route.queueDatas}
     rows = [
         {
             "cluster": data.cluster,
@@ -171,7 +171,7 @@ def _route_table(route: TopicRouteData) -> Table:
             "write": queues[data.brokerName].writeQueueNums,
             "perm": queues[data.brokerName].perm,
         }
-        for data in sorted(route.brokerDatas, key=lambda one: (one.cluster, one.brokerName))
+        for data in sorted(route.brokerDatas, key=lambda entry: (entry.cluster, entry.brokerName))
     ]
     heads = {
         "cluster": "#ClusterName",
@@ -194,11 +194,11 @@ async def topic_status(calls: Admin, topic: str) -> Result:
         {
             "broker": queue.broker_name,
             "queue": queue.queue_id,
-            "min": one.minOffset,
-            "max": one.maxOffset,
-            "updated": wire_time(one.lastUpdateTimestamp, fraction=True),
+            "min": offsets.minOffset,
+            "max": offsets.maxOffset,
+            "updated": wire_time(offsets.lastUpdateTimestamp, fraction=True),
         }
-        for queue, one in sorted(stats.items())
+        for queue, offsets in sorted(stats.items())
     ]
     heads = {
         "broker": "#Broker Name",
@@ -219,7 +219,7 @@ async def topic_cluster_list(calls: Admin, topic: str) -> Result:
 
 
 async def _clusters_of(calls: Admin, topic: str) -> list[str]:
-    return sorted({one.cluster for one in (await calls.route(topic)).brokerDatas})
+    return sorted({data.cluster for data in (await calls.route(topic)).brokerDatas})
 
 
 @command("topicList")
@@ -257,10 +257,10 @@ async def update_order_conf(calls: Admin, topic: str, method: str, conf: str | N
         header = KVConfigHeader(namespace=ORDER_TOPIC_CONFIG, key=topic)
         await calls.tell_all_namesrvs(RequestCode.DELETE_KV_CONFIG, header)
         return Said([f"delete orderConf success. topic=[{topic}]"])
-    found = await _order_of(calls, topic)
-    if found is None:
+    order = await _order_of(calls, topic)
+    if order is None:
         raise AdminError(f"topic {topic} has no orderConf; updateOrderConf -m put makes one")
-    return Said([f"get orderConf success. topic=[{topic}], orderConf=[{found}]"], {"topic": topic, "orderConf": found})
+    return Said([f"get orderConf success. topic=[{topic}], orderConf=[{order}]"], {"topic": topic, "orderConf": order})
 
 
 async def put_order(calls: Admin, topic: str, conf: str) -> None:
@@ -295,10 +295,10 @@ async def allocate_mq(calls: Admin, topic: str, addresses: str) -> Result:
     """Show which consumer would be assigned which queues."""
     route = await calls.route(topic)
     queues = sorted(
-        MessageQueue(topic, one.brokerName, number)
-        for one in route.queueDatas
-        if one.perm & PERM_READ
-        for number in range(one.readQueueNums)
+        MessageQueue(topic, queue_data.brokerName, number)
+        for queue_data in route.queueDatas
+        if queue_data.perm & PERM_READ
+        for number in range(queue_data.readQueueNums)
     )
     members = sorted({address.strip() for address in addresses.split(",") if address.strip()})
     shares = {

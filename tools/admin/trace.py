@@ -21,19 +21,19 @@ _CONSUMED = ("success", "time out", "exception", "null", "failed")
 def decode(text: str) -> list[dict[str, Any]]:
     """The records of one trace message; those that cannot be read are left out."""
     views: list[dict[str, Any]] = []
-    begun: dict[str, dict[str, Any]] = {}
+    open_views: dict[str, dict[str, Any]] = {}
     for record in text.split(_RECORD):
         fields = record.split(_FIELD)
         try:
-            view = _view(fields, begun)
+            view = _view(fields, open_views)
         except (IndexError, ValueError):
             continue  # of an unknown version
         if view is not None:
             views.append(view)
-    return views + [one for one in begun.values() if one.pop("open", False)]
+    return views + [open_view for open_view in open_views.values() if open_view.pop("open", False)]
 
 
-def _view(fields: list[str], begun: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
+def _view(fields: list[str], open_views: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
     kind = fields[0]
     if kind == "Pub":
         good = next((field for field in fields[12:14] if field in ("true", "false")), "true")
@@ -51,7 +51,7 @@ def _view(fields: list[str], begun: dict[str, dict[str, Any]]) -> dict[str, Any]
             "status": "success" if good == "true" else "failed",
         }
     if kind == "SubBefore":
-        begun[fields[4]] = {
+        open_views[fields[4]] = {
             "type": "Sub",
             "timestamp": int(fields[1]),
             "group": fields[3],
@@ -64,7 +64,7 @@ def _view(fields: list[str], begun: dict[str, dict[str, Any]]) -> dict[str, Any]
             "open": True,
         }
     elif kind == "SubAfter":
-        view = begun.get(fields[1]) or {"type": "Sub", "timestamp": 0, "group": "", "client": ""}
+        view = open_views.get(fields[1]) or {"type": "Sub", "timestamp": 0, "group": "", "client": ""}
         view.pop("open", None)
         code = int(fields[6]) if len(fields) > 6 and fields[6].isdigit() else 0
         status = _CONSUMED[0] if fields[4] == "true" else _CONSUMED[code] if 0 < code < len(_CONSUMED) else "failed"
