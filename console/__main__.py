@@ -41,7 +41,7 @@ _HELP = {"help_option_names": ["-h", "--help"]}
 @click.option("--tls-key-file", default="", metavar="FILE", help="Its key.")
 @click.option("--tls-server-name", default="", metavar="NAME", help="The name that servers' certificates must bear.")
 @click.option("--print-addr", is_flag=True, help="Print the address alone, once ready.")
-def console(namesrv: str | None, print_addr: bool, language: str | None, **chosen: Any) -> int:
+def console(namesrv: str | None, print_addr: bool, language: str | None, **options: Any) -> int:
     """Pages over a cluster, ours or a Java one: topics, consumers, messages, brokers.
 
     It is a client like others, in a process of its own; stop it with Ctrl-C.
@@ -51,12 +51,12 @@ def console(namesrv: str | None, print_addr: bool, language: str | None, **chose
     from rocketlet.tools.admin.calls import chosen_name_servers
 
     set_up(LogConfig(log_level=LogLevel.WARNING))
-    config = ConsoleConfig(namesrv=chosen_name_servers(namesrv, os.environ), language=language or "", **chosen)
-    made = ""
+    config = ConsoleConfig(namesrv=chosen_name_servers(namesrv, os.environ), language=language or "", **options)
+    token = ""
     if not config.is_loopback and not config.needs_login:
-        made = secrets.token_urlsafe(18)
-        config = ConsoleConfig(namesrv=config.namesrv, language=config.language, **{**chosen, "token": made})
-    return _run(config, made, print_addr)
+        token = secrets.token_urlsafe(18)
+        config = ConsoleConfig(namesrv=config.namesrv, language=config.language, **{**options, "token": token})
+    return _run(config, token, print_addr)
 
 
 def _run(config: Any, made_token: str, print_addr: bool) -> int:

@@ -25,15 +25,17 @@ class Audit:
             with open(self._file, "a", encoding="utf-8"):
                 pass
 
-    def write(self, now_ms: int, who: str, role: str, action: str, about: Mapping[str, object], outcome: str) -> None:
+    def write(
+        self, now_ms: int, user: str, role: str, action: str, subject: Mapping[str, object], outcome: str
+    ) -> None:
         """Write a line. Raises OSError if the file cannot be written."""
         line = json.dumps(
             {
                 "time": datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="milliseconds"),
-                "who": who,
+                "who": user,
                 "role": role,
                 "action": action,
-                **about,
+                **subject,
                 "outcome": outcome,
             },
             ensure_ascii=False,

@@ -25,15 +25,15 @@ class Shown:
     cut: int = 0
 
 
-def shown(body: bytes, wanted: str = "") -> Shown:
+def shown(body: bytes, requested: str = "") -> Shown:
     """The body in the most readable form, or in the requested one."""
     if not body:
         return Shown("empty", "")
-    kinds = [wanted] if wanted else ["json", "text", "msgpack"]
+    kinds = [requested] if requested else ["json", "text", "msgpack"]
     for kind in kinds:
-        found = _MAKERS[kind](body) if kind in _MAKERS else None
-        if found is not None:
-            return found
+        result = _MAKERS[kind](body) if kind in _MAKERS else None
+        if result is not None:
+            return result
     return _hex(body)
 
 
@@ -52,8 +52,8 @@ def _text(body: bytes) -> Shown | None:
         text = body.decode()
     except UnicodeDecodeError:
         return None
-    strange = sum(not (sign.isprintable() or sign in "\n\r\t") for sign in text[:SHOWN])
-    return _cut("text", text) if strange == 0 else None
+    unprintable = sum(not (sign.isprintable() or sign in "\n\r\t") for sign in text[:SHOWN])
+    return _cut("text", text) if unprintable == 0 else None
 
 
 def _msgpack(body: bytes) -> Shown | None:
@@ -71,10 +71,10 @@ def _msgpack(body: bytes) -> Shown | None:
 
 def _hex(body: bytes) -> Shown:
     lines = []
-    for at in range(0, min(len(body), _HEX_SHOWN), _HEX_LINE):
-        piece = body[at : at + _HEX_LINE]
+    for offset in range(0, min(len(body), _HEX_SHOWN), _HEX_LINE):
+        piece = body[offset : offset + _HEX_LINE]
         signs = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in piece)
-        lines.append(f"{at:08x}  {piece.hex(' '):<47}  {signs}")
+        lines.append(f"{offset:08x}  {piece.hex(' '):<47}  {signs}")
     return Shown("hex", "\n".join(lines), max(len(body) - _HEX_SHOWN, 0))
 
 

@@ -67,11 +67,11 @@ def chart(lines: Sequence[Line], title: str, empty: str, clock: Sequence[tuple[f
 def thinned(times: Sequence[float], values: Sequence[float]) -> list[tuple[float, float]]:
     """As many points as are visible; the highest of those that coincide, so that no peak is lost."""
     step = max(1, -(-len(times) // _MOST_POINTS))
-    found = []
-    for at in range(0, len(times), step):
-        highest = max(range(at, min(at + step, len(times))), key=values.__getitem__)
-        found.append((times[highest], values[highest]))
-    return found
+    points = []
+    for begin in range(0, len(times), step):
+        highest = max(range(begin, min(begin + step, len(times))), key=values.__getitem__)
+        points.append((times[highest], values[highest]))
+    return points
 
 
 def nice(value: float) -> float:

@@ -112,7 +112,11 @@ class Topic:
     def types(self) -> set[str]:
         """The message types accepted from RocketMQ 5's clients, if a broker says so."""
         attributes = (config.attributes for config in self.configs.values())
-        return {message_type(found) for found in attributes if isinstance(found, dict) and found}
+        return {
+            message_type(attribute_map)
+            for attribute_map in attributes
+            if isinstance(attribute_map, dict) and attribute_map
+        }
 
     @property
     def permissions(self) -> set[int]:
@@ -165,11 +169,11 @@ class Kept:
             self._drop_old()
         lock = self._asking.setdefault(key, trio.Lock())
         async with lock:
-            kept = self._values.get(key)
-            if kept is None or trio.current_time() - kept[0] > self._seconds:
-                kept = self._values[key] = trio.current_time(), await ask()
-            found: Found = kept[1]
-            return found
+            cached = self._values.get(key)
+            if cached is None or trio.current_time() - cached[0] > self._seconds:
+                cached = self._values[key] = trio.current_time(), await ask()
+            value: Found = cached[1]
+            return value
 
     def forget(self) -> None:
         """Something has changed: drop the value."""
@@ -177,31 +181,31 @@ class Kept:
 
     def _drop_old(self) -> None:
         oldest = trio.current_time() - self._seconds
-        self._values = {key: kept for key, kept in self._values.items() if kept[0] >= oldest}
+        self._values = {key: cached for key, cached in self._values.items() if cached[0] >= oldest}
         self._asking = {key: lock for key, lock in self._asking.items() if key in self._values or lock.locked()}
 
 
 async def each(items: Iterable[Item], ask: Callable[[Item], Awaitable[Found]]) -> list[Found]:
     """Request all, a few at once; answers in the order of the items. Raises the error of any of them."""
-    wanted = list(items)
-    found: dict[int, Found] = {}
+    all_items = list(items)
+    results: dict[int, Found] = {}
     failures: list[Exception] = []
     limit = trio.CapacityLimiter(AT_ONCE)
 
-    async def one(number: int, item: Item) -> None:
+    async def ask_one(number: int, item: Item) -> None:
         async with limit:
             if not failures:
                 try:
-                    found[number] = await ask(item)
+                    results[number] = await ask(item)
                 except RocketletError as error:
                     failures.append(error)
 
     async with trio.open_nursery() as nursery:
-        for number, item in enumerate(wanted):
-            nursery.start_soon(one, number, item)
+        for number, item in enumerate(all_items):
+            nursery.start_soon(ask_one, number, item)
     if failures:
         raise failures[0]
-    return [found[number] for number in range(len(wanted))]
+    return [results[number] for number in range(len(all_items))]
 
 
 class Cluster:
@@ -209,17 +213,17 @@ class Cluster:
 
     def __init__(self, calls: Admin) -> None:
         self.calls = calls
-        self._kept = Kept(FRESH_SECONDS)
+        self._cache = Kept(FRESH_SECONDS)
 
     def forget(self) -> None:
-        self._kept.forget()
+        self._cache.forget()
 
     async def info(self) -> ClusterInfo:
-        return await self._kept.get("info", self.calls.cluster)
+        return await self._cache.get("info", self.calls.cluster)
 
     async def brokers(self) -> list[Broker]:
         """All, masters first in each cluster."""
-        return await self._kept.get("brokers", self._ask_brokers)
+        return await self._cache.get("brokers", self._ask_brokers)
 
     async def masters(self) -> list[Broker]:
         return [broker for broker in await self.brokers() if broker.is_master and not broker.problem]
@@ -242,12 +246,12 @@ class Cluster:
             for name, data in sorted(info.brokerAddrTable.items())
             for number, address in sorted(data.brokerAddrs.items())
         ]
-        found = await each(places, ask)
-        return sorted(found, key=lambda one: (one.cluster, one.name, one.number))
+        brokers = await each(places, ask)
+        return sorted(brokers, key=lambda broker: (broker.cluster, broker.name, broker.number))
 
     async def topics(self) -> dict[str, Topic]:
         """All topics by name."""
-        return await self._kept.get("topics", self._ask_topics)
+        return await self._cache.get("topics", self._ask_topics)
 
     async def _ask_topics(self) -> dict[str, Topic]:
         masters = await self.masters()
@@ -257,18 +261,18 @@ class Cluster:
             answer = await self.calls.ask(broker.address, RequestCode.GET_ALL_TOPIC_CONFIG, timeout=15.0)
             return broker.name, TopicConfigTable.from_json(answer.body)
 
-        found: dict[str, Topic] = {}
+        topics: dict[str, Topic] = {}
         for broker_name, table in await each(masters, ask):
             for name, config in table.topicConfigTable.items():
-                topic = found.get(name)
+                topic = topics.get(name)
                 if topic is None:
-                    topic = found[name] = Topic(name, kind_of(name, names))
+                    topic = topics[name] = Topic(name, kind_of(name, names))
                 topic.configs[broker_name] = config
-        return dict(sorted(found.items()))
+        return dict(sorted(topics.items()))
 
     async def groups(self) -> dict[str, Group]:
         """All user groups by name, with their positions."""
-        return await self._kept.get("groups", self._ask_groups)
+        return await self._cache.get("groups", self._ask_groups)
 
     async def _ask_groups(self) -> dict[str, Group]:
         masters = await self.masters()
@@ -284,21 +288,21 @@ class Cluster:
                 SubscriptionGroupTable.from_json(groups.body),
             )
 
-        found: dict[str, Group] = {}
+        by_name: dict[str, Group] = {}
         for broker_name, stats, configs in await each(masters, ask):
             for name, config in configs.subscriptionGroupTable.items():
                 if not is_system_group(name):
-                    found.setdefault(name, Group(name)).configs[broker_name] = config
+                    by_name.setdefault(name, Group(name)).configs[broker_name] = config
             for entry in stats.consumeStatsList:
                 for name, several in entry.items():
                     if is_system_group(name):
                         continue
-                    group = found.setdefault(name, Group(name))
+                    group = by_name.setdefault(name, Group(name))
                     for one in several:
                         group.tps += one.consumeTps
                         for queue, place in one.offsetTable.items():
                             group.places.setdefault(queue.topic, {})[queue] = place
-        return dict(sorted(found.items()))
+        return dict(sorted(by_name.items()))
 
     async def producers(self) -> dict[str, list[tuple[str, Any]]]:
         """Group -> (broker name, client info)."""
@@ -311,13 +315,13 @@ class Cluster:
             return broker.name, ProducerTableInfo.from_json(answer.body)
 
         async def ask_all() -> dict[str, list[tuple[str, Any]]]:
-            found: dict[str, list[tuple[str, Any]]] = {}
+            by_group: dict[str, list[tuple[str, Any]]] = {}
             for name, table in await each(await self.masters(), ask):
                 for group, clients in table.data.items():
-                    found.setdefault(group, []).extend((name, client) for client in clients)
-            return dict(sorted(found.items()))
+                    by_group.setdefault(group, []).extend((name, client) for client in clients)
+            return dict(sorted(by_group.items()))
 
-        return await self._kept.get("producers", ask_all)
+        return await self._cache.get("producers", ask_all)
 
     async def offsets(self, topic: str) -> dict[MessageQueue, TopicOffset]:
         """The offsets of each queue of a topic."""
@@ -325,21 +329,21 @@ class Cluster:
         async def ask() -> dict[MessageQueue, TopicOffset]:
             return (await self.calls.topic_stats(topic)).offsetTable
 
-        return await self._kept.get(("offsets", topic), ask)
+        return await self._cache.get(("offsets", topic), ask)
 
     async def members(self, group: str) -> ConsumerConnection | None:
         """The consumers of a group now."""
-        return await self._kept.get(("members", group), lambda: self.calls.consumers(group))
+        return await self._cache.get(("members", group), lambda: self.calls.consumers(group))
 
     async def delays(self, group: str, topic: str) -> dict[MessageQueue, int]:
         """The age of a group's first unconsumed message, by queue, in milliseconds."""
-        found: dict[MessageQueue, int] = {}
+        by_queue: dict[MessageQueue, int] = {}
         header = QueryConsumeTimeSpanHeader(topic=topic, group=group)
         for name, address in (await self.calls.masters_of(topic)).items():
             answer = await self.calls.ask(address, RequestCode.QUERY_CONSUME_TIME_SPAN, header)
-            for one in ConsumeTimeSpanBody.from_json(answer.body).consumeTimeSpanSet:
-                found[MessageQueue(topic, name, one.messageQueue.queueId)] = max(one.delayTime, 0)
-        return found
+            for span in ConsumeTimeSpanBody.from_json(answer.body).consumeTimeSpanSet:
+                by_queue[MessageQueue(topic, name, span.messageQueue.queueId)] = max(span.delayTime, 0)
+        return by_queue
 
     async def rate(self, statistic: str, key: str, addresses: Sequence[str]) -> BrokerStatsData | None:
         """One of the brokers' statistics, summed; None if no broker has it."""
@@ -350,13 +354,13 @@ class Cluster:
                 answer = await self.calls.ask(address, RequestCode.VIEW_BROKER_STATS_DATA, header)
             except RocketletError:
                 continue  # code 1: nothing of that name
-            one = BrokerStatsData.from_json(answer.body)
+            stats = BrokerStatsData.from_json(answer.body)
             if total is None:
-                total = one
+                total = stats
             else:
                 for span in ("statsMinute", "statsHour", "statsDay"):
-                    getattr(total, span).tps += getattr(one, span).tps
-                    getattr(total, span).sum += getattr(one, span).sum
+                    getattr(total, span).tps += getattr(stats, span).tps
+                    getattr(total, span).sum += getattr(stats, span).sum
         return total
 
 

@@ -41,7 +41,9 @@ class History:
         """Whether a series can be added: one that is no longer reported makes room for it."""
         if len(self._series) < MOST_SERIES:
             return True
-        silent = next((name for name, told in self._series.items() if name not in values and told[-1] != told[-1]), "")
+        silent = next(
+            (name for name, samples in self._series.items() if name not in values and samples[-1] != samples[-1]), ""
+        )
         return self._series.pop(silent, None) is not None
 
     def series(self, name: str) -> tuple[array[float], array[float]]:

@@ -50,7 +50,7 @@ class Jobs:
     def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
         self._jobs: dict[str, Job] = {}
-        self._begun = 0
+        self._last_number = 0
 
     def begin(self, about: str, link: str, work: Callable[[Job], Awaitable[str]], ended: Callable[[Job], None]) -> Job:
         """`work` returns the outcome; `ended` is always called at its end. Raises TooManyJobs."""
@@ -58,8 +58,8 @@ class Jobs:
             raise TooManyJobs(f"{MOST_RUNNING} jobs run already; wait for one of them, or stop it")
         while len(self._jobs) >= MOST_KEPT:
             del self._jobs[next(name for name, job in self._jobs.items() if not job.runs)]
-        self._begun += 1
-        job = self._jobs[str(self._begun)] = Job(str(self._begun), about, link)
+        self._last_number += 1
+        job = self._jobs[str(self._last_number)] = Job(str(self._last_number), about, link)
         self._nursery.start_soon(self._run, job, work, ended)
         return job
 
@@ -80,7 +80,7 @@ class Jobs:
             with job.scope:
                 outcome = await work(job)
         except (RocketletError, ExceptionGroup) as error:
-            outcome, job.bad = "; ".join(str(one) for one in leaves(error)), True
+            outcome, job.bad = "; ".join(str(leaf) for leaf in leaves(error)), True
         except Exception as error:
             log.exception("the job %s failed", job.about)
             outcome, job.bad = f"{type(error).__name__}: {error}", True

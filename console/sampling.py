@@ -51,22 +51,22 @@ class Sampler:
         values["lag"] = sum(group.lag() for group in groups.values())
         busiest = sorted(groups.values(), key=lambda group: (-group.lag(), -group.tps, group.name))[:MOST_GROUPS]
         values |= {f"lag {group.name}": group.lag() for group in busiest}
-        return values | await self._rates([name for name, one in (await cluster.topics()).items() if one.is_users])
+        return values | await self._rates([name for name, topic in (await cluster.topics()).items() if topic.is_users])
 
     async def _rates(self, topics: list[str]) -> dict[str, float]:
         turn = topics[self._turn : self._turn + MOST_IN_TURN]
         self._turn = self._turn + MOST_IN_TURN if self._turn + MOST_IN_TURN < len(topics) else 0
-        there = set(topics)
-        asked = dict.fromkeys([*(name for name in self._flowing if name in there), *turn])
+        existing = set(topics)
+        names = dict.fromkeys([*(name for name in self._flowing if name in existing), *turn])
         brokers = await self._console.cluster.masters()
         addresses = [broker.address for broker in brokers]
 
         async def rate(topic: str) -> tuple[float, str]:
-            found = await self._console.cluster.rate("TOPIC_PUT_NUMS", topic, addresses)
-            return (found.statsMinute.tps if found is not None else 0.0), topic
+            stats = await self._console.cluster.rate("TOPIC_PUT_NUMS", topic, addresses)
+            return (stats.statsMinute.tps if stats is not None else 0.0), topic
 
-        rates = sorted(await each(asked, rate), reverse=True)
-        before = set(self._flowing)
+        rates = sorted(await each(names, rate), reverse=True)
+        shown_before = set(self._flowing)
         self._flowing = [topic for tps, topic in rates if tps > 0][:MOST_FLOWING]
-        shown = before.union(self._flowing)
-        return {f"in {topic}": tps for tps, topic in rates if topic in shown}
+        flowing = shown_before.union(self._flowing)
+        return {f"in {topic}": tps for tps, topic in rates if topic in flowing}

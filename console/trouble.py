@@ -26,24 +26,24 @@ class Trouble:
 
 def troubles(brokers: Iterable[Broker], groups: Iterable[Group], now: int, t: Callable[[str], str]) -> list[Trouble]:
     """All problems, grave ones first."""
-    found = []
+    result = []
     for broker in brokers:
         link = f"/cluster/{quote(broker.name, safe='')}/{broker.number}"
         if broker.problem:
             text = t("Broker {name} does not answer: {why}").format(name=broker.name, why=broker.problem)
-            found.append(Trouble(text, link, grave=True))
+            result.append(Trouble(text, link, grave=True))
             continue
         for key in ("coordinatorTrouble", "failoverTrouble"):
-            if why := broker.table.get(key, ""):
-                found.append(Trouble(f"{broker.name} {broker.table.get('replica', '')}: {why}", link, grave=True))
+            if reason := broker.table.get(key, ""):
+                result.append(Trouble(f"{broker.name} {broker.table.get('replica', '')}: {reason}", link, grave=True))
         used = broker.number_of("commitLogDiskRatio")
         if used > DISK_FULL:
             text = t("The disk of {name} is {used} full").format(name=broker.name, used=f"{used:.0%}")
-            found.append(Trouble(text, link, grave=used > 0.9))
+            result.append(Trouble(text, link, grave=used > 0.9))
     for group in groups:
         link = f"/consumers/{quote(group.name, safe='')}"
-        until = group.consumed_until()
-        if until and now - until > LONG_LAG_MS and group.lag() > 0:
+        consumed_until = group.consumed_until()
+        if consumed_until and now - consumed_until > LONG_LAG_MS and group.lag() > 0:
             text = t("Group {name} lags: {count} messages").format(name=group.name, count=f"{group.lag():,}")
-            found.append(Trouble(text, link))
-    return sorted(found, key=lambda one: not one.grave)
+            result.append(Trouble(text, link))
+    return sorted(result, key=lambda trouble: not trouble.grave)

@@ -47,7 +47,7 @@ class Visitors:
     def __init__(self, token: str, viewer_token: str, *, read_only: bool, chance: Callable[[int], bytes]) -> None:
         self._token = token
         self._viewer_token = viewer_token
-        self._most = Role.VIEWER if read_only else Role.OPERATOR
+        self._highest_role = Role.VIEWER if read_only else Role.OPERATOR
         self._chance = chance
         self._secret = chance(32)
         self._sessions: OrderedDict[str, Session] = OrderedDict()
@@ -64,21 +64,21 @@ class Visitors:
     def role(self, visitor: str, now: float) -> Role:
         """The role of this browser."""
         if not self.needs_login:
-            return self._most
+            return self._highest_role
         session = self._sessions.get(visitor)
         if session is None or session.ends <= now:
             self._sessions.pop(visitor, None)
             return Role.NOBODY
-        return min(session.role, self._most)
+        return min(session.role, self._highest_role)
 
-    def log_in(self, said: str, now: float) -> str | None:
+    def log_in(self, typed: str, now: float) -> str | None:
         """A new id for a user with a token; None for a wrong token, or after too many recent wrong ones."""
         self._guesses = [time for time in self._guesses if now - time < GUESS_SECONDS]
         if len(self._guesses) >= MOST_GUESSES:
             return None
         role = Role.NOBODY
         for token, grants in ((self._viewer_token, Role.VIEWER), (self._token, Role.OPERATOR)):
-            if token and hmac.compare_digest(said.encode(), token.encode()):
+            if token and hmac.compare_digest(typed.encode(), token.encode()):
                 role = grants
         if role is Role.NOBODY:
             self._guesses.append(now)
@@ -111,8 +111,8 @@ class Visitors:
         value, _, signature = text.rpartition(".")
         if not hmac.compare_digest(self._sign(value).encode(), signature.encode()):
             return None
-        found: object = json.loads(base64.urlsafe_b64decode(value))
-        return found
+        decoded: object = json.loads(base64.urlsafe_b64decode(value))
+        return decoded
 
     def _sign(self, text: str) -> str:
         return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()

@@ -133,7 +133,7 @@ class View:
 
     # ---- the request
 
-    def asked(self, name: str, default: str = "") -> str:
+    def query_value(self, name: str, default: str = "") -> str:
         """A query parameter."""
         return self.request.query_params.get(name, default).strip()
 
@@ -141,7 +141,7 @@ class View:
         """A path parameter."""
         return str(self.request.path_params[name])
 
-    def said(self, name: str, default: str = "") -> str:
+    def form_value(self, name: str, default: str = "") -> str:
         """A form field."""
         return self.form.get(name, default).strip()
 
@@ -171,7 +171,7 @@ class View:
     def paged(self, rows: Sequence[Any]) -> Pager:
         """The rows of the requested page."""
         pages = max(math.ceil(len(rows) / PAGE_ROWS), 1)
-        text = self.asked("page", "1")
+        text = self.query_value("page", "1")
         number = min(max(int(text), 1), pages) if text.isdigit() and len(text) < 9 else 1
         return Pager(rows[(number - 1) * PAGE_ROWS : number * PAGE_ROWS], number, pages, len(rows))
 
@@ -188,7 +188,7 @@ class View:
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """Render a template."""
         flash = self.console.visitors.unsealed(self.request.cookies.get(FLASH, ""))
-        said = flash if isinstance(flash, list) and len(flash) == 2 else None
+        shown_flash = flash if isinstance(flash, list) and len(flash) == 2 else None
         html = (
             environment()
             .get_template(template)
@@ -202,14 +202,14 @@ class View:
                 may_change=self.may_change,
                 needs_login=self.console.visitors.needs_login,
                 namesrv=";".join(self.calls.namesrvs),
-                flash=said,
+                flash=shown_flash,
                 here=self.request.url.path + (f"?{self.request.url.query}" if self.request.url.query else ""),
                 now=self.console.clock(),
                 **values,
             )
         )
         response = HTMLResponse(html, status)
-        if said is not None:
+        if shown_flash is not None:
             response.delete_cookie(FLASH)
         return self.finished(response)
 
@@ -232,47 +232,47 @@ class View:
         theme = self.request.cookies.get(THEME, "")
         return theme if theme in ("light", "dark") else ""
 
-    def to(self, path: str, said: str = "", *, bad: bool = False) -> Response:
+    def to(self, path: str, message: str = "", *, bad: bool = False) -> Response:
         """Redirect to another page, which shows this message first."""
         response = RedirectResponse(path, 303)
-        if said:
-            sealed = self.console.visitors.sealed([said[:1500], bad])
+        if message:
+            sealed = self.console.visitors.sealed([message[:1500], bad])
             response.set_cookie(FLASH, sealed, max_age=60, httponly=True, samesite="strict", secure=self.is_https)
         return self.finished(response)
 
     # ---- changes
 
     async def change(
-        self, action: str, about: Mapping[str, object], do: Callable[[], Awaitable[str]], then: str
+        self, action: str, subject: Mapping[str, object], do: Callable[[], Awaitable[str]], then: str
     ) -> Response:
         """Make a change, audit it, and redirect to a page that shows the result."""
-        self._check_change(action, about)
+        self._check_change(action, subject)
         try:
-            said = await do()
+            message = await do()
         except (RocketletError, ExceptionGroup) as error:
-            self._audit(action, about, f"failed: {error}")
+            self._audit(action, subject, f"failed: {error}")
             return self.to(then, str(error), bad=True)
-        self._audit(action, about, "done")
+        self._audit(action, subject, "done")
         self.cluster.forget()
-        return self.to(then, said)
+        return self.to(then, message)
 
     def begin(
-        self, action: str, about: Mapping[str, object], work: Callable[[Job], Awaitable[str]], then: str
+        self, action: str, subject: Mapping[str, object], work: Callable[[Job], Awaitable[str]], then: str
     ) -> Response:
         """Start a long change, and redirect to the page with its progress."""
-        self._check_change(action, about)
+        self._check_change(action, subject)
 
         def ended(job: Job) -> None:
-            self._audit(action, about, f"{'failed' if job.bad else 'done'}: {job.outcome}")
+            self._audit(action, subject, f"{'failed' if job.bad else 'done'}: {job.outcome}")
             self.cluster.forget()
 
         job = self.console.jobs.begin(action, then, work, ended)
-        self._audit(action, about, "begun")
+        self._audit(action, subject, "begun")
         return self.to(f"/jobs/{job.id}")
 
-    def _check_change(self, action: str, about: Mapping[str, object]) -> None:
+    def _check_change(self, action: str, subject: Mapping[str, object]) -> None:
         if not self.may_change:
-            self._audit(action, about, "forbidden")
+            self._audit(action, subject, "forbidden")
             raise Refused(self.t("You may look, but not change anything."), 403)
         try:
             self.console.audit.check()
@@ -280,9 +280,9 @@ class View:
             text = self.t("The audit log cannot be written, so nothing is changed: {why}")
             raise Refused(text.format(why=error), 500) from None
 
-    def _audit(self, action: str, about: Mapping[str, object], outcome: str) -> None:
+    def _audit(self, action: str, subject: Mapping[str, object], outcome: str) -> None:
         client = self.request.client.host if self.request.client else "?"
-        self.console.audit.write(self.console.clock(), client, self.role.name.lower(), action, about, outcome)
+        self.console.audit.write(self.console.clock(), client, self.role.name.lower(), action, subject, outcome)
 
 
 Page = Callable[[View], Awaitable[Response]]
@@ -302,9 +302,9 @@ def endpoint(page: Page, *, public: bool = False) -> Callable[[Request], Awaitab
             stranger = console.visitors.role(visitor, console.clock() / 1000) is Role.NOBODY
             if not length.isdigit() or int(length) > (LARGEST_STRANGERS_FORM if stranger else LARGEST_FORM):
                 return Response("the form is too large", 413, _SECURITY)
-            given = await request.form(max_files=1, max_fields=1000, max_part_size=LARGEST_FORM)
-            form = {name: value for name, value in given.items() if isinstance(value, str)}
-            form["several"] = "\n".join(value for value in given.getlist("one") if isinstance(value, str))
+            submitted = await request.form(max_files=1, max_fields=1000, max_part_size=LARGEST_FORM)
+            form = {name: value for name, value in submitted.items() if isinstance(value, str)}
+            form["several"] = "\n".join(value for value in submitted.getlist("one") if isinstance(value, str))
         view = View(request, console, form, visitor)
         if not _is_for_us(request, console.config):
             return view.page("error.html", 400, title=view.t("Another host's name"), text=_host_help(request))
@@ -346,13 +346,13 @@ def _is_our_form(request: Request, view: View) -> bool:
     origin = request.headers.get("origin")
     if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
         return False
-    return view.console.visitors.is_form_code(request.cookies.get(VISITOR, ""), view.said("csrf"))
+    return view.console.visitors.is_form_code(request.cookies.get(VISITOR, ""), view.form_value("csrf"))
 
 
 def _language(request: Request, config: ConsoleConfig) -> str:
-    chosen = request.cookies.get(LANGUAGE) or config.language
-    if chosen in LANGUAGES:
-        return chosen
+    language = request.cookies.get(LANGUAGE) or config.language
+    if language in LANGUAGES:
+        return language
     accepted = request.headers.get("accept-language", "").lower()
     return "zh" if accepted.startswith("zh") else "en"
 

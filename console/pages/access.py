@@ -49,12 +49,12 @@ async def access(view: View) -> Response:
         return BrokerRow(broker, on, settings.get("aclStrict", ""), await _versions(view, broker) if on else "")
 
     accounts, problem = await _accounts(view)
-    wanted = view.asked("filter").lower()
+    filter_text = view.query_value("filter").lower()
     return view.page(
         "access.html",
         rows=await each(await view.cluster.masters(), ask),
-        pager=view.paged([one for name, one in sorted(accounts.items()) if wanted in name.lower()]),
-        filter=view.asked("filter"),
+        pager=view.paged([account for name, account in sorted(accounts.items()) if filter_text in name.lower()]),
+        filter=view.query_value("filter"),
         problem=problem,
         folder=view.console.config.accounts,
         clusters=sorted((await view.cluster.info()).clusterAddrTable),
@@ -65,10 +65,10 @@ async def access(view: View) -> Response:
 
 async def _versions(view: View, broker: Broker) -> str:
     try:
-        found = await commands.cluster_acl_config_version.run(view.calls, broker=broker.address)
+        result = await commands.cluster_acl_config_version.run(view.calls, broker=broker.address)
     except RocketletError as error:
         return str(error)
-    rows = getattr(found, "rows", ())
+    rows = getattr(result, "rows", ())
     return ", ".join(f"{str(row['file']).rpartition('/')[2]} {row['counter']}" for row in rows)
 
 
@@ -84,9 +84,9 @@ async def _accounts(view: View) -> tuple[Mapping[str, Account], str]:
     return table.rules.accounts, ""
 
 
-def permission_text(held: int) -> str:
+def permission_text(permission: int) -> str:
     """As in account files."""
-    return next((text for text, value in PERMISSIONS.items() if value == held), str(held))
+    return next((text for text, value in PERMISSIONS.items() if value == permission), str(permission))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +105,12 @@ async def rights(view: View) -> Response:
     account = accounts.get(view.part("account"))
     if account is None:
         raise Refused(problem or view.t("There is no account {name}").format(name=view.part("account")), 404)
-    kind = view.asked("of", "topics")
+    kind = view.query_value("of", "topics")
     resource = KINDS.get(kind, Resource.TOPIC)
-    wanted = view.asked("filter").lower()
+    filter_text = view.query_value("filter").lower()
     names = await view.cluster.topics() if resource is Resource.TOPIC else await view.cluster.groups()
-    asked = view.asked("java") == "yes"
-    may = account.may if asked else account.may_strictly
+    as_java = view.query_value("java") == "yes"
+    may = account.may if as_java else account.may_strictly
 
     def right(name: str) -> Right:
         key = RETRY_PREFIX + name if resource is Resource.GROUP else name
@@ -121,10 +121,10 @@ async def rights(view: View) -> Response:
             key in account.permissions,
         )
 
-    shown = [name for name in names if wanted in name.lower() and not name.startswith("%")]
+    matching = [name for name in names if filter_text in name.lower() and not name.startswith("%")]
     return view.page(
-        "rights.html", account=account, pager=view.paged([right(name) for name in shown]), kind=kind,
-        kinds=list(KINDS), filter=view.asked("filter"), java=asked, permission=permission_text,
+        "rights.html", account=account, pager=view.paged([right(name) for name in matching]), kind=kind,
+        kinds=list(KINDS), filter=view.query_value("filter"), java=as_java, permission=permission_text,
     )  # fmt: skip
 
 
@@ -133,28 +133,28 @@ async def rights(view: View) -> Response:
 
 async def save(view: View) -> Response:
     """Create an account, or change the given values."""
-    cluster, name = view.said("cluster"), view.said("account")
+    cluster, name = view.form_value("cluster"), view.form_value("account")
     if not name:
         raise Refused(view.t("Name the account."))
-    given = {
-        field: view.said(field)
+    fields = {
+        field: view.form_value(field)
         for field in ("addresses", "topic", "group", "topics", "groups", "admin")
-        if view.said(field)
+        if view.form_value(field)
     }
 
     async def do() -> str:
         secret = view.form.get("secret", "")
-        await commands.update_acl_config.run(view.calls, cluster=cluster, access_key=name, secret=secret, **given)
+        await commands.update_acl_config.run(view.calls, cluster=cluster, access_key=name, secret=secret, **fields)
         return view.t("Account {name} is there").format(name=name)
 
     # The secret is in no line of the audit log, only whether it was changed.
-    about = {"cluster": cluster, "account": name, "secret": bool(view.form.get("secret")), **given}
+    about = {"cluster": cluster, "account": name, "secret": bool(view.form.get("secret")), **fields}
     return await view.change("updateAclConfig", about, do, "/access")
 
 
 async def delete(view: View) -> Response:
-    cluster, name = view.said("cluster"), view.said("account")
-    if not name or view.said("confirm") != name:
+    cluster, name = view.form_value("cluster"), view.form_value("account")
+    if not name or view.form_value("confirm") != name:
         raise Refused(view.t("Write the name of the account twice to delete it."))
 
     async def do() -> str:
@@ -166,7 +166,7 @@ async def delete(view: View) -> Response:
 
 async def everywhere(view: View) -> Response:
     """The addresses from which RocketMQ requires no signature."""
-    cluster, addresses = view.said("cluster"), view.said("addresses")
+    cluster, addresses = view.form_value("cluster"), view.form_value("addresses")
 
     async def do() -> str:
         await commands.update_global_white_addr.run(view.calls, cluster=cluster, addresses=addresses)

@@ -25,15 +25,15 @@ SORTS = ("lag", "tps", "name")
 
 
 async def consumers(view: View) -> Response:
-    wanted, sort = view.asked("filter").lower(), view.asked("sort", "lag")
+    filter_text, sort = view.query_value("filter").lower(), view.query_value("sort", "lag")
     orders = {
         "lag": lambda group: (-group.lag(), group.name),
         "tps": lambda group: (-group.tps, group.name),
         "name": lambda group: group.name,
     }
-    found = [group for group in (await view.cluster.groups()).values() if wanted in group.name.lower()]
-    found.sort(key=orders.get(sort, orders["lag"]))
-    pager = view.paged(found)
+    groups = [group for group in (await view.cluster.groups()).values() if filter_text in group.name.lower()]
+    groups.sort(key=orders.get(sort, orders["lag"]))
+    pager = view.paged(groups)
 
     async def details(group: Group) -> tuple[Group, int, str, str]:
         try:
@@ -45,8 +45,8 @@ async def consumers(view: View) -> Response:
         return group, len(members.connectionSet), members.messageModel, members.consumeType
 
     return view.page(
-        "consumers.html", rows=await each(pager.rows, details), pager=pager, filter=view.asked("filter"), sort=sort,
-        sorts=SORTS, clusters=sorted((await view.cluster.info()).clusterAddrTable),
+        "consumers.html", rows=await each(pager.rows, details), pager=pager, filter=view.query_value("filter"),
+        sort=sort, sorts=SORTS, clusters=sorted((await view.cluster.info()).clusterAddrTable),
     )  # fmt: skip
 
 
@@ -74,14 +74,14 @@ async def consumer(view: View) -> Response:
     members = await view.cluster.members(name)
     infos = []
     if members is not None and members.connectionSet:
-        infos = [one async for one in running_infos(view.calls, name)]
+        infos = [entry async for entry in running_infos(view.calls, name)]
     clients = {
         (queue.topic, queue.broker_name, queue.queue_id): client.clientId
         for client, info in infos
         for queue in info.mqTable
     }
     progress = []
-    for topic, places in sorted(group.places.items(), key=lambda one: (one[0].startswith(RETRY_PREFIX), one[0])):
+    for topic, places in sorted(group.places.items(), key=lambda entry: (entry[0].startswith(RETRY_PREFIX), entry[0])):
         try:
             delays = await view.cluster.delays(name, topic)
         except RocketletError:
@@ -100,8 +100,8 @@ async def consumer(view: View) -> Response:
         progress.append((topic, rows))
     subscribed: dict[str, dict[str, list[str]]] = {}
     for client, info in infos:
-        for one in info.subscriptionSet:
-            subscribed.setdefault(one.topic, {}).setdefault(one.subString, []).append(client.clientId)
+        for entry in info.subscriptionSet:
+            subscribed.setdefault(entry.topic, {}).setdefault(entry.subString, []).append(client.clientId)
     online = len(infos)
     differing = {
         topic: texts for topic, texts in subscribed.items() if len(texts) > 1 or sum(map(len, texts.values())) < online
@@ -122,7 +122,7 @@ async def consumer(view: View) -> Response:
 
 async def stack(view: View) -> Response:
     """The stacks of a member's threads."""
-    group, client = view.part("group"), view.asked("client")
+    group, client = view.part("group"), view.query_value("client")
     info = await running_info(view.calls, group, client, stacks=True)
     if info is None:
         raise Refused(view.t("{client} does not answer").format(client=client), 502)
@@ -131,14 +131,14 @@ async def stack(view: View) -> Response:
 
 async def save(view: View) -> Response:
     """Create a group, or change one."""
-    name = view.said("group")
-    cluster = view.said("cluster")
-    retries = view.number(view.said("retries", "16"), view.t("retries"), -1, 10_000)
-    queues = view.number(view.said("queues", "1"), view.t("retry queues"), 0, 64)
-    consume, broadcast = view.said("consume") == "yes", view.said("broadcast") == "yes"
-    from_min, notify = view.said("from_min") == "yes", view.said("notify") == "yes"
-    broker_id = view.number(view.said("broker_id", "0"), "brokerId", 0, 1000)
-    slow = view.number(view.said("slow_broker", "1"), "whichBrokerWhenConsumeSlowly", 0, 1000)
+    name = view.form_value("group")
+    cluster = view.form_value("cluster")
+    retries = view.number(view.form_value("retries", "16"), view.t("retries"), -1, 10_000)
+    queues = view.number(view.form_value("queues", "1"), view.t("retry queues"), 0, 64)
+    consume, broadcast = view.form_value("consume") == "yes", view.form_value("broadcast") == "yes"
+    from_min, notify = view.form_value("from_min") == "yes", view.form_value("notify") == "yes"
+    broker_id = view.number(view.form_value("broker_id", "0"), "brokerId", 0, 1000)
+    slow = view.number(view.form_value("slow_broker", "1"), "whichBrokerWhenConsumeSlowly", 0, 1000)
 
     async def do() -> str:
         await commands.update_sub_group.run(
@@ -154,13 +154,13 @@ async def save(view: View) -> Response:
 
 def _orderly(view: View) -> bool | None:
     """From RocketMQ 5: None if the form does not have it, because then the broker does not know it either."""
-    said = view.said("orderly")
-    return said == "yes" if said else None
+    text = view.form_value("orderly")
+    return text == "yes" if text else None
 
 
 async def delete(view: View) -> Response:
     name = view.part("group")
-    if view.said("confirm") != name:
+    if view.form_value("confirm") != name:
         raise Refused(view.t("Write the name of the group to delete it with its positions."))
     clusters = sorted((await view.cluster.info()).clusterAddrTable)
 
@@ -184,34 +184,37 @@ class Move:
 
 async def move(view: View) -> Response:
     """Reset or skip: first a preview, then, when confirmed, the change."""
-    name, topic = view.part("group"), view.said("topic")
-    to_end = view.said("how") == "end"
-    at = offset_commands.END if to_end else view.moment(view.said("at"))
-    if at is None:
+    name, topic = view.part("group"), view.form_value("topic")
+    to_end = view.form_value("how") == "end"
+    timestamp = offset_commands.END if to_end else view.moment(view.form_value("at"))
+    if timestamp is None:
         raise Refused(view.t("Say from when on."))
-    here = f"/consumers/{quote(name, safe='')}"
-    if view.said("sure") == "yes":
+    page = f"/consumers/{quote(name, safe='')}"
+    if view.form_value("sure") == "yes":
 
         async def do() -> str:
             if to_end:
                 await offset_commands.skip_accumulated_message.run(view.calls, group=name, topic=topic, force=True)
             else:
-                await offset_commands.reset_offset_by_time.run(view.calls, group=name, topic=topic, at=at, force=True)
+                await offset_commands.reset_offset_by_time.run(
+                    view.calls, group=name, topic=topic, at=timestamp, force=True
+                )
             return view.t("Group {name} continues in {topic} from there").format(name=name, topic=topic)
 
-        about = {"group": name, "topic": topic, "to": "end" if to_end else at}
-        return await view.change("skipAccumulatedMessage" if to_end else "resetOffsetByTime", about, do, here)
+        about = {"group": name, "topic": topic, "to": "end" if to_end else timestamp}
+        return await view.change("skipAccumulatedMessage" if to_end else "resetOffsetByTime", about, do, page)
     group = (await view.cluster.groups()).get(name)
     places = group.places.get(topic, {}) if group is not None else {}
     moves = []
     for broker, address in (await view.calls.masters_of(topic)).items():
-        for queue, one in sorted((await view.cluster.offsets(topic)).items()):
+        for queue, entry in sorted((await view.cluster.offsets(topic)).items()):
             if queue.broker_name == broker:
-                target = one.maxOffset if to_end else await view.calls.brokers.offset_at(address, queue, at)
+                target = entry.maxOffset if to_end else await view.calls.brokers.offset_at(address, queue, timestamp)
                 place = places.get(queue)
-                moves.append(Move(queue, place.consumerOffset if place else 0, target, one.maxOffset))
+                moves.append(Move(queue, place.consumerOffset if place else 0, target, entry.maxOffset))
     return view.page(
-        "move.html", group=name, topic=topic, moves=moves, how="end" if to_end else "time", at="" if to_end else at,
-        again=sum(max(one.consumed - one.target, 0) for one in moves),
-        passed=sum(max(one.target - one.consumed, 0) for one in moves),
+        "move.html", group=name, topic=topic, moves=moves,
+        how="end" if to_end else "time", at="" if to_end else timestamp,
+        again=sum(max(entry.consumed - entry.target, 0) for entry in moves),
+        passed=sum(max(entry.target - entry.consumed, 0) for entry in moves),
     )  # fmt: skip

@@ -21,12 +21,14 @@ async def dashboard(view: View) -> Response:
     cluster = view.cluster
     brokers, groups, topics = await cluster.brokers(), await cluster.groups(), await cluster.topics()
     masters = [broker for broker in brokers if broker.is_master]
-    rates = {name: view.console.history.latest(f"in {name}") for name, one in topics.items() if one.kind == "normal"}
+    rates = {
+        name: view.console.history.latest(f"in {name}") for name, entry in topics.items() if entry.kind == "normal"
+    }
     return view.page(
         "dashboard.html",
         brokers=brokers,
         troubles=troubles(brokers, groups.values(), view.console.clock(), view.t),
-        topics=sum(one.kind == "normal" for one in topics.values()),
+        topics=sum(entry.kind == "normal" for entry in topics.values()),
         groups=len(groups),
         tps_in=sum(broker.tps_in for broker in masters),
         tps_out=sum(broker.tps_out for broker in brokers),
@@ -35,9 +37,9 @@ async def dashboard(view: View) -> Response:
         ),
         lag=sum(group.lag() for group in groups.values()),
         retries=sum(group.retries for group in groups.values()),
-        dead=sum(one.kind == "dlq" for one in topics.values()),
+        dead=sum(entry.kind == "dlq" for entry in topics.values()),
         busiest=sorted(((tps, name) for name, tps in rates.items() if tps > 0), reverse=True)[:_TOP],
-        behind=sorted(((one.lag(), one.name) for one in groups.values() if one.lag() > 0), reverse=True)[:_TOP],
+        behind=sorted(((entry.lag(), entry.name) for entry in groups.values() if entry.lag() > 0), reverse=True)[:_TOP],
         flow=picture(view, view.t("Messages a second"), {view.t("in"): "in", view.t("out"): "out"}),
         lags=picture(view, view.t("Messages not consumed"), {view.t("lag"): "lag"}),
         samples=len(view.console.history),

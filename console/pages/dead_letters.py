@@ -32,34 +32,34 @@ _EXPORTED_AHEAD = 8  # lines that wait for the browser
 
 
 async def groups(view: View) -> Response:
-    wanted = view.asked("filter").lower()
-    found = [
+    filter_text = view.query_value("filter").lower()
+    matching = [
         topic
         for topic in (await view.cluster.topics()).values()
-        if topic.kind == "dlq" and wanted in topic.name.lower()
+        if topic.kind == "dlq" and filter_text in topic.name.lower()
     ]
-    pager = view.paged(found)
+    pager = view.paged(matching)
 
     async def details(topic: Topic) -> tuple[str, int, int]:
         table = await view.cluster.offsets(topic.name)
-        count = sum(one.maxOffset - one.minOffset for one in table.values())
-        last = max((one.lastUpdateTimestamp for one in table.values()), default=0)
+        count = sum(offsets.maxOffset - offsets.minOffset for offsets in table.values())
+        last = max((offsets.lastUpdateTimestamp for offsets in table.values()), default=0)
         return topic.name.removeprefix(DLQ_PREFIX), count, last
 
     return view.page(
-        "dead_letter_groups.html", rows=await each(pager.rows, details), pager=pager, filter=view.asked("filter")
+        "dead_letter_groups.html", rows=await each(pager.rows, details), pager=pager, filter=view.query_value("filter")
     )
 
 
 async def group(view: View) -> Response:
     name = view.part("group")
-    found: list[ReceivedMessage] = []
+    listed_letters: list[ReceivedMessage] = []
     async with view.console.dead_letters(name) as letters, aclosing(letters.each(NEWEST)) as each_one:
-        async for one in each_one:
-            found.append(listed(one))
-    found.sort(key=lambda one: -one.store_timestamp)
+        async for letter in each_one:
+            listed_letters.append(listed(letter))
+    listed_letters.sort(key=lambda letter: -letter.store_timestamp)
     return view.page(
-        "dead_letters.html", group=name, pager=view.paged(found), link_to=link_to, preview=preview,
+        "dead_letters.html", group=name, pager=view.paged(listed_letters), link_to=link_to, preview=preview,
         origin_of=origin_of, jobs=view.console.jobs.of(_link(name)),
     )  # fmt: skip
 
@@ -71,29 +71,29 @@ def _link(group: str) -> str:
 async def again(view: View) -> Response:
     """Resend the chosen ones, or all, at a limited rate."""
     name = view.part("group")
-    chosen = frozenset(view.form.get("several", "").split())
-    everything = view.said("which") == "all"
-    rate = view.number(view.said("rate", "100"), view.t("rate"), 1, 10_000)
-    topic = view.said("target") or None
-    if not chosen and not everything:
+    selected = frozenset(view.form.get("several", "").split())
+    everything = view.form_value("which") == "all"
+    rate = view.number(view.form_value("rate", "100"), view.t("rate"), 1, 10_000)
+    topic = view.form_value("target") or None
+    if not selected and not everything:
         raise Refused(view.t("Choose messages, or all of them."))
 
     async def work(job: Job) -> str:
-        wanted = Wanted() if everything else Wanted(ids=chosen)
-        job.total = 0 if everything else len(chosen)
+        selection = Wanted() if everything else Wanted(ids=selected)
+        job.total = 0 if everything else len(selected)
         async with view.console.dead_letters(name) as letters, aclosing(letters.each()) as each_one:
             due = trio.current_time()
-            async for one in each_one:
-                if wanted.takes(one):
+            async for letter in each_one:
+                if selection.takes(letter):
                     await trio.sleep_until(due)
                     due = max(due + 1 / rate, trio.current_time() - 1)
-                    await letters.send_again(one, topic)
+                    await letters.send_again(letter, topic)
                     job.done += 1
                     if job.done == job.total:
                         break
         return view.t("{count} dead letters are sent again").format(count=job.done)
 
-    about = {"group": name, "all": everything, "ids": sorted(chosen)[:50], "rate": rate, "target": topic or ""}
+    about = {"group": name, "all": everything, "ids": sorted(selected)[:50], "rate": rate, "target": topic or ""}
     return view.begin("resendDeadLetters", about, work, _link(name))
 
 
@@ -106,9 +106,9 @@ async def export(view: View) -> Response:
     async def read() -> None:
         try:
             async with into, view.console.dead_letters(name) as letters, aclosing(letters.each()) as each_one:
-                async for one in each_one:
-                    row = row_of(one)
-                    row["bodyBase64"] = base64.b64encode(one.body).decode()
+                async for letter in each_one:
+                    row = row_of(letter)
+                    row["bodyBase64"] = base64.b64encode(letter.body).decode()
                     await into.send(json.dumps(row, ensure_ascii=False, default=str) + "\n")
         except (trio.BrokenResourceError, RocketletError, ExceptionGroup) as error:
             log.info("the export of dead letters of %s ended early: %r", name, error)

@@ -16,17 +16,17 @@ async def job(view: View) -> Response:
 
 
 def _job(view: View) -> Job:
-    found = view.console.jobs.get(view.part("id"))
-    if found is None:
+    job = view.console.jobs.get(view.part("id"))
+    if job is None:
         raise Refused(view.t("There is no such job, or it ended long ago."), 404)
-    return found
+    return job
 
 
 async def stop(view: View) -> Response:
-    one = _job(view)
+    job = _job(view)
 
     async def do() -> str:
-        one.scope.cancel()
+        job.scope.cancel()
         return view.t("It is told to stop.")
 
-    return await view.change("stopJob", {"job": one.id, "about": one.about}, do, f"/jobs/{one.id}")
+    return await view.change("stopJob", {"job": job.id, "about": job.about}, do, f"/jobs/{job.id}")

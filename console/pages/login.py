@@ -15,17 +15,17 @@ from rocketlet.console.web import LANGUAGE, THEME, VISITOR, View
 async def login(view: View) -> Response:
     if view.role is not Role.NOBODY:
         return view.to("/")
-    return view.page("login.html", then=_ours(view.asked("then", "/")), wrong=False)
+    return view.page("login.html", then=_ours(view.query_value("then", "/")), wrong=False)
 
 
 async def log_in(view: View) -> Response:
-    visitor = view.console.visitors.log_in(view.said("token"), view.console.clock() / 1000)
+    visitor = view.console.visitors.log_in(view.form_value("token"), view.console.clock() / 1000)
     if visitor is None:
-        view.console.audit.write(view.console.clock(), _who(view), "nobody", "login", {}, "refused")
-        return view.page("login.html", 401, then=_ours(view.said("then", "/")), wrong=True)
+        view.console.audit.write(view.console.clock(), _visitor_name(view), "nobody", "login", {}, "refused")
+        return view.page("login.html", 401, then=_ours(view.form_value("then", "/")), wrong=True)
     view.visitor = visitor
-    view.console.audit.write(view.console.clock(), _who(view), "nobody", "login", {}, "done")
-    response = view.to(_ours(view.said("then", "/")))
+    view.console.audit.write(view.console.clock(), _visitor_name(view), "nobody", "login", {}, "done")
+    response = view.to(_ours(view.form_value("then", "/")))
     view.remember(response)
     return response
 
@@ -39,8 +39,8 @@ async def log_out(view: View) -> Response:
 
 async def prefer(view: View) -> Response:
     """Keep a choice in the browser, and go back."""
-    response = RedirectResponse(_ours(view.said("then", "/")), 303)
-    language, theme = view.said("language"), view.said("theme")
+    response = RedirectResponse(_ours(view.form_value("then", "/")), 303)
+    language, theme = view.form_value("language"), view.form_value("theme")
     if language in LANGUAGES:
         response.set_cookie(LANGUAGE, language, max_age=31_536_000, samesite="strict", httponly=True)
     if theme in ("light", "dark", "auto"):
@@ -48,7 +48,7 @@ async def prefer(view: View) -> Response:
     return view.finished(response)
 
 
-def _who(view: View) -> str:
+def _visitor_name(view: View) -> str:
     return view.request.client.host if view.request.client else "?"
 
 

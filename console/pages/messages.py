@@ -44,29 +44,32 @@ def link_to(message: ReceivedMessage) -> str:
 
 async def messages(view: View) -> Response:
     """The search box, the form for a time, and the results."""
-    text, topic = view.asked("q"), view.asked("topic")
-    begin, end = view.moment(view.asked("begin")), view.moment(view.asked("end"))
-    found: list[ReceivedMessage] = []
+    text, topic = view.query_value("q"), view.query_value("topic")
+    begin, end = view.moment(view.query_value("begin")), view.moment(view.query_value("end"))
+    matching: list[ReceivedMessage] = []
     note = ""
     if text:
-        found = await find(view, text, topic)
-        if len(found) == 1:
-            return view.to(link_to(found[0]))
-        if not found:
+        matching = await find(view, text, topic)
+        if len(matching) == 1:
+            return view.to(link_to(matching[0]))
+        if not matching:
             note = view.t("Nothing has the id, key or place {text}.").format(text=text)
-            if not topic and sum(one.kind != "system" for one in (await view.cluster.topics()).values()) > MOST_TOPICS:
-                said = view.t("Only the first {count} topics were searched: name the topic.")
-                note += " " + said.format(count=MOST_TOPICS)
+            if (
+                not topic
+                and sum(entry.kind != "system" for entry in (await view.cluster.topics()).values()) > MOST_TOPICS
+            ):
+                hint = view.t("Only the first {count} topics were searched: name the topic.")
+                note += " " + hint.format(count=MOST_TOPICS)
     elif topic:
-        found, cut = await in_time(view, topic, begin, end)
+        matching, cut = await in_time(view, topic, begin, end)
         if cut:
             note = view.t("Only the newest {count} of them are shown.").format(count=MOST_FOUND)
-        elif not found:
+        elif not matching:
             note = view.t("No message of that topic and time.")
     return view.page(
-        "messages.html", q=text, topic=topic, begin=view.asked("begin"), end=view.asked("end"),
-        contains=view.asked("has"), tag=view.asked("tag"), pager=view.paged(found), note=note, link_to=link_to,
-        preview=preview, searched=bool(text or topic),
+        "messages.html", q=text, topic=topic, begin=view.query_value("begin"), end=view.query_value("end"),
+        contains=view.query_value("has"), tag=view.query_value("tag"), pager=view.paged(matching), note=note,
+        link_to=link_to, preview=preview, searched=bool(text or topic),
     )  # fmt: skip
 
 
@@ -94,64 +97,69 @@ async def find(view: View, text: str, topic: str = "") -> list[ReceivedMessage]:
             pass  # a producer's id, which names no place
     if not topic:
         return await _in_any_topic(view, text)
-    found = await by_key(view.calls, topic, text, MOST_KEYS, unique=bool(_ID.fullmatch(text)))
+    matching = await by_key(view.calls, topic, text, MOST_KEYS, unique=bool(_ID.fullmatch(text)))
     if text.isascii() and text.isdigit() and len(text) <= 18:
-        found += await _at_offsets(view, topic, int(text))
-    return [listed(one) for one in found]
+        matching += await _at_offsets(view, topic, int(text))
+    return [listed(entry) for entry in matching]
 
 
 async def _at_offsets(view: View, topic: str, offset: int) -> list[ReceivedMessage]:
     """The message at an offset of each queue of a topic."""
-    places = {(queue.broker_name, queue.queue_id): one for queue, one in (await view.cluster.offsets(topic)).items()}
-    there = [place for place, one in sorted(places.items()) if one.minOffset <= offset < one.maxOffset]
+    places = {
+        (queue.broker_name, queue.queue_id): offsets for queue, offsets in (await view.cluster.offsets(topic)).items()
+    }
+    queues_with_offset = [
+        place for place, offsets in sorted(places.items()) if offsets.minOffset <= offset < offsets.maxOffset
+    ]
 
-    async def look(place: tuple[str, int]) -> ReceivedMessage | None:
+    async def read(place: tuple[str, int]) -> ReceivedMessage | None:
         try:
             return listed(await at_offset(view.calls, place[0], topic, place[1], offset))
         except AdminError:
             return None  # deleted by retention, or nothing is stored at that offset
 
-    return [one for one in await each(there[:MOST_QUEUES], look) if one is not None]
+    return [offsets for offsets in await each(queues_with_offset[:MOST_QUEUES], read) if offsets is not None]
 
 
 async def _in_any_topic(view: View, text: str) -> list[ReceivedMessage]:
     """Search every topic, users' first: the index is by topic and key."""
     is_id = bool(_ID.fullmatch(text))
-    known = await view.cluster.topics()
+    topics = await view.cluster.topics()
     names = sorted(
-        (name for name, one in known.items() if one.kind != "system"), key=lambda name: known[name].kind != "normal"
+        (name for name, entry in topics.items() if entry.kind != "system"),
+        key=lambda name: topics[name].kind != "normal",
     )
-    found: list[ReceivedMessage] = []
+    matching: list[ReceivedMessage] = []
     limit = trio.CapacityLimiter(16)
 
-    async def look(name: str, scope: trio.CancelScope) -> None:
+    async def search(name: str, scope: trio.CancelScope) -> None:
         async with limit:
             try:
-                here = await by_key(view.calls, name, text, 8, unique=is_id)
+                in_topic = await by_key(view.calls, name, text, 8, unique=is_id)
             except RocketletError:
                 return  # deleted meanwhile
-            found.extend(map(listed, here))
-            if (here and is_id and known[name].is_users) or len(found) >= MOST_KEYS:
+            matching.extend(map(listed, in_topic))
+            if (in_topic and is_id and topics[name].is_users) or len(matching) >= MOST_KEYS:
                 scope.cancel()  # an id belongs to one message, and its retries are not wanted
 
     async with trio.open_nursery() as nursery:
         for name in names[:MOST_TOPICS]:
-            nursery.start_soon(look, name, nursery.cancel_scope)
-    return found
+            nursery.start_soon(search, name, nursery.cancel_scope)
+    return matching
 
 
 async def in_time(view: View, topic: str, begin: int | None, end: int | None) -> tuple[list[ReceivedMessage], bool]:
     """The newest matching messages of a topic between two times; and whether there were more."""
-    tag, contains = view.asked("tag"), view.asked("has")
+    tag, contains = view.query_value("tag"), view.query_value("has")
     places = await queues_of(view.calls, topic)
-    most = max(MOST_FOUND // max(len(places), 1), 1)
-    found: list[ReceivedMessage] = []
+    limit = max(MOST_FOUND // max(len(places), 1), 1)
+    matching: list[ReceivedMessage] = []
     cut = False
     for queue, address in places.items():
-        first, behind = await span(view.calls, address, queue, begin, end)
-        if behind - first > most:
-            first, cut = behind - most, True
-        messages = cast("AsyncGenerator[ReceivedMessage]", pulled(view.calls, address, queue, first, behind))
+        first, end_offset = await span(view.calls, address, queue, begin, end)
+        if end_offset - first > limit:
+            first, cut = end_offset - limit, True
+        messages = cast("AsyncGenerator[ReceivedMessage]", pulled(view.calls, address, queue, first, end_offset))
         async with aclosing(messages):
             async for message in messages:
                 if (
@@ -160,20 +168,20 @@ async def in_time(view: View, topic: str, begin: int | None, end: int | None) ->
                     and (not tag or message.tags == tag)
                     and (not contains or contains.encode() in message.body or contains in message.keys)
                 ):
-                    found.append(listed(message))
-    found.sort(key=lambda one: (-one.store_timestamp, one.queue, -one.queue_offset))
-    return found, cut
+                    matching.append(listed(message))
+    matching.sort(key=lambda entry: (-entry.store_timestamp, entry.queue, -entry.queue_offset))
+    return matching, cut
 
 
-async def _asked(view: View) -> ReceivedMessage:
+async def _requested_message(view: View) -> ReceivedMessage:
     queue, offset = view.number(view.part("queue"), "queue"), view.number(view.part("offset"), "offset")
     return await at_offset(view.calls, view.part("broker"), view.part("topic"), queue, offset)
 
 
 async def message(view: View) -> Response:
-    one = await _asked(view)
-    body = shown(one.body, view.asked("as"))
-    tracks = await queries.tracks_of(view.calls, one)
+    requested = await _requested_message(view)
+    body = shown(requested.body, view.query_value("as"))
+    tracks = await queries.tracks_of(view.calls, requested)
     members = {}
     for track in tracks:
         group = track["consumerGroup"]
@@ -183,8 +191,8 @@ async def message(view: View) -> Response:
             connection = None
         members[group] = [client.clientId for client in connection.connectionSet] if connection else []
     return view.page(
-        "message.html", message=one, body=body, kinds=("json", "text", "msgpack", "hex"), tracks=tracks,
-        members=members, link=link_to(one), trace_id=trace_id(one),
+        "message.html", message=requested, body=body, kinds=("json", "text", "msgpack", "hex"), tracks=tracks,
+        members=members, link=link_to(requested), trace_id=trace_id(requested),
     )  # fmt: skip
 
 
@@ -196,38 +204,38 @@ def trace_id(message: ReceivedMessage) -> str:
 
 async def download(view: View) -> Response:
     """The raw body."""
-    one = await _asked(view)
-    name = re.sub(r"[^0-9A-Za-z]", "", one.message_id) or "message"
-    response = Response(one.body, media_type="application/octet-stream")
+    original = await _requested_message(view)
+    name = re.sub(r"[^0-9A-Za-z]", "", original.message_id) or "message"
+    response = Response(original.body, media_type="application/octet-stream")
     response.headers["Content-Disposition"] = f'attachment; filename="{name}.bin"'
     return view.finished(response)
 
 
 async def again(view: View) -> Response:
     """Send a copy to a topic, its own or another."""
-    one = await _asked(view)
-    target = view.said("target") or one.topic
+    original = await _requested_message(view)
+    target = view.form_value("target") or original.topic
 
     async def do() -> str:
         async with view.console.sender() as send:
-            result = await send(target, one.body, tags=one.tags, keys=one.keys)
+            result = await send(target, original.body, tags=original.tags, keys=original.keys)
         return view.t("Sent: {status}, id {id}").format(status=result["status"], id=result["msgId"])
 
-    about = {"topic": one.topic, "message": one.message_id, "target": target}
-    return await view.change("sendAgain", about, do, link_to(one))
+    about = {"topic": original.topic, "message": original.message_id, "target": target}
+    return await view.change("sendAgain", about, do, link_to(original))
 
 
 async def directly(view: View) -> Response:
     """Have one member of a group consume it now."""
-    one = await _asked(view)
-    group, client = view.said("group"), view.said("client")
+    original = await _requested_message(view)
+    group, client = view.form_value("group"), view.form_value("client")
     if not group or not client:
         raise Refused(view.t("Choose a group that somebody consumes in, and a member."))
 
     async def do() -> str:
-        result = await queries.consumed_directly(view.calls, one, group, client)
+        result = await queries.consumed_directly(view.calls, original, group, client)
         outcome, took = result["consumeResult"], result["spentTimeMills"]
         return view.t("{client} says {outcome} after {took} ms").format(client=client, outcome=outcome, took=took)
 
-    about = {"message": one.message_id, "group": group, "client": client}
-    return await view.change("consumeMessageDirectly", about, do, link_to(one))
+    about = {"message": original.message_id, "group": group, "client": client}
+    return await view.change("consumeMessageDirectly", about, do, link_to(original))

@@ -53,8 +53,8 @@ async def ops(view: View) -> Response:
             settings = await settings_commands.settings_of(view.calls, address, RequestCode.GET_NAMESRV_CONFIG)
         except RocketletError as error:
             return NamesrvRow(address, str(error))
-        known = len(ClusterInfo.from_json(answer.body).brokerAddrTable)
-        return NamesrvRow(address, "", known, without_secrets(settings))
+        broker_count = len(ClusterInfo.from_json(answer.body).brokerAddrTable)
+        return NamesrvRow(address, "", broker_count, without_secrets(settings))
 
     return view.page(
         "ops.html",
@@ -82,8 +82,8 @@ def _side_by_side(brokers: Sequence[Broker]) -> dict[str, ClusterRow]:
 
 async def use_namesrvs(view: View) -> Response:
     """Use other name servers from now on, until the console is restarted."""
-    wanted = view.said("namesrvs").replace(",", ";").split(";")
-    addresses = list(dict.fromkeys(address.strip() for address in wanted if address.strip()))
+    parts = view.form_value("namesrvs").replace(",", ";").split(";")
+    addresses = list(dict.fromkeys(address.strip() for address in parts if address.strip()))
     if not 1 <= len(addresses) <= MOST_NAMESRVS:
         raise Refused(view.t("Write one to {most} addresses, host:port;host:port.").format(most=MOST_NAMESRVS))
     for address in addresses:

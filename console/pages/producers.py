@@ -12,8 +12,8 @@ from rocketlet.remoting.command import version_name
 
 
 async def producers(view: View) -> Response:
-    wanted = view.asked("filter").lower()
-    found: list[tuple[str, dict[str, dict[str, object]]]] = []
+    filter_text = view.query_value("filter").lower()
+    groups: list[tuple[str, dict[str, dict[str, object]]]] = []
     for group, clients in (await view.cluster.producers()).items():
         rows: dict[str, dict[str, object]] = {}
         for broker, client in clients:
@@ -31,7 +31,7 @@ async def producers(view: View) -> Response:
             brokers = row["brokers"]
             assert isinstance(brokers, list)
             brokers.append(broker)
-        if wanted in group.lower() or any(wanted in client.lower() for client in rows):
-            found.append((group, rows))
-    pager = view.paged(found)
-    return view.page("producers.html", pager=pager, filter=view.asked("filter"))
+        if filter_text in group.lower() or any(filter_text in client.lower() for client in rows):
+            groups.append((group, rows))
+    pager = view.paged(groups)
+    return view.page("producers.html", pager=pager, filter=view.query_value("filter"))

@@ -36,47 +36,47 @@ MOST_QUEUES = 16
 
 
 async def topics(view: View) -> Response:
-    kind, wanted = view.asked("kind", "normal"), view.asked("filter").lower()
-    found = [
+    kind, filter_text = view.query_value("kind", "normal"), view.query_value("filter").lower()
+    matching = [
         topic
         for topic in (await view.cluster.topics()).values()
-        if (topic.kind == kind or kind == "all") and wanted in topic.name.lower()
+        if (topic.kind == kind or kind == "all") and filter_text in topic.name.lower()
     ]
-    pager = view.paged(found)
+    pager = view.paged(matching)
 
     async def details(topic: Topic) -> tuple[Topic, int, int]:
         try:
             table = await view.cluster.offsets(topic.name)
         except RocketletError:
             return topic, 0, 0
-        messages = sum(one.maxOffset - one.minOffset for one in table.values())
-        return topic, messages, max((one.lastUpdateTimestamp for one in table.values()), default=0)
+        messages = sum(offsets.maxOffset - offsets.minOffset for offsets in table.values())
+        return topic, messages, max((offsets.lastUpdateTimestamp for offsets in table.values()), default=0)
 
     rows = await each(pager.rows, details)
     clusters = sorted((await view.cluster.info()).clusterAddrTable)
     return view.page(
-        "topics.html", rows=rows, pager=pager, kind=kind, kinds=(*KINDS, "all"), filter=view.asked("filter"),
+        "topics.html", rows=rows, pager=pager, kind=kind, kinds=(*KINDS, "all"), filter=view.query_value("filter"),
         clusters=clusters, types=topic_attributes.MESSAGE_TYPES[1:],
     )  # fmt: skip
 
 
 async def topic(view: View) -> Response:
     name = view.part("topic")
-    one = (await view.cluster.topics()).get(name)
-    if one is None:
+    entry = (await view.cluster.topics()).get(name)
+    if entry is None:
         raise NoSuchTopic(view.t("There is no topic {name}").format(name=name))
     table = await view.cluster.offsets(name)
     groups = await view.calls.groups_of(name)
-    known = await view.cluster.groups()
+    groups_by_name = await view.cluster.groups()
     masters = await view.calls.masters_of(name)
     rate = await view.cluster.rate("TOPIC_PUT_NUMS", name, list(masters.values()))
     bytes_rate = await view.cluster.rate("TOPIC_PUT_SIZE", name, list(masters.values()))
     return view.page(
         "topic.html",
-        topic=one,
+        topic=entry,
         queues=view.paged(sorted(table.items())),
         route=await view.calls.route(name),
-        groups=[(group, known[group].lag(name) if group in known else 0) for group in groups],
+        groups=[(group, groups_by_name[group].lag(name) if group in groups_by_name else 0) for group in groups],
         messages=sum(place.maxOffset - place.minOffset for place in table.values()),
         last=max((place.lastUpdateTimestamp for place in table.values()), default=0),
         rate=rate,
@@ -98,51 +98,54 @@ class Newest:
 
 
 async def _newest(view: View, table: Mapping[MessageQueue, TopicOffset], masters: Mapping[str, str]) -> Newest:
-    filled = {queue: one for queue, one in table.items() if one.maxOffset > one.minOffset}
+    filled = {queue: offsets for queue, offsets in table.items() if offsets.maxOffset > offsets.minOffset}
     queues = sorted(filled, key=lambda queue: -filled[queue].lastUpdateTimestamp)[:MOST_QUEUES]
 
-    async def look(queue: MessageQueue) -> tuple[int, list[tuple[str, int]]]:
-        address, one = masters.get(queue.broker_name, ""), filled[queue]
+    async def read(queue: MessageQueue) -> tuple[int, list[tuple[str, int]]]:
+        address, offsets = masters.get(queue.broker_name, ""), filled[queue]
         try:
             oldest = await view.calls.brokers.earliest_store_time(address, queue)
-            begin = max(one.minOffset, one.maxOffset - LOOKED_AT)
-            found = [message async for message in pulled(view.calls, address, queue, begin, one.maxOffset)]
+            begin = max(offsets.minOffset, offsets.maxOffset - LOOKED_AT)
+            samples = [message async for message in pulled(view.calls, address, queue, begin, offsets.maxOffset)]
         except RocketletError:
             return 0, []
-        return oldest, [(message.born_host, message.store_size) for message in found]
+        return oldest, [(message.born_host, message.store_size) for message in samples]
 
-    answers = await each(queues, look)
-    found = [each_one for _, several in answers for each_one in several]
+    answers = await each(queues, read)
+    samples = [each_one for _, several in answers for each_one in several]
     producers = {
         client.remoteIP.lstrip("/"): f"{group} {client.clientId}"
         for group, clients in (await view.cluster.producers()).items()
         for _, client in clients
     }
     return Newest(
-        [(host, count, producers.get(host, "")) for host, count in Counter(host for host, _ in found).most_common(10)],
-        sum(size for _, size in found) / len(found) if found else 0.0,
+        [
+            (host, count, producers.get(host, ""))
+            for host, count in Counter(host for host, _ in samples).most_common(10)
+        ],
+        sum(size for _, size in samples) / len(samples) if samples else 0.0,
         min((oldest for oldest, _ in answers if oldest > 0), default=0),
     )
 
 
 async def save(view: View) -> Response:
     """Create a topic, or change one."""
-    name = view.said("topic")
+    name = view.form_value("topic")
     try:
         check_topic_name(name)
     except InvalidName as error:
         raise Refused(str(error)) from None
-    read = view.number(view.said("read", "8"), view.t("read queues"), 0, 1024)
-    write = view.number(view.said("write", "8"), view.t("write queues"), 0, 1024)
-    perm = view.number(view.said("perm", "6"), view.t("permission"), 0, 7)
-    order = view.said("order") == "yes"
-    cluster, broker, kind = view.said("cluster"), view.said("broker"), view.said("type")
+    read = view.number(view.form_value("read", "8"), view.t("read queues"), 0, 1024)
+    write = view.number(view.form_value("write", "8"), view.t("write queues"), 0, 1024)
+    perm = view.number(view.form_value("perm", "6"), view.t("permission"), 0, 7)
+    order = view.form_value("order") == "yes"
+    cluster, broker, kind = view.form_value("cluster"), view.form_value("broker"), view.form_value("type")
     attributes = f"+message.type={kind}" if kind else ""
 
     async def do() -> str:
-        where = {"broker": broker} if broker else {"cluster": cluster}
+        target = {"broker": broker} if broker else {"cluster": cluster}
         await commands.update_topic.run(
-            view.calls, **where, topic=name, read=read, write=write, perm=perm, order=order, attributes=attributes
+            view.calls, **target, topic=name, read=read, write=write, perm=perm, order=order, attributes=attributes
         )
         return view.t("Topic {name} is there").format(name=name)
 
@@ -152,7 +155,7 @@ async def save(view: View) -> Response:
 
 async def delete(view: View) -> Response:
     name = view.part("topic")
-    if view.said("confirm") != name:
+    if view.form_value("confirm") != name:
         raise Refused(view.t("Write the name of the topic to delete it with its messages."))
     route = await view.calls.route(name)
 
@@ -168,7 +171,7 @@ async def send(view: View) -> Response:
     """One message, as a user wrote it."""
     name = view.part("topic")
     body = view.form.get("body", "").encode()
-    tags, keys = view.said("tags") or None, view.said("keys").split()
+    tags, keys = view.form_value("tags") or None, view.form_value("keys").split()
     if not body:
         raise Refused(view.t("A message needs a body."))
 
@@ -186,12 +189,14 @@ async def send(view: View) -> Response:
 
 async def tail(view: View) -> Response:
     await view.calls.route(view.part("topic"))
-    return view.page("tail.html", topic=view.part("topic"), tag=view.asked("tag", "*"), contains=view.asked("has"))
+    return view.page(
+        "tail.html", topic=view.part("topic"), tag=view.query_value("tag", "*"), contains=view.query_value("has")
+    )
 
 
 async def tail_events(view: View) -> Response:
     """Server-sent events: one message each, as JSON that the page shows as text."""
-    name, tag, contains = view.part("topic"), view.asked("tag", "*") or "*", view.asked("has")
+    name, tag, contains = view.part("topic"), view.query_value("tag", "*") or "*", view.query_value("has")
     if view.console.tails >= MOST_TAILS:
         raise Refused(view.t("As many live pages are open as the console can serve: close one."), 503)
     places = await queues_of(view.calls, name)
@@ -202,23 +207,23 @@ async def tail_events(view: View) -> Response:
         try:
             end = await view.calls.brokers.max_offset(address, queue)
             first = max(ends[queue], end - TAIL_MOST)
-            found = [_event("skipped", {"count": first - ends[queue]})] if first > ends[queue] else []
+            new_events = [_event("skipped", {"count": first - ends[queue]})] if first > ends[queue] else []
             async for message in pulled(view.calls, address, queue, first, end, tag):
                 if contains.encode() in message.body:
-                    found.append(_event("message", _row(message)))
+                    new_events.append(_event("message", _row(message)))
         except RocketletError as error:
             return [_event("problem", {"text": str(error)})]
         ends[queue] = end
-        return found
+        return new_events
 
     async def events() -> AsyncIterator[str]:
         view.console.tails += 1
         try:
             yield "retry: 2000\n\n"
-            until = trio.current_time() + TAIL_SECONDS
-            while trio.current_time() < until:
-                found = [event for queue, address in places.items() for event in await new(queue, address)]
-                yield "".join(found) or ": nothing new\n\n"
+            deadline = trio.current_time() + TAIL_SECONDS
+            while trio.current_time() < deadline:
+                new_events = [event for queue, address in places.items() for event in await new(queue, address)]
+                yield "".join(new_events) or ": nothing new\n\n"
                 await trio.sleep(TAIL_PAUSE)
         finally:
             view.console.tails -= 1

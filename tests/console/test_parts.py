@@ -153,9 +153,9 @@ def asked_texts() -> set[str]:
 
 
 def test_every_text_has_a_chinese_translation() -> None:
-    asked = asked_texts()
-    assert len(asked) > 250
-    assert sorted(asked - CHINESE.keys()) == []
+    texts_asked = asked_texts()
+    assert len(texts_asked) > 250
+    assert sorted(texts_asked - CHINESE.keys()) == []
     menu = re.findall(r'"/[a-z-]*", "([A-Z][a-z ]+)"', (CONSOLE / "templates" / "base.html").read_text("utf-8"))
     assert len(menu) == 10
     assert [name for name in menu if name not in CHINESE] == []

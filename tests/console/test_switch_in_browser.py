@@ -97,9 +97,9 @@ def switched(visitor: Visitor, choose: bool) -> tuple[str, str]:
         assert wanted
     visitor.press(visitor.button("Switch"))
     visitor.page.wait_for_url("**/cluster")
-    said = visitor.page.locator("main .flash").inner_text()
+    message = visitor.page.locator("main .flash").inner_text()
     _, after, later = master_in(visitor)  # at once, on the page that says so
-    assert said == visitor.t("{address} leads now, in epoch {epoch}", address=after, epoch=later)
+    assert message == visitor.t("{address} leads now, in epoch {epoch}", address=after, epoch=later)
     assert after != before
     assert later > epoch
     visitor.press(visitor.page.locator("tbody tr").filter(has_text=after).get_by_role("link"))
